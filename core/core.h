@@ -1,0 +1,183 @@
+/* Core, as the shim and the tools see it: devices, contexts, allocation, direct memory, figures.
+ *
+ * An instance holds everything; there is no mutable static state in core. Addresses, handles and entry
+ * points are plain integers here: core knows no CUDA type. An entry point (`api`) is an index into the
+ * names given at creation.
+ *
+ * All functions are thread-safe unless they say otherwise. None calls the driver while holding a lock.
+ *
+ * Accounts: `reserved` of a device is what this process physically holds: pool segments plus direct
+ * memory. Every byte is charged to the device's budget before the driver is asked and given back if the
+ * driver refuses, so reserved never exceeds the limit, not even for a moment. */
+#ifndef GC_CORE_H
+#define GC_CORE_H
+
+#include "core/driver.h"
+#include "core/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gc_core;
+struct gc_device;
+struct gc_context;
+struct gc_options;
+struct gc_trace;
+struct gc_log;
+
+#define GC_ADDRESS_NONE UINT64_C(0)
+
+struct gc_core_config {
+    const struct gc_options *options; /* borrowed; must outlive the core */
+    const struct gc_driver *driver;   /* copied */
+    struct gc_log *log;               /* borrowed; may be NULL */
+    struct gc_trace *trace;           /* borrowed; NULL records nothing */
+    const char *const *api_names;     /* borrowed; index = api */
+    uint16_t api_count;
+};
+
+enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_core **core) GC_CHECKED;
+/* Frees host memory only, makes no driver call. Not thread-safe. */
+void gc_core_destroy(struct gc_core *core);
+
+/* ---- devices ---- */
+
+struct gc_device_info {
+    int ordinal;
+    char uuid[48]; /* GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx */
+    char name[128];
+    uint64_t total_bytes; /* the device's own */
+};
+
+/* Adds a device (idempotent) and resolves its limit from the options. *device lives as long as core. */
+enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_info *info,
+                                  struct gc_device **device) GC_CHECKED;
+/* NULL if not added. Lock-free. */
+struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal);
+/* min(limit, the device's own total). */
+uint64_t gc_device_total_bytes(const struct gc_device *device);
+/* UINT64_MAX when there is none. */
+uint64_t gc_device_limit_bytes(const struct gc_device *device);
+
+/* ---- contexts ---- */
+
+/* Adds a context (idempotent for one handle). *context stays readable until core is destroyed. */
+enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
+                                   struct gc_context **context) GC_CHECKED;
+/* NULL if unknown or dropped. Lock-free. */
+struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle);
+/* The context is being destroyed or reset: its blocks and direct records vanish, accounts included,
+ * without a driver call. Call after the driver did it. Unknown handles are ignored. */
+void gc_core_drop_context(struct gc_core *core, uint64_t handle);
+struct gc_device *gc_context_device(const struct gc_context *context);
+uint64_t gc_context_handle(const struct gc_context *context);
+
+/* Between begin and end (nested, counted) nothing is synchronised in the context: frees stay pending
+ * and allocation takes idle or fresh memory. The last end does not synchronise either; the next free,
+ * allocation miss or retire does. */
+void gc_context_capture_begin(struct gc_context *context);
+void gc_context_capture_end(struct gc_context *context);
+bool gc_context_is_capturing(const struct gc_context *context);
+/* `peer` may from now on (or no longer) work on memory of `context`: frees in `context` wait for it too. */
+enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context *peer) GC_CHECKED;
+void gc_context_remove_peer(struct gc_context *context, struct gc_context *peer);
+
+/* ---- pool memory ---- */
+
+struct gc_request {
+    uint64_t bytes;  /* > 0 */
+    uint64_t stream; /* 0: none named */
+    uint16_t api;
+    bool dedicated; /* a driver allocation of its own, at its base: what IPC exporters need */
+};
+
+/* Serves a request, in mode `cache` from the pool, in mode `track` from the driver directly.
+ * GC_OUT_OF_MEMORY after the full shortage order (idle cache is given back first); GC_DRIVER with the
+ * driver's own code in *driver_code for anything else it said. */
+enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
+                             const struct gc_request *request, uint64_t *address,
+                             int *driver_code) GC_CHECKED;
+
+/* Frees what gc_core_alloc returned, from any thread, whatever context is current.
+ * GC_NOT_OURS: forward it to the driver. GC_INVALID_POINTER: inside the pool, but no live block (double
+ * free, interior pointer); counted. GC_DRIVER: the wait failed, the block stays live. */
+enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api,
+                            int *driver_code) GC_CHECKED;
+
+struct gc_block_info {
+    uint64_t address;
+    uint64_t bytes;    /* as requested */
+    uint64_t capacity; /* after rounding */
+    uint64_t segment_address;
+    uint64_t segment_bytes;
+    uint64_t context; /* handle */
+    uint64_t id;      /* unique in the process, never reused */
+    uint16_t api;
+};
+
+/* The live block that contains `address`. GC_NOT_OURS; GC_INVALID_POINTER inside a segment but in no
+ * live block. */
+enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
+                                  struct gc_block_info *info) GC_CHECKED;
+
+/* The program synchronised `context` successfully: what was freed before is idle. */
+void gc_core_retire(struct gc_core *core, struct gc_context *context);
+/* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given back. */
+uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes);
+
+/* What cuMemGetInfo should say, from what the driver said: total = min(limit, total), free = what a
+ * malloc could really get (idle cache is free), never negative. */
+void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *free_bytes,
+                      uint64_t *total_bytes);
+
+/* ---- direct memory: what the program takes from the driver by other ways ---- */
+
+enum gc_direct_kind {
+#define GC_DIRECT(name, text, charged) GC_DIRECT_##name,
+#include "core/direct.def"
+#undef GC_DIRECT
+    GC_DIRECT_KIND_COUNT
+};
+
+struct gc_direct {
+    enum gc_direct_kind kind;
+    uint64_t key; /* address or handle; unique within its kind */
+    uint64_t requested_bytes;
+    uint64_t charged_bytes; /* what was reserved in the budget; 0 for kinds that are not charged */
+    struct gc_device *device; /* may be NULL for host memory */
+    uint64_t context;         /* handle; 0 if it outlives contexts */
+    uint16_t api;
+};
+
+/* Charges `bytes` to the device before the driver is asked, giving idle cache back if that makes room.
+ * GC_OUT_OF_MEMORY (counted) if the limit has no room. Undo with gc_core_unreserve. */
+enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes) GC_CHECKED;
+void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t bytes);
+/* Makes the account agree with what the driver did after the fact: charges without asking (a context,
+ * a module: measured by difference) or gives back. May exceed the limit; new requests then fail. */
+void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t bytes);
+/* Gives idle cache back because the driver itself ran out; true if anything went back, so try again. */
+bool gc_core_relieve(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes);
+
+/* Records an allocation whose charge was already reserved. Counted as an allocation of `direct->api`. */
+enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direct) GC_CHECKED;
+/* Removes a record, counts a free and gives its charge back. GC_NOT_OURS if there is none. */
+enum gc_status gc_core_untrack(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                               struct gc_direct *direct) GC_CHECKED;
+/* A copy of the record; GC_NOT_OURS if there is none. */
+enum gc_status gc_core_find_direct(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                                   struct gc_direct *direct) GC_CHECKED;
+
+/* ---- figures ---- */
+
+/* A call that reached the driver. `device` NULL: it belongs to no device. */
+void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api);
+/* A request that failed before core saw it (limit on a direct allocation, driver's refusal). */
+void gc_core_count_oom(struct gc_core *core, struct gc_device *device);
+void gc_core_count_invalid_free(struct gc_core *core, struct gc_device *device);
+/* True once any device memory was allocated: a report is due. */
+bool gc_core_was_used(const struct gc_core *core);
+
+#include "core/snapshot.h"
+
+#endif

@@ -1,0 +1,63 @@
+/* A consistent-enough copy of all figures, for the report and the public API. Each number is exact; two
+ * numbers may be a moment apart. Included by core.h. */
+#ifndef GC_SNAPSHOT_H
+#define GC_SNAPSHOT_H
+
+#include "core/core.h"
+
+struct gc_gauge {
+    uint64_t current;
+    uint64_t peak;
+};
+
+struct gc_api_figures {
+    uint64_t count; /* successful allocations */
+    uint64_t bytes; /* sum of requested bytes */
+    uint64_t current_bytes;
+    uint64_t peak_bytes;
+    uint64_t driver_calls; /* calls of this entry point that reached the driver */
+};
+
+struct gc_device_snapshot {
+    struct gc_device_info info;
+    uint64_t limit_bytes; /* UINT64_MAX: none */
+#define GC_GAUGE(field, text) struct gc_gauge field;
+#define GC_COUNTER(field, text) uint64_t field;
+#include "core/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+    uint64_t host_metadata_bytes;
+    uint64_t idle_bytes;         /* cached and free at once: part of reserved */
+    uint64_t free_bytes;         /* all free memory inside segments */
+    uint64_t largest_free_bytes; /* the largest single hole */
+    uint64_t direct_bytes[GC_DIRECT_KIND_COUNT];
+    uint64_t leak_count; /* live blocks and direct records now */
+    uint64_t leak_bytes;
+    struct gc_api_figures *apis; /* api_count entries, owned by the snapshot */
+};
+
+struct gc_snapshot {
+    uint16_t api_count;
+    uint32_t device_count;
+    struct gc_device_snapshot *devices;
+    uint64_t *process_driver_calls; /* api_count entries: calls that belong to no device */
+};
+
+enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snapshot) GC_CHECKED;
+void gc_snapshot_free(struct gc_snapshot *snapshot);
+
+struct gc_leak {
+    uint64_t address; /* or handle */
+    uint64_t bytes;
+    uint16_t api;
+    bool direct;
+    enum gc_direct_kind kind; /* if direct */
+};
+
+/* Calls `visit` for each live allocation of the device, largest first, at most `max`. Takes no lock
+ * while visiting. */
+enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *device, uint32_t max,
+                                   void (*visit)(void *argument, const struct gc_leak *leak),
+                                   void *argument) GC_CHECKED;
+
+#endif

@@ -1,0 +1,38 @@
+/* The recorder of allocation events: a versioned binary file, written in order, flushed at exit; what is
+ * in the file after a crash up to the last flush is readable. */
+#ifndef GC_TRACE_H
+#define GC_TRACE_H
+
+#include "core/status.h"
+
+#include <stdint.h>
+
+struct gc_trace;
+
+enum gc_trace_op {
+    GC_TRACE_ALLOC = 1, /* pool or plain memory: exported as `a` */
+    GC_TRACE_FREE = 2,  /* exported as `f` */
+    GC_TRACE_OOM = 3,   /* a request that failed */
+};
+
+struct gc_trace_event {
+    uint8_t op;
+    uint8_t device;
+    uint16_t api;
+    uint32_t thread; /* small number given by the recorder if 0 */
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t stream;
+    uint64_t time_ns; /* driver clock */
+};
+
+/* Creates the file (never following a symlink at its last component, never truncating a file that is not
+ * a trace of ours). api_names go into its header so that the file stands alone. */
+enum gc_status gc_trace_open(const char *path, const char *const *api_names, uint16_t api_count,
+                             struct gc_trace **trace) GC_CHECKED;
+/* Thread-safe, no allocation; a failed write stops the recording once, is logged once, harms nothing. */
+void gc_trace_record(struct gc_trace *trace, const struct gc_trace_event *event);
+void gc_trace_flush(struct gc_trace *trace);
+void gc_trace_close(struct gc_trace *trace);
+
+#endif

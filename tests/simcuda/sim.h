@@ -1,0 +1,151 @@
+/* The simulated device's inside: what its files share. See README.md here for the whole.
+ *
+ * Structure: every exported driver function is written with SIM_API (api.h side of this file): the macro
+ * makes the exported symbol, which takes the call's latency, an injected failure and the journal line, and
+ * the body, a static function. engine/ files know contexts, streams, capture; memory/ files know addresses.
+ *
+ * Locking: one recursive-free global lock, sim.lock, guards all tables (contexts, allocations, mappings,
+ * pools). Stream queues have their own lock and condition (struct sim_stream). Worker threads never take
+ * sim.lock while holding a stream's lock. Bodies run without sim.lock and take it where they need it. */
+#ifndef SIM_H
+#define SIM_H
+
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- calls ---- */
+
+struct sim_call; /* one call under way: its entry, journal sequence, thread */
+
+/* Begins a call: counts it, sleeps its SIMCUDA_LATENCY. If SIMCUDA_FAIL says so returns false and the
+ * result to give in *injected. */
+bool sim_call_begin(const char *entry, CUresult *injected);
+/* Ends it: writes the journal line `seq tid entry result args`. */
+CUresult sim_call_end(const char *entry, CUresult result, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#define SIM_UNPAREN(...) __VA_ARGS__
+/* SIM_API(cuMemAlloc_v2, (CUdeviceptr *dptr, size_t bytes), (dptr, bytes), "%p %zu", (void *)dptr, bytes) { body } */
+#define SIM_API(name, parameters, arguments, ...)                                                          \
+    static CUresult body_##name parameters;                                                                \
+    __attribute__((visibility("default"))) CUresult name parameters                                        \
+    {                                                                                                      \
+        CUresult sim_result;                                                                               \
+        if (sim_call_begin(#name, &sim_result))                                                            \
+            sim_result = body_##name arguments;                                                            \
+        return sim_call_end(#name, sim_result, __VA_ARGS__);                                               \
+    }                                                                                                      \
+    static CUresult body_##name parameters
+
+/* The export table for cuGetProcAddress: exports_engine.def and exports_memory.def hold rows
+ * SIM_EXPORT(base, version, variant, symbol), variant one of NONE, PTSZ (both _ptds and _ptsz). */
+
+/* ---- settings (read once, at the first call) ---- */
+
+struct sim_settings {
+    int device_count;
+    uint64_t memory_bytes; /* each */
+    const char *shared;    /* NULL: capacity private to the process */
+    uint64_t work_us;
+    int driver_version;
+};
+const struct sim_settings *sim_settings(void);
+
+/* ---- devices and contexts (engine/context.c) ---- */
+
+struct sim_device {
+    int ordinal;
+    CUuuid uuid;
+    char name[64];
+    atomic_uint_fast64_t used_bytes; /* private accounting; shared: in the shared file (memory/capacity.c) */
+};
+
+struct sim_context {
+    struct sim_device *device;
+    unsigned flags;
+    bool primary;
+    atomic_bool destroyed;
+    atomic_int sticky;             /* CUresult that every later call returns; 0: none */
+    atomic_int capturing_count;    /* streams of it in capture */
+    struct sim_stream *legacy;     /* the legacy default stream */
+    struct sim_stream *streams;    /* all, linked by next_in_context */
+    atomic_uint_fast64_t peers;    /* bit per device ordinal this context may reach */
+    uint64_t id;
+    struct sim_context *next;
+};
+
+/* CUDA_ERROR_NOT_INITIALIZED before cuInit, _DEINITIALIZED at exit; else success. */
+CUresult sim_check_init(void);
+/* The current context, checked: NOT_INITIALIZED, INVALID_CONTEXT, CONTEXT_IS_DESTROYED, the sticky error. */
+CUresult sim_current(struct sim_context **context);
+struct sim_device *sim_device(CUdevice ordinal); /* NULL if out of range */
+/* Leaves the sticky error in the context (first one wins). */
+void sim_poison(struct sim_context *context, CUresult error);
+/* An allowed-during-capture check for calls that are unsafe then (cuMemAlloc, cuMemFree, …): if the thread's
+ * capture mode and the process' captures forbid it, invalidates those captures and returns
+ * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED. */
+CUresult sim_check_unsafe_call(struct sim_context *context);
+
+/* ---- streams and operations (engine/stream.c) ---- */
+
+struct sim_stream;
+
+/* What a stream runs: called on the stream's worker after all earlier work it depends on and SIMCUDA_WORK_US.
+ * A non-success result becomes the context's sticky error. */
+struct sim_op {
+    CUresult (*run)(struct sim_context *context, void *argument);
+    void (*release)(void *argument); /* frees `argument`; may be NULL */
+    void *argument;
+    bool is_instant; /* takes no SIMCUDA_WORK_US */
+};
+
+/* Resolves a CUstream handle (NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, created) for the current
+ * context; `per_thread` is true in _ptsz/_ptds entries, where NULL means the thread's own stream. */
+CUresult sim_stream_resolve(CUstream handle, bool per_thread, struct sim_stream **stream);
+struct sim_context *sim_stream_context(const struct sim_stream *stream);
+/* Queues an operation with the real ordering rules (legacy stream against blocking ones). If the stream is
+ * capturing, adds a graph node instead: `copy` duplicates the argument per launch (graph nodes outlive one
+ * run); node_type is what cuGraphNodeGetType says. Takes ownership of op.argument in every case. */
+CUresult sim_submit(struct sim_stream *stream, struct sim_op op, void *(*copy)(const void *argument),
+                    CUgraphNodeType node_type);
+bool sim_stream_is_capturing(const struct sim_stream *stream);
+/* Waits until everything submitted so far to the stream / the context is done; the sticky error if any. */
+CUresult sim_stream_wait(struct sim_stream *stream);
+CUresult sim_context_wait(struct sim_context *context);
+/* True when all work submitted to the stream before the call is done. */
+bool sim_stream_is_idle(struct sim_stream *stream);
+/* Sequence points for the stream-ordered allocator: a position in a stream and whether it has passed. */
+uint64_t sim_stream_position(struct sim_stream *stream);
+bool sim_stream_has_passed(struct sim_stream *stream, uint64_t position);
+/* True if work submitted to `later` from now on is ordered behind `position` of `earlier` (same stream,
+ * or `later` waited for an event recorded after it). */
+bool sim_stream_is_ordered(struct sim_stream *earlier, uint64_t position, struct sim_stream *later);
+
+/* ---- memory (memory/ files) ---- */
+
+/* Whether [address, address+bytes) may be touched from `context` at this moment: device memory live and
+ * mapped with access, or registered / plain host memory. false → CUDA_ERROR_ILLEGAL_ADDRESS. */
+bool sim_memory_is_accessible(struct sim_context *context, uint64_t address, uint64_t bytes);
+/* Context destroyed or reset: drops its memory, gives capacity back. Called with no lock held, after all
+ * its streams have stopped. */
+void sim_memory_drop_context(struct sim_context *context);
+/* Graph memory nodes: an allocation node's address is fixed at creation; physical memory is taken at
+ * launch and returned by the free node. */
+CUresult sim_memory_graph_reserve(struct sim_context *context, size_t bytes, uint64_t *address);
+CUresult sim_memory_graph_commit(struct sim_context *context, uint64_t address);
+CUresult sim_memory_graph_uncommit(struct sim_context *context, uint64_t address);
+void sim_memory_graph_forget(struct sim_context *context, uint64_t address);
+/* Takes or returns capacity of a device: CUDA_ERROR_OUT_OF_MEMORY when it runs out. */
+CUresult sim_capacity_take(struct sim_device *device, uint64_t bytes);
+void sim_capacity_return(struct sim_device *device, uint64_t bytes);
+uint64_t sim_capacity_used(struct sim_device *device);
+/* A module or function that occupies device memory. */
+#define SIM_CONTEXT_BYTES (UINT64_C(64) << 20) /* what a context takes */
+
+#endif
