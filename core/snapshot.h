@@ -4,6 +4,7 @@
 #define GC_SNAPSHOT_H
 
 #include "core/core.h"
+#include "core/hist.h"
 
 struct gc_gauge {
     uint64_t current;
@@ -41,6 +42,8 @@ struct gc_snapshot {
     uint32_t device_count;
     struct gc_device_snapshot *devices;
     uint64_t *process_driver_calls; /* api_count entries: calls that belong to no device */
+    struct gc_latency alloc_latency; /* of gc_core_alloc and gc_core_free that succeeded */
+    struct gc_latency free_latency;
 };
 
 enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snapshot) GC_CHECKED;

@@ -1,0 +1,31 @@
+/* A lock-free histogram of nanoseconds with log-linear buckets: values below 32 exactly, above that 16
+ * buckets per power of two. A percentile is the upper end of the bucket that holds it, so it is at most
+ * 1/16 (6.25 %) above a value that was recorded and never below it; the maximum is exact.
+ *
+ * Zero bytes are an empty histogram. Adding is two relaxed atomics; reading is wait-free and may miss what
+ * is added meanwhile. */
+#ifndef GC_HIST_H
+#define GC_HIST_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define GC_HIST_SUB_BITS 4
+#define GC_HIST_BUCKETS ((64 - GC_HIST_SUB_BITS + 1) << GC_HIST_SUB_BITS)
+
+struct gc_hist {
+    _Atomic uint64_t counts[GC_HIST_BUCKETS];
+    _Atomic uint64_t max;
+};
+
+struct gc_latency {
+    uint64_t count;
+    uint64_t p50; /* ns, as are the next two; all 0 when nothing was recorded */
+    uint64_t p99;
+    uint64_t max;
+};
+
+void gc_hist_add(struct gc_hist *hist, uint64_t ns);
+void gc_hist_read(const struct gc_hist *hist, struct gc_latency *latency);
+
+#endif

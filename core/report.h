@@ -1,0 +1,73 @@
+/* The report: a snapshot and what is known of the process, as text or as JSON (schema gpucache-report/1).
+ *
+ * The library fills struct gc_report from its core, the tool from a JSON file; both are written by the
+ * same two functions. Nothing here calls libc's malloc or stdio: the process may be at its end in any
+ * state. Written with write(2) through a buffer on the stack. */
+#ifndef GC_REPORT_H
+#define GC_REPORT_H
+
+#include "core/core.h"
+#include "core/log.h"
+#include "core/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GC_REPORT_SCHEMA "gpucache-report/1"
+#define GC_REPORT_LEAK_MAX 1000 /* leaks listed for one device; leak_count says how many there are */
+
+/* What the process is. All strings are borrowed; NULL is written as "". */
+struct gc_report_facts {
+    const char *version;
+    const char *program; /* name of the executable, without its folder */
+    const char *command; /* arguments, joined by spaces */
+    const char *host;
+    const char *mode; /* "cache", "track", "off" */
+    const char *backend;
+    const char *reuse;
+    int64_t pid;
+    int64_t start_unix; /* seconds */
+    uint64_t duration_ns;
+    int driver_version; /* as cuDriverGetVersion says: 13000 */
+    const char *const *warnings;
+    uint32_t warning_count;
+};
+
+struct gc_report_leaks {
+    const struct gc_leak *leaks;
+    uint32_t count; /* at most GC_REPORT_LEAK_MAX */
+};
+
+struct gc_report {
+    struct gc_report_facts facts;
+    const struct gc_snapshot *snapshot;
+    const char *const *api_names; /* snapshot->api_count of them */
+    const struct gc_report_leaks *leaks; /* one per device of the snapshot */
+};
+
+/* Write to an open descriptor. GC_IO if a write failed. */
+enum gc_status gc_report_write_json(const struct gc_report *report, int fd) GC_CHECKED;
+enum gc_status gc_report_write_text(const struct gc_report *report, int fd) GC_CHECKED;
+
+/* All that is due at exit: takes the snapshot and the leaks from `core` and writes the report to where
+ * `destination` (the value of GPUCACHE_REPORT) says. A file appears whole or not at all: it is written
+ * beside its place and renamed, and a symlink at the last component is replaced, not followed. A failure
+ * gives one line in the log and GC_IO. */
+enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts *facts,
+                              const char *const *api_names, const char *destination,
+                              const struct gc_log *log) GC_CHECKED;
+
+/* Expands %p, %h, %n and %% into `path`; any other % stays as it is. A '/' inside %h or %n becomes '_'.
+ * GC_FORMAT if it does not fit. Used for the trace's path too. */
+enum gc_status gc_report_expand_path(const char *pattern, const struct gc_report_facts *facts, char *path,
+                                     uint64_t path_bytes) GC_CHECKED;
+
+/* Fills program, command, host, pid and start_unix from /proc and the kernel, into the caller's buffer. */
+struct gc_report_process {
+    char program[256];
+    char command[4096];
+    char host[256];
+};
+void gc_report_describe_process(struct gc_report_process *process, struct gc_report_facts *facts);
+
+#endif
