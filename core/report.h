@@ -8,6 +8,7 @@
 
 #include "core/core.h"
 #include "core/log.h"
+#include "core/process.h"
 #include "core/status.h"
 
 #include <stdbool.h>
@@ -16,16 +17,13 @@
 #define GC_REPORT_SCHEMA "gpucache-report/1"
 #define GC_REPORT_LEAK_MAX 1000 /* leaks listed for one device; leak_count says how many there are */
 
-/* What the process is. All strings are borrowed; NULL is written as "". */
+/* What the process is and was told. All strings are borrowed; NULL is written as "". */
 struct gc_report_facts {
+    const struct gc_process *process;
     const char *version;
-    const char *program; /* name of the executable, without its folder */
-    const char *command; /* arguments, joined by spaces */
-    const char *host;
     const char *mode; /* "cache", "track", "off" */
     const char *backend;
     const char *reuse;
-    int64_t pid;
     int64_t start_unix; /* seconds */
     uint64_t duration_ns;
     int driver_version; /* as cuDriverGetVersion says: 13000 */
@@ -56,18 +54,5 @@ enum gc_status gc_report_write_text(const struct gc_report *report, int fd) GC_C
 enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts *facts,
                               const char *const *api_names, const char *destination,
                               const struct gc_log *log) GC_CHECKED;
-
-/* Expands %p, %h, %n and %% into `path`; any other % stays as it is. A '/' inside %h or %n becomes '_'.
- * GC_FORMAT if it does not fit. Used for the trace's path too. */
-enum gc_status gc_report_expand_path(const char *pattern, const struct gc_report_facts *facts, char *path,
-                                     uint64_t path_bytes) GC_CHECKED;
-
-/* Fills program, command, host, pid and start_unix from /proc and the kernel, into the caller's buffer. */
-struct gc_report_process {
-    char program[256];
-    char command[4096];
-    char host[256];
-};
-void gc_report_describe_process(struct gc_report_process *process, struct gc_report_facts *facts);
 
 #endif

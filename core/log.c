@@ -1,0 +1,62 @@
+#include "core/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_BYTES 1024
+
+static const char prefix[] = "gpucache: ";
+
+/* One write(2) a line, so that lines of several threads and processes do not mix. A line that does not fit
+ * is cut, a line break or control character inside it becomes a space: one call, one line. */
+static void write_line(const struct gc_log *log, const char *format, va_list arguments)
+{
+    char line[LINE_BYTES];
+    const size_t head = sizeof(prefix) - 1;
+    const size_t room = sizeof(line) - head - 1;
+    memcpy(line, prefix, head);
+    const int wanted = vsnprintf(line + head, room, format, arguments);
+    if (wanted < 0)
+        return;
+    const size_t bytes = (size_t)wanted < room ? (size_t)wanted : room - 1;
+    for (size_t i = 0; i < bytes; i++) {
+        const unsigned char c = (unsigned char)line[head + i];
+        if (c < ' ' || c == 0x7f)
+            line[head + i] = ' ';
+    }
+    line[head + bytes] = '\n';
+    ssize_t done;
+    do {
+        done = write(log->fd, line, head + bytes + 1);
+    } while (done < 0 && errno == EINTR);
+}
+
+void gc_log_write(const struct gc_log *log, enum gc_log_level level, const char *format, ...)
+{
+    if (log == NULL || level > log->level)
+        return;
+    const int saved_errno = errno;
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(log, format, arguments);
+    va_end(arguments);
+    errno = saved_errno;
+}
+
+void gc_log_once(const struct gc_log *log, atomic_flag *said, enum gc_log_level level, const char *format, ...)
+{
+    if (log == NULL || level > log->level)
+        return;
+    if (atomic_flag_test_and_set_explicit(said, memory_order_relaxed))
+        return;
+    const int saved_errno = errno;
+    va_list arguments;
+    va_start(arguments, format);
+    write_line(log, format, arguments);
+    va_end(arguments);
+    errno = saved_errno;
+}
