@@ -1,6 +1,116 @@
 # libgpucache. `make help` lists the targets.
-CUDA_HOME ?= /usr/local/cuda
-CC ?= gcc
+#
+# Settings: BUILD=release|debug|asan|tsan|cov, V=1 (show commands), CI=1 (warnings are errors),
+# CUDA_HOME, CC, CFLAGS, PREFIX, DESTDIR.
+, := ,
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+CC := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
+# Only headers are needed: a toolkit's, those `make deps` fetched, or the distribution's.
+CUDA_HOME ?= $(firstword $(foreach d,/usr/local/cuda $(CURDIR)/build/cuda /usr,$(if $(wildcard $(d)/include/cuda.h),$(d))) /usr/local/cuda)
 BUILD ?= release
 OUT := $(if $(filter release,$(BUILD)),build,build/$(BUILD))
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+T ?=
+RUN := python3 tests/run --build $(OUT)
+
 include scripts/rules.mk
+
+##@ Build
+.PHONY: all
+all: $(if $(CORE_SRC),$(LIB)) $(if $(TOOL_SRC),$(TOOL)) sim ## the library, the tool and the simulated device
+
+.PHONY: install
+install: $(LIB) $(TOOL) ## into PREFIX (/usr/local), under DESTDIR
+	install -d $(DESTDIR)$(LIBDIR) $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 $(LIB) $(DESTDIR)$(LIBDIR)/libgpucache.so
+	install -m 755 $(TOOL) $(DESTDIR)$(PREFIX)/bin/gpucache
+	$(if $(wildcard core/gpucache.h),install -m 644 core/gpucache.h $(DESTDIR)$(PREFIX)/include/gpucache.h)
+	$(if $(wildcard tools/gpucache.1),install -m 644 tools/gpucache.1 $(DESTDIR)$(PREFIX)/share/man/man1/gpucache.1)
+
+.PHONY: uninstall
+uninstall: ## remove what install put there
+	rm -f $(DESTDIR)$(LIBDIR)/libgpucache.so $(DESTDIR)$(PREFIX)/bin/gpucache \
+		$(DESTDIR)$(PREFIX)/include/gpucache.h $(DESTDIR)$(PREFIX)/share/man/man1/gpucache.1
+
+.PHONY: clean
+clean: ## remove build/ (fetched packages in build/venv, build/cuda* too)
+	rm -rf build compile_commands.json
+
+.PHONY: deps
+deps: ## install the system packages this project builds and tests with
+	$(Q)scripts/deps.sh all
+
+compile_commands.json: Makefile scripts/rules.mk $(CORE_SRC) $(SHIM_SRC) $(TOOL_SRC) ## for editors and clang-tidy
+	$(call say,GEN)
+	$(Q)python3 scripts/compile-commands.py $@ \
+		--core $(CC) $(CORE_CFLAGS) -- $(CORE_SRC) $(TOOL_SRC) \
+		--cuda $(CC) $(ALL_CFLAGS) -- $(filter %.c,$(SHIM_SRC)) $(SIM_SRC) $(TEST_SRC)
+
+##@ Try
+.PHONY: demo
+demo: ## run a CUDA program without and with the library, and show both
+	$(Q)scripts/deps.sh demo
+	$(Q)$(MAKE) --no-print-directory all demo-programs
+	$(Q)BUILD_DIR=$(abspath $(OUT)) CUDA_HOME=$(CUDA_HOME) demo/run.sh
+.PHONY: demo-programs
+demo-programs: $(filter $(OUT)/tests/demo/%,$(PROG_PROGRAMS) $(CU_PROGRAMS))
+
+##@ Check
+.PHONY: test
+test: ## every test that needs no GPU; T=words runs those whose name has one of them
+	$(Q)scripts/deps.sh test
+	$(Q)$(MAKE) --no-print-directory all programs
+	$(Q)$(RUN) $(T)
+
+.PHONY: test-clients
+test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings
+	$(Q)scripts/deps.sh test
+	$(Q)$(MAKE) --no-print-directory all programs
+	$(Q)$(RUN) tests/clients/ $(T)
+
+# Under a sanitizer the programs that link core or the simulated driver run; a preload would need the
+# sanitizer's own library preloaded before it.
+.PHONY: test-asan test-tsan test-debug test-cov
+test-asan test-tsan test-debug test-cov: test-%: ## the unit, model and fault tests of that variant
+	$(Q)scripts/deps.sh test
+	$(Q)$(MAKE) --no-print-directory BUILD=$* sim test-programs
+	$(Q)python3 tests/run --build build/$* --programs-only $(T)
+.PHONY: test-programs
+test-programs: $(TEST_PROGRAMS)
+
+.PHONY: lint
+lint: ## format, clang-tidy, cppcheck, shellcheck, layers, exports, tables
+	$(Q)scripts/deps.sh lint
+	$(Q)$(MAKE) --no-print-directory all compile_commands.json
+	$(Q)BUILD_DIR=$(abspath $(OUT)) CUDA_HOME=$(CUDA_HOME) scripts/lint.sh
+
+.PHONY: format
+format: ## rewrite the sources as .clang-format says
+	$(Q)scripts/deps.sh lint
+	git ls-files -co --exclude-standard '*.c' '*.h' | xargs -r clang-format -i
+
+.PHONY: bench
+bench: ## not there yet: benchmarks come with the fast path
+	@echo 'make bench: there are no benchmarks yet; they come with the fast path' >&2; exit 1
+
+.PHONY: fuzz
+fuzz: ## not there yet: fuzzers of the parsers
+	@echo 'make fuzz: there are no fuzzers yet' >&2; exit 1
+
+.PHONY: gpu-test
+gpu-test: ## the tests that need an NVIDIA GPU
+	$(Q)$(MAKE) --no-print-directory all programs
+	$(Q)$(RUN) --folder gpu $(T)
+
+.PHONY: gpu-bench
+gpu-bench: ## measure on an NVIDIA GPU what the driver's calls cost
+	$(Q)$(MAKE) --no-print-directory all programs
+	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/gpu/bench.sh
+
+.PHONY: help
+help: ## this list
+	@awk -F':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z][a-z._ -]*:.*## /{printf "  %-34s %s\n", $$1, $$2}' Makefile
+	@printf '\nSettings: BUILD=release|debug|asan|tsan|cov V=1 CI=1 CUDA_HOME=%s PREFIX=%s DESTDIR= T=\n' '$(CUDA_HOME)' '$(PREFIX)'

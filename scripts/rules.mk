@@ -1,21 +1,179 @@
-# Sources are found by wildcard, so a new file needs no line here.
+# How things are compiled. Sources are found by wildcard, so a new file needs no line here.
+#
+# Variables: BUILD chooses the variant and with it OUT, the folder everything goes to. Objects mirror the
+# tree under $(OUT)/obj, generated headers stand in $(OUT)/gen, test programs in $(OUT)/tests/<folder>/.
+#
+# A test program may name what it links beyond the usual in a comment among its first 30 lines:
+#     /* link: -lcuda */        added to its link line (the simulated device's folder is on the search path)
+#     /* build: tests/x.c */    more sources, compiled into it
+#
+# tests/simcuda/rules.mk adds what it makes to SIM_TARGETS.
 WARN := -Wall -Wextra -Wshadow -Wundef -Wconversion -Wmissing-prototypes -Wstrict-prototypes -Wvla
 CFLAGS ?= -O2 -g
 CFLAGS_release :=
 CFLAGS_debug := -O0 -DGC_CHECK=1
-CFLAGS_asan := -O1 -fsanitize=address,undefined -fno-omit-frame-pointer -DGC_CHECK=1
+CFLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DGC_CHECK=1
 CFLAGS_tsan := -O1 -fsanitize=thread -DGC_CHECK=1
 CFLAGS_cov := -O0 --coverage -DGC_CHECK=1
 LDFLAGS_asan := -fsanitize=address,undefined
 LDFLAGS_tsan := -fsanitize=thread
 LDFLAGS_cov := --coverage
+ifeq ($(filter $(BUILD),release debug asan tsan cov),)
+$(error BUILD=$(BUILD) is unknown: release, debug, asan, tsan or cov)
+endif
 VERSION := $(shell cat VERSION)
-ALL_CFLAGS := -std=gnu11 -fvisibility=hidden -fPIC -pthread $(WARN) $(if $(CI),-Werror) -I. -I$(OUT)/gen -isystem $(CUDA_HOME)/include \
-	-DGC_VERSION='"$(VERSION)"' $(CFLAGS) $(CFLAGS_$(BUILD))
+# Core and tools are compiled without the CUDA headers in reach.
+CUDA_INCLUDE := $(if $(filter /usr,$(CUDA_HOME)),,-isystem $(CUDA_HOME)/include)
+BASE_CFLAGS := -std=gnu11 -fvisibility=hidden -fPIC -pthread $(WARN) $(if $(CI),-Werror) -I. -I$(OUT)/gen \
+	-DGC_VERSION='"$(VERSION)"'
+CORE_CFLAGS := $(BASE_CFLAGS) $(CFLAGS) $(CFLAGS_$(BUILD))
+ALL_CFLAGS := $(BASE_CFLAGS) $(CUDA_INCLUDE) $(CFLAGS) $(CFLAGS_$(BUILD))
 ALL_LDFLAGS := -pthread $(LDFLAGS_$(BUILD))
+
+Q := $(if $(V),,@)
+# $(call say,LD) prints the short line; with V=1 make prints the command instead.
+say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(CURDIR)/%,%,$@)')
 
 CORE_SRC := $(wildcard core/*.c core/*/*.c)
 SHIM_SRC := $(wildcard shim/*.c shim/*.S)
 TOOL_SRC := $(wildcard tools/*.c)
-SIM_SRC := $(wildcard tests/simcuda/driver/*.c tests/simcuda/driver/*/*.c)
+SIM_SRC := $(filter-out %/test_%,$(wildcard tests/simcuda/driver/*.c tests/simcuda/driver/*/*.c))
 obj = $(patsubst %,$(OUT)/obj/%.o,$(basename $(1)))
+
+# ---- objects ----
+
+# Changes when the flags do, and with it every object is out of date.
+FLAGS_FILE := $(OUT)/obj/.flags
+$(FLAGS_FILE): force
+	$(Q)mkdir -p $(@D)
+	$(Q)printf '%s\n' '$(CC) $(subst ','\'',$(ALL_CFLAGS) $(ALL_LDFLAGS))' > $@.new
+	$(Q)if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+# Sources see generated headers; rules that make some add them to GENERATED.
+$(OUT)/obj/%.o: %.c $(FLAGS_FILE) | generated
+	$(call say,CC)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+$(OUT)/obj/core/%.o: core/%.c $(FLAGS_FILE) | generated
+	$(call say,CC)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CORE_CFLAGS) -MMD -MP -c -o $@ $<
+$(OUT)/obj/tools/%.o: tools/%.c $(FLAGS_FILE) | generated
+	$(call say,CC)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CORE_CFLAGS) -MMD -MP -c -o $@ $<
+$(OUT)/obj/%.o: %.S $(FLAGS_FILE)
+	$(call say,AS)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+-include $(shell test -d $(OUT)/obj && find $(OUT)/obj -name '*.d')
+
+# ---- the library and the tool ----
+
+# What the library exports: every wrapped entry point of the table, the two resolvers, its own names. The
+# node is anonymous on purpose: it interposes versioned symbols (cudaMalloc@libcudart.so.13) too.
+EXPORTS := $(OUT)/gen/exports.map
+$(EXPORTS): shim/api.def $(wildcard shim/*.def) scripts/rules.mk
+	$(call say,GEN)
+	$(Q)mkdir -p $(@D)
+	$(Q)printf '#define API(symbol, ...) symbol;\n#define RUNTIME(symbol, ...) symbol;\n#include "shim/api.def"\n' | \
+		$(CC) -E -P -I. -x c - > $@.names
+	$(Q){ echo '{ global: dlsym; dlvsym; gpucache_*;'; tr ' ' '\n' < $@.names; echo 'local: *; };'; } > $@
+
+LIB := $(OUT)/libgpucache.so
+SONAME := libgpucache.so
+$(LIB): $(call obj,$(CORE_SRC) $(SHIM_SRC)) $(EXPORTS)
+	$(call say,LD)
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) $(LDFLAGS) -Wl,-soname,$(SONAME) -Wl,--version-script,$(EXPORTS) \
+		$(if $(filter asan tsan,$(BUILD)),,-Wl$(,)-z$(,)defs) -Wl,-z,now -Wl,-z,relro -Wl,--as-needed \
+		-o $@ $(filter %.o,$^) -ldl
+
+# Core as an archive: the tool and the tests take from it what they use.
+CORE_ARCHIVE := $(OUT)/obj/core.a
+$(CORE_ARCHIVE): $(call obj,$(CORE_SRC))
+	$(call say,AR)
+	$(Q)mkdir -p $(@D)
+	$(Q)rm -f $@ && ar rcsD $@ $^
+
+TOOL := $(OUT)/gpucache
+$(TOOL): $(call obj,$(TOOL_SRC)) $(CORE_ARCHIVE)
+	$(call say,LD)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $(call obj,$(TOOL_SRC)) $(CORE_ARCHIVE) -ljansson -lm -ldl
+
+# ---- the simulated device ----
+
+SIM_TARGETS :=
+-include tests/simcuda/rules.mk
+
+# ---- test programs ----
+
+# Programs the runner starts itself: each prints TAP.
+#   tests/{unit,model,faults}/test_*.c    cmocka, with core and the helpers in tests/unit (not named test_*)
+#   …/test_tool_*.c                       the same, with the tools' objects too (all but main's)
+#   …/test_sim_*.c, tests/simcuda/**/test_*.c   cmocka, with the simulated driver and nothing of core
+TEST_DIRS := unit model faults
+TEST_SRC := $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_*.c))
+SIM_TEST_SRC := $(filter tests/%/test_sim_%,$(TEST_SRC)) $(wildcard tests/simcuda/test_*.c tests/simcuda/*/test_*.c)
+TOOL_TEST_SRC := $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_tool_*.c))
+CORE_TEST_SRC := $(filter-out $(SIM_TEST_SRC) $(TOOL_TEST_SRC),$(TEST_SRC))
+TEST_HELPERS := $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)))
+# Programs that scripts start: tests/<folder>/*.c not named test_*, and tests/<folder>/progs/*.c. lib*.c
+# becomes a shared object. *.cu is built twice where nvcc is there: NAME-shared, with the toolkit's shared
+# runtime, and NAME-static, with the stand-in's archive.
+PROG_DIRS := preload clients gpu bench
+PROG_SRC := $(foreach d,$(PROG_DIRS),$(filter-out tests/$(d)/test_%,$(wildcard tests/$(d)/*.c)) $(wildcard tests/$(d)/progs/*.c)) \
+	$(wildcard demo/*.c)
+CU_SRC := $(foreach d,$(PROG_DIRS),$(wildcard tests/$(d)/*.cu tests/$(d)/progs/*.cu)) $(wildcard demo/*.cu)
+NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
+
+flatten = $(subst /progs/,/,$(patsubst demo/%,tests/demo/%,$(1)))
+test_program = $(patsubst tests/%.c,$(OUT)/tests/%,$(1))
+TEST_PROGRAMS := $(call test_program,$(CORE_TEST_SRC) $(TOOL_TEST_SRC) $(SIM_TEST_SRC))
+PROG_PROGRAMS := $(foreach s,$(PROG_SRC),$(if $(filter lib%,$(notdir $(s))),$(patsubst %.c,$(OUT)/%.so,$(call flatten,$(s))),$(patsubst %.c,$(OUT)/%,$(call flatten,$(s)))))
+CU_PROGRAMS := $(if $(NVCC),$(foreach s,$(CU_SRC),$(patsubst %.cu,$(OUT)/%-shared,$(call flatten,$(s))) $(patsubst %.cu,$(OUT)/%-static,$(call flatten,$(s)))))
+
+# What a source's own `link:` and `build:` comments say.
+source_says = $$(sed -n '1,30s,.*/\* $(1): \(.*\) \*/.*,\1,p' $(2))
+SIM_LINK = -L$(OUT)/simcuda -Wl,-rpath,'$$ORIGIN/../../simcuda'
+
+$(call test_program,$(CORE_TEST_SRC)): $(OUT)/tests/%: $(OUT)/obj/tests/%.o $(TEST_HELPERS) $(CORE_ARCHIVE)
+	$(call say,LD)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_ARCHIVE) $(call source_says,link,tests/$*.c) -lcmocka -ljansson -lm -ldl
+$(call test_program,$(TOOL_TEST_SRC)): $(OUT)/tests/%: $(OUT)/obj/tests/%.o $(TEST_HELPERS) \
+		$(filter-out %/gpucache.o,$(call obj,$(TOOL_SRC))) $(CORE_ARCHIVE)
+	$(call say,LD)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_ARCHIVE) $(call source_says,link,tests/$*.c) -lcmocka -ljansson -lm -ldl
+$(call test_program,$(SIM_TEST_SRC)): $(OUT)/tests/%: $(OUT)/obj/tests/%.o | sim
+	$(call say,LD)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(SIM_LINK) -Wl,--push-state,--as-needed -l:libcuda.so.1 -Wl,--pop-state \
+		$(call source_says,link,tests/$*.c) -lcmocka -lm -ldl
+
+# Pattern rules cannot drop `progs/`, so each program gets its rule by a template.
+define prog_rule
+$(2): $(call obj,$(1)) | sim
+	$$(call say,LD)
+	$$(Q)mkdir -p $$(@D)
+	$$(Q)$$(CC) $$(ALL_LDFLAGS) $(if $(filter %.so,$(2)),-shared) -o $$@ $$< $$(call source_says,build,$(1)) -L$$(OUT)/simcuda $$(call source_says,link,$(1)) -lm -ldl
+endef
+$(foreach s,$(PROG_SRC),$(eval $(call prog_rule,$(s),$(patsubst %.c,$(OUT)/%$(if $(filter lib%,$(notdir $(s))),.so),$(call flatten,$(s))))))
+
+NVCC_FLAGS := -O2 -I. -Xcompiler -pthread -Wno-deprecated-gpu-targets
+define cu_rule
+$(2)-shared: $(1) $$(FLAGS_FILE) | sim
+	$$(call say,NVCC)
+	$$(Q)mkdir -p $$(@D)
+	$$(Q)$$(NVCC) $$(NVCC_FLAGS) -cudart shared -o $$@ $$< $$(call source_says,link,$(1)) -ldl
+$(2)-static: $(1) $$(FLAGS_FILE) | sim
+	$$(call say,NVCC)
+	$$(Q)mkdir -p $$(@D)
+	$$(Q)$$(NVCC) $$(NVCC_FLAGS) -cudart none -o $$@ $$< $$(OUT)/simcuda/libcudart_static.a $$(call source_says,link,$(1)) -ldl -lpthread -lrt
+endef
+$(foreach s,$(CU_SRC),$(eval $(call cu_rule,$(s),$(patsubst %.cu,$(OUT)/%,$(call flatten,$(s))))))
+
+.PHONY: force generated sim programs
+generated: $(GENERATED)
+sim: $(SIM_TARGETS)
+programs: $(TEST_PROGRAMS) $(PROG_PROGRAMS) $(CU_PROGRAMS)

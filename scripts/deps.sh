@@ -1,0 +1,117 @@
+#!/bin/sh
+# Installs what building, testing or checking needs and this machine lacks.
+#
+# usage: scripts/deps.sh [build|demo|test|lint|all]
+#
+# A set that is complete costs a few milliseconds and prints nothing. Missing Debian/Ubuntu packages are
+# installed if we are root, else the one line to run is printed and the status is 1. Never asks anything.
+# The CUDA headers come from CUDA_HOME, /usr/local/cuda, /usr/include, or, as a last resort, from the PyPI
+# packages nvidia-cuda-runtime and nvidia-cuda-crt into build/cuda: headers are all that is needed.
+set -eu
+cd "$(dirname "$0")/.."
+set_name=${1:-all}
+missing=
+
+# have_command PACKAGE COMMAND, have_header PACKAGE HEADER
+have_command() {
+    command -v "$2" > /dev/null 2>&1 || missing="$missing $1"
+}
+have_header() {
+    for folder in /usr/include /usr/local/include /usr/include/*-linux-gnu; do
+        [ -e "$folder/$2" ] && return 0
+    done
+    missing="$missing $1"
+}
+
+check_build() {
+    have_command gcc "${CC:-gcc}"
+    have_command make make
+    have_command binutils ar
+    have_header libc6-dev dlfcn.h
+    have_header libjansson-dev jansson.h
+}
+check_test() {
+    have_header libcmocka-dev cmocka.h
+    have_command python3 python3
+    have_command ffmpeg ffmpeg
+    python3 -c 'import ensurepip, venv' 2> /dev/null || missing="$missing python3-venv"
+}
+check_lint() {
+    have_command clang-format clang-format
+    have_command clang-tidy clang-tidy
+    have_command cppcheck cppcheck
+    have_command shellcheck shellcheck
+    have_command python3 python3
+    have_header libcmocka-dev cmocka.h
+}
+case $set_name in
+build) check_build ;;
+demo)
+    check_build
+    have_command python3 python3
+    ;;
+test)
+    check_build
+    check_test
+    ;;
+lint)
+    check_build
+    check_lint
+    ;;
+all)
+    check_build
+    check_test
+    check_lint
+    have_command valgrind valgrind
+    ;;
+*)
+    echo "usage: scripts/deps.sh [build|demo|test|lint|all]" >&2
+    exit 2
+    ;;
+esac
+
+if [ -n "$missing" ]; then
+    # shellcheck disable=SC2086 # a list of words
+    missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ')
+    missing=${missing% }
+    if ! command -v apt-get > /dev/null 2>&1; then
+        echo "missing: $missing (names as in Debian); install them with this system's package manager" >&2
+        exit 1
+    fi
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "missing packages; run: sudo apt-get install -y --no-install-recommends $missing" >&2
+        exit 1
+    fi
+    echo "installing: $missing"
+    export DEBIAN_FRONTEND=noninteractive
+    # The package lists are fetched only where the installed ones do not do.
+    # shellcheck disable=SC2086 # a list of words
+    apt-get install -y -qq --no-install-recommends $missing < /dev/null > /dev/null 2>&1 ||
+        { apt-get update -qq < /dev/null && apt-get install -y -qq --no-install-recommends $missing < /dev/null > /dev/null; } ||
+        { echo "could not install: $missing" >&2; exit 1; }
+fi
+
+# ---- CUDA headers ----
+for folder in ${CUDA_HOME:+"$CUDA_HOME"} /usr/local/cuda "$PWD/build/cuda" /usr; do
+    [ -e "$folder/include/cuda.h" ] && exit 0
+done
+have_command python3 python3
+python3 -c 'import ensurepip, venv' 2> /dev/null || {
+    echo "no CUDA headers: set CUDA_HOME to a toolkit (11.8 or newer), or install python3-venv so that they can be fetched" >&2
+    exit 1
+}
+echo "fetching the CUDA 13.0 headers from PyPI into build/cuda"
+mkdir -p build
+rm -rf build/cuda build/cuda.new
+python3 -m venv build/cuda.new/venv
+build/cuda.new/venv/bin/pip install -q --disable-pip-version-check --no-input --no-deps --target build/cuda.new/site \
+    'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*' < /dev/null || {
+    rm -rf build/cuda.new
+    echo "no CUDA headers: none in /usr/local/cuda, and PyPI's nvidia-cuda-runtime could not be had; set CUDA_HOME" >&2
+    exit 1
+}
+header=$(find build/cuda.new/site -name cuda.h | head -n 1)
+[ -n "$header" ] || { echo "no CUDA headers: the packages hold no cuda.h" >&2; exit 1; }
+mkdir -p build/cuda
+mv "$(dirname "$header")" build/cuda/include
+rm -rf build/cuda.new
