@@ -1,17 +1,18 @@
 /* The simulated device's inside: what its files share. See README.md here for the whole.
  *
- * Structure: every exported driver function is written with SIM_API (api.h side of this file): the macro
- * makes the exported symbol, which takes the call's latency, an injected failure and the journal line, and
- * the body, a static function. engine/ files know contexts, streams, capture; memory/ files know addresses.
+ * Structure: every exported driver function is written with SIM_API: the macro makes the
+ * exported symbol, which takes the call's latency, an injected failure and the journal line, and the body, a
+ * static function. driver/engine_* files know contexts, streams, capture; driver/memory_* files know addresses.
  *
- * Locking: one recursive-free global lock, sim.lock, guards all tables (contexts, allocations, mappings,
- * pools). Stream queues have their own lock and condition (struct sim_stream). Worker threads never take
- * sim.lock while holding a stream's lock. Bodies run without sim.lock and take it where they need it. */
+ * Locking: two locks. The engine's (driver/engine.h) guards contexts, streams, events, captures and graphs; the
+ * memory part's own guards allocations, mappings and pools. Neither is held while the other part is called,
+ * while an operation runs, or across a callback of the program. */
 #ifndef SIM_H
 #define SIM_H
 
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
+#undef cuGetProcAddress_v2
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,9 +22,7 @@
 
 /* ---- calls ---- */
 
-struct sim_call; /* one call under way: its entry, journal sequence, thread */
-
-/* Begins a call: counts it, sleeps its SIMCUDA_LATENCY. If SIMCUDA_FAIL says so returns false and the
+/* Begins a call: counts it, takes its SIMCUDA_LATENCY. If SIMCUDA_FAIL says so returns false and the
  * result to give in *injected. */
 bool sim_call_begin(const char *entry, CUresult *injected);
 /* Ends it: writes the journal line `seq tid entry result args`. */
@@ -31,20 +30,32 @@ CUresult sim_call_end(const char *entry, CUresult result, const char *format, ..
     __attribute__((format(printf, 3, 4)));
 
 #define SIM_UNPAREN(...) __VA_ARGS__
-/* SIM_API(cuMemAlloc_v2, (CUdeviceptr *dptr, size_t bytes), (dptr, bytes), "%p %zu", (void *)dptr, bytes) { body } */
-#define SIM_API(name, parameters, arguments, ...)                                                          \
-    static CUresult body_##name parameters;                                                                \
+#define SIM_ENTRY(name, parameters, call, ...)                                                             \
+    CUresult name parameters;                                                                              \
     __attribute__((visibility("default"))) CUresult name parameters                                        \
     {                                                                                                      \
         CUresult sim_result;                                                                               \
         if (sim_call_begin(#name, &sim_result))                                                            \
-            sim_result = body_##name arguments;                                                            \
+            sim_result = call;                                                                             \
         return sim_call_end(#name, sim_result, __VA_ARGS__);                                               \
-    }                                                                                                      \
+    }
+/* SIM_API(cuMemAlloc_v2, (CUdeviceptr *dptr, size_t bytes), (dptr, bytes), "%p %zu", (void *)dptr, bytes)
+ * { body } */
+#define SIM_API(name, parameters, arguments, ...)                                                          \
+    static CUresult body_##name parameters;                                                                \
+    SIM_ENTRY(name, parameters, body_##name arguments, __VA_ARGS__)                                        \
     static CUresult body_##name parameters
+/* The same for an entry with a per-thread flavour, `suffix` being _ptsz or _ptds: both symbols share one
+ * body, which has a `bool per_thread` before the other parameters. */
+#define SIM_API_THREAD(name, suffix, parameters, arguments, ...)                                           \
+    static CUresult body_##name(bool per_thread, SIM_UNPAREN parameters);                                  \
+    SIM_ENTRY(name, parameters, body_##name(false, SIM_UNPAREN arguments), __VA_ARGS__)                    \
+    SIM_ENTRY(name##suffix, parameters, body_##name(true, SIM_UNPAREN arguments), __VA_ARGS__)             \
+    static CUresult body_##name(bool per_thread, SIM_UNPAREN parameters)
 
 /* The export table for cuGetProcAddress: exports_engine.def and exports_memory.def hold rows
- * SIM_EXPORT(base, version, variant, symbol), variant one of NONE, PTSZ (both _ptds and _ptsz). */
+ * SIM_EXPORT(base, version, variant, symbol): `symbol` is what `base` means from CUDA `version` on. variant:
+ * NONE, PTSZ or PTDS; with the latter two <symbol>_ptsz or <symbol>_ptds is the per-thread flavour. */
 
 /* ---- settings (read once, at the first call) ---- */
 
@@ -57,7 +68,7 @@ struct sim_settings {
 };
 const struct sim_settings *sim_settings(void);
 
-/* ---- devices and contexts (engine/context.c) ---- */
+/* ---- devices and contexts (driver/engine_context.c) ---- */
 
 struct sim_device {
     int ordinal;
@@ -66,18 +77,17 @@ struct sim_device {
     atomic_uint_fast64_t used_bytes; /* private accounting; shared: in the shared file (memory/capacity.c) */
 };
 
-struct sim_context {
+struct sim_context { /* memory is never reused, so a stale handle can be told */
+    uint32_t magic;
     struct sim_device *device;
     unsigned flags;
     bool primary;
     atomic_bool destroyed;
     atomic_int sticky;             /* CUresult that every later call returns; 0: none */
     atomic_int capturing_count;    /* streams of it in capture */
-    struct sim_stream *legacy;     /* the legacy default stream */
-    struct sim_stream *streams;    /* all, linked by next_in_context */
     atomic_uint_fast64_t peers;    /* bit per device ordinal this context may reach */
-    uint64_t id;
-    struct sim_context *next;
+    atomic_uint_fast64_t id;       /* a primary context gets a new one each time it starts */
+    struct sim_engine_context *engine; /* streams, limits: the engine's own */
 };
 
 /* CUDA_ERROR_NOT_INITIALIZED before cuInit, _DEINITIALIZED at exit; else success. */
@@ -85,6 +95,8 @@ CUresult sim_check_init(void);
 /* The current context, checked: NOT_INITIALIZED, INVALID_CONTEXT, CONTEXT_IS_DESTROYED, the sticky error. */
 CUresult sim_current(struct sim_context **context);
 struct sim_device *sim_device(CUdevice ordinal); /* NULL if out of range */
+/* An explicit context handle, checked: INVALID_CONTEXT, CONTEXT_IS_DESTROYED. */
+CUresult sim_context_check(CUcontext handle, struct sim_context **context);
 /* Leaves the sticky error in the context (first one wins). */
 void sim_poison(struct sim_context *context, CUresult error);
 /* An allowed-during-capture check for calls that are unsafe then (cuMemAlloc, cuMemFree, …): if the thread's
@@ -92,7 +104,7 @@ void sim_poison(struct sim_context *context, CUresult error);
  * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED. */
 CUresult sim_check_unsafe_call(struct sim_context *context);
 
-/* ---- streams and operations (engine/stream.c) ---- */
+/* ---- streams and operations (driver/engine_stream.c) ---- */
 
 struct sim_stream;
 
@@ -127,7 +139,7 @@ bool sim_stream_has_passed(struct sim_stream *stream, uint64_t position);
  * or `later` waited for an event recorded after it). */
 bool sim_stream_is_ordered(struct sim_stream *earlier, uint64_t position, struct sim_stream *later);
 
-/* ---- memory (memory/ files) ---- */
+/* ---- memory (driver/memory_* files) ---- */
 
 /* Whether [address, address+bytes) may be touched from `context` at this moment: device memory live and
  * mapped with access, or registered / plain host memory. false → CUDA_ERROR_ILLEGAL_ADDRESS. */
@@ -141,6 +153,10 @@ CUresult sim_memory_graph_reserve(struct sim_context *context, size_t bytes, uin
 CUresult sim_memory_graph_commit(struct sim_context *context, uint64_t address);
 CUresult sim_memory_graph_uncommit(struct sim_context *context, uint64_t address);
 void sim_memory_graph_forget(struct sim_context *context, uint64_t address);
+/* Copies and fills as graph nodes run them, accesses checked: CUDA_ERROR_ILLEGAL_ADDRESS, INVALID_VALUE. */
+CUresult sim_memory_copy_3d(struct sim_context *context, const CUDA_MEMCPY3D *copy);
+CUresult sim_memory_fill_2d(struct sim_context *context, CUdeviceptr address, size_t pitch,
+                            unsigned element_bytes, unsigned value, size_t width, size_t height);
 /* Takes or returns capacity of a device: CUDA_ERROR_OUT_OF_MEMORY when it runs out. */
 CUresult sim_capacity_take(struct sim_device *device, uint64_t bytes);
 void sim_capacity_return(struct sim_device *device, uint64_t bytes);
