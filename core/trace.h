@@ -27,9 +27,10 @@ struct gc_trace_event {
     uint64_t time_ns; /* driver clock */
 };
 
-/* Creates the file at `path`, in which %p, %h and %n are expanded as core/process.h says (never following a symlink at its last component, never truncating a file that is not
- * a trace of ours). api_names go into its header so that the file stands alone. A failure gives one line in
- * `log`, which is borrowed until close and may be NULL. */
+/* Creates the file at `path`, in which %p, %h and %n are expanded as core/process.h says; never follows a
+ * symlink at its last component, never truncates a file that is not a trace of ours. api_names go into its
+ * header so that the file stands alone. A failure gives one line in `log`, which is borrowed until close
+ * and may be NULL. */
 enum gc_status gc_trace_open(const char *path, const char *const *api_names, uint16_t api_count,
                              const struct gc_log *log, struct gc_trace **trace) GC_CHECKED;
 /* Thread-safe, no allocation; a failed write stops the recording once, is logged once, harms nothing.

@@ -1,0 +1,406 @@
+/* Options: the table of options.def, filled from the environment and the configuration file.
+ *
+ * First every source only says which text each option has (struct reading); then the texts are parsed in
+ * the table's order, the log level before all others. So the environment wins without its being parsed
+ * twice, and what the configuration file says about an option that the environment sets is never judged. */
+#include "core/options.h"
+
+#include "core/options_parse.h"
+#include "core/text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#define PREFIX "GPUCACHE_"
+#define FOREIGN_LIMIT "CUDA_DEVICE_MEMORY_LIMIT"
+#define DEFAULT_CONFIG "/etc/gpucache.conf"
+#define SHOWN_BYTES 80
+
+/* CUDA_DEVICE_MEMORY_LIMIT_<i> has slot i, CUDA_DEVICE_MEMORY_LIMIT the next one; the last one is for an <i>
+ * that is no device's number, which nobody can honour. */
+#define FOREIGN_FOR_ALL GC_SIZE_SPEC_MAX
+#define FOREIGN_BAD (GC_SIZE_SPEC_MAX + 1)
+#define FOREIGN_SLOTS (GC_SIZE_SPEC_MAX + 2)
+
+enum served { NOW, LATER };
+enum bad { KEEP, CLOSED };
+
+#define TYPE_ENUM GC_OPTION_ENUM
+#define TYPE_SIZES GC_OPTION_SIZES
+#define TYPE_SIZE GC_OPTION_SIZE
+#define TYPE_PERCENT GC_OPTION_PERCENT
+#define TYPE_FACTOR GC_OPTION_FACTOR
+#define TYPE_INTEGER GC_OPTION_INTEGER
+#define TYPE_NAME GC_OPTION_TEXT_NAME
+#define TYPE_PATH GC_OPTION_PATH
+#define TYPE_WORD GC_OPTION_WORD
+#define TYPE_FLAGS GC_OPTION_FLAGS
+#define TYPE_DIMS GC_OPTION_LIST_DIMS
+#define TYPE_TENANTS GC_OPTION_LIST_TENANTS
+
+static const struct gc_option_row rows[GC_OPTION_COUNT] = {
+#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, served, accepts, help) \
+    {PREFIX #name, default_value, accepts, help, (bad) == CLOSED, (served) == NOW},
+#include "core/options.def"
+#undef GC_OPTION
+};
+
+static const struct gc_option_rule rules[GC_OPTION_COUNT] = {
+#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, served, accepts, help) \
+    {TYPE_##type, minimum, maximum, accepts, sizeof(((struct gc_options *)NULL)->field)},
+#include "core/options.def"
+#undef GC_OPTION
+};
+
+static const size_t offsets[GC_OPTION_COUNT] = {
+#define GC_OPTION(field, ...) offsetof(struct gc_options, field),
+#include "core/options.def"
+#undef GC_OPTION
+};
+
+_Static_assert(GC_OPTION_COUNT <= 64, "set_mask has a bit for each option");
+
+/* Where each option's text came from; everything borrowed. */
+struct reading {
+    const struct gc_options_source *source;
+    struct gc_options *options;
+    const struct gc_log *log;
+    const char *config_path; /* while the file is visited, and after if it was read */
+    const char *texts[GC_OPTION_COUNT]; /* NULL: not set */
+    bool from_config[GC_OPTION_COUNT];
+    struct foreign_limit {
+        const char *name;
+        size_t name_length;
+        const char *text; /* NULL: not set */
+        bool from_config;
+    } foreign_limits[FOREIGN_SLOTS];
+};
+
+const struct gc_option_row *gc_option_row(enum gc_option option)
+{
+    return &rows[option];
+}
+
+static void say(struct reading *reading, enum gc_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Says a line and keeps it for the report. */
+static void say(struct reading *reading, enum gc_log_level level, const char *format, ...)
+{
+    struct gc_options *options = reading->options;
+    char line[768];
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return;
+    gc_log_write(reading->log, level, "%s", line);
+    if (options->warning_count < GC_OPTIONS_WARNING_MAX)
+        gc_text_show(line, strlen(line), options->warnings[options->warning_count++], GC_OPTIONS_WARNING_BYTES);
+}
+
+static int find_option(const char *name, size_t length)
+{
+    for (int i = 0; i < GC_OPTION_COUNT; i++) {
+        if (strlen(rows[i].name) == length && memcmp(rows[i].name, name, length) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static const struct gc_option_row *nearest_option(const char *name, size_t length)
+{
+    const struct gc_option_row *nearest = NULL;
+    unsigned best = UINT32_MAX;
+    for (int i = 0; i < GC_OPTION_COUNT; i++) {
+        const unsigned distance = gc_text_distance(name, length, rows[i].name, strlen(rows[i].name));
+        if (distance < best) {
+            best = distance;
+            nearest = &rows[i];
+        }
+    }
+    return nearest;
+}
+
+static void say_unknown(struct reading *reading, const char *name, size_t length, const char *value,
+                        bool from_config)
+{
+    char shown_name[SHOWN_BYTES];
+    char shown_value[SHOWN_BYTES];
+    const struct gc_option_row *nearest = nearest_option(name, length);
+    gc_text_show(name, length, shown_name, sizeof(shown_name));
+    gc_text_show(value, strlen(value), shown_value, sizeof(shown_value));
+    say(reading, GC_LOG_ERROR, "%s=%s%s%s: unknown name, ignored; nearest: %s (%s)", shown_name, shown_value,
+        from_config ? " in " : "", from_config ? reading->config_path : "",
+        nearest->name, nearest->accepts);
+}
+
+/* ---- which text each option has ---- */
+
+/* -1 for a name that is none of HAMi's. */
+static int foreign_slot(const char *name, size_t length)
+{
+    const size_t head = sizeof(FOREIGN_LIMIT) - 1;
+    uint64_t ordinal;
+    if (length < head || memcmp(name, FOREIGN_LIMIT, head) != 0)
+        return -1;
+    if (length == head)
+        return FOREIGN_FOR_ALL;
+    if (name[head] != '_')
+        return -1;
+    if (!gc_text_uint(name + head + 1, length - head - 1, &ordinal) || ordinal >= GC_SIZE_SPEC_MAX)
+        return FOREIGN_BAD;
+    return (int)ordinal;
+}
+
+/* True if the name is one of ours or HAMi's. The first text an option gets stays. */
+static bool take_text(struct reading *reading, const char *name, size_t length, const char *value, bool from_config)
+{
+    const int slot = foreign_slot(name, length);
+    if (slot >= 0) {
+        if (reading->foreign_limits[slot].text == NULL)
+            reading->foreign_limits[slot] = (struct foreign_limit){name, length, value, from_config};
+        return true;
+    }
+    const int option = find_option(name, length);
+    if (option < 0 || (from_config && option == GC_OPTION_CONFIG))
+        return false;
+    if (reading->texts[option] == NULL) {
+        reading->texts[option] = value;
+        reading->from_config[option] = from_config;
+    }
+    return true;
+}
+
+static void read_environment(struct reading *reading)
+{
+    if (reading->source->environment == NULL || reading->source->secure)
+        return;
+    for (char *const *entry = reading->source->environment; *entry != NULL; entry++) {
+        const char *equals = strchr(*entry, '=');
+        if (equals != NULL)
+            (void)take_text(reading, *entry, (size_t)(equals - *entry), equals + 1, false);
+    }
+}
+
+/* After the log level is known. */
+static void say_unknown_environment(struct reading *reading)
+{
+    const size_t head = sizeof(PREFIX) - 1;
+    if (reading->source->environment == NULL || reading->source->secure)
+        return;
+    for (char *const *entry = reading->source->environment; *entry != NULL; entry++) {
+        const char *equals = strchr(*entry, '=');
+        if (equals == NULL || strncmp(*entry, PREFIX, head) != 0)
+            continue;
+        const size_t length = (size_t)(equals - *entry);
+        if (find_option(*entry, length) < 0)
+            say_unknown(reading, *entry, length, equals + 1, false);
+    }
+}
+
+static void config_entry(void *argument, const char *key, const char *value)
+{
+    struct reading *reading = argument;
+    if (!take_text(reading, key, strlen(key), value, true))
+        say_unknown(reading, key, strlen(key), value, true);
+}
+
+static void config_bad_line(void *argument, unsigned line)
+{
+    struct reading *reading = argument;
+    say(reading, GC_LOG_ERROR, "%s: line %u is no KEY=value line, ignored", reading->config_path, line);
+}
+
+static void read_config(struct reading *reading, struct gc_config *config)
+{
+    const struct gc_config_visitor visitor = {reading, config_entry, config_bad_line};
+    const char *named = reading->texts[GC_OPTION_CONFIG];
+    if (named != NULL && named[0] != '\0') {
+        reading->config_path = named;
+        if (gc_config_read(named, &visitor, config) == GC_OK)
+            return;
+    }
+    reading->config_path = reading->source->default_config;
+    if (reading->config_path == NULL || gc_config_read(reading->config_path, &visitor, config) != GC_OK)
+        reading->config_path = NULL;
+    if (named == NULL)
+        return;
+    char shown[SHOWN_BYTES];
+    say(reading, GC_LOG_ERROR, "%s=%s: not valid; accepted: %s; keeping the default: %s",
+        rows[GC_OPTION_CONFIG].name, gc_text_show(named, strlen(named), shown, sizeof(shown)),
+        rows[GC_OPTION_CONFIG].accepts, reading->config_path != NULL ? reading->config_path : "none");
+    reading->texts[GC_OPTION_CONFIG] = NULL;
+}
+
+/* ---- from text to value ---- */
+
+static void *member(struct gc_options *options, int option)
+{
+    return (char *)options + offsets[option];
+}
+
+/* " in FILE" for what the configuration file said. */
+static const char *origin(const struct reading *reading, bool from_config, char *text, size_t size)
+{
+    if (!from_config)
+        return "";
+    memcpy(text, " in ", 5);
+    gc_text_show(reading->config_path, strlen(reading->config_path), text + 4, size - 4);
+    return text;
+}
+
+static void apply(struct reading *reading, int option)
+{
+    const struct gc_option_row *row = &rows[option];
+    const char *text = reading->texts[option];
+    struct gc_options *options = reading->options;
+    char shown[SHOWN_BYTES];
+    char where[SHOWN_BYTES];
+    if (text == NULL || (reading->source->secure && rules[option].type == GC_OPTION_PATH))
+        return;
+    if (gc_option_parse(&rules[option], text, member(options, option))) {
+        options->set_mask |= UINT64_C(1) << option;
+        return;
+    }
+    gc_text_show(text, strlen(text), shown, sizeof(shown));
+    const char *in_file = origin(reading, reading->from_config[option], where, sizeof(where));
+    if (row->closed) {
+        options->refused = true;
+        say(reading, GC_LOG_ERROR, "%s=%s%s: not valid; accepted: %s; CUDA is refused", row->name, shown,
+            in_file, row->accepts);
+    } else {
+        say(reading, GC_LOG_ERROR, "%s=%s%s: not valid; accepted: %s; keeping the default: %s", row->name,
+            shown, in_file, row->accepts, row->default_text[0] != '\0' ? row->default_text : "none");
+    }
+}
+
+static void refuse_foreign_limit(struct reading *reading, const struct foreign_limit *foreign)
+{
+    char name[SHOWN_BYTES];
+    char shown[SHOWN_BYTES];
+    char where[SHOWN_BYTES];
+    reading->options->refused = true;
+    say(reading, GC_LOG_ERROR,
+        "%s=%s%s: not valid; accepted: a size, for all devices, or for one with its number behind the name; "
+        "CUDA is refused",
+        gc_text_show(foreign->name, foreign->name_length, name, sizeof(name)),
+        gc_text_show(foreign->text, strlen(foreign->text), shown, sizeof(shown)),
+        origin(reading, foreign->from_config, where, sizeof(where)));
+}
+
+/* What HAMi sets is the limit where GPUCACHE_LIMIT is not set. */
+static void apply_foreign_limits(struct reading *reading)
+{
+    struct gc_size_spec *limit = &reading->options->limit;
+    if (reading->texts[GC_OPTION_LIMIT] != NULL)
+        return;
+    for (int slot = 0; slot < FOREIGN_SLOTS; slot++) {
+        const struct foreign_limit *foreign = &reading->foreign_limits[slot];
+        uint64_t bytes;
+        if (foreign->text == NULL)
+            continue;
+        if (slot == FOREIGN_BAD || gc_parse_size(foreign->text, &bytes) != GC_OK ||
+            limit->count == GC_SIZE_SPEC_MAX) {
+            refuse_foreign_limit(reading, foreign);
+            continue;
+        }
+        limit->entries[limit->count++] =
+            (struct gc_size_entry){.ordinal = slot == FOREIGN_FOR_ALL ? -1 : slot, .bytes = bytes};
+    }
+}
+
+/* ---- what is not in this version ---- */
+
+static bool is_default(const struct reading *reading, int option)
+{
+    return !gc_options_is_set(reading->options, (enum gc_option)option) ||
+           strcmp(reading->texts[option], rows[option].default_text) == 0;
+}
+
+/* What cannot be served is said; where going on without it would be unsafe, CUDA is refused. */
+static void say_unserved(struct reading *reading)
+{
+    struct gc_options *options = reading->options;
+    char shown[SHOWN_BYTES];
+    const bool gated = options->gate == GC_GATE_DENY || options->gate == GC_GATE_EXIT;
+    const bool gate_refuses = gated && options->model[0] != '\0';
+    for (int i = 0; i < GC_OPTION_COUNT; i++) {
+        if (rows[i].served || is_default(reading, i))
+            continue;
+        const bool unsafe = i == GC_OPTION_GROUP_LIMIT || (i == GC_OPTION_GATE && gate_refuses);
+        gc_text_show(reading->texts[i], strlen(reading->texts[i]), shown, sizeof(shown));
+        if (unsafe) {
+            options->refused = true;
+            say(reading, GC_LOG_ERROR, "%s=%s: not in this version, and unsafe to ignore; CUDA is refused",
+                rows[i].name, shown);
+        } else {
+            say(reading, GC_LOG_WARN, "%s=%s: not in this version, ignored", rows[i].name, shown);
+        }
+    }
+    if (options->backend == GC_BACKEND_VMM)
+        say(reading, GC_LOG_WARN, "%s=vmm: not in this version; driver is used", rows[GC_OPTION_BACKEND].name);
+}
+
+/* ---- all of it ---- */
+
+static void set_defaults(struct gc_options *options)
+{
+    memset(options, 0, sizeof(*options));
+    for (int i = 0; i < GC_OPTION_COUNT; i++) {
+        if (rows[i].default_text[0] != '\0')
+            (void)gc_option_parse(&rules[i], rows[i].default_text, member(options, i));
+    }
+}
+
+void gc_options_read(const struct gc_options_source *source, struct gc_log *log, struct gc_options *options)
+{
+    const int saved_errno = errno;
+    struct gc_log quiet = {.level = GC_LOG_ERROR, .fd = -1};
+    struct reading reading = {.source = source, .options = options, .log = log != NULL ? log : &quiet};
+    struct gc_config config = {.text = NULL};
+
+    set_defaults(options);
+    read_environment(&reading);
+    read_config(&reading, &config);
+    apply(&reading, GC_OPTION_LOG);
+    if (log != NULL)
+        log->level = options->log_level;
+    say_unknown_environment(&reading);
+    for (int i = 0; i < GC_OPTION_COUNT; i++) {
+        if (i != GC_OPTION_LOG)
+            apply(&reading, i);
+    }
+    apply_foreign_limits(&reading);
+    say_unserved(&reading);
+    gc_config_close(&config);
+    errno = saved_errno;
+}
+
+enum gc_status gc_options_load(char *const *environment, struct gc_log *log, struct gc_options **options)
+{
+    const int saved_errno = errno;
+    struct gc_options *loaded = malloc(sizeof(*loaded));
+    errno = saved_errno;
+    if (loaded == NULL)
+        return GC_NO_HOST_MEMORY;
+    const struct gc_options_source source = {
+        .environment = environment,
+        .default_config = DEFAULT_CONFIG,
+        .secure = getauxval(AT_SECURE) != 0,
+    };
+    gc_options_read(&source, log, loaded);
+    *options = loaded;
+    return GC_OK;
+}
+
+void gc_options_free(struct gc_options *options)
+{
+    free(options);
+}

@@ -1,0 +1,150 @@
+/* Parsers of option values, one a type. Each takes the whole text or refuses it. */
+#include "core/options_parse.h"
+
+#include "core/text.h"
+
+#include <string.h>
+
+_Static_assert(sizeof(enum gc_mode) == sizeof(unsigned) && sizeof(enum gc_log_level) == sizeof(unsigned),
+               "an ENUM member is stored as unsigned");
+
+static bool parse_word(const char *words, const char *text, unsigned *index)
+{
+    const int found = gc_text_find_word(words, text, strlen(text));
+    if (found < 0)
+        return false;
+    *index = (unsigned)found;
+    return true;
+}
+
+static bool parse_flags(const char *words, const char *text, unsigned *flags)
+{
+    unsigned result = 0;
+    for (;;) {
+        const size_t length = strcspn(text, ",");
+        const int found = gc_text_find_word(words, text, length);
+        if (found < 0)
+            return false;
+        result |= 1U << found;
+        if (text[length] == '\0')
+            break;
+        text += length + 1;
+    }
+    *flags = result;
+    return true;
+}
+
+static bool parse_number(const struct gc_option_rule *rule, const char *unit, const char *text, double *value)
+{
+    struct gc_decimal number;
+    const char *rest;
+    if (!gc_text_decimal(text, &rest, &number) || strcmp(rest, unit) != 0)
+        return false;
+    const double parsed = gc_decimal_value(&number);
+    if (parsed < (double)rule->minimum || parsed > (double)rule->maximum)
+        return false;
+    *value = parsed;
+    return true;
+}
+
+static bool parse_integer(const struct gc_option_rule *rule, const char *text, uint64_t *value)
+{
+    uint64_t parsed;
+    if (!gc_text_uint(text, strlen(text), &parsed) || parsed < rule->minimum || parsed > rule->maximum)
+        return false;
+    *value = parsed;
+    return true;
+}
+
+/* A name may become part of a file's name: no '/', no leading '.'. */
+static bool is_name(const char *text, size_t length)
+{
+    if (length == 0 || text[0] == '.')
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        const char c = text[i];
+        const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                           c == '.' || c == '_' || c == '-';
+        if (!plain)
+            return false;
+    }
+    return true;
+}
+
+/* name=N */
+static bool is_dim(const char *text, size_t length)
+{
+    const char *equals = memchr(text, '=', length);
+    uint64_t value;
+    if (equals == NULL || equals == text)
+        return false;
+    const size_t name_length = (size_t)(equals - text);
+    return gc_text_uint(equals + 1, length - name_length - 1, &value) && value > 0;
+}
+
+/* name=object:size; the object's name may hold anything but ',' and is followed by the last ':'. */
+static bool is_tenant(const char *text, size_t length)
+{
+    const char *equals = memchr(text, '=', length);
+    char size[64];
+    uint64_t bytes;
+    if (equals == NULL || !is_name(text, (size_t)(equals - text)))
+        return false;
+    const char *object = equals + 1;
+    const size_t rest = length - (size_t)(object - text);
+    const char *colon = object + rest;
+    while (colon > object && *colon != ':')
+        colon--;
+    if (rest == 0 || colon == object)
+        return false;
+    return gc_text_copy(size, sizeof(size), colon + 1, rest - (size_t)(colon - object) - 1) &&
+           gc_parse_size(size, &bytes) == GC_OK;
+}
+
+static bool is_list(const char *text, bool (*is_item)(const char *, size_t))
+{
+    for (;;) {
+        const size_t length = strcspn(text, ",");
+        if (!is_item(text, length))
+            return false;
+        if (text[length] == '\0')
+            return true;
+        text += length + 1;
+    }
+}
+
+bool gc_option_parse(const struct gc_option_rule *rule, const char *text, void *member)
+{
+    const size_t length = strlen(text);
+    unsigned word;
+    if (length == 0)
+        return false;
+    switch (rule->type) {
+    case GC_OPTION_ENUM:
+        return parse_word(rule->accepts, text, member);
+    case GC_OPTION_FLAGS:
+        return parse_flags(rule->accepts, text, member);
+    case GC_OPTION_SIZES:
+        return gc_parse_size_spec(text, true, member) == GC_OK;
+    case GC_OPTION_SIZE:
+        return gc_parse_size_spec(text, false, member) == GC_OK;
+    case GC_OPTION_PERCENT:
+        return parse_number(rule, "%", text, member);
+    case GC_OPTION_FACTOR:
+        return parse_number(rule, "", text, member);
+    case GC_OPTION_INTEGER:
+        return parse_integer(rule, text, member);
+    case GC_OPTION_WORD:
+        return parse_word(rule->accepts, text, &word) && gc_text_copy(member, rule->bytes, text, length);
+    case GC_OPTION_TEXT_NAME:
+        return length < rule->bytes && is_name(text, length) && gc_text_copy(member, rule->bytes, text, length);
+    case GC_OPTION_PATH:
+        return length < rule->bytes && gc_text_copy(member, rule->bytes, text, length);
+    case GC_OPTION_LIST_DIMS:
+        return length < rule->bytes && is_list(text, is_dim) && gc_text_copy(member, rule->bytes, text, length);
+    case GC_OPTION_LIST_TENANTS:
+        return length < rule->bytes && is_list(text, is_tenant) &&
+               gc_text_copy(member, rule->bytes, text, length);
+    }
+    return false;
+}

@@ -1,0 +1,45 @@
+/* Small text work without libc's locale, stdio or malloc: numbers, word lists, edit distance. */
+#ifndef GC_TEXT_H
+#define GC_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A non-negative decimal number: whole + fraction / scale, scale a power of ten up to 10^18. */
+struct gc_decimal {
+    uint64_t whole;
+    uint64_t fraction;
+    uint64_t scale;
+};
+
+/* Reads digits with at most one '.' between digits; *end is behind them. False if there is no number or
+ * its whole part overflows. No sign, no exponent, no blanks; digits behind the 18th decimal are dropped. */
+bool gc_text_decimal(const char *text, const char **end, struct gc_decimal *decimal);
+double gc_decimal_value(const struct gc_decimal *decimal);
+
+/* The whole of `text` as a plain unsigned decimal integer. */
+bool gc_text_uint(const char *text, size_t length, uint64_t *value);
+
+/* The position of `word` in `words` ("a, b, c"), or -1. Exact, case included. */
+int gc_text_find_word(const char *words, const char *word, size_t length);
+
+bool gc_text_equal_nocase(const char *a, const char *b, size_t length);
+
+/* Changes, insertions, removals and swaps of neighbours that turn a into b; both at most
+ * GC_TEXT_DISTANCE_MAX long, longer ones are cut. */
+#define GC_TEXT_DISTANCE_MAX 64
+unsigned gc_text_distance(const char *a, size_t a_length, const char *b, size_t b_length);
+
+/* "512 B", "1.5 GiB": at most 11 characters. */
+#define GC_TEXT_SIZE_BYTES 16
+const char *gc_text_size(uint64_t bytes, char text[GC_TEXT_SIZE_BYTES]);
+
+/* Copies at most size - 1 bytes of `from`, unprintable ones as '?', "..." at the end if it was cut. For
+ * showing foreign values in messages. */
+const char *gc_text_show(const char *from, size_t length, char *to, size_t size);
+
+/* Copies with a closing NUL; false, and `to` empty, if it does not fit. */
+bool gc_text_copy(char *to, size_t size, const char *from, size_t length);
+
+#endif
