@@ -147,6 +147,11 @@ bool sim_memory_is_accessible(struct sim_context *context, uint64_t address, uin
 /* Context destroyed or reset: drops its memory, gives capacity back. Called with no lock held, after all
  * its streams have stopped. */
 void sim_memory_drop_context(struct sim_context *context);
+/* A stream is about to be destroyed; its work is done. What was freed on it is free everywhere. */
+void sim_memory_drop_stream(struct sim_stream *stream);
+/* A stream, event or context of this context was waited for with success: pools give memory back that is beyond
+ * their release threshold. Called with no lock held, from cuStreamSynchronize, cuEventSynchronize, cuCtxSynchronize. */
+void sim_memory_synchronized(struct sim_context *context);
 /* Graph memory nodes: an allocation node's address is fixed at creation; physical memory is taken at
  * launch and returned by the free node. */
 CUresult sim_memory_graph_reserve(struct sim_context *context, size_t bytes, uint64_t *address);
