@@ -120,12 +120,15 @@ struct gc_block_info {
 enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
                                   struct gc_block_info *info) GC_CHECKED;
 
-/* The program synchronised `context` successfully: what was freed before is idle. */
-void gc_core_retire(struct gc_core *core, struct gc_context *context);
+/* How far the frees of `context` have come. Take it before a synchronisation of the program starts and hand
+ * it to gc_core_retire when that succeeded: what other threads free meanwhile is not covered by it. */
+uint64_t gc_context_epoch(struct gc_context *context);
+/* The program synchronised `context` successfully: what was freed before `epoch` was taken is idle. */
+void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch);
 /* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given back. */
 uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes);
 
-/* What cuMemGetInfo should say, from what the driver said: total = min(limit, total), free = what a
+/* What cuMemGetInfo should say. In: what the driver said; out: total = min(limit, total), free = what a
  * malloc could really get (idle cache is free), never negative. */
 void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *free_bytes,
                       uint64_t *total_bytes);

@@ -16,7 +16,8 @@ struct gc_driver {
 
     /* Takes `bytes` of device memory in `context`. Sets *address (aligned to 512 at least) on success. */
     int (*mem_alloc)(void *self, uint64_t context, uint64_t bytes, uint64_t *address);
-    /* Gives back what mem_alloc returned. The memory must be idle. */
+    /* Gives back what mem_alloc returned. The memory is idle, except in mode `track`, where the driver's own
+     * waiting must do. */
     int (*mem_free)(void *self, uint64_t context, uint64_t address);
     /* The device's own free and total bytes, as seen from `context`. */
     int (*mem_info)(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes);
