@@ -4,18 +4,38 @@
  * All mutable state is in `struct gc_shim gc_shim` and the thread-local `gc_thread`.
  *
  * Life: nothing happens in a process until its first CUDA call; gc_shim_ready() then loads the options,
- * creates core and finds the real driver, once, lazily, re-entrantly. After fork the child passes through. */
+ * creates core and finds the real driver, once, lazily, re-entrantly. After fork the child passes through.
+ *
+ * A wrapper reads:
+ *     GC_EXPORT CUresult cuX(args)
+ *     {
+ *         if (!gc_shim_ready() || args are for the driver to judge)
+ *             return GC_FORWARD(cuX, args);
+ *         enum gc_api api = gc_shim_enter(GC_API_cuX);
+ *         … one core call, or the real call and one core call …
+ *         gc_shim_leave();
+ *         return result;
+ *     } */
 #ifndef GC_SHIM_H
 #define GC_SHIM_H
 
 #include "core/core.h"
+#include "core/log.h"
 #include "core/options.h"
-#include "shim/cuda_compat.h" /* cuda.h with every ABI visible; types that older headers lack */
+#include "core/trace.h"
+#include "shim/cuda_compat.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define GC_EXPORT __attribute__((visibility("default")))
 
+/* The newest CUDA version whose entry points api.def and neutral.def were checked against. */
+#define GC_API_TABLE_VERSION 13000
+
+/* What a program can call: the index core counts under. */
 enum gc_api {
 #define API(symbol, ...) GC_API_##symbol,
 #define RUNTIME(symbol, ...) GC_API_##symbol,
@@ -23,7 +43,17 @@ enum gc_api {
     GC_API_COUNT
 };
 
-/* The real pointers, typed from the table. NULL until resolved or where the driver has none. */
+/* Every row of the table, USE rows too; the slot in struct gc_real has the same number. */
+enum gc_row_id {
+#define API(symbol, ...) GC_ROW_##symbol,
+#define USE(symbol, ...) GC_ROW_##symbol,
+#define RUNTIME(symbol, ...) GC_ROW_##symbol,
+#include "shim/api.def"
+    GC_ROW_COUNT
+};
+
+/* The real pointers, typed from the table. NULL until resolved or where the driver has none. Read them
+ * through GC_REAL only: threads may be filling them in. */
 struct gc_real {
 #define API(symbol, base, version, variant, kind, parameters, arguments) CUresult(*symbol) parameters;
 #define USE(symbol, base, version, parameters) CUresult(*symbol) parameters;
@@ -31,38 +61,51 @@ struct gc_real {
 #include "shim/api.def"
 };
 
+/* Prototypes: those of the headers must agree with the table, and older headers lack some. */
+#define API(symbol, base, version, variant, kind, parameters, arguments) GC_EXPORT CUresult symbol parameters;
+#define RUNTIME(symbol, kind, type, parameters, arguments) GC_EXPORT type symbol parameters;
+#include "shim/api.def"
+
 struct gc_shim {
     struct gc_real real;
-    struct gc_core *core; /* NULL: pass through (mode off, refused, forked child, failed start) */
+    struct gc_core *core; /* NULL: pass through (mode off, refused, failed start) */
     struct gc_options *options;
     struct gc_log log;
     struct gc_trace *trace;
-    /* … owned by init.c */
+    bool is_refused; /* a setting is so wrong that cuInit must fail */
 };
 extern struct gc_shim gc_shim;
+extern const char *const gc_api_names[GC_API_COUNT];
 
 struct gc_thread {
-    unsigned depth;      /* > 0: inside a wrapper; calls that come back pass straight through */
-    uint16_t outer_api;  /* the outermost entry point the program called; GC_API_COUNT: none */
-    /* … */
+    unsigned depth;     /* > 0: inside a wrapper; calls that come back pass straight through */
+    uint16_t outer_api; /* the outermost entry point the program called; GC_API_COUNT: none */
+    bool is_starting;   /* this thread is in the middle of the lazy start */
 };
 extern __thread struct gc_thread gc_thread __attribute__((tls_model("initial-exec")));
+
+/* ---- life (init.c) ---- */
 
 /* True if this call is ours to handle: started, not re-entered, not a forked child. Finds the real driver
  * either way, so that GC_CALL works after it. */
 bool gc_shim_ready(void);
 
-/* Calls the real driver entry point and counts the call for `device` (struct gc_device *, NULL: none).
- * CUDA_ERROR_NOT_SUPPORTED where the driver has no such entry point.
- * Usage: GC_CALL(device, cuMemFree_v2, dptr) */
-#define GC_CALL(device, symbol, ...)                                                                       \
-    (gc_shim.real.symbol == NULL                                                                           \
-         ? CUDA_ERROR_NOT_SUPPORTED                                                                        \
-         : (gc_shim_count((device), GC_API_##symbol), gc_shim.real.symbol(__VA_ARGS__)))
-/* The same for USE rows: not counted. */
-#define GC_USE(symbol, ...)                                                                                \
-    (gc_shim.real.symbol == NULL ? CUDA_ERROR_NOT_SUPPORTED : gc_shim.real.symbol(__VA_ARGS__))
+/* Enters a wrapper: sets outer_api if this is the outermost call and returns the entry point to account
+ * under (the outermost: cudaMalloc rather than cuMemAlloc_v2). Pair with gc_shim_leave. */
+enum gc_api gc_shim_enter(enum gc_api api);
+void gc_shim_leave(void);
+
+/* The same for a wrapper of the runtime: names the entry point, but lets the driver wrappers beneath work.
+ * Returns true if it was the outermost; hand that to gc_shim_leave_runtime. */
+bool gc_shim_enter_runtime(enum gc_api api);
+void gc_shim_leave_runtime(bool outermost);
+
 void gc_shim_count(struct gc_device *device, enum gc_api api);
+
+/* Core's status as CUDA's code: `driver_code` for GC_DRIVER. */
+CUresult gc_shim_result(enum gc_status status, int driver_code);
+
+/* ---- devices and contexts (device.c) ---- */
 
 /* The calling thread's current context as core knows it, added on first sight; NULL if there is none or
  * the driver objects: the caller then forwards the call, so that the driver's own error reaches the program. */
@@ -70,16 +113,41 @@ struct gc_context *gc_shim_current_context(void);
 struct gc_device *gc_shim_current_device(void);
 /* Core's device for a driver ordinal, added on first sight; NULL if the driver objects. */
 struct gc_device *gc_shim_device(CUdevice ordinal);
+/* What cuDriverGetVersion said when the first device was seen; 0 before. */
+int gc_shim_driver_version(void);
 
-/* Enters a wrapper: sets outer_api if this is the outermost call and returns the entry point to account
- * under (the outermost: cudaMalloc rather than cuMemAlloc_v2). Pair with gc_shim_leave. */
-enum gc_api gc_shim_enter(enum gc_api api);
-void gc_shim_leave(void);
+/* ---- direct memory (direct.c) ---- */
 
-/* Core's status as CUDA's code: `driver_code` for GC_DRIVER. */
-CUresult gc_shim_result(enum gc_status status, int driver_code);
+/* Forwards a free of memory that is not the pool's to the driver and drops core's record of it. */
+CUresult gc_shim_free_direct(CUdeviceptr dptr);
 
-/* The platform table over the real driver (driver_cuda.c). */
+/* ---- real pointers (resolve.c) ---- */
+
+/* Finds libcuda among the loaded objects (`load`: or loads it) and fills the table. Idempotent, never waits
+ * for another thread. False if there is no driver. */
+bool gc_resolve_driver(bool load);
+/* The slow half of GC_HAVE: asks the driver's own cuGetProcAddress for a row whose symbol it does not export. */
+bool gc_resolve_row(enum gc_row_id row);
+/* True if `address` is code of libcuda itself. */
+bool gc_resolve_is_driver_code(const void *address);
+
+/* Typed, safe read of a slot; NULL if the driver has no such entry point or it was not looked for yet. */
+#define GC_REAL(symbol) __atomic_load_n(&gc_shim.real.symbol, __ATOMIC_RELAXED)
+#define GC_HAVE(symbol) (GC_REAL(symbol) != NULL || gc_resolve_row(GC_ROW_##symbol))
+
+/* Calls the real driver entry point and counts the call for `device` (struct gc_device *, NULL: none).
+ * CUDA_ERROR_NOT_SUPPORTED where the driver has no such entry point.
+ * Usage: GC_CALL(device, cuMemFree_v2, dptr) */
+#define GC_CALL(device, symbol, ...)                                                                       \
+    (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED                                                           \
+                      : (gc_shim_count((device), GC_API_##symbol), GC_REAL(symbol)(__VA_ARGS__)))
+/* The same for USE rows: not counted. */
+#define GC_USE(symbol, ...) (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED : GC_REAL(symbol)(__VA_ARGS__))
+/* A call the library has nothing to say about: the driver's answer, counted for no device. */
+#define GC_FORWARD(symbol, ...) GC_CALL(NULL, symbol, ##__VA_ARGS__)
+
+/* ---- the platform table over the real driver (driver_cuda.c) ---- */
+
 void gc_driver_cuda_init(struct gc_driver *driver);
 
 #endif
