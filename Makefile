@@ -101,13 +101,15 @@ fuzz: ## not there yet: fuzzers of the parsers
 
 .PHONY: gpu-test
 gpu-test: ## the tests that need an NVIDIA GPU
-	$(Q)$(MAKE) --no-print-directory all programs
+	$(Q)$(MAKE) --no-print-directory gpu-programs
 	$(Q)$(RUN) --folder gpu $(T)
 
 .PHONY: gpu-bench
 gpu-bench: ## measure on an NVIDIA GPU what the driver's calls cost
-	$(Q)$(MAKE) --no-print-directory all programs
+	$(Q)$(MAKE) --no-print-directory gpu-programs
 	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/gpu/bench.sh
+.PHONY: gpu-programs
+gpu-programs: $(LIB) $(GPU_PROGRAMS)
 
 .PHONY: help
 help: ## this list

@@ -118,8 +118,8 @@ TOOL_TEST_SRC := $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_tool_*.c))
 CORE_TEST_SRC := $(filter-out $(SIM_TEST_SRC) $(TOOL_TEST_SRC),$(TEST_SRC))
 TEST_HELPERS := $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)))
 # Programs that scripts start: tests/<folder>/*.c not named test_*, and tests/<folder>/progs/*.c. lib*.c
-# becomes a shared object. *.cu is built twice where nvcc is there: NAME-shared, with the toolkit's shared
-# runtime, and NAME-static, with the stand-in's archive.
+# becomes a shared object. *.cu is built where nvcc is there: NAME-shared, with the toolkit's shared runtime,
+# NAME-static, with the stand-in's archive, and for a GPU NAME-nvidia, with NVIDIA's static runtime.
 PROG_DIRS := preload clients gpu bench
 PROG_SRC := $(foreach d,$(PROG_DIRS),$(filter-out tests/$(d)/test_%,$(wildcard tests/$(d)/*.c)) $(wildcard tests/$(d)/progs/*.c)) \
 	$(wildcard demo/*.c)
@@ -131,6 +131,10 @@ test_program = $(patsubst tests/%.c,$(OUT)/tests/%,$(1))
 TEST_PROGRAMS := $(call test_program,$(CORE_TEST_SRC) $(TOOL_TEST_SRC) $(SIM_TEST_SRC))
 PROG_PROGRAMS := $(foreach s,$(PROG_SRC),$(if $(filter lib%,$(notdir $(s))),$(patsubst %.c,$(OUT)/%.so,$(call flatten,$(s))),$(patsubst %.c,$(OUT)/%,$(call flatten,$(s)))))
 CU_PROGRAMS := $(if $(NVCC),$(foreach s,$(CU_SRC),$(patsubst %.cu,$(OUT)/%-shared,$(call flatten,$(s))) $(patsubst %.cu,$(OUT)/%-static,$(call flatten,$(s)))))
+
+# What the tests on a GPU start: nothing of it needs the simulated device, cmocka or jansson.
+GPU_PROGRAMS := $(filter $(OUT)/tests/gpu/%,$(PROG_PROGRAMS)) $(filter $(OUT)/tests/demo/%,$(PROG_PROGRAMS)) \
+	$(filter %-shared,$(CU_PROGRAMS)) $(patsubst %-shared,%-nvidia,$(filter %-shared,$(CU_PROGRAMS)))
 
 # What a source's own `link:` and `build:` comments say.
 source_says = $$(sed -n '1,30s,.*/\* $(1): \(.*\) \*/.*,\1,p' $(2))
@@ -153,7 +157,7 @@ $(call test_program,$(SIM_TEST_SRC)): $(OUT)/tests/%: $(OUT)/obj/tests/%.o | sim
 
 # Pattern rules cannot drop `progs/`, so each program gets its rule by a template.
 define prog_rule
-$(2): $(call obj,$(1)) | sim
+$(2): $(call obj,$(1)) | $(if $(filter tests/gpu/% demo/%,$(1)),,sim)
 	$$(call say,LD)
 	$$(Q)mkdir -p $$(@D)
 	$$(Q)$$(CC) $$(ALL_LDFLAGS) $(if $(filter %.so,$(2)),-shared) -o $$@ $$< $$(call source_says,build,$(1)) -L$$(OUT)/simcuda $$(call source_says,link,$(1)) -lm -ldl
@@ -162,7 +166,7 @@ $(foreach s,$(PROG_SRC),$(eval $(call prog_rule,$(s),$(patsubst %.c,$(OUT)/%$(if
 
 NVCC_FLAGS := -O2 -I. -Xcompiler -pthread -Wno-deprecated-gpu-targets
 define cu_rule
-$(2)-shared: $(1) $$(FLAGS_FILE) | sim
+$(2)-shared: $(1) $$(FLAGS_FILE)
 	$$(call say,NVCC)
 	$$(Q)mkdir -p $$(@D)
 	$$(Q)$$(NVCC) $$(NVCC_FLAGS) -cudart shared -o $$@ $$< $$(call source_says,link,$(1)) -ldl
@@ -170,6 +174,10 @@ $(2)-static: $(1) $$(FLAGS_FILE) | sim
 	$$(call say,NVCC)
 	$$(Q)mkdir -p $$(@D)
 	$$(Q)$$(NVCC) $$(NVCC_FLAGS) -cudart none -o $$@ $$< $$(OUT)/simcuda/libcudart_static.a $$(call source_says,link,$(1)) -ldl -lpthread -lrt
+$(2)-nvidia: $(1) $$(FLAGS_FILE)
+	$$(call say,NVCC)
+	$$(Q)mkdir -p $$(@D)
+	$$(Q)$$(NVCC) $$(NVCC_FLAGS) -cudart static -o $$@ $$< $$(call source_says,link,$(1)) -ldl
 endef
 $(foreach s,$(CU_SRC),$(eval $(call cu_rule,$(s),$(patsubst %.cu,$(OUT)/%,$(call flatten,$(s))))))
 

@@ -1,0 +1,41 @@
+#!/bin/bash
+# What the built library shows to a process: only names of the table, dlsym, dlvsym and gpucache_*; no CUDA
+# library needed; nothing undefined but libc. Says which glibc it asks for where that is newer than 2.31.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+BUILD_DIR=${BUILD_DIR:-$PWD/build}
+lib=${1:-$BUILD_DIR/libgpucache.so}
+status=0
+complain() {
+    echo "$lib: $*"
+    status=1
+}
+[ -f "$lib" ] || { echo "$lib is not built"; exit 1; }
+
+table=$(printf '#define API(symbol, ...) symbol;\n#define RUNTIME(symbol, ...) symbol;\n#include "shim/api.def"\n' |
+    "${CC:-gcc}" -E -P -I. -x c - | tr -d ' ' | tr ';' '\n' | sed '/^$/d')
+exported=$(nm -D --defined-only "$lib" | awk '{print $NF}' | sort)
+allowed=$(printf '%s\ndlsym\ndlvsym\n' "$table" | sort -u)
+extra=$(comm -23 <(printf '%s\n' "$exported") <(printf '%s\n' "$allowed") | grep -v '^gpucache_')
+[ -z "$extra" ] || complain "exports what is not in the table: ${extra//$'\n'/ }"
+lacking=$(comm -13 <(printf '%s\n' "$exported") <(printf '%s\n' "$allowed"))
+[ -z "$lacking" ] || complain "does not export: ${lacking//$'\n'/ }"
+
+needed=$(readelf -d "$lib" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+for name in $needed; do
+    case $name in
+    libc.so.6 | libdl.so.2 | libpthread.so.0 | ld-linux*) ;;
+    *) complain "needs $name" ;;
+    esac
+done
+foreign=$(nm -D --undefined-only "$lib" | awk '{print $NF}' | grep -E '^(cu|cuda|nvml)[A-Z]')
+[ -z "$foreign" ] || complain "leaves undefined: ${foreign//$'\n'/ }"
+readelf -d "$lib" | grep -q 'BIND_NOW\|NOW' || complain "is not bound at load"
+readelf -d "$lib" | grep -q '(SONAME).*\[libgpucache.so\]' || complain "has no soname libgpucache.so"
+readelf -lW "$lib" | grep -q 'GNU_STACK.*RWE' && complain "has an executable stack"
+readelf -d "$lib" | grep -q TEXTREL && complain "has text relocations"
+
+newer=$(nm -D --undefined-only "$lib" | grep -oE '[A-Za-z0-9_]+@GLIBC_[0-9.]+' | sort -u |
+    awk -F'@GLIBC_' '{split($2, v, "."); if (v[1] > 2 || v[2] > 31) print $1 "@" $2}')
+[ -z "$newer" ] || echo "note: runs only where glibc has ${newer//$'\n'/ }"
+exit $status

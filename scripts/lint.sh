@@ -1,0 +1,62 @@
+#!/bin/bash
+# Everything `make lint` checks, each step named; goes on after a failure and counts them.
+# Needs: a finished build in BUILD_DIR, compile_commands.json.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+BUILD_DIR=${BUILD_DIR:-$PWD/build}
+export BUILD_DIR
+failed=0
+step() {
+    local name=$1 start=$SECONDS output
+    shift
+    if output=$("$@" 2>&1); then
+        printf '  %-15s ok (%d s)\n' "$name" $((SECONDS - start))
+        [ -z "$output" ] || printf '%s\n' "$output" | sed 's/^/    /'
+    else
+        failed=$((failed + 1))
+        printf '  %-15s FAILED\n' "$name"
+        printf '%s\n' "$output" | sed 's/^/    /'
+    fi
+}
+files() {
+    git ls-files -co --exclude-standard "$@" | while read -r file; do [ -f "$file" ] && echo "$file"; done
+}
+
+format() { files '*.c' '*.h' | xargs -r clang-format --dry-run -Werror; }
+tidy() { scripts/tidy.py "$BUILD_DIR/lint"; }
+# No CUDA headers and no system headers: cppcheck knows libc, and the rest is clang-tidy's.
+cpp_check() {
+    mkdir -p "$BUILD_DIR/cppcheck"
+    cppcheck -q -j 2 --std=c11 --language=c --enable=warning,performance,portability --inline-suppr \
+        --error-exitcode=1 --cppcheck-build-dir="$BUILD_DIR/cppcheck" -I. -I"$BUILD_DIR/gen" \
+        --suppressions-list=scripts/cppcheck.txt core shim tools tests/simcuda tests/unit
+}
+shell() {
+    { files '*.sh'; echo .ci/run; } | xargs -r shellcheck -x -e SC1091
+}
+python() {
+    { files '*.py'; echo tests/run; } | while read -r file; do
+        python3 - "$file" << 'END' || echo "$file" >> "$BUILD_DIR/lint.python"
+import ast, sys
+ast.parse(open(sys.argv[1], encoding="utf-8").read(), sys.argv[1])
+END
+    done
+    ! [ -s "$BUILD_DIR/lint.python" ]
+}
+# Each generated table in a document is what its generator prints now.
+tables() { scripts/tables.sh --check; }
+
+rm -f "$BUILD_DIR/lint.python"
+step clang-format format
+step clang-tidy tidy
+step cppcheck cpp_check
+step shellcheck shell
+step python python
+step layers scripts/check-layers.sh
+step exports scripts/check-exports.sh
+step tables tables
+for check in scripts/check-coverage*; do
+    [ -x "$check" ] && step coverage "$check"
+done
+[ $failed -eq 0 ] || echo "lint: $failed failed"
+[ $failed -eq 0 ]
