@@ -56,6 +56,10 @@ enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_i
 struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal);
 /* min(limit, the device's own total). */
 uint64_t gc_device_total_bytes(const struct gc_device *device);
+/* What it was added with. Lives as long as core. */
+const struct gc_device_info *gc_device_get_info(const struct gc_device *device);
+/* What is charged now: segments, direct memory and reservations under way. A moment's value. */
+uint64_t gc_device_reserved_bytes(const struct gc_device *device);
 /* UINT64_MAX when there is none. */
 uint64_t gc_device_limit_bytes(const struct gc_device *device);
 

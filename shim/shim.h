@@ -73,6 +73,7 @@ struct gc_shim {
     struct gc_log log;
     struct gc_trace *trace;
     bool is_refused; /* a setting is so wrong that cuInit must fail */
+    atomic_bool ipc_seen; /* a block inside a slab was asked for an IPC handle: allocate dedicated from now on */
 };
 extern struct gc_shim gc_shim;
 extern const char *const gc_api_names[GC_API_COUNT];

@@ -1,0 +1,76 @@
+/* What the wrappers of direct memory share, and what they offer to the rest of the shim.
+ *
+ * direct.c     reservation before the driver is asked, record after it, roll-back, shortage
+ * handles.c    the table behind it all: handles, mappings, captures
+ * measure.c    free memory of a device around a call, for what can only be charged by difference
+ * mempool.c    accounts of stream-ordered pools; graph_api.c: of graph memory
+ *
+ * All functions are thread-safe. No lock is held across a driver call. */
+#ifndef GC_DIRECT_H
+#define GC_DIRECT_H
+
+#include "shim/shim.h"
+
+/* ---- for driver_api.c, driver_cuda.c, init.c ---- */
+
+/* The driver's own cuMemFree of `address` succeeded: if it was managed, stream-ordered or imported
+ * memory, its record goes. Unknown addresses are ignored. */
+void gc_direct_forget_address(uint64_t address);
+
+/* Makes room in the account: stream-ordered pools and graph memory that are idle go back to the driver.
+ * For a request that gc_core_alloc refused for want of room. True if anything went back: try again. */
+bool gc_direct_make_room(struct gc_device *device);
+
+/* The same and idle cache too, after the driver itself said it is out of memory. */
+bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes);
+
+/* Around calls of our own that a capture forbids (cuMemAlloc, cuMemFree, cuMemGetInfo, …): the thread's
+ * capture mode is relaxed while any stream of the process captures, so that the capture survives. Never
+ * for synchronising calls. Costs one load when nothing captures. */
+struct gc_capture_guard {
+    CUstreamCaptureMode mode;
+    bool is_exchanged;
+};
+void gc_capture_relax(struct gc_capture_guard *guard);
+void gc_capture_restore(struct gc_capture_guard *guard);
+
+/* ---- one request of direct memory, from wrapper entry to exit ---- */
+
+struct gc_direct_request {
+    struct gc_context *context; /* NULL: none current; the call is only forwarded */
+    struct gc_device *device;   /* NULL: nothing is charged or recorded */
+    uint64_t reserved_bytes;    /* charged so far */
+    enum gc_api api;            /* the entry point to account under */
+    bool is_refused;            /* the limit refused it; counted already */
+};
+
+/* Enters the wrapper of `symbol` in the current context. Always followed by gc_direct_end. */
+void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol);
+/* Charges `bytes` more before the driver is asked: CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes);
+/* The driver said OUT_OF_MEMORY: gives idle memory back; true if trying once more may help. */
+bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult result, uint64_t bytes);
+/* After success: records the allocation with what is charged. Before gc_direct_end. */
+void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
+                      uint64_t requested_bytes);
+/* Leaves the wrapper: gives back what is still charged, counts a refusal; returns `result`. */
+CUresult gc_direct_end(struct gc_direct_request *request, CUresult result);
+
+/* The driver call with one retry after relief. */
+#define GC_DIRECT_CALL(request, bytes, symbol, ...)                                                        \
+    ({                                                                                                     \
+        CUresult result_ = GC_CALL((request)->device, symbol, __VA_ARGS__);                                \
+        if (result_ == CUDA_ERROR_OUT_OF_MEMORY && gc_direct_should_retry((request), result_, (bytes)))    \
+            result_ = GC_CALL((request)->device, symbol, __VA_ARGS__);                                     \
+        result_;                                                                                           \
+    })
+
+/* Around the driver's own release of `key`: the record goes when the release succeeded, and a new
+ * allocation that the driver gave the same key meanwhile waits for that. */
+void gc_direct_release_begin(enum gc_direct_kind kind, uint64_t key);
+void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_released);
+
+/* Charges without a record of its own, after the fact; bytes may be negative. */
+void gc_direct_adjust(struct gc_device *device, int64_t bytes);
+
+#endif

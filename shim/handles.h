@@ -1,0 +1,63 @@
+/* The table behind direct memory: small records by (kind, key), all under one lock.
+ *
+ * An open-addressing hash with linear probing and backward-shift deletion, and a pool of fixed-size
+ * records for what several keys share. Memory comes from mmap, never from libc malloc, and only in
+ * gc_handles_prepare(), which is called without the lock.
+ *
+ * The lock guards the table and every record in it. No driver call is made under it. */
+#ifndef GC_HANDLES_H
+#define GC_HANDLES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum gc_handle_kind {
+    GC_HANDLE_NONE,
+    GC_HANDLE_CONTEXT,  /* context → record */
+    GC_HANDLE_PRIMARY,  /* device ordinal + 1 → primary context */
+    GC_HANDLE_CAPTURE,  /* stream → context */
+    GC_HANDLE_POOL,     /* stream-ordered pool → record */
+    GC_HANDLE_ASYNC,    /* stream-ordered address → its pool's record */
+    GC_HANDLE_PHYSICAL, /* physical memory handle → record */
+    GC_HANDLE_MAPPING,  /* mapped address → record, length */
+    GC_HANDLE_SPARSE,   /* hash of a sparse tile → record, array */
+    GC_HANDLE_RELEASING /* hash of (direct kind, key): the driver is releasing it now */
+};
+
+struct gc_handle {
+    uint64_t key;
+    uint64_t value;
+    uint64_t extra;
+    enum gc_handle_kind kind;
+};
+
+/* What a record holds is its user's business; it is zeroed when taken. */
+#define GC_HANDLE_RECORD_BYTES 64
+
+/* Makes sure that two more entries and one more record fit. False: no host memory. Call unlocked. */
+bool gc_handles_prepare(void);
+void gc_handles_lock(void);
+void gc_handles_unlock(void);
+
+/* NULL if absent. Valid until the next put or remove. */
+struct gc_handle *gc_handles_find_locked(enum gc_handle_kind kind, uint64_t key);
+/* Replaces what is there. False if the table is full (gc_handles_prepare failed before). */
+bool gc_handles_put_locked(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra);
+/* Copies it out if `removed` is not NULL. False if absent. */
+bool gc_handles_remove_locked(enum gc_handle_kind kind, uint64_t key, struct gc_handle *removed);
+/* The first entry of a kind that `matches`; NULL if none. Looks at the whole table. */
+struct gc_handle *gc_handles_search_locked(enum gc_handle_kind kind,
+                                           bool (*matches)(const struct gc_handle *, const void *),
+                                           const void *argument);
+
+/* NULL if there is none left. */
+void *gc_handles_take_record_locked(void);
+void gc_handles_give_record_locked(void *record);
+
+/* The same, locking; for single steps. */
+bool gc_handles_put(enum gc_handle_kind kind, uint64_t key, uint64_t value, uint64_t extra);
+bool gc_handles_get(enum gc_handle_kind kind, uint64_t key, struct gc_handle *found);
+bool gc_handles_remove(enum gc_handle_kind kind, uint64_t key, struct gc_handle *removed);
+
+#endif
