@@ -1,11 +1,12 @@
 #include "core/log.h"
 
+#include "core/out.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LINE_BYTES 1024
 
@@ -29,10 +30,7 @@ static void write_line(const struct gc_log *log, const char *format, va_list arg
             line[head + i] = ' ';
     }
     line[head + bytes] = '\n';
-    ssize_t done;
-    do {
-        done = write(log->fd, line, head + bytes + 1);
-    } while (done < 0 && errno == EINTR);
+    (void)!gc_write_all(log->fd, line, head + bytes + 1);
 }
 
 void gc_log_write(const struct gc_log *log, enum gc_log_level level, const char *format, ...)

@@ -1,0 +1,178 @@
+#include "core/out.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WAIT_MS 1000
+
+/* A write to a pipe without a reader must not end the program: SIGPIPE is blocked for the thread, and one
+ * that this caused is taken off before it is unblocked. */
+struct pipe_guard {
+    sigset_t before;
+    bool was_pending;
+    bool active;
+};
+
+static void guard_begin(struct pipe_guard *guard)
+{
+    sigset_t pipe_set;
+    sigset_t pending;
+    sigemptyset(&pipe_set);
+    sigaddset(&pipe_set, SIGPIPE);
+    sigemptyset(&pending);
+    sigpending(&pending);
+    guard->was_pending = sigismember(&pending, SIGPIPE) == 1;
+    guard->active = pthread_sigmask(SIG_BLOCK, &pipe_set, &guard->before) == 0;
+}
+
+static void guard_end(const struct pipe_guard *guard, bool broken)
+{
+    const struct timespec at_once = {.tv_sec = 0};
+    sigset_t pipe_set;
+    if (!guard->active)
+        return;
+    if (broken && !guard->was_pending) {
+        sigemptyset(&pipe_set);
+        sigaddset(&pipe_set, SIGPIPE);
+        while (sigtimedwait(&pipe_set, NULL, &at_once) < 0 && errno == EINTR)
+            ;
+    }
+    pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
+}
+
+static int write_all(int fd, const char *bytes, size_t count)
+{
+    while (count > 0) {
+        const ssize_t done = write(fd, bytes, count);
+        if (done > 0) {
+            bytes += done;
+            count -= (size_t)done;
+        } else if (done == 0) {
+            return EIO;
+        } else if (errno == EAGAIN) {
+            struct pollfd ready = {.fd = fd, .events = POLLOUT};
+            if (poll(&ready, 1, WAIT_MS) <= 0)
+                return EAGAIN;
+        } else if (errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+enum gc_status gc_write_all(int fd, const void *bytes, size_t count)
+{
+    struct pipe_guard guard;
+    guard_begin(&guard);
+    const int error = write_all(fd, bytes, count);
+    guard_end(&guard, error == EPIPE);
+    if (error == 0)
+        return GC_OK;
+    errno = error;
+    return GC_IO;
+}
+
+void gc_out_init(struct gc_out *out, int fd)
+{
+    out->fd = fd;
+    out->error = 0;
+    out->used = 0;
+    out->column = 0;
+}
+
+enum gc_status gc_out_flush(struct gc_out *out)
+{
+    if (out->error == 0 && out->used > 0 && gc_write_all(out->fd, out->buffer, out->used) != GC_OK)
+        out->error = errno;
+    out->used = 0;
+    if (out->error == 0)
+        return GC_OK;
+    errno = out->error;
+    return GC_IO;
+}
+
+void gc_out_char(struct gc_out *out, char c)
+{
+    if (out->used == sizeof(out->buffer))
+        (void)!gc_out_flush(out);
+    out->buffer[out->used++] = c;
+    out->column = c == '\n' ? 0 : out->column + 1;
+}
+
+void gc_out_bytes(struct gc_out *out, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        gc_out_char(out, text[i]);
+}
+
+void gc_out_text(struct gc_out *out, const char *text)
+{
+    gc_out_bytes(out, text, strlen(text));
+}
+
+/* Digits of `value`, at least `least`, into the end of `to`; returns where they begin. */
+static const char *digits_of(uint64_t value, unsigned base, unsigned least, char *to, size_t size)
+{
+    char *p = to + size - 1;
+    *p = '\0';
+    while (value != 0 || least > 0) {
+        *--p = "0123456789abcdef"[value % base];
+        value /= base;
+        if (least > 0)
+            least--;
+    }
+    return p;
+}
+
+void gc_out_uint(struct gc_out *out, uint64_t value)
+{
+    char digits[24];
+    gc_out_text(out, digits_of(value, 10, 1, digits, sizeof(digits)));
+}
+
+void gc_out_int(struct gc_out *out, int64_t value)
+{
+    if (value < 0)
+        gc_out_char(out, '-');
+    gc_out_uint(out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+}
+
+void gc_out_hex(struct gc_out *out, uint64_t value)
+{
+    char digits[24];
+    gc_out_text(out, "0x");
+    gc_out_text(out, digits_of(value, 16, 1, digits, sizeof(digits)));
+}
+
+void gc_out_fixed(struct gc_out *out, uint64_t value, unsigned digits)
+{
+    char text[24];
+    uint64_t scale = 1;
+    for (unsigned i = 0; i < digits; i++)
+        scale *= 10;
+    gc_out_uint(out, value / scale);
+    if (digits == 0)
+        return;
+    gc_out_char(out, '.');
+    gc_out_text(out, digits_of(value % scale, 10, digits, text, sizeof(text)));
+}
+
+void gc_out_pad(struct gc_out *out, size_t column)
+{
+    if (out->column > 0 && out->column >= column)
+        gc_out_char(out, ' ');
+    while (out->column < column)
+        gc_out_char(out, ' ');
+}
+
+void gc_out_right(struct gc_out *out, size_t column, const char *text)
+{
+    const size_t length = strlen(text);
+    gc_out_pad(out, column > length ? column - length : 0);
+    gc_out_text(out, text);
+}
