@@ -18,7 +18,7 @@ if has_gpu; then
     where=$(nvidia-smi -L | head -n 1)
     use_toolkit_libraries
 else
-    where="the simulated driver (there is no GPU here), with SIMCUDA_LATENCY=h200"
+    where="the simulated driver (there is no GPU here), its calls slowed by SIMCUDA_LATENCY=h200, which is provisional"
     export SIMCUDA_LATENCY=h200
     export LD_LIBRARY_PATH=$BUILD_DIR/simcuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi

@@ -32,5 +32,5 @@ table() {
     rm -f "$fresh" "$fresh.body" "$fresh.diff"
 }
 
-table README.md options "$BUILD_DIR/gpucache" options --markdown
+table README.md options scripts/options-table.py
 exit $status
