@@ -101,17 +101,7 @@ python3 -c 'import ensurepip, venv' 2> /dev/null || {
     exit 1
 }
 echo "fetching the CUDA 13.0 headers from PyPI into build/cuda"
-mkdir -p build
-rm -rf build/cuda build/cuda.new
-python3 -m venv build/cuda.new/venv
-build/cuda.new/venv/bin/pip install -q --disable-pip-version-check --no-input --no-deps --target build/cuda.new/site \
-    'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*' < /dev/null || {
-    rm -rf build/cuda.new
+scripts/cuda-headers.sh 13.0 "$PWD/build/cuda" || {
     echo "no CUDA headers: none in /usr/local/cuda, and PyPI's nvidia-cuda-runtime could not be had; set CUDA_HOME" >&2
     exit 1
 }
-header=$(find build/cuda.new/site -name cuda.h | head -n 1)
-[ -n "$header" ] || { echo "no CUDA headers: the packages hold no cuda.h" >&2; exit 1; }
-mkdir -p build/cuda
-mv "$(dirname "$header")" build/cuda/include
-rm -rf build/cuda.new
