@@ -43,14 +43,19 @@ struct gc_report {
     const struct gc_report_leaks *leaks; /* one per device of the snapshot */
 };
 
+/* The key of a kind of direct memory in "direct_bytes": "memory", "managed", …; and what it is. */
+#define GC_REPORT_KEY_BYTES 16
+const char *gc_report_direct_key(enum gc_direct_kind kind, char key[GC_REPORT_KEY_BYTES]);
+const char *gc_report_direct_text(enum gc_direct_kind kind);
+
 /* Write to an open descriptor. GC_IO if a write failed. */
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd) GC_CHECKED;
 enum gc_status gc_report_write_text(const struct gc_report *report, int fd) GC_CHECKED;
 
 /* All that is due at exit: takes the snapshot and the leaks from `core` and writes the report to where
  * `destination` (the value of GPUCACHE_REPORT) says. A file appears whole or not at all: it is written
- * beside its place and renamed, and a symlink at the last component is replaced, not followed. A failure
- * gives one line in the log and GC_IO. */
+ * beside its place and renamed; a symbolic link at the last component is refused. A failure gives one line
+ * in the log and GC_IO. */
 enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts *facts,
                               const char *const *api_names, const char *destination,
                               const struct gc_log *log) GC_CHECKED;

@@ -1,0 +1,209 @@
+/* Where the report goes, and how it gets there whole. */
+#include "core/report.h"
+
+#include "core/out.h"
+#include "core/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PATH_BYTES 4096
+
+static const struct direct_kind {
+    char name[GC_REPORT_KEY_BYTES];
+    const char *text;
+} direct_kinds[GC_DIRECT_KIND_COUNT] = {
+#define GC_DIRECT(name, text, charged) {#name, text},
+#include "core/direct.def"
+#undef GC_DIRECT
+};
+
+const char *gc_report_direct_key(enum gc_direct_kind kind, char key[GC_REPORT_KEY_BYTES])
+{
+    for (size_t i = 0; i < GC_REPORT_KEY_BYTES; i++) {
+        const char c = direct_kinds[kind].name[i];
+        key[i] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    }
+    return key;
+}
+
+const char *gc_report_direct_text(enum gc_direct_kind kind)
+{
+    return direct_kinds[kind].text;
+}
+
+/* ---- to its place ---- */
+
+static bool ends_with(const char *path, const char *ending)
+{
+    const size_t length = strlen(path);
+    const size_t ending_length = strlen(ending);
+    return length >= ending_length && strcmp(path + length - ending_length, ending) == 0;
+}
+
+static enum gc_status write_format(const struct gc_report *report, const char *path, int fd)
+{
+    return ends_with(path, ".json") ? gc_report_write_json(report, fd) : gc_report_write_text(report, fd);
+}
+
+/* A device or a fifo takes the report as it comes. */
+static enum gc_status write_in_place(const struct gc_report *report, const char *path)
+{
+    const int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return GC_IO;
+    enum gc_status status = write_format(report, path, fd);
+    const int error = errno;
+    if (close(fd) != 0 && status == GC_OK)
+        return GC_IO;
+    errno = error;
+    return status;
+}
+
+static enum gc_status write_beside(const struct gc_report *report, const char *path)
+{
+    char beside[PATH_BYTES];
+    const int length = snprintf(beside, sizeof(beside), "%s.%lld.tmp", path,
+                                (long long)report->facts.process->pid);
+    if (length < 0 || (size_t)length >= sizeof(beside)) {
+        errno = ENAMETOOLONG;
+        return GC_IO;
+    }
+    int fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0 && errno == EEXIST && unlink(beside) == 0) /* left by a process of the same number */
+        fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return GC_IO;
+    enum gc_status status = write_format(report, path, fd);
+    int error = errno;
+    if (close(fd) != 0 && status == GC_OK) {
+        error = errno;
+        status = GC_IO;
+    }
+    if (status == GC_OK && rename(beside, path) == 0)
+        return GC_OK;
+    if (status == GC_OK)
+        error = errno;
+    unlink(beside);
+    errno = error;
+    return GC_IO;
+}
+
+static enum gc_status write_file(const struct gc_report *report, const char *path, const struct gc_log *log)
+{
+    struct stat info;
+    enum gc_status status;
+    const char *why = NULL;
+    const bool exists = lstat(path, &info) == 0;
+    if (ends_with(path, ".html") || ends_with(path, ".prom"))
+        gc_log_write(log, GC_LOG_WARN, "report %s: this format is not in this version; written as text", path);
+    if (exists && S_ISLNK(info.st_mode)) {
+        why = "is a symbolic link, not followed";
+        status = GC_IO;
+    } else if (exists && S_ISDIR(info.st_mode)) {
+        errno = EISDIR;
+        status = GC_IO;
+    } else if (exists && !S_ISREG(info.st_mode)) {
+        status = write_in_place(report, path);
+    } else {
+        status = write_beside(report, path);
+    }
+    if (status != GC_OK)
+        gc_log_write(log, GC_LOG_ERROR, "report %s: %s; not written", path, why != NULL ? why : strerror(errno));
+    return status;
+}
+
+static enum gc_status write_stream(const struct gc_report *report, int fd, const char *name,
+                                   const struct gc_log *log)
+{
+    const enum gc_status status = gc_report_write_text(report, fd);
+    if (status != GC_OK)
+        gc_log_write(log, GC_LOG_ERROR, "report %s: %s; not written", name, strerror(errno));
+    return status;
+}
+
+static enum gc_status write_to(const struct gc_report *report, const char *destination, const struct gc_log *log)
+{
+    char path[PATH_BYTES];
+    if (strcmp(destination, "stderr") == 0)
+        return write_stream(report, STDERR_FILENO, destination, log);
+    if (strcmp(destination, "stdout") == 0)
+        return write_stream(report, STDOUT_FILENO, destination, log);
+    const enum gc_status status = gc_process_expand(report->facts.process, destination, path, sizeof(path));
+    if (status != GC_OK) {
+        gc_log_write(log, GC_LOG_ERROR, "report %s: the path is too long; not written", destination);
+        return GC_IO;
+    }
+    return write_file(report, path, log);
+}
+
+/* ---- from the core ---- */
+
+struct collector {
+    struct gc_leak *leaks;
+    uint32_t count;
+};
+
+static void collect(void *argument, const struct gc_leak *leak)
+{
+    struct collector *collector = argument;
+    if (collector->count < GC_REPORT_LEAK_MAX)
+        collector->leaks[collector->count++] = *leak;
+}
+
+/* Leaks of all devices: the lists' heads, then room for each list, in one mapping. */
+static enum gc_status collect_leaks(struct gc_core *core, const struct gc_snapshot *snapshot, void *memory)
+{
+    struct gc_report_leaks *heads = memory;
+    struct gc_leak *room = (struct gc_leak *)(heads + snapshot->device_count);
+    for (uint32_t i = 0; i < snapshot->device_count; i++) {
+        struct collector collector = {.leaks = room + (size_t)i * GC_REPORT_LEAK_MAX};
+        struct gc_device *device = gc_core_find_device(core, snapshot->devices[i].info.ordinal);
+        if (device == NULL)
+            continue;
+        const enum gc_status status =
+            gc_core_visit_leaks(core, device, GC_REPORT_LEAK_MAX, collect, &collector);
+        if (status != GC_OK)
+            return status;
+        heads[i] = (struct gc_report_leaks){.leaks = collector.leaks, .count = collector.count};
+    }
+    return GC_OK;
+}
+
+enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts *facts,
+                              const char *const *api_names, const char *destination, const struct gc_log *log)
+{
+    struct gc_snapshot *snapshot;
+    const int saved_errno = errno;
+    if (strcmp(destination, "none") == 0)
+        return GC_OK;
+    enum gc_status status = gc_core_snapshot(core, &snapshot);
+    if (status != GC_OK)
+        goto fail;
+    const size_t bytes = (size_t)snapshot->device_count *
+                             (sizeof(struct gc_report_leaks) + GC_REPORT_LEAK_MAX * sizeof(struct gc_leak)) + 1;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        status = GC_NO_HOST_MEMORY;
+        goto free_snapshot;
+    }
+    status = collect_leaks(core, snapshot, memory);
+    if (status == GC_OK) {
+        const struct gc_report report = {
+            .facts = *facts, .snapshot = snapshot, .api_names = api_names, .leaks = memory};
+        status = write_to(&report, destination, log);
+    }
+    munmap(memory, bytes);
+free_snapshot:
+    gc_snapshot_free(snapshot);
+fail:
+    if (status != GC_OK && status != GC_IO)
+        gc_log_write(log, GC_LOG_ERROR, "report: %s; not written", gc_status_text(status));
+    errno = saved_errno;
+    return status;
+}

@@ -1,0 +1,358 @@
+/* The report as text for people: 80 columns, the largest things first, then what to do. */
+#include "core/out.h"
+#include "core/report.h"
+#include "core/text.h"
+
+#include <string.h>
+
+#define LIST_MAX 10      /* entry points and leaks shown of each device */
+#define NAME_COLUMNS 34
+#define COMMAND_COLUMNS 66
+
+static const char *shown(const char *text, size_t columns, char *to)
+{
+    return gc_text_show(text != NULL ? text : "?", text != NULL ? strlen(text) : 1, to, columns + 1);
+}
+
+static void write_head(struct gc_out *out, const struct gc_report_facts *facts)
+{
+    char text[NAME_COLUMNS + COMMAND_COLUMNS];
+    gc_out_text(out, "== gpucache ");
+    gc_out_text(out, shown(facts->version, 16, text));
+    gc_out_text(out, ": ");
+    gc_out_text(out, shown(facts->process->program, 24, text));
+    gc_out_text(out, ", pid ");
+    gc_out_int(out, facts->process->pid);
+    gc_out_text(out, "\n   command    ");
+    gc_out_text(out, shown(facts->process->command, COMMAND_COLUMNS - 1, text));
+    gc_out_text(out, "\n   host       ");
+    gc_out_text(out, shown(facts->process->host, COMMAND_COLUMNS - 1, text));
+    gc_out_text(out, "\n   ran        ");
+    gc_out_fixed(out, facts->duration_ns / 1000000, 3);
+    gc_out_text(out, " s, mode ");
+    gc_out_text(out, shown(facts->mode, 8, text));
+    gc_out_text(out, ", backend ");
+    gc_out_text(out, shown(facts->backend, 8, text));
+    gc_out_text(out, ", reuse ");
+    gc_out_text(out, shown(facts->reuse, 8, text));
+    gc_out_text(out, ", driver ");
+    gc_out_int(out, facts->driver_version / 1000);
+    gc_out_char(out, '.');
+    gc_out_int(out, facts->driver_version % 1000 / 10);
+    gc_out_char(out, '\n');
+}
+
+static void right_size(struct gc_out *out, size_t column, uint64_t bytes)
+{
+    char text[GC_TEXT_SIZE_BYTES];
+    gc_out_right(out, column, gc_text_size(bytes, text));
+}
+
+static void right_uint(struct gc_out *out, size_t column, uint64_t value)
+{
+    char digits[24];
+    char *p = digits + sizeof(digits) - 1;
+    *p = '\0';
+    do {
+        *--p = (char)('0' + value % 10);
+        value /= 10;
+    } while (value != 0);
+    gc_out_right(out, column, p);
+}
+
+static void write_gauge(struct gc_out *out, const char *name, const char *meaning, const struct gc_gauge *gauge)
+{
+    gc_out_text(out, "   ");
+    gc_out_text(out, name);
+    right_size(out, 25, gauge->current);
+    right_size(out, 37, gauge->peak);
+    gc_out_text(out, "  ");
+    gc_out_text(out, meaning);
+    gc_out_char(out, '\n');
+}
+
+static void write_gauges(struct gc_out *out, const struct gc_device_snapshot *device)
+{
+    gc_out_text(out, "   bytes");
+    gc_out_right(out, 25, "at exit");
+    gc_out_right(out, 37, "peak");
+    gc_out_char(out, '\n');
+#define GC_GAUGE(field, text) write_gauge(out, #field, text, &device->field);
+#define GC_COUNTER(field, text)
+#include "core/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+}
+
+static void put_count(struct gc_out *out, const char *before, uint64_t count, const char *after)
+{
+    gc_out_text(out, before);
+    gc_out_uint(out, count);
+    gc_out_text(out, after);
+}
+
+/* A counter that stayed zero has nothing to say. */
+static void write_counter(struct gc_out *out, uint64_t value, const char *meaning)
+{
+    if (value == 0)
+        return;
+    right_uint(out, 25, value);
+    gc_out_text(out, "  ");
+    gc_out_text(out, meaning);
+    gc_out_char(out, '\n');
+}
+
+static void write_counters(struct gc_out *out, const struct gc_device_snapshot *device)
+{
+    gc_out_text(out, "   counts\n");
+#define GC_GAUGE(field, text)
+#define GC_COUNTER(field, text) write_counter(out, device->field, text);
+#include "core/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+}
+
+/* Walks entry points from the largest `key` down; equal ones in the table's order. */
+struct ranking {
+    const struct gc_api_figures *apis;
+    uint16_t count;
+    uint64_t (*key)(const struct gc_api_figures *api);
+    int last; /* the one given before, -1 at first */
+};
+
+static int rank_next(struct ranking *ranking)
+{
+    int best = -1;
+    for (int i = 0; i < ranking->count; i++) {
+        const uint64_t value = ranking->key(&ranking->apis[i]);
+        if (value == 0)
+            continue;
+        if (ranking->last >= 0) {
+            const uint64_t last = ranking->key(&ranking->apis[ranking->last]);
+            if (value > last || (value == last && i <= ranking->last))
+                continue;
+        }
+        if (best < 0 || value > ranking->key(&ranking->apis[best]))
+            best = i;
+    }
+    ranking->last = best;
+    return best;
+}
+
+static uint64_t key_bytes(const struct gc_api_figures *api)
+{
+    return api->count > 0 ? api->peak_bytes + 1 : 0;
+}
+
+static uint64_t key_calls(const struct gc_api_figures *api)
+{
+    return api->driver_calls;
+}
+
+static void write_more(struct gc_out *out, uint64_t more)
+{
+    if (more > 0)
+        put_count(out, "     ... and ", more, " more\n");
+}
+
+static void write_apis(struct gc_out *out, const struct gc_report *report, const struct gc_device_snapshot *device)
+{
+    struct ranking ranking = {device->apis, report->snapshot->api_count, key_bytes, -1};
+    char name[NAME_COLUMNS + 1];
+    uint64_t listed = 0;
+    for (int i = rank_next(&ranking); i >= 0; i = rank_next(&ranking)) {
+        const struct gc_api_figures *api = &device->apis[i];
+        if (listed++ >= LIST_MAX)
+            continue;
+        if (listed == 1) {
+            gc_out_text(out, "   entry point");
+            gc_out_right(out, 46, "calls");
+            gc_out_right(out, 57, "asked for");
+            gc_out_right(out, 68, "peak");
+            gc_out_right(out, 79, "at exit");
+            gc_out_char(out, '\n');
+        }
+        gc_out_text(out, "     ");
+        gc_out_text(out, shown(report->api_names[i], NAME_COLUMNS - 1, name));
+        right_uint(out, 46, api->count);
+        right_size(out, 57, api->bytes);
+        right_size(out, 68, api->peak_bytes);
+        right_size(out, 79, api->current_bytes);
+        gc_out_char(out, '\n');
+    }
+    write_more(out, listed > LIST_MAX ? listed - LIST_MAX : 0);
+}
+
+static void write_driver_calls(struct gc_out *out, const struct gc_report *report,
+                               const struct gc_device_snapshot *device)
+{
+    struct ranking ranking = {device->apis, report->snapshot->api_count, key_calls, -1};
+    char name[NAME_COLUMNS + 1];
+    uint64_t listed = 0;
+    uint64_t rest = 0;
+    for (int i = rank_next(&ranking); i >= 0; i = rank_next(&ranking)) {
+        if (listed++ >= LIST_MAX) {
+            rest += device->apis[i].driver_calls;
+            continue;
+        }
+        if (listed == 1)
+            gc_out_text(out, "   calls that reached the driver\n");
+        gc_out_text(out, "     ");
+        gc_out_text(out, shown(report->api_names[i], NAME_COLUMNS - 1, name));
+        right_uint(out, 46, device->apis[i].driver_calls);
+        gc_out_char(out, '\n');
+    }
+    if (rest > 0) {
+        put_count(out, "     ... and ", listed - LIST_MAX, " more entry points");
+        right_uint(out, 46, rest);
+        gc_out_char(out, '\n');
+    }
+}
+
+static void write_direct(struct gc_out *out, const struct gc_device_snapshot *device)
+{
+    bool any = false;
+    for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {
+        if (device->direct_bytes[kind] == 0)
+            continue;
+        if (!any)
+            gc_out_text(out, "   outside the pool, at exit\n");
+        any = true;
+        gc_out_text(out, "     ");
+        gc_out_text(out, gc_report_direct_text((enum gc_direct_kind)kind));
+        right_size(out, 68, device->direct_bytes[kind]);
+        gc_out_char(out, '\n');
+    }
+}
+
+static void write_leaks(struct gc_out *out, const struct gc_report *report, uint32_t index)
+{
+    const struct gc_device_snapshot *device = &report->snapshot->devices[index];
+    const struct gc_report_leaks *leaks = &report->leaks[index];
+    char name[NAME_COLUMNS + 1];
+    char size[GC_TEXT_SIZE_BYTES];
+    if (device->leak_count == 0)
+        return;
+    put_count(out, "   never freed: ", device->leak_count, " allocations, ");
+    gc_out_text(out, gc_text_size(device->leak_bytes, size));
+    gc_out_char(out, '\n');
+    const uint32_t listed = leaks->count < LIST_MAX ? leaks->count : LIST_MAX;
+    for (uint32_t i = 0; i < listed; i++) {
+        const struct gc_leak *leak = &leaks->leaks[i];
+        gc_out_text(out, "     ");
+        gc_out_hex(out, leak->address);
+        right_size(out, 37, leak->bytes);
+        gc_out_text(out, "  ");
+        gc_out_text(out, shown(leak->api < report->snapshot->api_count ? report->api_names[leak->api] : "?",
+                               NAME_COLUMNS, name));
+        gc_out_char(out, '\n');
+    }
+    write_more(out, device->leak_count > listed ? device->leak_count - listed : 0);
+}
+
+static void write_fragmentation(struct gc_out *out, const struct gc_device_snapshot *device)
+{
+    char size[GC_TEXT_SIZE_BYTES];
+    gc_out_text(out, "   idle in the cache ");
+    gc_out_text(out, gc_text_size(device->idle_bytes, size));
+    gc_out_text(out, ", free in it ");
+    gc_out_text(out, gc_text_size(device->free_bytes, size));
+    gc_out_text(out, ", largest hole ");
+    gc_out_text(out, gc_text_size(device->largest_free_bytes, size));
+    gc_out_char(out, '\n');
+}
+
+static void write_device(struct gc_out *out, const struct gc_report *report, uint32_t index)
+{
+    const struct gc_device_snapshot *device = &report->snapshot->devices[index];
+    char text[48];
+    char size[GC_TEXT_SIZE_BYTES];
+    gc_out_text(out, "-- device ");
+    gc_out_int(out, device->info.ordinal);
+    gc_out_text(out, ": ");
+    gc_out_text(out, shown(device->info.name, 32, text));
+    gc_out_text(out, ", ");
+    gc_out_text(out, gc_text_size(device->info.total_bytes, size));
+    if (device->limit_bytes == UINT64_MAX) {
+        gc_out_text(out, ", no limit\n");
+    } else {
+        gc_out_text(out, ", limit ");
+        gc_out_text(out, gc_text_size(device->limit_bytes, size));
+        gc_out_char(out, '\n');
+    }
+    write_gauges(out, device);
+    write_counters(out, device);
+    write_fragmentation(out, device);
+    write_apis(out, report, device);
+    write_driver_calls(out, report, device);
+    write_direct(out, device);
+    write_leaks(out, report, index);
+}
+
+static void write_latency(struct gc_out *out, const char *name, const struct gc_latency *latency)
+{
+    if (latency->count == 0)
+        return;
+    gc_out_text(out, "   ");
+    gc_out_text(out, name);
+    put_count(out, " ns: half within ", latency->p50, "");
+    put_count(out, ", 99 in 100 within ", latency->p99, "");
+    put_count(out, ", longest ", latency->max, "\n");
+}
+
+static void advise_limit(struct gc_out *out, const struct gc_device_snapshot *device)
+{
+    char size[GC_TEXT_SIZE_BYTES];
+    if (device->oom_count == 0)
+        return;
+    put_count(out, "   - ", device->oom_count, " requests found no room on device ");
+    gc_out_int(out, device->info.ordinal);
+    if (device->limit_bytes != UINT64_MAX) {
+        gc_out_text(out, ": raise GPUCACHE_LIMIT above\n     ");
+        gc_out_text(out, gc_text_size(device->limit_bytes, size));
+        gc_out_text(out, ", or ask for less\n");
+    } else {
+        gc_out_text(out, ": the program needs\n     more than the device has\n");
+    }
+}
+
+/* One line for each figure that asks for something to be done. */
+static void write_advice(struct gc_out *out, const struct gc_report *report)
+{
+    bool any = report->facts.warning_count > 0;
+    for (uint32_t i = 0; i < report->snapshot->device_count; i++) {
+        const struct gc_device_snapshot *device = &report->snapshot->devices[i];
+        any = any || device->oom_count > 0 || device->leak_count > 0 || device->invalid_free_count > 0;
+    }
+    if (!any)
+        return;
+    gc_out_text(out, "-- what to do\n");
+    for (uint32_t i = 0; i < report->snapshot->device_count; i++) {
+        const struct gc_device_snapshot *device = &report->snapshot->devices[i];
+        advise_limit(out, device);
+        if (device->invalid_free_count > 0)
+            put_count(out, "   - ", device->invalid_free_count,
+                      " frees of what was no live allocation: freed twice, or a wrong\n     address\n");
+        if (device->leak_count > 0)
+            put_count(out, "   - ", device->leak_count, " allocations were never freed: see the list above\n");
+    }
+    for (uint32_t i = 0; i < report->facts.warning_count; i++) {
+        char text[COMMAND_COLUMNS + 8];
+        gc_out_text(out, "   - ");
+        gc_out_text(out, shown(report->facts.warnings[i], COMMAND_COLUMNS + 7, text));
+        gc_out_char(out, '\n');
+    }
+}
+
+enum gc_status gc_report_write_text(const struct gc_report *report, int fd)
+{
+    struct gc_out out;
+    gc_out_init(&out, fd);
+    write_head(&out, &report->facts);
+    for (uint32_t i = 0; i < report->snapshot->device_count; i++)
+        write_device(&out, report, i);
+    write_latency(&out, "allocation", &report->snapshot->alloc_latency);
+    write_latency(&out, "free", &report->snapshot->free_latency);
+    write_advice(&out, report);
+    return gc_out_flush(&out);
+}

@@ -1,0 +1,279 @@
+/* The recorder: events are copied into one of two buffers under a lock; the thread that fills a buffer
+ * swaps in the other one and writes the full one after unlocking. Others go on meanwhile, and wait only if
+ * they fill their buffer before that write is done. So records are in the file in the order in which they
+ * were taken, memory is bounded, and no lock is held across a write.
+ *
+ * A buffer is also written when its last write is a second ago, so that a killed process loses little. */
+#include "core/trace.h"
+
+#include "core/out.h"
+#include "core/process.h"
+#include "core/trace_format.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BUFFER_RECORDS 1600
+#define WRITE_INTERVAL_NS UINT64_C(1000000000)
+
+struct gc_trace {
+    pthread_mutex_t lock; /* guards everything below up to the blank line; a leaf: nothing is taken under it */
+    pthread_cond_t written;
+    struct gc_trace_record *active;
+    struct gc_trace_record *spare;
+    size_t used; /* records in active */
+    bool writing; /* a thread writes what was active; spare is not free */
+    uint64_t last_write_ns;
+
+    int fd;
+    const struct gc_log *log;
+    atomic_bool stopped;
+    _Atomic uint32_t thread_count;
+    char path[4096];
+    struct gc_trace_record buffers[2][BUFFER_RECORDS];
+};
+
+/* The calling thread's number, the same in every trace. */
+static __thread uint32_t thread_number;
+
+static void stop(struct gc_trace *trace, int error)
+{
+    if (!atomic_exchange_explicit(&trace->stopped, true, memory_order_relaxed))
+        gc_log_write(trace->log, GC_LOG_ERROR, "trace %s: %s; recording stops", trace->path, strerror(error));
+}
+
+/* ---- the file ---- */
+
+/* Empty, or a trace that may be written anew. */
+static enum gc_status check_file(int fd, const char **why)
+{
+    struct stat info;
+    char magic[sizeof(GC_TRACE_MAGIC) - 1];
+    *why = NULL;
+    if (fstat(fd, &info) != 0)
+        return GC_IO;
+    if (!S_ISREG(info.st_mode)) {
+        *why = "not a regular file";
+        return GC_IO;
+    }
+    if (info.st_size == 0)
+        return GC_OK;
+    if (pread(fd, magic, sizeof(magic), 0) != (ssize_t)sizeof(magic) ||
+        memcmp(magic, GC_TRACE_MAGIC, sizeof(magic)) != 0) {
+        *why = "exists and is no trace; left alone";
+        return GC_IO;
+    }
+    return GC_OK;
+}
+
+static enum gc_status open_file(const char *path, int *opened, const char **why)
+{
+    *why = NULL;
+    const int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    if (fd < 0) {
+        if (errno == ELOOP)
+            *why = "is a symbolic link, not followed";
+        return GC_IO;
+    }
+    if (check_file(fd, why) != GC_OK)
+        goto fail;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        *why = "another process records into it; %p in the path keeps them apart";
+        goto fail;
+    }
+    if (ftruncate(fd, 0) != 0)
+        goto fail;
+    *opened = fd;
+    return GC_OK;
+fail:;
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return GC_IO;
+}
+
+static enum gc_status write_header(int fd, const struct gc_process *process, const char *const *api_names,
+                                   uint16_t api_count)
+{
+    static const char zeros[8];
+    struct gc_out out;
+    struct gc_trace_header header = {
+        .version = GC_TRACE_VERSION,
+        .record_bytes = sizeof(struct gc_trace_record),
+        .api_count = api_count,
+        .pid = (uint64_t)process->pid,
+        .start_unix = (uint64_t)time(NULL),
+    };
+    size_t bytes = sizeof(header);
+    for (uint16_t i = 0; i < api_count; i++)
+        bytes += strlen(api_names[i]) + 1;
+    const size_t padding = (8 - bytes % 8) % 8;
+    memcpy(header.magic, GC_TRACE_MAGIC, sizeof(header.magic));
+    header.header_bytes = (uint32_t)(bytes + padding);
+    gc_out_init(&out, fd);
+    gc_out_bytes(&out, (const char *)&header, sizeof(header));
+    for (uint16_t i = 0; i < api_count; i++)
+        gc_out_bytes(&out, api_names[i], strlen(api_names[i]) + 1);
+    gc_out_bytes(&out, zeros, padding);
+    return gc_out_flush(&out);
+}
+
+static enum gc_status create(int fd, const char *path, const struct gc_log *log, struct gc_trace **created)
+{
+    struct gc_trace *trace =
+        mmap(NULL, sizeof(*trace), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (trace == MAP_FAILED)
+        return GC_NO_HOST_MEMORY;
+    pthread_mutex_init(&trace->lock, NULL);
+    pthread_cond_init(&trace->written, NULL);
+    trace->active = trace->buffers[0];
+    trace->spare = trace->buffers[1];
+    trace->fd = fd;
+    trace->log = log;
+    atomic_init(&trace->stopped, false);
+    atomic_init(&trace->thread_count, 0);
+    memcpy(trace->path, path, strlen(path) + 1);
+    *created = trace;
+    return GC_OK;
+}
+
+enum gc_status gc_trace_open(const char *path, const char *const *api_names, uint16_t api_count,
+                             const struct gc_log *log, struct gc_trace **trace)
+{
+    struct gc_process process;
+    char expanded[sizeof((*trace)->path)];
+    const char *why = NULL;
+    const int saved_errno = errno;
+    int fd = -1;
+    gc_process_describe(&process);
+    enum gc_status status = gc_process_expand(&process, path, expanded, sizeof(expanded));
+    if (status != GC_OK) {
+        why = "the path is too long";
+        memcpy(expanded, "", 1);
+        goto fail;
+    }
+    status = open_file(expanded, &fd, &why);
+    if (status != GC_OK)
+        goto fail;
+    status = write_header(fd, &process, api_names, api_count);
+    if (status == GC_OK)
+        status = create(fd, expanded, log, trace);
+    if (status != GC_OK) {
+        why = status == GC_NO_HOST_MEMORY ? gc_status_text(status) : NULL;
+        goto fail;
+    }
+    errno = saved_errno;
+    return GC_OK;
+fail:
+    gc_log_write(log, GC_LOG_ERROR, "trace %s: %s; nothing is recorded", expanded,
+                 why != NULL ? why : strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    errno = saved_errno;
+    return status;
+}
+
+/* ---- recording ---- */
+
+/* Takes the active buffer away to be written; the caller holds the lock and has seen !writing. */
+static size_t take_active_locked(struct gc_trace *trace, struct gc_trace_record **records)
+{
+    const size_t count = trace->used;
+    *records = trace->active;
+    trace->active = trace->spare;
+    trace->spare = *records;
+    trace->used = 0;
+    trace->writing = true;
+    return count;
+}
+
+static void write_taken(struct gc_trace *trace, const struct gc_trace_record *records, size_t count)
+{
+    const int saved_errno = errno;
+    if (count > 0 && gc_write_all(trace->fd, records, count * sizeof(*records)) != GC_OK)
+        stop(trace, errno);
+    pthread_mutex_lock(&trace->lock);
+    trace->writing = false;
+    pthread_cond_broadcast(&trace->written);
+    pthread_mutex_unlock(&trace->lock);
+    errno = saved_errno;
+}
+
+static bool is_stopped(const struct gc_trace *trace)
+{
+    return atomic_load_explicit(&trace->stopped, memory_order_relaxed);
+}
+
+void gc_trace_record(struct gc_trace *trace, const struct gc_trace_event *event)
+{
+    struct gc_trace_record *records = NULL;
+    size_t count = 0;
+    if (trace == NULL || is_stopped(trace))
+        return;
+    if (event->thread == 0 && thread_number == 0)
+        thread_number = atomic_fetch_add_explicit(&trace->thread_count, 1, memory_order_relaxed) + 1;
+    const struct gc_trace_record record = {
+        .op = event->op,
+        .device = event->device,
+        .api = event->api,
+        .thread = event->thread != 0 ? event->thread : thread_number,
+        .address = event->address,
+        .bytes = event->bytes,
+        .stream = event->stream,
+        .time_ns = event->time_ns,
+    };
+    pthread_mutex_lock(&trace->lock);
+    while (trace->used == BUFFER_RECORDS && trace->writing)
+        pthread_cond_wait(&trace->written, &trace->lock);
+    const bool full = trace->used == BUFFER_RECORDS;
+    const bool due = trace->used > 0 && !trace->writing &&
+                     record.time_ns > trace->last_write_ns + WRITE_INTERVAL_NS;
+    if (full || due)
+        count = take_active_locked(trace, &records);
+    if (count > 0 || trace->last_write_ns == 0)
+        trace->last_write_ns = record.time_ns;
+    trace->active[trace->used++] = record;
+    pthread_mutex_unlock(&trace->lock);
+    if (count > 0)
+        write_taken(trace, records, count);
+}
+
+void gc_trace_flush(struct gc_trace *trace)
+{
+    struct gc_trace_record *records;
+    if (trace == NULL || is_stopped(trace))
+        return;
+    pthread_mutex_lock(&trace->lock);
+    while (trace->writing)
+        pthread_cond_wait(&trace->written, &trace->lock);
+    const size_t count = take_active_locked(trace, &records);
+    pthread_mutex_unlock(&trace->lock);
+    write_taken(trace, records, count);
+}
+
+void gc_trace_close(struct gc_trace *trace)
+{
+    if (trace == NULL)
+        return;
+    gc_trace_flush(trace);
+    if (trace->fd >= 0)
+        close(trace->fd);
+    munmap(trace, sizeof(*trace));
+}
+
+void gc_trace_abandon(struct gc_trace *trace)
+{
+    if (trace == NULL)
+        return;
+    atomic_store_explicit(&trace->stopped, true, memory_order_relaxed);
+    close(trace->fd);
+    trace->fd = -1;
+}

@@ -1,0 +1,45 @@
+/* The native trace file, version 1. Little-endian, as the machines it is made on.
+ *
+ *   header   struct gc_trace_header, then api_count names, each closed by NUL, then zeros up to
+ *            header_bytes (a multiple of 8)
+ *   records  struct gc_trace_record, one after the other, to the end of the file
+ *
+ * A recorder that was killed may leave part of a record at the end: readers ignore it. */
+#ifndef GC_TRACE_FORMAT_H
+#define GC_TRACE_FORMAT_H
+
+#include <stdint.h>
+
+#define GC_TRACE_MAGIC "GPUCTRC\n"
+#define GC_TRACE_VERSION 1U
+#define GC_TRACE_HEADER_BYTES_MAX (4U << 20)
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the trace format is little-endian"
+#endif
+
+struct gc_trace_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t header_bytes;
+    uint32_t record_bytes;
+    uint32_t api_count;
+    uint64_t pid;
+    uint64_t start_unix; /* seconds */
+};
+
+struct gc_trace_record {
+    uint8_t op; /* enum gc_trace_op */
+    uint8_t device;
+    uint16_t api;
+    uint32_t thread;
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t stream;
+    uint64_t time_ns;
+};
+
+_Static_assert(sizeof(struct gc_trace_header) == 40, "the header is packed");
+_Static_assert(sizeof(struct gc_trace_record) == 40, "a record is packed");
+
+#endif
