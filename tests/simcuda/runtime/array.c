@@ -9,8 +9,8 @@ struct cudaChannelFormatDesc RT_EXPORT cudaCreateChannelDesc(int x, int y, int z
     return (struct cudaChannelFormatDesc){.x = x, .y = y, .z = z, .w = w, .f = f};
 }
 
-static cudaError_t describe(const struct cudaChannelFormatDesc *desc, struct cudaExtent extent, unsigned flags,
-                            CUDA_ARRAY3D_DESCRIPTOR *driver)
+static cudaError_t describe(const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
+                            unsigned flags, CUDA_ARRAY3D_DESCRIPTOR *driver)
 {
     *driver = (CUDA_ARRAY3D_DESCRIPTOR){
         .Width = extent.width, .Height = extent.height, .Depth = extent.depth, .Flags = flags};
@@ -18,7 +18,8 @@ static cudaError_t describe(const struct cudaChannelFormatDesc *desc, struct cud
 }
 
 RT_API(context, cudaMallocArray,
-       (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, size_t width, size_t height, unsigned flags),
+       (cudaArray_t * array, const struct cudaChannelFormatDesc *desc, size_t width, size_t height,
+        unsigned flags),
        (array, desc, width, height, flags))
 {
     CUDA_ARRAY3D_DESCRIPTOR full;
@@ -36,7 +37,8 @@ RT_API(context, cudaMallocArray,
 }
 
 RT_API(context, cudaMalloc3DArray,
-       (cudaArray_t *array, const struct cudaChannelFormatDesc *desc, struct cudaExtent extent, unsigned flags),
+       (cudaArray_t * array, const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
+        unsigned flags),
        (array, desc, extent, flags))
 {
     CUDA_ARRAY3D_DESCRIPTOR full;
@@ -53,8 +55,8 @@ RT_API(context, cudaFreeArray, (cudaArray_t array), (array))
 }
 
 RT_API(context, cudaMallocMipmappedArray,
-       (cudaMipmappedArray_t *mipmapped, const struct cudaChannelFormatDesc *desc, struct cudaExtent extent,
-        unsigned numLevels, unsigned flags),
+       (cudaMipmappedArray_t * mipmapped, const struct cudaChannelFormatDesc *desc,
+        struct cudaExtent extent, unsigned numLevels, unsigned flags),
        (mipmapped, desc, extent, numLevels, flags))
 {
     CUDA_ARRAY3D_DESCRIPTOR full;
@@ -67,11 +69,13 @@ RT_API(context, cudaMallocMipmappedArray,
 
 RT_API(context, cudaFreeMipmappedArray, (cudaMipmappedArray_t mipmapped), (mipmapped))
 {
-    return mipmapped ? rt_result(rt_cu.cuMipmappedArrayDestroy((CUmipmappedArray)mipmapped)) : cudaSuccess;
+    return mipmapped ? rt_result(rt_cu.cuMipmappedArrayDestroy((CUmipmappedArray)mipmapped))
+                     : cudaSuccess;
 }
 
 RT_API(context, cudaGetMipmappedArrayLevel,
-       (cudaArray_t *array, cudaMipmappedArray_const_t mipmapped, unsigned level), (array, mipmapped, level))
+       (cudaArray_t * array, cudaMipmappedArray_const_t mipmapped, unsigned level),
+       (array, mipmapped, level))
 {
     CUmipmappedArray same = (CUmipmappedArray)(uintptr_t)mipmapped;
 
@@ -82,7 +86,8 @@ RT_API(context, cudaGetMipmappedArrayLevel,
 /* ---- questions ---- */
 
 RT_API(context, cudaArrayGetInfo,
-       (struct cudaChannelFormatDesc *desc, struct cudaExtent *extent, unsigned *flags, cudaArray_t array),
+       (struct cudaChannelFormatDesc * desc, struct cudaExtent *extent, unsigned *flags,
+        cudaArray_t array),
        (desc, extent, flags, array))
 {
     CUDA_ARRAY3D_DESCRIPTOR full;
@@ -93,11 +98,13 @@ RT_API(context, cudaArrayGetInfo,
     if (flags)
         *flags = full.Flags;
     if (extent)
-        *extent = (struct cudaExtent){.width = full.Width, .height = full.Height, .depth = full.Depth};
+        *extent =
+            (struct cudaExtent){.width = full.Width, .height = full.Height, .depth = full.Depth};
     return desc ? rt_format_to_channel(full.Format, full.NumChannels, desc) : cudaSuccess;
 }
 
-RT_API(context, cudaGetChannelDesc, (struct cudaChannelFormatDesc *desc, cudaArray_const_t array), (desc, array))
+RT_API(context, cudaGetChannelDesc, (struct cudaChannelFormatDesc * desc, cudaArray_const_t array),
+       (desc, array))
 {
     CUDA_ARRAY3D_DESCRIPTOR full;
 
@@ -107,7 +114,8 @@ RT_API(context, cudaGetChannelDesc, (struct cudaChannelFormatDesc *desc, cudaArr
     return rt_format_to_channel(full.Format, full.NumChannels, desc);
 }
 
-RT_API(context, cudaArrayGetPlane, (cudaArray_t *plane, cudaArray_t array, unsigned index), (plane, array, index))
+RT_API(context, cudaArrayGetPlane, (cudaArray_t * plane, cudaArray_t array, unsigned index),
+       (plane, array, index))
 {
     if (!plane)
         return cudaErrorInvalidValue;
@@ -118,23 +126,24 @@ _Static_assert(sizeof(struct cudaArrayMemoryRequirements) == sizeof(CUDA_ARRAY_M
                "memory requirements are passed on");
 
 RT_API(context, cudaArrayGetMemoryRequirements,
-       (struct cudaArrayMemoryRequirements *requirements, cudaArray_t array, int device),
+       (struct cudaArrayMemoryRequirements * requirements, cudaArray_t array, int device),
        (requirements, array, device))
 {
     if (!requirements)
         return cudaErrorInvalidValue;
-    return rt_result(rt_cu.cuArrayGetMemoryRequirements((CUDA_ARRAY_MEMORY_REQUIREMENTS *)requirements,
-                                                        (CUarray)array, device));
+    return rt_result(rt_cu.cuArrayGetMemoryRequirements(
+        (CUDA_ARRAY_MEMORY_REQUIREMENTS *)requirements, (CUarray)array, device));
 }
 
 RT_API(context, cudaMipmappedArrayGetMemoryRequirements,
-       (struct cudaArrayMemoryRequirements *requirements, cudaMipmappedArray_t mipmapped, int device),
+       (struct cudaArrayMemoryRequirements * requirements, cudaMipmappedArray_t mipmapped,
+        int device),
        (requirements, mipmapped, device))
 {
     if (!requirements)
         return cudaErrorInvalidValue;
-    return rt_result(rt_cu.cuMipmappedArrayGetMemoryRequirements((CUDA_ARRAY_MEMORY_REQUIREMENTS *)requirements,
-                                                                 (CUmipmappedArray)mipmapped, device));
+    return rt_result(rt_cu.cuMipmappedArrayGetMemoryRequirements(
+        (CUDA_ARRAY_MEMORY_REQUIREMENTS *)requirements, (CUmipmappedArray)mipmapped, device));
 }
 
 /* ---- copies of rectangles ---- */
@@ -148,8 +157,8 @@ struct end {
     size_t y;
 };
 
-static cudaError_t rectangle(CUDA_MEMCPY2D *shape, struct end to, struct end from, size_t width, size_t height,
-                             enum cudaMemcpyKind kind)
+static cudaError_t rectangle(CUDA_MEMCPY2D *shape, struct end to, struct end from, size_t width,
+                             size_t height, enum cudaMemcpyKind kind)
 {
     memset(shape, 0, sizeof(*shape));
     RT_TRY(rt_memory_types(kind, &shape->srcMemoryType, &shape->dstMemoryType));
@@ -176,8 +185,8 @@ static cudaError_t rectangle(CUDA_MEMCPY2D *shape, struct end to, struct end fro
     return cudaSuccess;
 }
 
-static cudaError_t copy(bool per_thread, struct end to, struct end from, size_t width, size_t height,
-                        enum cudaMemcpyKind kind)
+static cudaError_t copy(bool per_thread, struct end to, struct end from, size_t width,
+                        size_t height, enum cudaMemcpyKind kind)
 {
     CUDA_MEMCPY2D shape;
 
@@ -187,8 +196,8 @@ static cudaError_t copy(bool per_thread, struct end to, struct end from, size_t 
     return rt_result(RT_PICK(cuMemcpy2DUnaligned_v2, ptds)(&shape));
 }
 
-static cudaError_t copy_async(bool per_thread, struct end to, struct end from, size_t width, size_t height,
-                              enum cudaMemcpyKind kind, cudaStream_t stream)
+static cudaError_t copy_async(bool per_thread, struct end to, struct end from, size_t width,
+                              size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     CUDA_MEMCPY2D shape;
 
@@ -209,46 +218,49 @@ static struct end in_memory(const void *pointer, size_t pitch)
 }
 
 RT_API_PT(context, cudaMemcpy2DToArray, ptds,
-          (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width,
-           size_t height, enum cudaMemcpyKind kind),
+          (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
+           size_t width, size_t height, enum cudaMemcpyKind kind),
           (dst, wOffset, hOffset, src, spitch, width, height, kind))
 {
-    return copy(per_thread, in_array(dst, wOffset, hOffset), in_memory(src, spitch), width, height, kind);
+    return copy(per_thread, in_array(dst, wOffset, hOffset), in_memory(src, spitch), width, height,
+                kind);
 }
 
 RT_API_PT(context, cudaMemcpy2DToArrayAsync, ptsz,
-          (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch, size_t width,
-           size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
+          (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t spitch,
+           size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
           (dst, wOffset, hOffset, src, spitch, width, height, kind, stream))
 {
-    return copy_async(per_thread, in_array(dst, wOffset, hOffset), in_memory(src, spitch), width, height, kind,
-                      stream);
+    return copy_async(per_thread, in_array(dst, wOffset, hOffset), in_memory(src, spitch), width,
+                      height, kind, stream);
 }
 
 RT_API_PT(context, cudaMemcpy2DFromArray, ptds,
-          (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width,
-           size_t height, enum cudaMemcpyKind kind),
+          (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset,
+           size_t width, size_t height, enum cudaMemcpyKind kind),
           (dst, dpitch, src, wOffset, hOffset, width, height, kind))
 {
-    return copy(per_thread, in_memory(dst, dpitch), in_array(src, wOffset, hOffset), width, height, kind);
+    return copy(per_thread, in_memory(dst, dpitch), in_array(src, wOffset, hOffset), width, height,
+                kind);
 }
 
 RT_API_PT(context, cudaMemcpy2DFromArrayAsync, ptsz,
-          (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t width,
-           size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
+          (void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset, size_t hOffset,
+           size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream),
           (dst, dpitch, src, wOffset, hOffset, width, height, kind, stream))
 {
-    return copy_async(per_thread, in_memory(dst, dpitch), in_array(src, wOffset, hOffset), width, height, kind,
-                      stream);
+    return copy_async(per_thread, in_memory(dst, dpitch), in_array(src, wOffset, hOffset), width,
+                      height, kind, stream);
 }
 
 RT_API_PT(context, cudaMemcpy2DArrayToArray, ptds,
-          (cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src, size_t wOffsetSrc,
-           size_t hOffsetSrc, size_t width, size_t height, enum cudaMemcpyKind kind),
+          (cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst, cudaArray_const_t src,
+           size_t wOffsetSrc, size_t hOffsetSrc, size_t width, size_t height,
+           enum cudaMemcpyKind kind),
           (dst, wOffsetDst, hOffsetDst, src, wOffsetSrc, hOffsetSrc, width, height, kind))
 {
-    return copy(per_thread, in_array(dst, wOffsetDst, hOffsetDst), in_array(src, wOffsetSrc, hOffsetSrc), width,
-                height, kind);
+    return copy(per_thread, in_array(dst, wOffsetDst, hOffsetDst),
+                in_array(src, wOffsetSrc, hOffsetSrc), width, height, kind);
 }
 
 /* ---- copies of a run of bytes through an array, row after row ---- */
@@ -308,37 +320,51 @@ static cudaError_t copy_run(bool per_thread, struct run run)
 }
 
 RT_API_PT(context, cudaMemcpyToArray, ptds,
-          (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count, enum cudaMemcpyKind kind),
+          (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
+           enum cudaMemcpyKind kind),
           (dst, wOffset, hOffset, src, count, kind))
 {
-    return copy_run(per_thread, (struct run){.is_to_array = true, .array = in_array(dst, wOffset, hOffset),
-                                             .memory = in_memory(src, 0), .count = count, .kind = kind});
+    return copy_run(per_thread, (struct run){.is_to_array = true,
+                                             .array = in_array(dst, wOffset, hOffset),
+                                             .memory = in_memory(src, 0),
+                                             .count = count,
+                                             .kind = kind});
 }
 
 RT_API_PT(context, cudaMemcpyToArrayAsync, ptsz,
-          (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count, enum cudaMemcpyKind kind,
-           cudaStream_t stream),
+          (cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src, size_t count,
+           enum cudaMemcpyKind kind, cudaStream_t stream),
           (dst, wOffset, hOffset, src, count, kind, stream))
 {
-    return copy_run(per_thread, (struct run){.is_to_array = true, .is_async = true,
-                                             .array = in_array(dst, wOffset, hOffset), .memory = in_memory(src, 0),
-                                             .count = count, .kind = kind, .stream = stream});
+    return copy_run(per_thread, (struct run){.is_to_array = true,
+                                             .is_async = true,
+                                             .array = in_array(dst, wOffset, hOffset),
+                                             .memory = in_memory(src, 0),
+                                             .count = count,
+                                             .kind = kind,
+                                             .stream = stream});
 }
 
 RT_API_PT(context, cudaMemcpyFromArray, ptds,
-          (void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count, enum cudaMemcpyKind kind),
+          (void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
+           enum cudaMemcpyKind kind),
           (dst, src, wOffset, hOffset, count, kind))
 {
-    return copy_run(per_thread, (struct run){.array = in_array(src, wOffset, hOffset), .memory = in_memory(dst, 0),
-                                             .count = count, .kind = kind});
+    return copy_run(per_thread, (struct run){.array = in_array(src, wOffset, hOffset),
+                                             .memory = in_memory(dst, 0),
+                                             .count = count,
+                                             .kind = kind});
 }
 
 RT_API_PT(context, cudaMemcpyFromArrayAsync, ptsz,
-          (void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count, enum cudaMemcpyKind kind,
-           cudaStream_t stream),
+          (void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset, size_t count,
+           enum cudaMemcpyKind kind, cudaStream_t stream),
           (dst, src, wOffset, hOffset, count, kind, stream))
 {
-    return copy_run(per_thread, (struct run){.is_async = true, .array = in_array(src, wOffset, hOffset),
-                                             .memory = in_memory(dst, 0), .count = count, .kind = kind,
+    return copy_run(per_thread, (struct run){.is_async = true,
+                                             .array = in_array(src, wOffset, hOffset),
+                                             .memory = in_memory(dst, 0),
+                                             .count = count,
+                                             .kind = kind,
                                              .stream = stream});
 }

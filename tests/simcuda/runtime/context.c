@@ -13,7 +13,8 @@
 static struct {
     pthread_mutex_t lock; /* guards the rest */
     struct {
-        CUcontext context; /* the handle, kept after a reset so that a stale current context is known */
+        CUcontext
+            context; /* the handle, kept after a reset so that a stale current context is known */
         bool is_retained;
     } primary[DEVICES_MAX];
 } contexts = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -48,7 +49,8 @@ cudaError_t rt_check_device(int device)
     RT_TRY_CU(rt_cu.cuDeviceGetCount(&count));
     if (count == 0)
         return cudaErrorNoDevice;
-    return device >= 0 && device < count && device < DEVICES_MAX ? cudaSuccess : cudaErrorInvalidDevice;
+    return device >= 0 && device < count && device < DEVICES_MAX ? cudaSuccess
+                                                                 : cudaErrorInvalidDevice;
 }
 
 cudaError_t rt_primary(int device, CUcontext *context)
@@ -137,10 +139,12 @@ static cudaError_t set_flags(int device, unsigned flags)
     if (flags & ~(unsigned)cudaDeviceMask)
         return cudaErrorInvalidValue;
     /* Host memory is always mapped on devices with unified addressing: the driver need not be told. */
-    return rt_result(rt_cu.cuDevicePrimaryCtxSetFlags_v2(device, flags & ~(unsigned)cudaDeviceMapHost));
+    return rt_result(
+        rt_cu.cuDevicePrimaryCtxSetFlags_v2(device, flags & ~(unsigned)cudaDeviceMapHost));
 }
 
-RT_API(driver, cudaInitDevice, (int device, unsigned deviceFlags, unsigned flags), (device, deviceFlags, flags))
+RT_API(driver, cudaInitDevice, (int device, unsigned deviceFlags, unsigned flags),
+       (device, deviceFlags, flags))
 {
     CUcontext context;
 
@@ -193,7 +197,7 @@ RT_API_VOID(context, cudaDeviceSynchronize)
     return rt_result(rt_cu.cuCtxSynchronize());
 }
 
-RT_API(context, cudaDeviceGetLimit, (size_t *value, enum cudaLimit limit), (value, limit))
+RT_API(context, cudaDeviceGetLimit, (size_t * value, enum cudaLimit limit), (value, limit))
 {
     return value ? rt_result(rt_cu.cuCtxGetLimit(value, (CUlimit)limit)) : cudaErrorInvalidValue;
 }
@@ -203,7 +207,7 @@ RT_API(context, cudaDeviceSetLimit, (enum cudaLimit limit, size_t value), (limit
     return rt_result(rt_cu.cuCtxSetLimit((CUlimit)limit, value));
 }
 
-RT_API(context, cudaDeviceGetCacheConfig, (enum cudaFuncCache *config), (config))
+RT_API(context, cudaDeviceGetCacheConfig, (enum cudaFuncCache * config), (config))
 {
     CUfunc_cache cache;
 

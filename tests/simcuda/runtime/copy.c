@@ -8,7 +8,8 @@ static CUdeviceptr device(const void *pointer)
     return (CUdeviceptr)(uintptr_t)pointer;
 }
 
-static cudaError_t copy(bool per_thread, void *dst, const void *src, size_t count, enum cudaMemcpyKind kind)
+static cudaError_t copy(bool per_thread, void *dst, const void *src, size_t count,
+                        enum cudaMemcpyKind kind)
 {
     CUmemorytype from, to;
 
@@ -24,8 +25,8 @@ static cudaError_t copy(bool per_thread, void *dst, const void *src, size_t coun
     return rt_result(RT_PICK(cuMemcpy, ptds)(device(dst), device(src), count));
 }
 
-static cudaError_t copy_async(bool per_thread, void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
-                              cudaStream_t stream)
+static cudaError_t copy_async(bool per_thread, void *dst, const void *src, size_t count,
+                              enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     CUmemorytype from, to;
 
@@ -37,11 +38,13 @@ static cudaError_t copy_async(bool per_thread, void *dst, const void *src, size_
     if (from == CU_MEMORYTYPE_DEVICE && to == CU_MEMORYTYPE_HOST)
         return rt_result(RT_PICK(cuMemcpyDtoHAsync_v2, ptsz)(dst, device(src), count, stream));
     if (from == CU_MEMORYTYPE_DEVICE)
-        return rt_result(RT_PICK(cuMemcpyDtoDAsync_v2, ptsz)(device(dst), device(src), count, stream));
+        return rt_result(
+            RT_PICK(cuMemcpyDtoDAsync_v2, ptsz)(device(dst), device(src), count, stream));
     return rt_result(RT_PICK(cuMemcpyAsync, ptsz)(device(dst), device(src), count, stream));
 }
 
-RT_API_PT(context, cudaMemcpy, ptds, (void *dst, const void *src, size_t count, enum cudaMemcpyKind kind),
+RT_API_PT(context, cudaMemcpy, ptds,
+          (void *dst, const void *src, size_t count, enum cudaMemcpyKind kind),
           (dst, src, count, kind))
 {
     return copy(per_thread, dst, src, count, kind);
@@ -56,8 +59,8 @@ RT_API_PT(context, cudaMemcpyAsync, ptsz,
 
 /* ---- two dimensions ---- */
 
-static cudaError_t plane(CUDA_MEMCPY2D *shape, void *dst, size_t dpitch, const void *src, size_t spitch, size_t width,
-                         size_t height, enum cudaMemcpyKind kind)
+static cudaError_t plane(CUDA_MEMCPY2D *shape, void *dst, size_t dpitch, const void *src,
+                         size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind)
 {
     memset(shape, 0, sizeof(*shape));
     RT_TRY(rt_memory_types(kind, &shape->srcMemoryType, &shape->dstMemoryType));
@@ -117,14 +120,16 @@ RT_API_PT(context, cudaMemcpy3D, ptds, (const struct cudaMemcpy3DParms *p), (p))
     return is_empty(&shape) ? cudaSuccess : rt_result(RT_PICK(cuMemcpy3D_v2, ptds)(&shape));
 }
 
-RT_API_PT(context, cudaMemcpy3DAsync, ptsz, (const struct cudaMemcpy3DParms *p, cudaStream_t stream), (p, stream))
+RT_API_PT(context, cudaMemcpy3DAsync, ptsz,
+          (const struct cudaMemcpy3DParms *p, cudaStream_t stream), (p, stream))
 {
     CUDA_MEMCPY3D shape;
 
     if (!p)
         return cudaErrorInvalidValue;
     RT_TRY(rt_copy_3d(p, &shape));
-    return is_empty(&shape) ? cudaSuccess : rt_result(RT_PICK(cuMemcpy3DAsync_v2, ptsz)(&shape, stream));
+    return is_empty(&shape) ? cudaSuccess
+                            : rt_result(RT_PICK(cuMemcpy3DAsync_v2, ptsz)(&shape, stream));
 }
 
 /* ---- between devices ---- */
@@ -132,8 +137,14 @@ RT_API_PT(context, cudaMemcpy3DAsync, ptsz, (const struct cudaMemcpy3DParms *p, 
 static cudaError_t copy_3d_peer(const struct cudaMemcpy3DPeerParms *p, CUDA_MEMCPY3D_PEER *peer)
 {
     const struct cudaMemcpy3DParms one = {
-        .srcArray = p->srcArray, .srcPos = p->srcPos, .srcPtr = p->srcPtr, .dstArray = p->dstArray,
-        .dstPos = p->dstPos, .dstPtr = p->dstPtr, .extent = p->extent, .kind = cudaMemcpyDeviceToDevice,
+        .srcArray = p->srcArray,
+        .srcPos = p->srcPos,
+        .srcPtr = p->srcPtr,
+        .dstArray = p->dstArray,
+        .dstPos = p->dstPos,
+        .dstPtr = p->dstPtr,
+        .extent = p->extent,
+        .kind = cudaMemcpyDeviceToDevice,
     };
     CUDA_MEMCPY3D shape;
 
@@ -173,8 +184,8 @@ RT_API_PT(context, cudaMemcpy3DPeer, ptds, (const struct cudaMemcpy3DPeerParms *
     return rt_result(RT_PICK(cuMemcpy3DPeer, ptds)(&peer));
 }
 
-RT_API_PT(context, cudaMemcpy3DPeerAsync, ptsz, (const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream),
-          (p, stream))
+RT_API_PT(context, cudaMemcpy3DPeerAsync, ptsz,
+          (const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream), (p, stream))
 {
     CUDA_MEMCPY3D_PEER peer;
 
@@ -184,7 +195,8 @@ RT_API_PT(context, cudaMemcpy3DPeerAsync, ptsz, (const struct cudaMemcpy3DPeerPa
     return rt_result(RT_PICK(cuMemcpy3DPeerAsync, ptsz)(&peer, stream));
 }
 
-RT_API(context, cudaMemcpyPeer, (void *dst, int dstDevice, const void *src, int srcDevice, size_t count),
+RT_API(context, cudaMemcpyPeer,
+       (void *dst, int dstDevice, const void *src, int srcDevice, size_t count),
        (dst, dstDevice, src, srcDevice, count))
 {
     CUcontext to, from;
@@ -197,7 +209,8 @@ RT_API(context, cudaMemcpyPeer, (void *dst, int dstDevice, const void *src, int 
 }
 
 RT_API(context, cudaMemcpyPeerAsync,
-       (void *dst, int dstDevice, const void *src, int srcDevice, size_t count, cudaStream_t stream),
+       (void *dst, int dstDevice, const void *src, int srcDevice, size_t count,
+        cudaStream_t stream),
        (dst, dstDevice, src, srcDevice, count, stream))
 {
     CUcontext to, from;
@@ -211,26 +224,30 @@ RT_API(context, cudaMemcpyPeerAsync,
 
 /* ---- many at once ---- */
 
-_Static_assert(sizeof(struct cudaMemcpyAttributes) == sizeof(CUmemcpyAttributes), "attributes are passed on");
-_Static_assert(sizeof(struct cudaMemcpy3DBatchOp) == sizeof(CUDA_MEMCPY3D_BATCH_OP), "operations are passed on");
+_Static_assert(sizeof(struct cudaMemcpyAttributes) == sizeof(CUmemcpyAttributes),
+               "attributes are passed on");
+_Static_assert(sizeof(struct cudaMemcpy3DBatchOp) == sizeof(CUDA_MEMCPY3D_BATCH_OP),
+               "operations are passed on");
 _Static_assert(sizeof(CUdeviceptr) == sizeof(void *), "lists of pointers are passed on");
 
 RT_API_PT(context, cudaMemcpyBatchAsync, ptsz,
           (void *const *dsts, const void *const *srcs, const size_t *sizes, size_t count,
-           struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, cudaStream_t stream),
+           struct cudaMemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs,
+           cudaStream_t stream),
           (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, stream))
 {
     return rt_result(RT_PICK(cuMemcpyBatchAsync_v2, ptsz)(
-        (CUdeviceptr *)(uintptr_t)dsts, (CUdeviceptr *)(uintptr_t)srcs, (size_t *)(uintptr_t)sizes, count,
-        (CUmemcpyAttributes *)attrs, attrsIdxs, numAttrs, stream));
+        (CUdeviceptr *)(uintptr_t)dsts, (CUdeviceptr *)(uintptr_t)srcs, (size_t *)(uintptr_t)sizes,
+        count, (CUmemcpyAttributes *)attrs, attrsIdxs, numAttrs, stream));
 }
 
 RT_API_PT(context, cudaMemcpy3DBatchAsync, ptsz,
-          (size_t numOps, struct cudaMemcpy3DBatchOp *opList, unsigned long long flags, cudaStream_t stream),
+          (size_t numOps, struct cudaMemcpy3DBatchOp *opList, unsigned long long flags,
+           cudaStream_t stream),
           (numOps, opList, flags, stream))
 {
-    return rt_result(
-        RT_PICK(cuMemcpy3DBatchAsync_v2, ptsz)(numOps, (CUDA_MEMCPY3D_BATCH_OP *)opList, flags, stream));
+    return rt_result(RT_PICK(cuMemcpy3DBatchAsync_v2,
+                             ptsz)(numOps, (CUDA_MEMCPY3D_BATCH_OP *)opList, flags, stream));
 }
 
 /* ---- symbols ---- */
@@ -249,20 +266,23 @@ static cudaError_t symbol_range(const void *symbol, size_t count, size_t offset,
 
 static cudaError_t check_to_symbol(enum cudaMemcpyKind kind)
 {
-    return kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice || kind == cudaMemcpyDefault
+    return kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice ||
+                   kind == cudaMemcpyDefault
                ? cudaSuccess
                : cudaErrorInvalidMemcpyDirection;
 }
 
 static cudaError_t check_from_symbol(enum cudaMemcpyKind kind)
 {
-    return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice || kind == cudaMemcpyDefault
+    return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice ||
+                   kind == cudaMemcpyDefault
                ? cudaSuccess
                : cudaErrorInvalidMemcpyDirection;
 }
 
 RT_API_PT(context, cudaMemcpyToSymbol, ptds,
-          (const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind),
+          (const void *symbol, const void *src, size_t count, size_t offset,
+           enum cudaMemcpyKind kind),
           (symbol, src, count, offset, kind))
 {
     void *address;
@@ -284,8 +304,8 @@ RT_API_PT(context, cudaMemcpyFromSymbol, ptds,
 }
 
 RT_API_PT(context, cudaMemcpyToSymbolAsync, ptsz,
-          (const void *symbol, const void *src, size_t count, size_t offset, enum cudaMemcpyKind kind,
-           cudaStream_t stream),
+          (const void *symbol, const void *src, size_t count, size_t offset,
+           enum cudaMemcpyKind kind, cudaStream_t stream),
           (symbol, src, count, offset, kind, stream))
 {
     void *address;
@@ -296,7 +316,8 @@ RT_API_PT(context, cudaMemcpyToSymbolAsync, ptsz,
 }
 
 RT_API_PT(context, cudaMemcpyFromSymbolAsync, ptsz,
-          (void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream),
+          (void *dst, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
+           cudaStream_t stream),
           (dst, symbol, count, offset, kind, stream))
 {
     void *address;

@@ -12,8 +12,8 @@ struct property {
 };
 
 static const struct property properties[] = {
-#define RT_PROPERTY(field, attribute)                                                                      \
-    {offsetof(struct cudaDeviceProp, field), sizeof(((struct cudaDeviceProp *)NULL)->field),               \
+#define RT_PROPERTY(field, attribute)                                                              \
+    {offsetof(struct cudaDeviceProp, field), sizeof(((struct cudaDeviceProp *)NULL)->field),       \
      CU_DEVICE_ATTRIBUTE_##attribute},
 #include "properties.def"
 #undef RT_PROPERTY
@@ -30,7 +30,7 @@ static void property_put(struct cudaDeviceProp *prop, const struct property *pro
         memcpy(field, &value, sizeof(value));
 }
 
-RT_API(driver, cudaGetDeviceProperties, (struct cudaDeviceProp *prop, int device), (prop, device))
+RT_API(driver, cudaGetDeviceProperties, (struct cudaDeviceProp * prop, int device), (prop, device))
 {
     CUuuid uuid;
 
@@ -52,7 +52,8 @@ RT_API(driver, cudaGetDeviceProperties, (struct cudaDeviceProp *prop, int device
     return cudaSuccess;
 }
 
-RT_API(driver, cudaDeviceGetAttribute, (int *value, enum cudaDeviceAttr attr, int device), (value, attr, device))
+RT_API(driver, cudaDeviceGetAttribute, (int *value, enum cudaDeviceAttr attr, int device),
+       (value, attr, device))
 {
     if (!value)
         return cudaErrorInvalidValue;
@@ -60,14 +61,16 @@ RT_API(driver, cudaDeviceGetAttribute, (int *value, enum cudaDeviceAttr attr, in
     return rt_result(rt_cu.cuDeviceGetAttribute(value, (CUdevice_attribute)attr, device));
 }
 
-RT_API(driver, cudaDeviceGetP2PAttribute, (int *value, enum cudaDeviceP2PAttr attr, int source, int destination),
+RT_API(driver, cudaDeviceGetP2PAttribute,
+       (int *value, enum cudaDeviceP2PAttr attr, int source, int destination),
        (value, attr, source, destination))
 {
     if (!value)
         return cudaErrorInvalidValue;
     RT_TRY(rt_check_device(source));
     RT_TRY(rt_check_device(destination));
-    return rt_result(rt_cu.cuDeviceGetP2PAttribute(value, (CUdevice_P2PAttribute)attr, source, destination));
+    return rt_result(
+        rt_cu.cuDeviceGetP2PAttribute(value, (CUdevice_P2PAttribute)attr, source, destination));
 }
 
 RT_API(driver, cudaDeviceGetByPCIBusId, (int *device, const char *pciBusId), (device, pciBusId))
@@ -77,7 +80,8 @@ RT_API(driver, cudaDeviceGetByPCIBusId, (int *device, const char *pciBusId), (de
     return rt_result(rt_cu.cuDeviceGetByPCIBusId(device, pciBusId));
 }
 
-RT_API(driver, cudaDeviceGetPCIBusId, (char *pciBusId, int length, int device), (pciBusId, length, device))
+RT_API(driver, cudaDeviceGetPCIBusId, (char *pciBusId, int length, int device),
+       (pciBusId, length, device))
 {
     if (!pciBusId || length <= 0)
         return cudaErrorInvalidValue;
@@ -117,8 +121,9 @@ RT_API(nothing, cudaDriverGetVersion, (int *version), (version))
 
 /* ---- the driver's entry points ---- */
 
-static cudaError_t entry_point(bool per_thread, const char *symbol, void **function, unsigned version,
-                               unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
+static cudaError_t entry_point(bool per_thread, const char *symbol, void **function,
+                               unsigned version, unsigned long long flags,
+                               enum cudaDriverEntryPointQueryResult *status)
 {
     CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     CUresult result;

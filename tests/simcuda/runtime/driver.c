@@ -22,7 +22,8 @@ struct lookup {
 };
 
 static const struct lookup lookups[] = {
-#define RT_LOOKUP(name, version, flags, symbol) {#name, version, flags, #symbol, offsetof(struct rt_driver, symbol)},
+#define RT_LOOKUP(name, version, flags, symbol)                                                    \
+    {#name, version, flags, #symbol, offsetof(struct rt_driver, symbol)},
 #define RT_LOOKUP_UNUSED(name, version, flags) {#name, version, flags, NULL, NO_SLOT},
 #include "lookups.def"
 #undef RT_LOOKUP
@@ -33,7 +34,8 @@ static const struct lookup lookups[] = {
 struct rt_driver rt_cu;
 
 static pthread_once_t load_once = PTHREAD_ONCE_INIT;
-static atomic_int load_result = -1; /* cudaError_t, or -1 before the load; release by load, acquire by readers */
+static atomic_int load_result =
+    -1; /* cudaError_t, or -1 before the load; release by load, acquire by readers */
 
 /* Stands for each entry point that the driver lacks. The System V calling conventions let a function ignore
  * arguments it was given. */

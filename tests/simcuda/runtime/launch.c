@@ -23,15 +23,18 @@ static _Thread_local struct {
 } configurations;
 
 /* 0 if it was pushed; else the stub is not called. */
-RT_EXPORT unsigned __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, size_t sharedMem, void *stream)
+RT_EXPORT unsigned __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, size_t sharedMem,
+                                               void *stream)
 {
     if (configurations.count == CONFIGURATIONS_MAX)
         return 1;
-    configurations.top[configurations.count++] = (struct configuration){gridDim, blockDim, sharedMem, stream};
+    configurations.top[configurations.count++] =
+        (struct configuration){gridDim, blockDim, sharedMem, stream};
     return 0;
 }
 
-RT_EXPORT cudaError_t __cudaPopCallConfiguration(dim3 *gridDim, dim3 *blockDim, size_t *sharedMem, void *stream)
+RT_EXPORT cudaError_t __cudaPopCallConfiguration(dim3 *gridDim, dim3 *blockDim, size_t *sharedMem,
+                                                 void *stream)
 {
     const struct configuration *top;
 
@@ -52,7 +55,8 @@ static bool is_too_large(dim3 block)
     int device, limit = 0;
 
     if (rt_cu.cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        rt_cu.cuDeviceGetAttribute(&limit, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, device) != CUDA_SUCCESS)
+        rt_cu.cuDeviceGetAttribute(&limit, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, device) !=
+            CUDA_SUCCESS)
         return false;
     return (uint64_t)block.x * block.y * block.z > (uint64_t)limit;
 }
@@ -70,20 +74,22 @@ static bool is_configured(dim3 grid, dim3 block)
     return grid.x && grid.y && grid.z && block.x && block.y && block.z;
 }
 
-static cudaError_t launch(bool per_thread, CUkernel kernel, dim3 grid, dim3 block, void **args, size_t shared,
-                          cudaStream_t stream)
+static cudaError_t launch(bool per_thread, CUkernel kernel, dim3 grid, dim3 block, void **args,
+                          size_t shared, cudaStream_t stream)
 {
     if (!kernel)
         return cudaErrorInvalidDeviceFunction;
     if (!is_configured(grid, block))
         return cudaErrorInvalidConfiguration;
-    return launch_result(RT_PICK(cuLaunchKernel, ptsz)((CUfunction)kernel, grid.x, grid.y, grid.z, block.x, block.y,
-                                                       block.z, (unsigned)shared, stream, args, NULL),
+    return launch_result(RT_PICK(cuLaunchKernel, ptsz)((CUfunction)kernel, grid.x, grid.y, grid.z,
+                                                       block.x, block.y, block.z, (unsigned)shared,
+                                                       stream, args, NULL),
                          block);
 }
 
 RT_API_PT(context, cudaLaunchKernel, ptsz,
-          (const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem, cudaStream_t stream),
+          (const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
+           cudaStream_t stream),
           (func, gridDim, blockDim, args, sharedMem, stream))
 {
     CUkernel kernel;
@@ -93,14 +99,16 @@ RT_API_PT(context, cudaLaunchKernel, ptsz,
 }
 
 RT_API_PT(context, __cudaLaunchKernel, ptsz,
-          (cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem, cudaStream_t stream),
+          (cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
+           cudaStream_t stream),
           (kernel, gridDim, blockDim, args, sharedMem, stream))
 {
     return launch(per_thread, kernel, gridDim, blockDim, args, sharedMem, stream);
 }
 
 RT_API_PT(context, cudaLaunchCooperativeKernel, ptsz,
-          (const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem, cudaStream_t stream),
+          (const void *func, dim3 gridDim, dim3 blockDim, void **args, size_t sharedMem,
+           cudaStream_t stream),
           (func, gridDim, blockDim, args, sharedMem, stream))
 {
     CUkernel kernel;
@@ -108,13 +116,14 @@ RT_API_PT(context, cudaLaunchCooperativeKernel, ptsz,
     RT_TRY(rt_kernel_find(func, &kernel));
     if (!is_configured(gridDim, blockDim))
         return cudaErrorInvalidConfiguration;
-    return launch_result(RT_PICK(cuLaunchCooperativeKernel, ptsz)((CUfunction)kernel, gridDim.x, gridDim.y,
-                                                                  gridDim.z, blockDim.x, blockDim.y, blockDim.z,
-                                                                  (unsigned)sharedMem, stream, args),
+    return launch_result(RT_PICK(cuLaunchCooperativeKernel, ptsz)(
+                             (CUfunction)kernel, gridDim.x, gridDim.y, gridDim.z, blockDim.x,
+                             blockDim.y, blockDim.z, (unsigned)sharedMem, stream, args),
                          blockDim);
 }
 
-_Static_assert(sizeof(cudaLaunchAttribute) == sizeof(CUlaunchAttribute), "launch attributes are passed on");
+_Static_assert(sizeof(cudaLaunchAttribute) == sizeof(CUlaunchAttribute),
+               "launch attributes are passed on");
 
 static CUlaunchConfig driver_config(const cudaLaunchConfig_t *config)
 {
@@ -132,8 +141,8 @@ static CUlaunchConfig driver_config(const cudaLaunchConfig_t *config)
     };
 }
 
-RT_API_PT(context, cudaLaunchKernelExC, ptsz, (const cudaLaunchConfig_t *config, const void *func, void **args),
-          (config, func, args))
+RT_API_PT(context, cudaLaunchKernelExC, ptsz,
+          (const cudaLaunchConfig_t *config, const void *func, void **args), (config, func, args))
 {
     CUkernel kernel;
     CUlaunchConfig same;
@@ -144,7 +153,8 @@ RT_API_PT(context, cudaLaunchKernelExC, ptsz, (const cudaLaunchConfig_t *config,
     if (!is_configured(config->gridDim, config->blockDim))
         return cudaErrorInvalidConfiguration;
     same = driver_config(config);
-    return launch_result(RT_PICK(cuLaunchKernelEx, ptsz)(&same, (CUfunction)kernel, args, NULL), config->blockDim);
+    return launch_result(RT_PICK(cuLaunchKernelEx, ptsz)(&same, (CUfunction)kernel, args, NULL),
+                         config->blockDim);
 }
 
 /* ---- what a function is like ---- */
@@ -154,7 +164,8 @@ static cudaError_t current_device(CUdevice *device)
     return rt_result(rt_cu.cuCtxGetDevice(device));
 }
 
-RT_API(context, cudaFuncGetAttributes, (struct cudaFuncAttributes *attr, const void *func), (attr, func))
+RT_API(context, cudaFuncGetAttributes, (struct cudaFuncAttributes * attr, const void *func),
+       (attr, func))
 {
     CUkernel kernel;
     CUdevice device;
@@ -209,7 +220,8 @@ RT_API(context, cudaFuncSetAttribute, (const void *func, enum cudaFuncAttribute 
 }
 
 RT_API(context, cudaKernelSetAttributeForDevice,
-       (cudaKernel_t kernel, enum cudaFuncAttribute attr, int value, int device), (kernel, attr, value, device))
+       (cudaKernel_t kernel, enum cudaFuncAttribute attr, int value, int device),
+       (kernel, attr, value, device))
 {
     if (!is_settable(attr))
         return cudaErrorInvalidValue;
@@ -217,7 +229,8 @@ RT_API(context, cudaKernelSetAttributeForDevice,
     return rt_result(rt_cu.cuKernelSetAttribute((CUfunction_attribute)attr, value, kernel, device));
 }
 
-RT_API(context, cudaFuncSetCacheConfig, (const void *func, enum cudaFuncCache config), (func, config))
+RT_API(context, cudaFuncSetCacheConfig, (const void *func, enum cudaFuncCache config),
+       (func, config))
 {
     CUkernel kernel;
     CUdevice device;
@@ -237,8 +250,8 @@ RT_API(context, cudaFuncGetName, (const char **name, const void *func), (name, f
     return rt_result(rt_cu.cuKernelGetName(name, kernel));
 }
 
-RT_API(context, cudaFuncGetParamInfo, (const void *func, size_t index, size_t *offset, size_t *size),
-       (func, index, offset, size))
+RT_API(context, cudaFuncGetParamInfo,
+       (const void *func, size_t index, size_t *offset, size_t *size), (func, index, offset, size))
 {
     CUkernel kernel;
 
@@ -248,19 +261,21 @@ RT_API(context, cudaFuncGetParamInfo, (const void *func, size_t index, size_t *o
 
 /* ---- occupancy ---- */
 
-static cudaError_t occupancy(int *blocks, const void *func, int block, size_t shared, unsigned flags)
+static cudaError_t occupancy(int *blocks, const void *func, int block, size_t shared,
+                             unsigned flags)
 {
     CUkernel kernel;
 
     if (!blocks)
         return cudaErrorInvalidValue;
     RT_TRY(rt_kernel_find(func, &kernel));
-    return rt_result(rt_cu.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, (CUfunction)kernel, block,
-                                                                                shared, flags));
+    return rt_result(rt_cu.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks, (CUfunction)kernel, block, shared, flags));
 }
 
 RT_API(context, cudaOccupancyMaxActiveBlocksPerMultiprocessor,
-       (int *blocks, const void *func, int blockSize, size_t shared), (blocks, func, blockSize, shared))
+       (int *blocks, const void *func, int blockSize, size_t shared),
+       (blocks, func, blockSize, shared))
 {
     return occupancy(blocks, func, blockSize, shared, CU_OCCUPANCY_DEFAULT);
 }
@@ -273,13 +288,14 @@ RT_API(context, cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
 }
 
 RT_API(context, cudaOccupancyAvailableDynamicSMemPerBlock,
-       (size_t *bytes, const void *func, int numBlocks, int blockSize), (bytes, func, numBlocks, blockSize))
+       (size_t * bytes, const void *func, int numBlocks, int blockSize),
+       (bytes, func, numBlocks, blockSize))
 {
     CUkernel kernel;
 
     RT_TRY(rt_kernel_find(func, &kernel));
-    return rt_result(
-        rt_cu.cuOccupancyAvailableDynamicSMemPerBlock(bytes, (CUfunction)kernel, numBlocks, blockSize));
+    return rt_result(rt_cu.cuOccupancyAvailableDynamicSMemPerBlock(bytes, (CUfunction)kernel,
+                                                                   numBlocks, blockSize));
 }
 
 RT_API(context, cudaOccupancyMaxPotentialClusterSize,
@@ -295,8 +311,8 @@ RT_API(context, cudaOccupancyMaxPotentialClusterSize,
     return rt_result(rt_cu.cuOccupancyMaxPotentialClusterSize(size, (CUfunction)kernel, &same));
 }
 
-RT_API(context, cudaOccupancyMaxActiveClusters, (int *count, const void *func, const cudaLaunchConfig_t *config),
-       (count, func, config))
+RT_API(context, cudaOccupancyMaxActiveClusters,
+       (int *count, const void *func, const cudaLaunchConfig_t *config), (count, func, config))
 {
     CUkernel kernel;
     CUlaunchConfig same;

@@ -53,7 +53,8 @@ RT_API(context, cudaMallocPitch, (void **devPtr, size_t *pitch, size_t width, si
     return alloc_pitch(devPtr, pitch, width, height);
 }
 
-RT_API(context, cudaMalloc3D, (struct cudaPitchedPtr *pitched, struct cudaExtent extent), (pitched, extent))
+RT_API(context, cudaMalloc3D, (struct cudaPitchedPtr * pitched, struct cudaExtent extent),
+       (pitched, extent))
 {
     size_t rows;
 
@@ -67,7 +68,7 @@ RT_API(context, cudaMalloc3D, (struct cudaPitchedPtr *pitched, struct cudaExtent
     return cudaSuccess;
 }
 
-RT_API(context, cudaMemGetInfo, (size_t *free, size_t *total), (free, total))
+RT_API(context, cudaMemGetInfo, (size_t * free, size_t *total), (free, total))
 {
     if (!free || !total)
         return cudaErrorInvalidValue;
@@ -76,7 +77,8 @@ RT_API(context, cudaMemGetInfo, (size_t *free, size_t *total), (free, total))
 
 /* ---- managed ---- */
 
-RT_API(context, cudaMallocManaged, (void **devPtr, size_t size, unsigned flags), (devPtr, size, flags))
+RT_API(context, cudaMallocManaged, (void **devPtr, size_t size, unsigned flags),
+       (devPtr, size, flags))
 {
     CUdeviceptr address;
 
@@ -95,15 +97,17 @@ static CUmemLocation driver_location(struct cudaMemLocation location)
 }
 
 RT_API_PT(context, cudaMemPrefetchAsync, ptsz,
-          (const void *devPtr, size_t count, struct cudaMemLocation location, unsigned flags, cudaStream_t stream),
+          (const void *devPtr, size_t count, struct cudaMemLocation location, unsigned flags,
+           cudaStream_t stream),
           (devPtr, count, location, flags, stream))
 {
-    return rt_result(RT_PICK(cuMemPrefetchAsync_v2, ptsz)(device_pointer(devPtr), count, driver_location(location),
-                                                          flags, stream));
+    return rt_result(RT_PICK(cuMemPrefetchAsync_v2, ptsz)(
+        device_pointer(devPtr), count, driver_location(location), flags, stream));
 }
 
 RT_API(context, cudaMemAdvise,
-       (const void *devPtr, size_t count, enum cudaMemoryAdvise advice, struct cudaMemLocation location),
+       (const void *devPtr, size_t count, enum cudaMemoryAdvise advice,
+        struct cudaMemLocation location),
        (devPtr, count, advice, location))
 {
     return rt_result(rt_cu.cuMemAdvise_v2(device_pointer(devPtr), count, (CUmem_advise)advice,
@@ -111,7 +115,8 @@ RT_API(context, cudaMemAdvise,
 }
 
 RT_API(context, cudaMemRangeGetAttribute,
-       (void *data, size_t dataSize, enum cudaMemRangeAttribute attribute, const void *devPtr, size_t count),
+       (void *data, size_t dataSize, enum cudaMemRangeAttribute attribute, const void *devPtr,
+        size_t count),
        (data, dataSize, attribute, devPtr, count))
 {
     return rt_result(rt_cu.cuMemRangeGetAttribute(data, dataSize, (CUmem_range_attribute)attribute,
@@ -138,7 +143,8 @@ RT_API(context, cudaMallocHost, (void **ptr, size_t size), (ptr, size))
 
 RT_API(context, cudaHostAlloc, (void **pHost, size_t size, unsigned flags), (pHost, size, flags))
 {
-    if (flags & ~(unsigned)(cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined))
+    if (flags &
+        ~(unsigned)(cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined))
         return cudaErrorInvalidValue;
     return host_alloc(pHost, size, flags);
 }
@@ -158,7 +164,8 @@ RT_API(context, cudaHostUnregister, (void *ptr), (ptr))
     return rt_result(rt_cu.cuMemHostUnregister(ptr));
 }
 
-RT_API(context, cudaHostGetDevicePointer, (void **pDevice, void *pHost, unsigned flags), (pDevice, pHost, flags))
+RT_API(context, cudaHostGetDevicePointer, (void **pDevice, void *pHost, unsigned flags),
+       (pDevice, pHost, flags))
 {
     CUdeviceptr address;
 
@@ -185,21 +192,23 @@ static enum cudaMemoryType memory_type(unsigned type, unsigned is_managed)
     return type == CU_MEMORYTYPE_DEVICE ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
 }
 
-RT_API(context, cudaPointerGetAttributes, (struct cudaPointerAttributes *attributes, const void *ptr),
-       (attributes, ptr))
+RT_API(context, cudaPointerGetAttributes,
+       (struct cudaPointerAttributes * attributes, const void *ptr), (attributes, ptr))
 {
     unsigned type = 0, is_managed = 0;
     int ordinal = cudaInvalidDeviceId;
     CUdeviceptr device = 0;
     void *host = NULL;
-    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-                                   CU_POINTER_ATTRIBUTE_HOST_POINTER};
+    CUpointer_attribute names[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+        CU_POINTER_ATTRIBUTE_HOST_POINTER};
     void *values[] = {&type, &is_managed, &ordinal, &device, &host};
 
     if (!attributes)
         return cudaErrorInvalidValue;
-    RT_TRY_CU(rt_cu.cuPointerGetAttributes(sizeof(names) / sizeof(names[0]), names, values, device_pointer(ptr)));
+    RT_TRY_CU(rt_cu.cuPointerGetAttributes(sizeof(names) / sizeof(names[0]), names, values,
+                                           device_pointer(ptr)));
     memset(attributes, 0, sizeof(*attributes));
     attributes->type = memory_type(type, is_managed);
     if (attributes->type == cudaMemoryTypeUnregistered) {
@@ -216,10 +225,12 @@ RT_API(context, cudaPointerGetAttributes, (struct cudaPointerAttributes *attribu
 
 /* ---- between processes ---- */
 
-_Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(CUipcMemHandle), "IPC memory handles are passed on as they are");
-_Static_assert(sizeof(cudaIpcEventHandle_t) == sizeof(CUipcEventHandle), "IPC event handles are passed on");
+_Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(CUipcMemHandle),
+               "IPC memory handles are passed on as they are");
+_Static_assert(sizeof(cudaIpcEventHandle_t) == sizeof(CUipcEventHandle),
+               "IPC event handles are passed on");
 
-RT_API(context, cudaIpcGetMemHandle, (cudaIpcMemHandle_t *handle, void *devPtr), (handle, devPtr))
+RT_API(context, cudaIpcGetMemHandle, (cudaIpcMemHandle_t * handle, void *devPtr), (handle, devPtr))
 {
     if (!handle)
         return cudaErrorInvalidValue;
@@ -245,14 +256,16 @@ RT_API(context, cudaIpcCloseMemHandle, (void *devPtr), (devPtr))
     return rt_result(rt_cu.cuIpcCloseMemHandle(device_pointer(devPtr)));
 }
 
-RT_API(context, cudaIpcGetEventHandle, (cudaIpcEventHandle_t *handle, cudaEvent_t event), (handle, event))
+RT_API(context, cudaIpcGetEventHandle, (cudaIpcEventHandle_t * handle, cudaEvent_t event),
+       (handle, event))
 {
     if (!handle)
         return cudaErrorInvalidValue;
     return rt_result(rt_cu.cuIpcGetEventHandle((CUipcEventHandle *)handle, event));
 }
 
-RT_API(context, cudaIpcOpenEventHandle, (cudaEvent_t *event, cudaIpcEventHandle_t handle), (event, handle))
+RT_API(context, cudaIpcOpenEventHandle, (cudaEvent_t * event, cudaIpcEventHandle_t handle),
+       (event, handle))
 {
     CUipcEventHandle same;
 

@@ -7,7 +7,6 @@
  * Locking: registry.lock guards binaries and entries. A binary is loaded under it: loading calls nothing here. */
 #include "runtime.h"
 
-#include <fatbinary_section.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,15 @@
 #include "stubs.h"
 
 #define BUCKET_COUNT 1024 /* a power of two */
+
+/* What nvcc puts around a fat binary (fatbinary_section.h). */
+#define WRAPPER_MAGIC 0x466243b1
+struct wrapper {
+    int magic;
+    int version;
+    const void *data;
+    void *file_or_binaries;
+};
 
 struct binary {
     const void *image;
@@ -73,7 +81,8 @@ static cudaError_t load_locked(struct binary *binary)
 {
     if (binary->is_loaded)
         return cudaSuccess;
-    RT_TRY_CU(rt_cu.cuLibraryLoadData(&binary->library, binary->image, NULL, NULL, 0, NULL, NULL, 0));
+    RT_TRY_CU(
+        rt_cu.cuLibraryLoadData(&binary->library, binary->image, NULL, NULL, 0, NULL, NULL, 0));
     binary->is_loaded = true;
     return cudaSuccess;
 }
@@ -86,7 +95,8 @@ static cudaError_t kernel_locked(const void *function, CUkernel *kernel)
         return cudaErrorInvalidDeviceFunction;
     if (!entry->kernel) {
         RT_TRY(load_locked(entry->binary));
-        if (rt_cu.cuLibraryGetKernel(&entry->kernel, entry->binary->library, entry->name) != CUDA_SUCCESS) {
+        if (rt_cu.cuLibraryGetKernel(&entry->kernel, entry->binary->library, entry->name) !=
+            CUDA_SUCCESS) {
             entry->kernel = NULL;
             return cudaErrorInvalidDeviceFunction;
         }
@@ -125,7 +135,8 @@ static cudaError_t variable_locked(const void *symbol, CUdeviceptr *address, siz
         return cudaErrorInvalidSymbol;
     RT_TRY(load_locked(entry->binary));
     if (entry->kind == ENTRY_MANAGED)
-        return rt_result(rt_cu.cuLibraryGetManaged(address, bytes, entry->binary->library, entry->name));
+        return rt_result(
+            rt_cu.cuLibraryGetManaged(address, bytes, entry->binary->library, entry->name));
     /* Not kept: each context has its own. */
     return rt_result(rt_cu.cuLibraryGetGlobal(address, bytes, entry->binary->library, entry->name));
 }
@@ -142,12 +153,12 @@ cudaError_t rt_symbol_find(const void *symbol, CUdeviceptr *address, size_t *byt
 
 /* ---- what nvcc's host stubs call at start-up: nothing here touches the driver ---- */
 
-RT_EXPORT void **__cudaRegisterFatBinary(void *wrapper)
+RT_EXPORT void **__cudaRegisterFatBinary(void *fatCubin)
 {
-    const __fatBinC_Wrapper_t *fat = wrapper;
+    const struct wrapper *fat = fatCubin;
     struct binary *binary = calloc(1, sizeof(*binary));
 
-    if (binary && fat && fat->magic == FATBINC_MAGIC)
+    if (binary && fat && fat->magic == WRAPPER_MAGIC)
         binary->image = fat->data;
     return (void **)binary;
 }
@@ -189,35 +200,45 @@ RT_EXPORT void __cudaUnregisterFatBinary(void **handle)
     free(binary);
 }
 
-RT_EXPORT void __cudaRegisterFunction(void **handle, const char *hostFun, char *deviceFun, const char *deviceName,
-                                      int thread_limit, void *tid, void *bid, void *bDim, void *gDim, int *wSize)
+RT_EXPORT void __cudaRegisterFunction(void **handle, const char *hostFun, char *deviceFun,
+                                      const char *deviceName, int thread_limit, void *tid,
+                                      void *bid, void *bDim, void *gDim, int *wSize)
 {
     (void)deviceFun, (void)thread_limit, (void)tid, (void)bid, (void)bDim, (void)gDim, (void)wSize;
     if (handle)
-        (void)add((struct entry){
-            .key = hostFun, .kind = ENTRY_KERNEL, .binary = (struct binary *)handle, .name = deviceName});
+        (void)add((struct entry){.key = hostFun,
+                                 .kind = ENTRY_KERNEL,
+                                 .binary = (struct binary *)handle,
+                                 .name = deviceName});
 }
 
-RT_EXPORT void __cudaRegisterVar(void **handle, char *hostVar, char *deviceAddress, const char *deviceName, int ext,
-                                 size_t size, int constant, int global)
+RT_EXPORT void __cudaRegisterVar(void **handle, char *hostVar, char *deviceAddress,
+                                 const char *deviceName, int ext, size_t size, int constant,
+                                 int global)
 {
     (void)deviceAddress, (void)ext, (void)size, (void)constant, (void)global;
     if (handle)
-        (void)add((struct entry){
-            .key = hostVar, .kind = ENTRY_VARIABLE, .binary = (struct binary *)handle, .name = deviceName});
+        (void)add((struct entry){.key = hostVar,
+                                 .kind = ENTRY_VARIABLE,
+                                 .binary = (struct binary *)handle,
+                                 .name = deviceName});
 }
 
-RT_EXPORT void __cudaRegisterManagedVar(void **handle, void **hostVarPtrAddress, char *deviceAddress,
-                                        const char *deviceName, int ext, size_t size, int constant, int global)
+RT_EXPORT void __cudaRegisterManagedVar(void **handle, void **hostVarPtrAddress,
+                                        char *deviceAddress, const char *deviceName, int ext,
+                                        size_t size, int constant, int global)
 {
     (void)deviceAddress, (void)ext, (void)size, (void)constant, (void)global;
     if (handle)
-        (void)add((struct entry){.key = hostVarPtrAddress, .kind = ENTRY_MANAGED,
-                                 .binary = (struct binary *)handle, .name = deviceName,
+        (void)add((struct entry){.key = hostVarPtrAddress,
+                                 .kind = ENTRY_MANAGED,
+                                 .binary = (struct binary *)handle,
+                                 .name = deviceName,
                                  .host_pointer = hostVarPtrAddress});
 }
 
-RT_EXPORT void __cudaRegisterHostVar(void **handle, const char *deviceName, char *hostVar, size_t size)
+RT_EXPORT void __cudaRegisterHostVar(void **handle, const char *deviceName, char *hostVar,
+                                     size_t size)
 {
     (void)handle, (void)deviceName, (void)hostVar, (void)size;
 }
@@ -271,14 +292,14 @@ RT_API(context, cudaGetSymbolAddress, (void **devPtr, const void *symbol), (devP
     return cudaSuccess;
 }
 
-RT_API(context, cudaGetSymbolSize, (size_t *size, const void *symbol), (size, symbol))
+RT_API(context, cudaGetSymbolSize, (size_t * size, const void *symbol), (size, symbol))
 {
     CUdeviceptr address;
 
     return size ? rt_symbol_find(symbol, &address, size) : cudaErrorInvalidValue;
 }
 
-RT_API(context, cudaGetKernel, (cudaKernel_t *kernel, const void *function), (kernel, function))
+RT_API(context, cudaGetKernel, (cudaKernel_t * kernel, const void *function), (kernel, function))
 {
     if (!kernel)
         return cudaErrorInvalidValue;
@@ -286,12 +307,13 @@ RT_API(context, cudaGetKernel, (cudaKernel_t *kernel, const void *function), (ke
     return rt_kernel_remember(*kernel);
 }
 
-RT_API(context, __cudaGetKernel, (cudaKernel_t *kernel, const void *function), (kernel, function))
+RT_API(context, __cudaGetKernel, (cudaKernel_t * kernel, const void *function), (kernel, function))
 {
     return body_cudaGetKernel(kernel, function);
 }
 
-RT_API(context, cudaGetFuncBySymbol, (cudaFunction_t *function, const void *symbol), (function, symbol))
+RT_API(context, cudaGetFuncBySymbol, (cudaFunction_t * function, const void *symbol),
+       (function, symbol))
 {
     CUkernel kernel;
 

@@ -4,13 +4,17 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(struct cudaMemsetParams) == sizeof(CUDA_MEMSET_NODE_PARAMS), "fill parameters are passed on");
-_Static_assert(sizeof(struct cudaHostNodeParams) == sizeof(CUDA_HOST_NODE_PARAMS), "host parameters are passed on");
-_Static_assert(sizeof(struct cudaMemAllocNodeParams) == sizeof(CUDA_MEM_ALLOC_NODE_PARAMS), "these too");
-_Static_assert(sizeof(cudaKernelNodeAttrValue) == sizeof(CUkernelNodeAttrValue), "attribute values are passed on");
+_Static_assert(sizeof(struct cudaMemsetParams) == sizeof(CUDA_MEMSET_NODE_PARAMS),
+               "fill parameters are passed on");
+_Static_assert(sizeof(struct cudaHostNodeParams) == sizeof(CUDA_HOST_NODE_PARAMS),
+               "host parameters are passed on");
+_Static_assert(sizeof(struct cudaMemAllocNodeParams) == sizeof(CUDA_MEM_ALLOC_NODE_PARAMS),
+               "these too");
+_Static_assert(sizeof(cudaKernelNodeAttrValue) == sizeof(CUkernelNodeAttrValue),
+               "attribute values are passed on");
 
 /* Most entry points begin with where the node goes. */
-#define ADD_PARAMETERS                                                                                     \
+#define ADD_PARAMETERS                                                                             \
     cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t count
 #define ADD_ARGUMENTS node, graph, dependencies, count
 
@@ -21,7 +25,8 @@ static cudaError_t current(CUcontext *context)
 
 /* ---- kernels ---- */
 
-static cudaError_t kernel_params(const struct cudaKernelNodeParams *p, CUDA_KERNEL_NODE_PARAMS *driver)
+static cudaError_t kernel_params(const struct cudaKernelNodeParams *p,
+                                 CUDA_KERNEL_NODE_PARAMS *driver)
 {
     CUkernel kernel;
 
@@ -52,8 +57,8 @@ RT_API(context, cudaGraphAddKernelNode, (ADD_PARAMETERS, const struct cudaKernel
     return rt_result(rt_cu.cuGraphAddKernelNode_v2(node, graph, dependencies, count, &same));
 }
 
-RT_API(context, cudaGraphKernelNodeSetParams, (cudaGraphNode_t node, const struct cudaKernelNodeParams *params),
-       (node, params))
+RT_API(context, cudaGraphKernelNodeSetParams,
+       (cudaGraphNode_t node, const struct cudaKernelNodeParams *params), (node, params))
 {
     CUDA_KERNEL_NODE_PARAMS same;
 
@@ -62,7 +67,8 @@ RT_API(context, cudaGraphKernelNodeSetParams, (cudaGraphNode_t node, const struc
 }
 
 RT_API(context, cudaGraphExecKernelNodeSetParams,
-       (cudaGraphExec_t exec, cudaGraphNode_t node, const struct cudaKernelNodeParams *params), (exec, node, params))
+       (cudaGraphExec_t exec, cudaGraphNode_t node, const struct cudaKernelNodeParams *params),
+       (exec, node, params))
 {
     CUDA_KERNEL_NODE_PARAMS same;
 
@@ -71,27 +77,31 @@ RT_API(context, cudaGraphExecKernelNodeSetParams,
 }
 
 RT_API(driver, cudaGraphKernelNodeGetAttribute,
-       (cudaGraphNode_t node, cudaKernelNodeAttrID attr, cudaKernelNodeAttrValue *value), (node, attr, value))
+       (cudaGraphNode_t node, cudaKernelNodeAttrID attr, cudaKernelNodeAttrValue *value),
+       (node, attr, value))
 {
     return rt_result(rt_cu.cuGraphKernelNodeGetAttribute(node, (CUkernelNodeAttrID)attr,
                                                          (CUkernelNodeAttrValue *)value));
 }
 
 RT_API(driver, cudaGraphKernelNodeSetAttribute,
-       (cudaGraphNode_t node, cudaKernelNodeAttrID attr, const cudaKernelNodeAttrValue *value), (node, attr, value))
+       (cudaGraphNode_t node, cudaKernelNodeAttrID attr, const cudaKernelNodeAttrValue *value),
+       (node, attr, value))
 {
     return rt_result(rt_cu.cuGraphKernelNodeSetAttribute(node, (CUkernelNodeAttrID)attr,
                                                          (const CUkernelNodeAttrValue *)value));
 }
 
-RT_API(driver, cudaGraphKernelNodeCopyAttributes, (cudaGraphNode_t dst, cudaGraphNode_t src), (dst, src))
+RT_API(driver, cudaGraphKernelNodeCopyAttributes, (cudaGraphNode_t dst, cudaGraphNode_t src),
+       (dst, src))
 {
     return rt_result(rt_cu.cuGraphKernelNodeCopyAttributes(dst, src));
 }
 
 /* ---- copies ---- */
 
-static struct cudaMemcpy3DParms linear(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind)
+static struct cudaMemcpy3DParms linear(void *dst, const void *src, size_t bytes,
+                                       enum cudaMemcpyKind kind)
 {
     return (struct cudaMemcpy3DParms){
         .srcPtr = {.ptr = (void *)(uintptr_t)src, .pitch = bytes, .xsize = bytes, .ysize = 1},
@@ -123,7 +133,8 @@ static cudaError_t set_copy(cudaGraphNode_t node, const struct cudaMemcpy3DParms
     return rt_result(rt_cu.cuGraphMemcpyNodeSetParams(node, &shape));
 }
 
-static cudaError_t set_exec_copy(cudaGraphExec_t exec, cudaGraphNode_t node, const struct cudaMemcpy3DParms *p)
+static cudaError_t set_exec_copy(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                 const struct cudaMemcpy3DParms *p)
 {
     CUDA_MEMCPY3D shape;
     CUcontext context;
@@ -164,7 +175,8 @@ RT_API(context, cudaGraphAddMemcpyNode1D,
 }
 
 RT_API(context, cudaGraphAddMemcpyNodeToSymbol,
-       (ADD_PARAMETERS, const void *symbol, const void *src, size_t bytes, size_t offset, enum cudaMemcpyKind kind),
+       (ADD_PARAMETERS, const void *symbol, const void *src, size_t bytes, size_t offset,
+        enum cudaMemcpyKind kind),
        (ADD_ARGUMENTS, symbol, src, bytes, offset, kind))
 {
     struct cudaMemcpy3DParms p;
@@ -176,7 +188,8 @@ RT_API(context, cudaGraphAddMemcpyNodeToSymbol,
 }
 
 RT_API(context, cudaGraphAddMemcpyNodeFromSymbol,
-       (ADD_PARAMETERS, void *dst, const void *symbol, size_t bytes, size_t offset, enum cudaMemcpyKind kind),
+       (ADD_PARAMETERS, void *dst, const void *symbol, size_t bytes, size_t offset,
+        enum cudaMemcpyKind kind),
        (ADD_ARGUMENTS, dst, symbol, bytes, offset, kind))
 {
     struct cudaMemcpy3DParms p;
@@ -187,8 +200,8 @@ RT_API(context, cudaGraphAddMemcpyNodeFromSymbol,
     return add_copy(ADD_ARGUMENTS, &p);
 }
 
-RT_API(context, cudaGraphMemcpyNodeSetParams, (cudaGraphNode_t node, const struct cudaMemcpy3DParms *params),
-       (node, params))
+RT_API(context, cudaGraphMemcpyNodeSetParams,
+       (cudaGraphNode_t node, const struct cudaMemcpy3DParms *params), (node, params))
 {
     return set_copy(node, params);
 }
@@ -203,7 +216,8 @@ RT_API(context, cudaGraphMemcpyNodeSetParams1D,
 }
 
 RT_API(context, cudaGraphExecMemcpyNodeSetParams,
-       (cudaGraphExec_t exec, cudaGraphNode_t node, const struct cudaMemcpy3DParms *params), (exec, node, params))
+       (cudaGraphExec_t exec, cudaGraphNode_t node, const struct cudaMemcpy3DParms *params),
+       (exec, node, params))
 {
     return set_exec_copy(exec, node, params);
 }
@@ -228,25 +242,28 @@ RT_API(context, cudaGraphAddMemsetNode, (ADD_PARAMETERS, const struct cudaMemset
     if (!params)
         return cudaErrorInvalidValue;
     RT_TRY(current(&context));
-    return rt_result(rt_cu.cuGraphAddMemsetNode(node, graph, dependencies, count,
-                                                (const CUDA_MEMSET_NODE_PARAMS *)(const void *)params, context));
+    return rt_result(
+        rt_cu.cuGraphAddMemsetNode(node, graph, dependencies, count,
+                                   (const CUDA_MEMSET_NODE_PARAMS *)(const void *)params, context));
 }
 
-RT_API(driver, cudaGraphMemsetNodeGetParams, (cudaGraphNode_t node, struct cudaMemsetParams *params),
-       (node, params))
-{
-    return rt_result(rt_cu.cuGraphMemsetNodeGetParams(node, (CUDA_MEMSET_NODE_PARAMS *)(void *)params));
-}
-
-RT_API(driver, cudaGraphMemsetNodeSetParams, (cudaGraphNode_t node, const struct cudaMemsetParams *params),
-       (node, params))
+RT_API(driver, cudaGraphMemsetNodeGetParams,
+       (cudaGraphNode_t node, struct cudaMemsetParams *params), (node, params))
 {
     return rt_result(
-        rt_cu.cuGraphMemsetNodeSetParams(node, (const CUDA_MEMSET_NODE_PARAMS *)(const void *)params));
+        rt_cu.cuGraphMemsetNodeGetParams(node, (CUDA_MEMSET_NODE_PARAMS *)(void *)params));
+}
+
+RT_API(driver, cudaGraphMemsetNodeSetParams,
+       (cudaGraphNode_t node, const struct cudaMemsetParams *params), (node, params))
+{
+    return rt_result(rt_cu.cuGraphMemsetNodeSetParams(
+        node, (const CUDA_MEMSET_NODE_PARAMS *)(const void *)params));
 }
 
 RT_API(context, cudaGraphExecMemsetNodeSetParams,
-       (cudaGraphExec_t exec, cudaGraphNode_t node, const struct cudaMemsetParams *params), (exec, node, params))
+       (cudaGraphExec_t exec, cudaGraphNode_t node, const struct cudaMemsetParams *params),
+       (exec, node, params))
 {
     CUcontext context;
 
@@ -260,41 +277,46 @@ RT_API(context, cudaGraphExecMemsetNodeSetParams,
 RT_API(driver, cudaGraphAddHostNode, (ADD_PARAMETERS, const struct cudaHostNodeParams *params),
        (ADD_ARGUMENTS, params))
 {
-    return rt_result(
-        rt_cu.cuGraphAddHostNode(node, graph, dependencies, count, (const CUDA_HOST_NODE_PARAMS *)params));
+    return rt_result(rt_cu.cuGraphAddHostNode(node, graph, dependencies, count,
+                                              (const CUDA_HOST_NODE_PARAMS *)params));
 }
 
-RT_API(driver, cudaGraphHostNodeGetParams, (cudaGraphNode_t node, struct cudaHostNodeParams *params), (node, params))
+RT_API(driver, cudaGraphHostNodeGetParams,
+       (cudaGraphNode_t node, struct cudaHostNodeParams *params), (node, params))
 {
     return rt_result(rt_cu.cuGraphHostNodeGetParams(node, (CUDA_HOST_NODE_PARAMS *)params));
 }
 
-RT_API(driver, cudaGraphHostNodeSetParams, (cudaGraphNode_t node, const struct cudaHostNodeParams *params),
-       (node, params))
+RT_API(driver, cudaGraphHostNodeSetParams,
+       (cudaGraphNode_t node, const struct cudaHostNodeParams *params), (node, params))
 {
     return rt_result(rt_cu.cuGraphHostNodeSetParams(node, (const CUDA_HOST_NODE_PARAMS *)params));
 }
 
 RT_API(driver, cudaGraphExecHostNodeSetParams,
-       (cudaGraphExec_t exec, cudaGraphNode_t node, const struct cudaHostNodeParams *params), (exec, node, params))
+       (cudaGraphExec_t exec, cudaGraphNode_t node, const struct cudaHostNodeParams *params),
+       (exec, node, params))
 {
-    return rt_result(rt_cu.cuGraphExecHostNodeSetParams(exec, node, (const CUDA_HOST_NODE_PARAMS *)params));
+    return rt_result(
+        rt_cu.cuGraphExecHostNodeSetParams(exec, node, (const CUDA_HOST_NODE_PARAMS *)params));
 }
 
 /* ---- child graphs, empty nodes, events ---- */
 
-RT_API(driver, cudaGraphAddChildGraphNode, (ADD_PARAMETERS, cudaGraph_t child), (ADD_ARGUMENTS, child))
+RT_API(driver, cudaGraphAddChildGraphNode, (ADD_PARAMETERS, cudaGraph_t child),
+       (ADD_ARGUMENTS, child))
 {
     return rt_result(rt_cu.cuGraphAddChildGraphNode(node, graph, dependencies, count, child));
 }
 
-RT_API(driver, cudaGraphChildGraphNodeGetGraph, (cudaGraphNode_t node, cudaGraph_t *child), (node, child))
+RT_API(driver, cudaGraphChildGraphNodeGetGraph, (cudaGraphNode_t node, cudaGraph_t *child),
+       (node, child))
 {
     return rt_result(rt_cu.cuGraphChildGraphNodeGetGraph(node, child));
 }
 
-RT_API(driver, cudaGraphExecChildGraphNodeSetParams, (cudaGraphExec_t exec, cudaGraphNode_t node, cudaGraph_t child),
-       (exec, node, child))
+RT_API(driver, cudaGraphExecChildGraphNodeSetParams,
+       (cudaGraphExec_t exec, cudaGraphNode_t node, cudaGraph_t child), (exec, node, child))
 {
     return rt_result(rt_cu.cuGraphExecChildGraphNodeSetParams(exec, node, child));
 }
@@ -304,32 +326,38 @@ RT_API(driver, cudaGraphAddEmptyNode, (ADD_PARAMETERS), (ADD_ARGUMENTS))
     return rt_result(rt_cu.cuGraphAddEmptyNode(node, graph, dependencies, count));
 }
 
-RT_API(driver, cudaGraphAddEventRecordNode, (ADD_PARAMETERS, cudaEvent_t event), (ADD_ARGUMENTS, event))
+RT_API(driver, cudaGraphAddEventRecordNode, (ADD_PARAMETERS, cudaEvent_t event),
+       (ADD_ARGUMENTS, event))
 {
     return rt_result(rt_cu.cuGraphAddEventRecordNode(node, graph, dependencies, count, event));
 }
 
-RT_API(driver, cudaGraphAddEventWaitNode, (ADD_PARAMETERS, cudaEvent_t event), (ADD_ARGUMENTS, event))
+RT_API(driver, cudaGraphAddEventWaitNode, (ADD_PARAMETERS, cudaEvent_t event),
+       (ADD_ARGUMENTS, event))
 {
     return rt_result(rt_cu.cuGraphAddEventWaitNode(node, graph, dependencies, count, event));
 }
 
-RT_API(driver, cudaGraphEventRecordNodeGetEvent, (cudaGraphNode_t node, cudaEvent_t *event), (node, event))
+RT_API(driver, cudaGraphEventRecordNodeGetEvent, (cudaGraphNode_t node, cudaEvent_t *event),
+       (node, event))
 {
     return rt_result(rt_cu.cuGraphEventRecordNodeGetEvent(node, event));
 }
 
-RT_API(driver, cudaGraphEventRecordNodeSetEvent, (cudaGraphNode_t node, cudaEvent_t event), (node, event))
+RT_API(driver, cudaGraphEventRecordNodeSetEvent, (cudaGraphNode_t node, cudaEvent_t event),
+       (node, event))
 {
     return rt_result(rt_cu.cuGraphEventRecordNodeSetEvent(node, event));
 }
 
-RT_API(driver, cudaGraphEventWaitNodeGetEvent, (cudaGraphNode_t node, cudaEvent_t *event), (node, event))
+RT_API(driver, cudaGraphEventWaitNodeGetEvent, (cudaGraphNode_t node, cudaEvent_t *event),
+       (node, event))
 {
     return rt_result(rt_cu.cuGraphEventWaitNodeGetEvent(node, event));
 }
 
-RT_API(driver, cudaGraphEventWaitNodeSetEvent, (cudaGraphNode_t node, cudaEvent_t event), (node, event))
+RT_API(driver, cudaGraphEventWaitNodeSetEvent, (cudaGraphNode_t node, cudaEvent_t event),
+       (node, event))
 {
     return rt_result(rt_cu.cuGraphEventWaitNodeSetEvent(node, event));
 }
@@ -340,8 +368,8 @@ RT_API(driver, cudaGraphExecEventRecordNodeSetEvent,
     return rt_result(rt_cu.cuGraphExecEventRecordNodeSetEvent(exec, node, event));
 }
 
-RT_API(driver, cudaGraphExecEventWaitNodeSetEvent, (cudaGraphExec_t exec, cudaGraphNode_t node, cudaEvent_t event),
-       (exec, node, event))
+RT_API(driver, cudaGraphExecEventWaitNodeSetEvent,
+       (cudaGraphExec_t exec, cudaGraphNode_t node, cudaEvent_t event), (exec, node, event))
 {
     return rt_result(rt_cu.cuGraphExecEventWaitNodeSetEvent(exec, node, event));
 }
@@ -357,16 +385,17 @@ RT_API(context, cudaGraphAddMemAllocNode, (ADD_PARAMETERS, struct cudaMemAllocNo
                                                   (CUDA_MEM_ALLOC_NODE_PARAMS *)(void *)params));
 }
 
-RT_API(driver, cudaGraphMemAllocNodeGetParams, (cudaGraphNode_t node, struct cudaMemAllocNodeParams *params),
-       (node, params))
+RT_API(driver, cudaGraphMemAllocNodeGetParams,
+       (cudaGraphNode_t node, struct cudaMemAllocNodeParams *params), (node, params))
 {
-    return rt_result(rt_cu.cuGraphMemAllocNodeGetParams(node, (CUDA_MEM_ALLOC_NODE_PARAMS *)(void *)params));
+    return rt_result(
+        rt_cu.cuGraphMemAllocNodeGetParams(node, (CUDA_MEM_ALLOC_NODE_PARAMS *)(void *)params));
 }
 
 RT_API(context, cudaGraphAddMemFreeNode, (ADD_PARAMETERS, void *dptr), (ADD_ARGUMENTS, dptr))
 {
-    return rt_result(
-        rt_cu.cuGraphAddMemFreeNode(node, graph, dependencies, count, (CUdeviceptr)(uintptr_t)dptr));
+    return rt_result(rt_cu.cuGraphAddMemFreeNode(node, graph, dependencies, count,
+                                                 (CUdeviceptr)(uintptr_t)dptr));
 }
 
 RT_API(driver, cudaGraphMemFreeNodeGetParams, (cudaGraphNode_t node, void *dptr), (node, dptr))
@@ -414,8 +443,8 @@ static cudaError_t node_params(const struct cudaGraphNodeParams *p, CUgraphNodeP
 }
 
 RT_API(context, cudaGraphAddNode,
-       (cudaGraphNode_t *node, cudaGraph_t graph, const cudaGraphNode_t *dependencies, const cudaGraphEdgeData *edges,
-        size_t count, struct cudaGraphNodeParams *params),
+       (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *dependencies,
+        const cudaGraphEdgeData *edges, size_t count, struct cudaGraphNodeParams *params),
        (node, graph, dependencies, edges, count, params))
 {
     CUgraphNodeParams same;
@@ -423,7 +452,8 @@ RT_API(context, cudaGraphAddNode,
     if (!node || !params)
         return cudaErrorInvalidValue;
     RT_TRY(node_params(params, &same));
-    RT_TRY_CU(rt_cu.cuGraphAddNode_v2(node, graph, dependencies, (const CUgraphEdgeData *)edges, count, &same));
+    RT_TRY_CU(rt_cu.cuGraphAddNode_v2(node, graph, dependencies, (const CUgraphEdgeData *)edges,
+                                      count, &same));
     if (params->type == cudaGraphNodeTypeMemAlloc)
         params->alloc.dptr = (void *)(uintptr_t)same.alloc.dptr;
     if (params->type == cudaGraphNodeTypeGraph)
@@ -431,7 +461,8 @@ RT_API(context, cudaGraphAddNode,
     return cudaSuccess;
 }
 
-RT_API(context, cudaGraphNodeSetParams, (cudaGraphNode_t node, struct cudaGraphNodeParams *params), (node, params))
+RT_API(context, cudaGraphNodeSetParams, (cudaGraphNode_t node, struct cudaGraphNodeParams *params),
+       (node, params))
 {
     CUgraphNodeParams same;
 
@@ -442,7 +473,8 @@ RT_API(context, cudaGraphNodeSetParams, (cudaGraphNode_t node, struct cudaGraphN
 }
 
 RT_API(context, cudaGraphExecNodeSetParams,
-       (cudaGraphExec_t exec, cudaGraphNode_t node, struct cudaGraphNodeParams *params), (exec, node, params))
+       (cudaGraphExec_t exec, cudaGraphNode_t node, struct cudaGraphNodeParams *params),
+       (exec, node, params))
 {
     CUgraphNodeParams same;
 

@@ -10,11 +10,11 @@ typedef enum { RUNTIME_NOT_SUPPORTED = 801 } runtime_error;
 
 runtime_error rt_end(runtime_error error);
 
-#define RT_NOT_OFFERED(name)                                                                               \
-    NOT_OFFERED_EXPORT runtime_error name(void);                                                           \
-    NOT_OFFERED_EXPORT runtime_error name(void)                                                            \
-    {                                                                                                      \
-        return rt_end(RUNTIME_NOT_SUPPORTED);                                                              \
+#define RT_NOT_OFFERED(name)                                                                       \
+    NOT_OFFERED_EXPORT runtime_error name(void);                                                   \
+    NOT_OFFERED_EXPORT runtime_error name(void)                                                    \
+    {                                                                                              \
+        return rt_end(RUNTIME_NOT_SUPPORTED);                                                      \
     }
 #include "not_offered.def"
 #undef RT_NOT_OFFERED

@@ -10,12 +10,16 @@
 /* Declares both flavours of every entry point, and every ABI version of the driver's. */
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
-#include <cudaProfiler.h>
 #include <cuda_runtime_api.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* In cudaProfiler.h, which a set of headers may lack. */
+CUresult CUDAAPI cuProfilerInitialize(const char *configuration, const char *output, int mode);
+CUresult CUDAAPI cuProfilerStart(void);
+CUresult CUDAAPI cuProfilerStop(void);
 
 /* ---- exports ---- */
 
@@ -29,13 +33,13 @@
 #define RT_UNPAREN(...) __VA_ARGS__
 
 /* RT_API(context, cudaMalloc, (void **devPtr, size_t size), (devPtr, size)) { body } */
-#define RT_API(level, name, parameters, arguments)                                                         \
-    static cudaError_t body_##name parameters;                                                             \
-    RT_EXPORT cudaError_t name parameters                                                                  \
-    {                                                                                                      \
-        cudaError_t rt_error = rt_enter_##level();                                                         \
-        return rt_end(rt_error == cudaSuccess ? body_##name arguments : rt_error);                         \
-    }                                                                                                      \
+#define RT_API(level, name, parameters, arguments)                                                 \
+    static cudaError_t body_##name parameters;                                                     \
+    RT_EXPORT cudaError_t name parameters                                                          \
+    {                                                                                              \
+        cudaError_t rt_error = rt_enter_##level();                                                 \
+        return rt_end(rt_error == cudaSuccess ? body_##name arguments : rt_error);                 \
+    }                                                                                              \
     static cudaError_t body_##name parameters
 
 /* The same for an entry point without parameters. */
@@ -43,18 +47,20 @@
 
 /* RT_API_PT(context, cudaFreeAsync, ptsz, (void *devPtr, cudaStream_t s), (devPtr, s)) { body }
  * The body has one more parameter, bool per_thread. */
-#define RT_API_PT(level, name, suffix, parameters, arguments)                                              \
-    static cudaError_t body_##name(bool per_thread, RT_UNPAREN parameters);                                \
-    RT_EXPORT cudaError_t name parameters                                                                  \
-    {                                                                                                      \
-        cudaError_t rt_error = rt_enter_##level();                                                         \
-        return rt_end(rt_error == cudaSuccess ? body_##name(false, RT_UNPAREN arguments) : rt_error);      \
-    }                                                                                                      \
-    RT_EXPORT cudaError_t name##_##suffix parameters                                                       \
-    {                                                                                                      \
-        cudaError_t rt_error = rt_enter_##level();                                                         \
-        return rt_end(rt_error == cudaSuccess ? body_##name(true, RT_UNPAREN arguments) : rt_error);       \
-    }                                                                                                      \
+#define RT_API_PT(level, name, suffix, parameters, arguments)                                      \
+    static cudaError_t body_##name(bool per_thread, RT_UNPAREN parameters);                        \
+    RT_EXPORT cudaError_t name parameters                                                          \
+    {                                                                                              \
+        cudaError_t rt_error = rt_enter_##level();                                                 \
+        return rt_end(rt_error == cudaSuccess ? body_##name(false, RT_UNPAREN arguments)           \
+                                              : rt_error);                                         \
+    }                                                                                              \
+    RT_EXPORT cudaError_t name##_##suffix parameters                                               \
+    {                                                                                              \
+        cudaError_t rt_error = rt_enter_##level();                                                 \
+        return rt_end(rt_error == cudaSuccess ? body_##name(true, RT_UNPAREN arguments)            \
+                                              : rt_error);                                         \
+    }                                                                                              \
     static cudaError_t body_##name(bool per_thread, RT_UNPAREN parameters)
 
 /* ---- the driver (driver.c) ---- */
@@ -87,11 +93,11 @@ cudaError_t rt_end(cudaError_t error);
 void rt_forget_error(void);
 
 /* Leaves a body with the code of a driver call that failed. */
-#define RT_TRY(call)                                                                                       \
-    do {                                                                                                   \
-        cudaError_t rt_try = (call);                                                                       \
-        if (rt_try != cudaSuccess)                                                                         \
-            return rt_try;                                                                                 \
+#define RT_TRY(call)                                                                               \
+    do {                                                                                           \
+        cudaError_t rt_try = (call);                                                               \
+        if (rt_try != cudaSuccess)                                                                 \
+            return rt_try;                                                                         \
     } while (0)
 #define RT_TRY_CU(call) RT_TRY(rt_result(call))
 
@@ -99,7 +105,8 @@ void rt_forget_error(void);
 
 cudaError_t rt_enter_nothing(void);
 cudaError_t rt_enter_driver(void);
-cudaError_t rt_enter_context(void); /* driver loaded and a context current: the thread's device's primary one */
+cudaError_t rt_enter_context(
+    void); /* driver loaded and a context current: the thread's device's primary one */
 
 int rt_device(void); /* the device of the calling thread, without making a context */
 cudaError_t rt_check_device(int device); /* cudaErrorInvalidDevice unless it exists */
@@ -108,13 +115,16 @@ cudaError_t rt_primary(int device, CUcontext *context);
 
 /* ---- shapes of copies (shape.c) ---- */
 
-size_t rt_format_bytes(CUarray_format format); /* of one channel; 0 for formats with no fixed size */
+size_t rt_format_bytes(
+    CUarray_format format); /* of one channel; 0 for formats with no fixed size */
 cudaError_t rt_array_element_bytes(cudaArray_const_t array, size_t *bytes);
-cudaError_t rt_memory_types(enum cudaMemcpyKind kind, CUmemorytype *source, CUmemorytype *destination);
+cudaError_t rt_memory_types(enum cudaMemcpyKind kind, CUmemorytype *source,
+                            CUmemorytype *destination);
 cudaError_t rt_copy_3d(const struct cudaMemcpy3DParms *runtime, CUDA_MEMCPY3D *driver);
 cudaError_t rt_channel_to_format(const struct cudaChannelFormatDesc *desc, CUarray_format *format,
                                  unsigned *channels);
-cudaError_t rt_format_to_channel(CUarray_format format, unsigned channels, struct cudaChannelFormatDesc *desc);
+cudaError_t rt_format_to_channel(CUarray_format format, unsigned channels,
+                                 struct cudaChannelFormatDesc *desc);
 
 /* ---- registered code (module.c) ---- */
 

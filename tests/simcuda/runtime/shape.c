@@ -66,7 +66,8 @@ cudaError_t rt_channel_to_format(const struct cudaChannelFormatDesc *desc, CUarr
     return format_find(desc->f, bits[0], format);
 }
 
-cudaError_t rt_format_to_channel(CUarray_format format, unsigned channels, struct cudaChannelFormatDesc *desc)
+cudaError_t rt_format_to_channel(CUarray_format format, unsigned channels,
+                                 struct cudaChannelFormatDesc *desc)
 {
     int bits = (int)rt_format_bytes(format) * 8;
     enum cudaChannelFormatKind kind;
@@ -102,7 +103,8 @@ cudaError_t rt_array_element_bytes(cudaArray_const_t array, size_t *bytes)
     return *bytes ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-cudaError_t rt_memory_types(enum cudaMemcpyKind kind, CUmemorytype *source, CUmemorytype *destination)
+cudaError_t rt_memory_types(enum cudaMemcpyKind kind, CUmemorytype *source,
+                            CUmemorytype *destination)
 {
     switch (kind) {
     case cudaMemcpyHostToHost:
@@ -127,7 +129,8 @@ cudaError_t rt_memory_types(enum cudaMemcpyKind kind, CUmemorytype *source, CUme
 }
 
 /* Bytes of the unit that the extent of a copy is counted in. */
-static cudaError_t extent_unit(cudaArray_const_t source, cudaArray_const_t destination, size_t *bytes)
+static cudaError_t extent_unit(cudaArray_const_t source, cudaArray_const_t destination,
+                               size_t *bytes)
 {
     size_t other;
 
