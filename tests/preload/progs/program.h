@@ -1,0 +1,39 @@
+/* What the preload test programs share: checked driver calls. Programs link the driver (link: -l:libcuda.so.1). */
+#ifndef PROGRAM_H
+#define PROGRAM_H
+
+#include <cuda.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(call) program_check((call), #call, __LINE__)
+
+static inline void program_check(CUresult result, const char *call, int line)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "line %d: %s: CUDA error %d\n", line, call, (int)result);
+    exit(EXIT_FAILURE);
+}
+
+/* Initialises and makes device 0's primary context current. */
+static inline CUcontext program_start(void)
+{
+    CUdevice device = 0;
+    CUcontext context = NULL;
+    CHECK(cuInit(0));
+    CHECK(cuDeviceGet(&device, 0));
+    CHECK(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK(cuCtxSetCurrent(context));
+    return context;
+}
+
+static inline CUdeviceptr program_alloc(size_t bytes)
+{
+    CUdeviceptr block = 0;
+    CHECK(cuMemAlloc(&block, bytes));
+    return block;
+}
+
+#endif
