@@ -1,0 +1,176 @@
+/* gpucache run: sets the library's variables and LD_PRELOAD, then becomes the program. */
+#include "core/options.h"
+#include "core/text.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STATUS_CANNOT_START 126
+#define STATUS_NOT_FOUND 127
+
+struct settings {
+    const char *limit;
+    const char *mode;
+    const char *report;
+    const char *trace;
+};
+
+/* Where the library may lie, seen from the folder of this program: beside it, as built; installed. */
+static const char *const library_places[] = {
+    "libgpucache.so",
+    "../lib/libgpucache.so",
+    "../lib64/libgpucache.so",
+#if defined(__x86_64__)
+    "../lib/x86_64-linux-gnu/libgpucache.so",
+#elif defined(__aarch64__)
+    "../lib/aarch64-linux-gnu/libgpucache.so",
+#endif
+};
+
+static int find_library(char path[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    char candidate[PATH_MAX + 64];
+    const ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+    if (length <= 0)
+        return tool_fail(&tool_command_run, "/proc/self/exe: %s", strerror(errno));
+    folder[length] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    for (size_t i = 0; i < sizeof(library_places) / sizeof(library_places[0]); i++) {
+        snprintf(candidate, sizeof(candidate), "%s/%s", folder, library_places[i]);
+        if (access(candidate, R_OK) == 0 && realpath(candidate, path) != NULL)
+            return TOOL_DONE;
+    }
+    return tool_fail(&tool_command_run, "libgpucache.so is neither beside %s/gpucache nor in ../lib", folder);
+}
+
+static int put(const char *name, const char *value)
+{
+    if (setenv(name, value, 1) == 0)
+        return TOOL_DONE;
+    return tool_fail(&tool_command_run, "%s: %s", name, strerror(errno));
+}
+
+static int set_preload(void)
+{
+    char library[PATH_MAX];
+    int status = find_library(library);
+    if (status != TOOL_DONE)
+        return status;
+    if (strpbrk(library, " :") != NULL)
+        return tool_fail(&tool_command_run, "%s: LD_PRELOAD cannot name a path with a blank or a colon", library);
+    const char *before = getenv("LD_PRELOAD");
+    if (before == NULL || before[0] == '\0')
+        return put("LD_PRELOAD", library);
+    const size_t bytes = strlen(library) + strlen(before) + 2;
+    char *joined = malloc(bytes);
+    if (joined == NULL)
+        return tool_fail(&tool_command_run, "%s", strerror(ENOMEM));
+    snprintf(joined, bytes, "%s:%s", library, before);
+    status = put("LD_PRELOAD", joined);
+    free(joined);
+    return status;
+}
+
+/* A relative path means one in this folder, wherever the program goes. A '%' in the folder is no pattern. */
+static int put_path(const char *name, const char *path)
+{
+    char folder[PATH_MAX];
+    char full[2 * PATH_MAX + 2];
+    size_t used = 0;
+    if (path[0] == '/')
+        return put(name, path);
+    if (getcwd(folder, sizeof(folder)) == NULL)
+        return tool_fail(&tool_command_run, "the current folder: %s", strerror(errno));
+    for (const char *p = folder; *p != '\0'; p++) {
+        if (*p == '%')
+            full[used++] = '%';
+        full[used++] = *p;
+    }
+    if (used + strlen(path) + 2 > GC_OPTION_PATH_BYTES)
+        return tool_fail(&tool_command_run, "%s: the path is too long", path);
+    full[used++] = '/';
+    memcpy(full + used, path, strlen(path) + 1);
+    return put(name, full);
+}
+
+static bool is_stream(const char *report)
+{
+    return gc_text_find_word("stderr, stdout, none", report, strlen(report)) >= 0;
+}
+
+static int check(const struct settings *settings)
+{
+    struct gc_size_spec limit;
+    const struct gc_option_row *mode = gc_option_row(GC_OPTION_MODE);
+    if (settings->limit != NULL && gc_parse_size_spec(settings->limit, true, &limit) != GC_OK)
+        return tool_usage(&tool_command_run, "--limit %s is not valid; accepted: %s", settings->limit,
+                          gc_option_row(GC_OPTION_LIMIT)->accepts);
+    if (settings->mode != NULL && gc_text_find_word(mode->accepts, settings->mode, strlen(settings->mode)) < 0)
+        return tool_usage(&tool_command_run, "--mode %s is not valid; accepted: %s", settings->mode,
+                          mode->accepts);
+    return TOOL_DONE;
+}
+
+static int apply(const struct settings *settings)
+{
+    int status = set_preload();
+    if (status == TOOL_DONE && settings->limit != NULL)
+        status = put("GPUCACHE_LIMIT", settings->limit);
+    if (status == TOOL_DONE && settings->mode != NULL)
+        status = put("GPUCACHE_MODE", settings->mode);
+    if (status == TOOL_DONE && settings->report != NULL)
+        status = is_stream(settings->report) ? put("GPUCACHE_REPORT", settings->report)
+                                             : put_path("GPUCACHE_REPORT", settings->report);
+    if (status == TOOL_DONE && settings->trace != NULL)
+        status = put_path("GPUCACHE_TRACE", settings->trace);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    struct settings settings = {.limit = NULL};
+    const struct tool_option options[] = {
+        {.name = "--limit", .value = &settings.limit}, {.name = "--mode", .value = &settings.mode},
+        {.name = "--report", .value = &settings.report}, {.name = "--trace", .value = &settings.trace},
+        {.name = "--model", .absent = true}, {.name = "--budget", .absent = true},
+        {.name = "--gate", .absent = true},
+    };
+    int next;
+    int status = tool_parse(&tool_command_run, options, sizeof(options) / sizeof(options[0]), argc, argv, &next);
+    if (status != TOOL_DONE || next == 0)
+        return status;
+    if (next == argc)
+        return tool_usage(&tool_command_run, "a command is missing");
+    status = check(&settings);
+    if (status == TOOL_DONE)
+        status = apply(&settings);
+    if (status != TOOL_DONE)
+        return status;
+    execvp(argv[next], argv + next);
+    const int error = errno;
+    tool_fail(&tool_command_run, "%s: %s", argv[next], strerror(error));
+    return error == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_START;
+}
+
+const struct tool_command tool_command_run = {
+    .name = "run",
+    .synopsis = "[--limit SIZE] [--mode MODE] [--report FILE] [--trace FILE] -- COMMAND...",
+    .summary = "run a program under the library",
+    .help = "  --limit SIZE    hard limit on device memory: 4GiB, 80%, 0=8GiB,1=50%\n"
+            "  --mode MODE     cache, track (count and limit only) or off\n"
+            "  --report FILE   stderr, stdout, none or a path; .json for JSON\n"
+            "  --trace FILE    record every allocation event\n"
+            "\n"
+            "They set GPUCACHE_LIMIT, GPUCACHE_MODE, GPUCACHE_REPORT and GPUCACHE_TRACE; see\n"
+            "gpucache help options for the others. The exit status is the program's, or as a\n"
+            "shell's: 127 not found, 126 cannot be started.\n",
+    .run = run,
+};

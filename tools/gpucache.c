@@ -1,0 +1,191 @@
+/* The gpucache command: finds the sub-command and leaves the rest to it. */
+#include "core/options.h"
+#include "core/text.h"
+#include "tools/tool.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const struct tool_command main_command = {.name = "--help"};
+
+/* Commands of the contract that come later: they have their help, and say so when they are called. */
+static const struct tool_command later_commands[] = {
+    {"estimate", "MODEL [OPTIONS]", "say what memory a model needs, and what fits", NULL, NULL},
+    {"plan", "FILE [OPTIONS]", "place allocations whose lifetimes are known", NULL, NULL},
+    {"replay", "TRACE [OPTIONS]", "run a trace against the cache, without a device", NULL, NULL},
+    {"top", "[--once] [--json]", "live view of every process and group of this user", NULL, NULL},
+    {"limit", "PID|GROUP SIZE", "change a limit, live", NULL, NULL},
+    {"trim", "PID|GROUP", "give idle memory back, live", NULL, NULL},
+    {"pause", "PID|TENANT", "move a tenant's physical memory out of the device", NULL, NULL},
+    {"resume", "PID|TENANT", "and back", NULL, NULL},
+    {"doctor", "[PROGRAM]", "say whether the library reaches PROGRAM's CUDA", NULL, NULL},
+};
+
+#define LATER_COUNT (sizeof(later_commands) / sizeof(later_commands[0]))
+
+static const struct tool_command *const commands[] = {
+    &tool_command_run,
+    &tool_command_report,
+    &tool_command_trace,
+};
+
+#define NOW_COUNT (sizeof(commands) / sizeof(commands[0]))
+
+static const struct tool_command *command_at(size_t index)
+{
+    return index < NOW_COUNT ? commands[index] : &later_commands[index - NOW_COUNT];
+}
+
+static const struct tool_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < NOW_COUNT + LATER_COUNT; i++) {
+        if (strcmp(command_at(i)->name, name) == 0)
+            return command_at(i);
+    }
+    return NULL;
+}
+
+static const struct tool_command *nearest_command(const char *name)
+{
+    const struct tool_command *nearest = command_at(0);
+    unsigned best = UINT32_MAX;
+    for (size_t i = 0; i < NOW_COUNT + LATER_COUNT; i++) {
+        const char *candidate = command_at(i)->name;
+        const unsigned distance = gc_text_distance(name, strlen(name), candidate, strlen(candidate));
+        if (distance < best) {
+            best = distance;
+            nearest = command_at(i);
+        }
+    }
+    return nearest;
+}
+
+static void print_overview(struct gc_out *out)
+{
+    gc_out_text(out, "usage: gpucache COMMAND [ARGUMENTS]\n"
+                     "\n"
+                     "Runs CUDA programs under a caching, counting, limiting layer over device memory.\n"
+                     "\n");
+    for (size_t i = 0; i < NOW_COUNT + LATER_COUNT; i++) {
+        gc_out_text(out, "  ");
+        gc_out_text(out, command_at(i)->name);
+        gc_out_pad(out, 12);
+        gc_out_text(out, command_at(i)->summary);
+        gc_out_text(out, command_at(i)->run == NULL ? " (not in this version)\n" : "\n");
+    }
+    gc_out_text(out, "\n"
+                     "gpucache COMMAND --help tells more; gpucache help options lists the environment\n"
+                     "variables of the library; gpucache --version prints the version.\n"
+                     "Exit status: 0 done, 1 it failed, 2 usage, 3 does not fit.\n");
+}
+
+/* Words of `text`, broken before column 80, each line begun at `column`. */
+static void print_wrapped(struct gc_out *out, size_t column, const char *text)
+{
+    while (*text != '\0') {
+        const size_t length = strcspn(text, " ");
+        if (out->column > column && out->column + 1 + length > 79)
+            gc_out_char(out, '\n');
+        if (out->column > column)
+            gc_out_char(out, ' ');
+        else
+            gc_out_pad(out, column);
+        gc_out_bytes(out, text, length);
+        text += length;
+        text += strspn(text, " ");
+    }
+    gc_out_char(out, '\n');
+}
+
+static void print_options(struct gc_out *out)
+{
+    gc_out_text(out, "Environment variables of the library, also KEY=value lines of its configuration file.\n"
+                     "Sizes: a number with K M G T, Ki Mi Gi Ti, KiB MiB GiB TiB (1024) or KB MB GB TB\n"
+                     "(1000), or a percentage of the device's memory.\n");
+    for (int i = 0; i < GC_OPTION_COUNT; i++) {
+        const struct gc_option_row *row = gc_option_row((enum gc_option)i);
+        gc_out_text(out, "\n");
+        gc_out_text(out, row->name);
+        gc_out_text(out, row->served ? "\n" : " (checked, but not served by this version)\n");
+        print_wrapped(out, 4, row->help);
+        gc_out_text(out, "    accepts:");
+        print_wrapped(out, 4, row->accepts);
+        if (row->default_text[0] != '\0') {
+            gc_out_text(out, "    default: ");
+            gc_out_text(out, row->default_text);
+            gc_out_char(out, '\n');
+        }
+        if (row->closed)
+            gc_out_text(out, "    a bad value closes CUDA initialisation\n");
+    }
+    gc_out_text(out, "\nCUDA_DEVICE_MEMORY_LIMIT, CUDA_DEVICE_MEMORY_LIMIT_<i>\n"
+                     "    the limit, for all devices or one, where GPUCACHE_LIMIT is not set\n");
+}
+
+static int unknown_command(const char *name)
+{
+    char shown[64];
+    struct gc_out out;
+    gc_out_init(&out, STDERR_FILENO);
+    gc_out_text(&out, "gpucache: unknown command ");
+    gc_out_text(&out, gc_text_show(name, strlen(name), shown, sizeof(shown)));
+    gc_out_text(&out, "; nearest: ");
+    gc_out_text(&out, nearest_command(name)->name);
+    gc_out_text(&out, "; see gpucache --help\n");
+    (void)!gc_out_flush(&out);
+    return TOOL_USAGE;
+}
+
+static int help(int argc, char **argv)
+{
+    struct gc_out out;
+    gc_out_init(&out, STDOUT_FILENO);
+    if (argc < 2) {
+        print_overview(&out);
+    } else if (strcmp(argv[1], "options") == 0) {
+        print_options(&out);
+    } else {
+        const struct tool_command *command = find_command(argv[1]);
+        if (command == NULL)
+            return unknown_command(argv[1]);
+        tool_print_help(&out, command);
+    }
+    return tool_finish(&main_command, &out);
+}
+
+static int version(void)
+{
+    struct gc_out out;
+    gc_out_init(&out, STDOUT_FILENO);
+    gc_out_text(&out, "gpucache " GC_VERSION "\n");
+    return tool_finish(&main_command, &out);
+}
+
+static int run_later(const struct tool_command *command, int argc, char **argv)
+{
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+        return help(2, (char *[]){argv[0], argv[0], NULL});
+    return tool_fail(command, "not in this version");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        struct gc_out out;
+        gc_out_init(&out, STDERR_FILENO);
+        print_overview(&out);
+        (void)!gc_out_flush(&out);
+        return TOOL_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
+        return version();
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        return help(1, argv + 1);
+    if (strcmp(name, "help") == 0)
+        return help(argc - 1, argv + 1);
+    const struct tool_command *command = find_command(name);
+    if (command == NULL)
+        return unknown_command(name);
+    return command->run != NULL ? command->run(argc - 1, argv + 1) : run_later(command, argc - 1, argv + 1);
+}

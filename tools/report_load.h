@@ -1,0 +1,25 @@
+/* A JSON report, read back into what it was written from. */
+#ifndef GC_REPORT_LOAD_H
+#define GC_REPORT_LOAD_H
+
+#include "core/report.h"
+
+struct report_loaded {
+    struct gc_report report;
+    /* what `report` points to */
+    struct gc_process process;
+    struct gc_snapshot snapshot;
+    struct gc_report_leaks *leaks;
+    const char **api_names;
+    const char **warnings;
+    void *json; /* owns the strings */
+    void *api_numbers;
+};
+
+/* GC_FORMAT, with what is wrong in `why`, if `text` is no report of this schema with every key in its
+ * type; GC_NO_HOST_MEMORY. Unknown keys are ignored. */
+enum gc_status report_load(const char *text, size_t bytes, struct report_loaded *loaded, char *why,
+                           size_t why_bytes) GC_CHECKED;
+void report_unload(struct report_loaded *loaded);
+
+#endif

@@ -1,0 +1,214 @@
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void print_error(const struct tool_command *command, const char *format, va_list arguments, bool usage)
+{
+    char text[2048];
+    struct gc_out out;
+    gc_out_init(&out, STDERR_FILENO);
+    gc_out_text(&out, "gpucache ");
+    gc_out_text(&out, command->name);
+    gc_out_text(&out, ": ");
+    if (vsnprintf(text, sizeof(text), format, arguments) > 0)
+        gc_out_text(&out, text);
+    if (usage) {
+        gc_out_text(&out, "; see gpucache ");
+        gc_out_text(&out, command->name);
+        gc_out_text(&out, " --help");
+    }
+    gc_out_char(&out, '\n');
+    (void)!gc_out_flush(&out);
+}
+
+int tool_fail(const struct tool_command *command, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_error(command, format, arguments, false);
+    va_end(arguments);
+    return TOOL_FAILED;
+}
+
+int tool_usage(const struct tool_command *command, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    print_error(command, format, arguments, true);
+    va_end(arguments);
+    return TOOL_USAGE;
+}
+
+int tool_finish(const struct tool_command *command, struct gc_out *out)
+{
+    if (gc_out_flush(out) == GC_OK)
+        return TOOL_DONE;
+    return tool_fail(command, "standard output: %s", strerror(errno));
+}
+
+void tool_print_help(struct gc_out *out, const struct tool_command *command)
+{
+    gc_out_text(out, "usage: gpucache ");
+    gc_out_text(out, command->name);
+    gc_out_char(out, ' ');
+    gc_out_text(out, command->synopsis);
+    gc_out_text(out, "\n\n");
+    gc_out_text(out, command->summary);
+    if (command->run == NULL)
+        gc_out_text(out, " (not in this version)");
+    gc_out_char(out, '\n');
+    if (command->help != NULL) {
+        gc_out_char(out, '\n');
+        gc_out_text(out, command->help);
+    }
+}
+
+/* ---- options ---- */
+
+static const struct tool_option *find_option(const struct tool_option *options, size_t count, const char *text,
+                                             size_t length)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strlen(options[i].name) == length && memcmp(options[i].name, text, length) == 0)
+            return &options[i];
+    }
+    return NULL;
+}
+
+static int parse_one(const struct tool_command *command, const struct tool_option *options, size_t count,
+                     int argc, char **argv, int *at)
+{
+    const char *text = argv[*at];
+    const char *equals = strchr(text, '=');
+    const size_t length = equals != NULL ? (size_t)(equals - text) : strlen(text);
+    const struct tool_option *option = find_option(options, count, text, length);
+    if (option == NULL)
+        return tool_usage(command, "unknown option %s", text);
+    if (option->absent)
+        return tool_usage(command, "%s is not in this version", option->name);
+    (*at)++;
+    if (option->flag != NULL) {
+        if (equals != NULL)
+            return tool_usage(command, "%s takes no value", option->name);
+        *option->flag = true;
+        return TOOL_DONE;
+    }
+    if (*option->value != NULL)
+        return tool_usage(command, "%s is given twice", option->name);
+    if (equals == NULL && *at == argc)
+        return tool_usage(command, "%s needs a value", option->name);
+    *option->value = equals != NULL ? equals + 1 : argv[(*at)++];
+    if (**option->value == '\0')
+        return tool_usage(command, "%s needs a value", option->name);
+    return TOOL_DONE;
+}
+
+static bool is_help(const char *text)
+{
+    return strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0;
+}
+
+static int print_help(const struct tool_command *command)
+{
+    struct gc_out out;
+    gc_out_init(&out, STDOUT_FILENO);
+    tool_print_help(&out, command);
+    return tool_finish(command, &out);
+}
+
+int tool_parse(const struct tool_command *command, const struct tool_option *options, size_t count, int argc,
+               char **argv, int *next)
+{
+    int at = 1;
+    while (at < argc && argv[at][0] == '-' && argv[at][1] != '\0') {
+        if (strcmp(argv[at], "--") == 0) {
+            at++;
+            break;
+        }
+        if (is_help(argv[at])) {
+            *next = 0;
+            return print_help(command);
+        }
+        const int status = parse_one(command, options, count, argc, argv, &at);
+        if (status != TOOL_DONE)
+            return status;
+    }
+    *next = at;
+    return TOOL_DONE;
+}
+
+int tool_parse_file(const struct tool_command *command, const struct tool_option *options, size_t count,
+                    int argc, char **argv, const char **file)
+{
+    bool only_files = false;
+    *file = NULL;
+    for (int at = 1; at < argc;) {
+        if (!only_files && strcmp(argv[at], "--") == 0) {
+            only_files = true;
+            at++;
+        } else if (!only_files && is_help(argv[at])) {
+            *file = NULL;
+            return print_help(command);
+        } else if (!only_files && argv[at][0] == '-') {
+            const int status = parse_one(command, options, count, argc, argv, &at);
+            if (status != TOOL_DONE)
+                return status;
+        } else if (*file != NULL) {
+            return tool_usage(command, "one file, not also %s", argv[at]);
+        } else {
+            *file = argv[at++];
+        }
+    }
+    if (*file == NULL)
+        return tool_usage(command, "a file is missing");
+    return TOOL_DONE;
+}
+
+/* ---- files ---- */
+
+int tool_map(const struct tool_command *command, const char *path, struct tool_file *file)
+{
+    struct stat info;
+    int status = TOOL_FAILED;
+    *file = (struct tool_file){.path = path};
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return tool_fail(command, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &info) != 0) {
+        tool_fail(command, "%s: %s", path, strerror(errno));
+        goto close_file;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        tool_fail(command, "%s: not a regular file", path);
+        goto close_file;
+    }
+    file->bytes = (size_t)info.st_size;
+    file->device = (unsigned long long)info.st_dev;
+    file->inode = (unsigned long long)info.st_ino;
+    if (file->bytes > 0) {
+        file->data = mmap(NULL, file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (file->data == MAP_FAILED) {
+            file->data = NULL;
+            tool_fail(command, "%s: %s", path, strerror(errno));
+            goto close_file;
+        }
+    }
+    status = TOOL_DONE;
+close_file:
+    close(fd);
+    return status;
+}
+
+void tool_unmap(struct tool_file *file)
+{
+    if (file->data != NULL)
+        munmap(file->data, file->bytes);
+    file->data = NULL;
+}
