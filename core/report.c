@@ -1,9 +1,6 @@
 /* Where the report goes, and how it gets there whole. */
 #include "core/report.h"
 
-#include "core/out.h"
-#include "core/text.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,29 +10,6 @@
 #include <unistd.h>
 
 #define PATH_BYTES 4096
-
-static const struct direct_kind {
-    char name[GC_REPORT_KEY_BYTES];
-    const char *text;
-} direct_kinds[GC_DIRECT_KIND_COUNT] = {
-#define GC_DIRECT(name, text, charged) {#name, text},
-#include "core/direct.def"
-#undef GC_DIRECT
-};
-
-const char *gc_report_direct_key(enum gc_direct_kind kind, char key[GC_REPORT_KEY_BYTES])
-{
-    for (size_t i = 0; i < GC_REPORT_KEY_BYTES; i++) {
-        const char c = direct_kinds[kind].name[i];
-        key[i] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-    }
-    return key;
-}
-
-const char *gc_report_direct_text(enum gc_direct_kind kind)
-{
-    return direct_kinds[kind].text;
-}
 
 /* ---- to its place ---- */
 

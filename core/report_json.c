@@ -3,6 +3,29 @@
 #include "core/json.h"
 #include "core/report.h"
 
+static const struct direct_kind {
+    char name[GC_REPORT_KEY_BYTES];
+    const char *text;
+} direct_kinds[GC_DIRECT_KIND_COUNT] = {
+#define GC_DIRECT(name, text, charged) {#name, text},
+#include "core/direct.def"
+#undef GC_DIRECT
+};
+
+const char *gc_report_direct_key(enum gc_direct_kind kind, char key[GC_REPORT_KEY_BYTES])
+{
+    for (size_t i = 0; i < GC_REPORT_KEY_BYTES; i++) {
+        const char c = direct_kinds[kind].name[i];
+        key[i] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    }
+    return key;
+}
+
+const char *gc_report_direct_text(enum gc_direct_kind kind)
+{
+    return direct_kinds[kind].text;
+}
+
 static void write_gauge(struct gc_json *json, const char *key, const struct gc_gauge *gauge)
 {
     gc_json_key(json, key);
