@@ -1,0 +1,392 @@
+/* libnvidia-ml.so.1 of the simulated device: the same devices as the driver's, and their memory as the driver
+ * accounts for it. It asks the driver through simcuda_* (driver/query.h), found at nvmlInit; any other libcuda.so.1
+ * has none of these, and nvmlInit says that the driver is not loaded.
+ *
+ * A device handle is the address of its ordinal's place in `handles`. */
+#include "nvml_abi.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/simcuda/driver/query.h"
+
+#define NVML_EXPORT __attribute__((visibility("default")))
+#define DEVICES_MAX 64
+#define PROCESSES_MAX 256
+#define UUID_LENGTH 40 /* "GPU-", 36 characters */
+
+struct nvmlDevice_st {
+    char unused;
+};
+
+static struct nvmlDevice_st handles[DEVICES_MAX];
+
+static struct {
+    pthread_mutex_t lock; /* guards init_count and the first look-up of the rest */
+    unsigned init_count;
+    __typeof__(simcuda_device_count) *count;
+    __typeof__(simcuda_driver_version) *version;
+    __typeof__(simcuda_device_memory) *memory;
+    __typeof__(simcuda_device_uuid) *uuid;
+    __typeof__(simcuda_device_name) *name;
+    __typeof__(simcuda_device_processes) *processes;
+} sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool find(void *library, const char *name, void *slot)
+{
+    void *function = dlsym(library, name);
+
+    memcpy(slot, &function, sizeof(function));
+    return function != NULL;
+}
+
+static bool find_driver(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+    return library && find(library, "simcuda_device_count", &sim.count) &&
+           find(library, "simcuda_driver_version", &sim.version) &&
+           find(library, "simcuda_device_memory", &sim.memory) &&
+           find(library, "simcuda_device_uuid", &sim.uuid) &&
+           find(library, "simcuda_device_name", &sim.name) &&
+           find(library, "simcuda_device_processes", &sim.processes);
+}
+
+static bool is_up(void)
+{
+    bool up;
+
+    pthread_mutex_lock(&sim.lock);
+    up = sim.init_count > 0;
+    pthread_mutex_unlock(&sim.lock);
+    return up;
+}
+
+/* ---- start and end ---- */
+
+NVML_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned flags)
+{
+    nvmlReturn_t result = NVML_SUCCESS;
+
+    (void)flags; /* they concern GPUs that cannot be reached: there are none */
+    pthread_mutex_lock(&sim.lock);
+    if (sim.init_count == 0 && !find_driver())
+        result = NVML_ERROR_DRIVER_NOT_LOADED;
+    else
+        sim.init_count++;
+    pthread_mutex_unlock(&sim.lock);
+    return result;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlInit_v2(void)
+{
+    return nvmlInitWithFlags(0);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlInit(void)
+{
+    return nvmlInitWithFlags(0);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlShutdown(void)
+{
+    nvmlReturn_t result = NVML_SUCCESS;
+
+    pthread_mutex_lock(&sim.lock);
+    if (sim.init_count == 0)
+        result = NVML_ERROR_UNINITIALIZED;
+    else
+        sim.init_count--;
+    pthread_mutex_unlock(&sim.lock);
+    return result;
+}
+
+NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
+{
+    switch (result) {
+    case NVML_SUCCESS:
+        return "The operation was successful";
+    case NVML_ERROR_UNINITIALIZED:
+        return "NVML was not first initialized with nvmlInit()";
+    case NVML_ERROR_INVALID_ARGUMENT:
+        return "A supplied argument is invalid";
+    case NVML_ERROR_NOT_SUPPORTED:
+        return "The requested operation is not available on target device";
+    case NVML_ERROR_NO_PERMISSION:
+        return "The current user does not have permission for operation";
+    case NVML_ERROR_NOT_FOUND:
+        return "A query to find an object was unsuccessful";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+        return "An input argument is not large enough";
+    case NVML_ERROR_DRIVER_NOT_LOADED:
+        return "NVIDIA driver is not loaded";
+    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
+        return "The provided version is invalid/unsupported";
+    default:
+        return "An internal driver error occurred";
+    }
+}
+
+/* ---- the system ---- */
+
+static nvmlReturn_t put_text(char *to, unsigned length, const char *text)
+{
+    if (!to)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (strlen(text) >= length)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    memcpy(to, text, strlen(text) + 1);
+    return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length)
+{
+    char text[32];
+
+    if (!is_up())
+        return NVML_ERROR_UNINITIALIZED;
+    (void)snprintf(text, sizeof(text), "simulated-%d.%d", sim.version() / 1000,
+                   sim.version() % 1000 / 10);
+    return put_text(version, length, text);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    if (!is_up())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!version)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *version = sim.version();
+    return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
+{
+    return nvmlSystemGetCudaDriverVersion_v2(version);
+}
+
+/* ---- devices ---- */
+
+static int device_count(void)
+{
+    int count = sim.count();
+
+    return count < DEVICES_MAX ? count : DEVICES_MAX;
+}
+
+/* Finds the ordinal of a handle: refuses what this library did not give out. */
+static nvmlReturn_t check(nvmlDevice_t device, int *ordinal)
+{
+    if (!is_up())
+        return NVML_ERROR_UNINITIALIZED;
+    for (int i = 0; i < device_count(); i++) {
+        if (device == &handles[i]) {
+            *ordinal = i;
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_INVALID_ARGUMENT;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count)
+{
+    if (!is_up())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *count = (unsigned)device_count();
+    return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned *count)
+{
+    return nvmlDeviceGetCount_v2(count);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
+{
+    if (!is_up())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!device || index >= (unsigned)device_count())
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *device = &handles[index];
+    return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+static void uuid_text(int ordinal, char text[UUID_LENGTH + 1])
+{
+    unsigned char u[16] = {0};
+
+    (void)sim.uuid(ordinal, u);
+    (void)snprintf(text, UUID_LENGTH + 1,
+                   "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
+                   u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
+                   u[14], u[15]);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    char text[UUID_LENGTH + 1];
+
+    if (!is_up())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!uuid || !device)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (int i = 0; i < device_count(); i++) {
+        uuid_text(i, text);
+        if (strcmp(text, uuid) == 0) {
+            *device = &handles[i];
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned length)
+{
+    char text[UUID_LENGTH + 1];
+    int ordinal;
+    nvmlReturn_t result = check(device, &ordinal);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    uuid_text(ordinal, text);
+    return put_text(uuid, length, text);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length)
+{
+    char text[96] = "";
+    int ordinal;
+    nvmlReturn_t result = check(device, &ordinal);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    (void)sim.name(ordinal, text, sizeof(text));
+    return put_text(name, length, text);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index)
+{
+    int ordinal;
+    nvmlReturn_t result = check(device, &ordinal);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    if (!index)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *index = (unsigned)ordinal;
+    return NVML_SUCCESS;
+}
+
+/* ---- memory ---- */
+
+static nvmlReturn_t memory_of(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    uint64_t used, total;
+    int ordinal;
+    nvmlReturn_t result = check(device, &ordinal);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    if (!memory)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (!sim.memory(ordinal, &used, &total))
+        return NVML_ERROR_UNKNOWN;
+    *memory = (nvmlMemory_t){.total = total, .free = total - used, .used = used};
+    return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    return memory_of(device, memory);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    nvmlMemory_t plain;
+    nvmlReturn_t result;
+
+    if (memory && memory->version != NVML_MEMORY_V2)
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    result = memory_of(device, memory ? &plain : NULL);
+    if (result != NVML_SUCCESS)
+        return result;
+    memory->total = plain.total;
+    memory->reserved = 0;
+    memory->free = plain.free;
+    memory->used = plain.used;
+    return NVML_SUCCESS;
+}
+
+/* ---- processes ---- */
+
+struct processes {
+    unsigned count;
+    unsigned pids[PROCESSES_MAX];
+    uint64_t used[PROCESSES_MAX];
+};
+
+/* With too little room the caller learns how much it takes. */
+static nvmlReturn_t processes_of(nvmlDevice_t device, unsigned *count, const void *infos,
+                                 struct processes *found)
+{
+    unsigned room;
+    int ordinal;
+    nvmlReturn_t result = check(device, &ordinal);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    if (!count || (*count && !infos))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    room = *count;
+    found->count = sim.processes(ordinal, PROCESSES_MAX, found->pids, found->used);
+    if (found->count > PROCESSES_MAX)
+        found->count = PROCESSES_MAX;
+    *count = found->count;
+    return found->count > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned *count,
+                                                              nvmlProcessInfo_v1_t *infos)
+{
+    struct processes found;
+    nvmlReturn_t result = processes_of(device, count, infos, &found);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    for (unsigned i = 0; i < found.count; i++)
+        infos[i] = (nvmlProcessInfo_v1_t){.pid = found.pids[i], .usedGpuMemory = found.used[i]};
+    return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
+                                                                 unsigned *count,
+                                                                 nvmlProcessInfo_v2_t *infos)
+{
+    struct processes found;
+    nvmlReturn_t result = processes_of(device, count, infos, &found);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    for (unsigned i = 0; i < found.count; i++)
+        infos[i] = (nvmlProcessInfo_v2_t){.pid = found.pids[i],
+                                          .usedGpuMemory = found.used[i],
+                                          .gpuInstanceId = ~0u,
+                                          .computeInstanceId = ~0u};
+    return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
+                                                                 unsigned *count,
+                                                                 nvmlProcessInfo_v2_t *infos)
+{
+    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, infos);
+}
