@@ -1,0 +1,129 @@
+#include "core/bins.h"
+
+#include "core/bits.h"
+#include "core/check.h"
+
+#include <stddef.h>
+
+static bool is_before(const struct gc_block *a, const struct gc_block *b)
+{
+    return a->bytes != b->bytes ? a->bytes < b->bytes : a->address < b->address;
+}
+
+static uint64_t priority(const struct gc_block *block)
+{
+    return gc_mix_u64(block->address);
+}
+
+/* Hangs the blocks of `tree` before `block` into *before, the others into *after. */
+static void split(struct gc_block *tree, const struct gc_block *block, struct gc_block **before,
+                  struct gc_block **after)
+{
+    while (tree != NULL) {
+        if (is_before(tree, block)) {
+            *before = tree;
+            before = &tree->bin.right;
+            tree = tree->bin.right;
+        } else {
+            *after = tree;
+            after = &tree->bin.left;
+            tree = tree->bin.left;
+        }
+    }
+    *before = NULL;
+    *after = NULL;
+}
+
+void gc_bins_insert(struct gc_bins *bins, struct gc_block *block)
+{
+    GC_ASSERT(block->state == GC_BLOCK_FREE);
+    const uint64_t own = priority(block);
+    struct gc_block **link = &bins->root;
+    while (*link != NULL && priority(*link) >= own)
+        link = is_before(*link, block) ? &(*link)->bin.right : &(*link)->bin.left;
+    struct gc_block *below = *link;
+    *link = block;
+    split(below, block, &block->bin.left, &block->bin.right);
+    bins->count++;
+    bins->bytes += block->bytes;
+}
+
+void gc_bins_remove(struct gc_bins *bins, struct gc_block *block)
+{
+    struct gc_block **link = &bins->root;
+    while (*link != block) {
+        GC_ASSERT(*link != NULL);
+        link = is_before(*link, block) ? &(*link)->bin.right : &(*link)->bin.left;
+    }
+    /* The two subtrees take the block's place, the higher priority on top at each step. */
+    struct gc_block *left = block->bin.left;
+    struct gc_block *right = block->bin.right;
+    while (left != NULL && right != NULL) {
+        if (priority(left) >= priority(right)) {
+            *link = left;
+            link = &left->bin.right;
+            left = left->bin.right;
+        } else {
+            *link = right;
+            link = &right->bin.left;
+            right = right->bin.left;
+        }
+    }
+    *link = left != NULL ? left : right;
+    bins->count--;
+    bins->bytes -= block->bytes;
+}
+
+struct gc_block *gc_bins_best_fit(const struct gc_bins *bins, uint64_t bytes)
+{
+    struct gc_block *best = NULL;
+    struct gc_block *block = bins->root;
+    while (block != NULL) {
+        if (block->bytes >= bytes) {
+            best = block;
+            block = block->bin.left;
+        } else {
+            block = block->bin.right;
+        }
+    }
+    return best;
+}
+
+uint64_t gc_bins_largest_bytes(const struct gc_bins *bins)
+{
+    const struct gc_block *block = bins->root;
+    while (block != NULL && block->bin.right != NULL)
+        block = block->bin.right;
+    return block == NULL ? 0 : block->bytes;
+}
+
+/* What a walk has seen. */
+struct walk {
+    const struct gc_block *last;
+    uint64_t count;
+    uint64_t bytes;
+    bool ok;
+};
+
+static void walk_tree(const struct gc_block *block, struct walk *walk)
+{
+    if (block == NULL || !walk->ok)
+        return;
+    const struct gc_block *left = block->bin.left;
+    const struct gc_block *right = block->bin.right;
+    walk_tree(left, walk);
+    walk->ok = walk->ok && block->state == GC_BLOCK_FREE && (walk->last == NULL || is_before(walk->last, block)) &&
+               (left == NULL || priority(left) <= priority(block)) &&
+               (right == NULL || priority(right) <= priority(block));
+    walk->last = block;
+    walk->count++;
+    walk->bytes += block->bytes;
+    walk_tree(right, walk);
+}
+
+bool gc_bins_validate(const struct gc_bins *bins)
+{
+    struct walk walk = {.ok = true};
+    walk_tree(bins->root, &walk);
+    return walk.ok && walk.count == bins->count && walk.bytes == bins->bytes;
+}

@@ -1,0 +1,36 @@
+/* Free blocks of one class, for best fit.
+ *
+ * A treap ordered by (bytes, address); a block's priority is the mixed bits of its address, so the shape
+ * depends on the set alone and no order of requests can unbalance it. Insertion, removal and search are
+ * O(log n) expected, iterative, and allocate nothing: the links lie in the free blocks themselves.
+ *
+ * Invariants: keys rise from left to right; priorities never rise from parent to child; every block in it
+ * is GC_BLOCK_FREE. Best fit is the smallest block that is large enough, the lowest of equal ones, which
+ * keeps the upper ends of segments free.
+ *
+ * Guarded by the pool's lock. Source: Seidel and Aragon, Randomized Search Trees (1996). */
+#ifndef GC_BINS_H
+#define GC_BINS_H
+
+#include "core/block.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gc_bins {
+    struct gc_block *root;
+    uint64_t count;
+    uint64_t bytes;
+};
+
+void gc_bins_insert(struct gc_bins *bins, struct gc_block *block);
+/* The block must be in it. */
+void gc_bins_remove(struct gc_bins *bins, struct gc_block *block);
+/* NULL if no block has `bytes`. The block stays in. */
+struct gc_block *gc_bins_best_fit(const struct gc_bins *bins, uint64_t bytes);
+/* 0 if empty. */
+uint64_t gc_bins_largest_bytes(const struct gc_bins *bins);
+/* Walks everything, O(n): true if the invariants hold. For tests and builds with GC_CHECK. */
+bool gc_bins_validate(const struct gc_bins *bins);
+
+#endif

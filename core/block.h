@@ -1,0 +1,47 @@
+/* A block: a piece of a segment, live or free. 64 bytes on the host; the memory it speaks of is never
+ * touched. The blocks of a segment tile it and are linked in order of address.
+ *
+ * All fields belong to the lock of the pool that owns the segment, but `segment`, which lock-free readers
+ * load to find that lock; it is NULL while the record is in no segment. */
+#ifndef GC_BLOCK_H
+#define GC_BLOCK_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct gc_segment;
+
+enum gc_block_state {
+    GC_BLOCK_FREE,    /* idle; in the bins */
+    GC_BLOCK_LIVE,    /* the program has it */
+    GC_BLOCK_FREEING, /* one thread is waiting until it is idle */
+    GC_BLOCK_PENDING, /* freed, waits in the pool's list for a synchronisation */
+};
+
+struct gc_block {
+    struct gc_block *previous; /* in the segment; a free record's link */
+    struct gc_block *next;
+    _Atomic(struct gc_segment *) segment;
+    uint64_t address;
+    uint64_t bytes; /* capacity, a multiple of the granule */
+    union {
+        struct {
+            uint64_t requested_bytes;
+            uint64_t id;
+        } live; /* and freeing */
+        struct {
+            struct gc_block *left; /* smaller or lower */
+            struct gc_block *right;
+        } bin;
+        struct {
+            struct gc_block *next;
+            uint64_t epoch;
+        } pending;
+    };
+    uint16_t api;
+    uint8_t state; /* enum gc_block_state */
+    uint8_t unused[5];
+};
+_Static_assert(sizeof(struct gc_block) == 64, "a block record is one cache line");
+
+#endif

@@ -1,0 +1,59 @@
+#include "core/budget.h"
+
+#include "core/bits.h"
+
+void gc_budget_init(struct gc_budget *budget, struct gc_gauge_cell *held, uint64_t limit)
+{
+    atomic_init(&budget->limit, limit);
+    budget->held = held;
+}
+
+void gc_budget_set_limit(struct gc_budget *budget, uint64_t limit)
+{
+    atomic_store_explicit(&budget->limit, limit, memory_order_relaxed);
+}
+
+uint64_t gc_budget_limit(const struct gc_budget *budget)
+{
+    return atomic_load_explicit(&budget->limit, memory_order_relaxed);
+}
+
+uint64_t gc_budget_held(const struct gc_budget *budget)
+{
+    return atomic_load_explicit(&budget->held->current, memory_order_relaxed);
+}
+
+bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes)
+{
+    uint64_t held = gc_budget_held(budget);
+    uint64_t raised;
+    do {
+        if (!gc_add_u64(held, bytes, &raised) || (bytes > 0 && raised > gc_budget_limit(budget)))
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    gc_gauge_raise_peak(budget->held, raised);
+    return true;
+}
+
+void gc_budget_release(struct gc_budget *budget, uint64_t bytes)
+{
+    gc_gauge_sub(budget->held, bytes);
+}
+
+void gc_budget_charge(struct gc_budget *budget, uint64_t bytes)
+{
+    uint64_t held = gc_budget_held(budget);
+    uint64_t raised;
+    do {
+        if (!gc_add_u64(held, bytes, &raised))
+            raised = UINT64_MAX;
+    } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    gc_gauge_raise_peak(budget->held, raised);
+}
+
+uint64_t gc_budget_room(const struct gc_budget *budget)
+{
+    return gc_sub_or_zero_u64(gc_budget_limit(budget), gc_budget_held(budget));
+}

@@ -1,0 +1,36 @@
+/* A device's budget: how much may be held, how much is. Bytes are reserved before the driver is asked and
+ * released if it refuses or when it has them back, so what is held never exceeds the limit, and its peak
+ * is the exact one.
+ *
+ * One atomic word carries the account; reserving is a compare-and-swap that declines where the sum would
+ * pass the limit or wrap. The limit may change at any time: a lower one makes new reservations fail and
+ * takes nothing away. An account of a group would be reserved after this one and this one rolled back
+ * where the group declines. */
+#ifndef GC_BUDGET_H
+#define GC_BUDGET_H
+
+#include "core/stats.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GC_BUDGET_UNLIMITED UINT64_MAX
+
+struct gc_budget {
+    atomic_uint_fast64_t limit;
+    struct gc_gauge_cell *held; /* the device's `reserved` gauge */
+};
+
+void gc_budget_init(struct gc_budget *budget, struct gc_gauge_cell *held, uint64_t limit);
+void gc_budget_set_limit(struct gc_budget *budget, uint64_t limit);
+uint64_t gc_budget_limit(const struct gc_budget *budget);
+uint64_t gc_budget_held(const struct gc_budget *budget);
+/* False, with nothing changed, if there is no room. */
+bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes);
+void gc_budget_release(struct gc_budget *budget, uint64_t bytes);
+/* Takes note of what the driver did already, room or not. Saturates. */
+void gc_budget_charge(struct gc_budget *budget, uint64_t bytes);
+/* What could be reserved now. */
+uint64_t gc_budget_room(const struct gc_budget *budget);
+
+#endif

@@ -1,0 +1,266 @@
+#include "core/context.h"
+
+#include "core/check.h"
+#include "core/instance.h"
+
+#include <stddef.h>
+
+static _Atomic(struct gc_context *) *bucket_of(struct gc_core *core, uint64_t handle)
+{
+    return &core->buckets[gc_mix_u64(handle) % GC_CONTEXT_BUCKETS];
+}
+
+/* Acquire everywhere a link is followed: pairs with the release in link_context. */
+static struct gc_context *follow(const _Atomic(struct gc_context *) *link)
+{
+    return atomic_load_explicit(link, memory_order_acquire);
+}
+
+struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle)
+{
+    struct gc_context *context = follow(bucket_of(core, handle));
+    while (context != NULL && (context->handle != handle || gc_context_is_dropped(context)))
+        context = follow(&context->next_in_bucket);
+    return context;
+}
+
+static struct gc_context *create_context(struct gc_core *core, uint64_t handle, struct gc_device *device)
+{
+    struct gc_context *context = gc_host_map(&core->host, sizeof(*context));
+    if (context == NULL)
+        return NULL;
+    context->core = core;
+    context->device = device;
+    context->handle = handle;
+    const struct gc_pool_shared shared = {
+        .pagemap = &core->pagemap,
+        .blocks = &device->blocks,
+        .segments = &device->segments,
+        .next_block_id = &core->next_block_id,
+        .idle_bytes = &device->idle_bytes,
+        .pending = &device->stats.pending,
+    };
+    gc_pool_init(&context->pool, context, &shared);
+    return context;
+}
+
+static void destroy_context(struct gc_core *core, struct gc_context *context)
+{
+    gc_pool_fini(&context->pool);
+    gc_host_unmap(&core->host, context, sizeof(*context));
+}
+
+static void link_context(struct gc_core *core, struct gc_context *context)
+{
+    _Atomic(struct gc_context *) *bucket = bucket_of(core, context->handle);
+    _Atomic(struct gc_context *) *list = &context->device->contexts;
+    context->next_of_all = core->all_contexts;
+    core->all_contexts = context;
+    atomic_store_explicit(&context->next_in_bucket, follow(bucket), memory_order_relaxed);
+    atomic_store_explicit(&context->next_in_device, follow(list), memory_order_relaxed);
+    /* Release: a reader that finds the context sees it filled in. */
+    atomic_store_explicit(bucket, context, memory_order_release);
+    atomic_store_explicit(list, context, memory_order_release);
+}
+
+enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
+                                   struct gc_context **context)
+{
+    *context = gc_core_find_context(core, handle);
+    if (*context != NULL)
+        return GC_OK;
+    struct gc_context *created = create_context(core, handle, device);
+    if (created == NULL)
+        return GC_NO_HOST_MEMORY;
+    gc_lock_acquire(&core->registry);
+    *context = gc_core_find_context(core, handle);
+    if (*context == NULL) {
+        link_context(core, created);
+        *context = created;
+    }
+    gc_lock_release(&core->registry);
+    if (*context != created)
+        destroy_context(core, created);
+    return GC_OK;
+}
+
+/* The dropped context keeps its own links: readers that stand on it go on to what is behind. */
+static void unlink_context_locked(struct gc_core *core, struct gc_context *context)
+{
+    _Atomic(struct gc_context *) *link = bucket_of(core, context->handle);
+    while (follow(link) != context)
+        link = &follow(link)->next_in_bucket;
+    atomic_store_explicit(link, follow(&context->next_in_bucket), memory_order_release);
+    link = &context->device->contexts;
+    while (follow(link) != context)
+        link = &follow(link)->next_in_device;
+    atomic_store_explicit(link, follow(&context->next_in_device), memory_order_release);
+}
+
+/* ---- the end of a context ---- */
+
+/* Takes a block out of all accounts and of the pagemap; the next of its segment is returned. */
+static struct gc_block *drop_block_locked(struct gc_device *device, struct gc_pool *pool, struct gc_block *block)
+{
+    struct gc_block *next = block->next;
+    const struct gc_entry entry = {
+        .address = block->address,
+        .requested_bytes = block->state == GC_BLOCK_LIVE ? block->live.requested_bytes : 0,
+        .bytes = block->bytes,
+        .api = block->api,
+    };
+    if (block->state == GC_BLOCK_LIVE)
+        gc_device_note_vanished(device, &entry);
+    else if (block->state == GC_BLOCK_PENDING)
+        gc_gauge_sub(&device->stats.pending, block->bytes);
+    /* A block that is being freed is settled by the thread that frees it. */
+    gc_pagemap_clear(pool->shared.pagemap, block->address);
+    gc_pool_put_record_locked(pool, block);
+    return next;
+}
+
+/* Empties the pool for good. */
+static void drop_pool(struct gc_context *context)
+{
+    struct gc_pool *pool = &context->pool;
+    struct gc_device *device = context->device;
+    gc_pool_acquire_plain(pool);
+    pool->is_dropped = true;
+    while (pool->segments != NULL) {
+        struct gc_segment *segment = pool->segments;
+        pool->segments = segment->next;
+        if (segment->is_idle)
+            atomic_fetch_sub_explicit(&device->idle_bytes, segment->bytes, memory_order_relaxed);
+        for (struct gc_block *block = segment->first; block != NULL;)
+            block = drop_block_locked(device, pool, block);
+        gc_device_release(device, segment->bytes);
+        atomic_store_explicit(&segment->pool, NULL, memory_order_release);
+        gc_slab_put(&device->segments, segment);
+    }
+    for (unsigned class = 0; class < GC_CLASS_COUNT; class++)
+        pool->bins[class] = (struct gc_bins){.root = NULL};
+    pool->idle_oldest = NULL;
+    pool->idle_newest = NULL;
+    pool->pending_first = NULL;
+    pool->pending_last = NULL;
+    while (pool->spares != NULL) {
+        struct gc_block *record = pool->spares;
+        pool->spares = record->next;
+        gc_slab_put(&device->blocks, record);
+    }
+    pool->spare_count = 0;
+    context->peer_count = 0;
+    gc_pool_release(pool);
+}
+
+static void drop_direct(void *argument, const struct gc_direct *direct)
+{
+    (void)argument;
+    gc_direct_vanished(direct);
+}
+
+void gc_core_drop_context(struct gc_core *core, uint64_t handle)
+{
+    gc_lock_acquire(&core->registry);
+    struct gc_context *context = gc_core_find_context(core, handle);
+    if (context != NULL) {
+        atomic_store_explicit(&context->is_dropped, true, memory_order_release);
+        unlink_context_locked(core, context);
+    }
+    gc_lock_release(&core->registry);
+    if (context != NULL)
+        drop_pool(context);
+    if (handle != 0) /* 0 marks records that outlive contexts */
+        gc_tracker_remove_context(&core->tracker, handle, drop_direct, NULL);
+}
+
+bool gc_context_is_dropped(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->is_dropped, memory_order_acquire);
+}
+
+struct gc_device *gc_context_device(const struct gc_context *context)
+{
+    return context->device;
+}
+
+uint64_t gc_context_handle(const struct gc_context *context)
+{
+    return context->handle;
+}
+
+/* ---- captures and peers ---- */
+
+void gc_context_capture_begin(struct gc_context *context)
+{
+    atomic_fetch_add_explicit(&context->capture_count, 1, memory_order_relaxed);
+}
+
+void gc_context_capture_end(struct gc_context *context)
+{
+    unsigned count = atomic_load_explicit(&context->capture_count, memory_order_relaxed);
+    while (count > 0 && !atomic_compare_exchange_weak_explicit(&context->capture_count, &count, count - 1,
+                                                               memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+bool gc_context_is_capturing(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->capture_count, memory_order_relaxed) > 0;
+}
+
+enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
+{
+    enum gc_status status = GC_OK;
+    if (peer == context)
+        return GC_INVALID_ARGUMENT;
+    gc_pool_acquire_plain(&context->pool);
+    uint32_t kept = 0;
+    bool present = false;
+    for (uint32_t i = 0; i < context->peer_count; i++) {
+        if (gc_context_is_dropped(context->peers[i]))
+            continue;
+        present |= context->peers[i] == peer;
+        context->peers[kept++] = context->peers[i];
+    }
+    context->peer_count = kept;
+    if (!present && kept == GC_PEER_MAX)
+        status = GC_NO_HOST_MEMORY;
+    else if (!present)
+        context->peers[context->peer_count++] = peer;
+    gc_pool_release(&context->pool);
+    return status;
+}
+
+void gc_context_remove_peer(struct gc_context *context, struct gc_context *peer)
+{
+    gc_pool_acquire_plain(&context->pool);
+    for (uint32_t i = 0; i < context->peer_count; i++) {
+        if (context->peers[i] == peer)
+            context->peers[i--] = context->peers[--context->peer_count];
+    }
+    gc_pool_release(&context->pool);
+}
+
+bool gc_context_wait_set_locked(struct gc_context *context, struct gc_wait_set *set)
+{
+    bool may_wait = !gc_context_is_capturing(context);
+    set->count = 0;
+    set->contexts[set->count++] = context;
+    for (uint32_t i = 0; i < context->peer_count; i++) {
+        struct gc_context *peer = context->peers[i];
+        if (gc_context_is_dropped(peer))
+            continue;
+        may_wait = may_wait && !gc_context_is_capturing(peer);
+        set->contexts[set->count++] = peer;
+    }
+    return may_wait;
+}
+
+uint64_t gc_context_epoch(struct gc_context *context)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const uint64_t epoch = context->pool.epoch;
+    gc_pool_release(&context->pool);
+    return epoch;
+}

@@ -1,0 +1,36 @@
+/* A context: its pool, its captures, who else may work on its memory. The record stays readable until the
+ * core is destroyed, also after the context was dropped. */
+#ifndef GC_CONTEXT_H
+#define GC_CONTEXT_H
+
+#include "core/core.h"
+#include "core/pool.h"
+
+#define GC_PEER_MAX 63
+
+struct gc_context {
+    struct gc_core *core;
+    struct gc_device *device;
+    uint64_t handle;
+    struct gc_context *next_of_all; /* every context ever, for the end; guarded by the registry's lock */
+    _Atomic(struct gc_context *) next_in_bucket;
+    _Atomic(struct gc_context *) next_in_device;
+    atomic_bool is_dropped; /* set before the pool is emptied */
+    atomic_uint capture_count;
+    struct gc_pool pool;
+    /* Guarded by the pool's lock. */
+    uint32_t peer_count;
+    struct gc_context *peers[GC_PEER_MAX];
+};
+
+/* Whose work a free must wait for: the context and its peers. */
+struct gc_wait_set {
+    uint32_t count;
+    struct gc_context *contexts[1 + GC_PEER_MAX];
+};
+
+bool gc_context_is_dropped(const struct gc_context *context);
+/* Fills the set under the pool's lock; false if one of them captures, so that nothing may be asked. */
+bool gc_context_wait_set_locked(struct gc_context *context, struct gc_wait_set *set);
+
+#endif

@@ -1,0 +1,334 @@
+/* The edge of core: allocation and free as the shim asks for them. Everything that a request passes is in
+ * this order here: round, bins, driver, shortage. */
+#include "core/core.h"
+
+#include "core/bits.h"
+#include "core/check.h"
+#include "core/instance.h"
+
+#include <stddef.h>
+
+static uint64_t counters_bytes(const struct gc_core *core)
+{
+    return gc_max_u64(core->api_count, 1) * sizeof(*core->process_driver_calls);
+}
+
+enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_core **created)
+{
+    struct gc_host host = {0};
+    struct gc_core *core = gc_host_map(&host, sizeof(*core));
+    if (core == NULL)
+        return GC_NO_HOST_MEMORY;
+    core->driver = *config->driver;
+    core->options = config->options;
+    core->log = config->log;
+    core->trace = config->trace;
+    core->mode = config->options->mode;
+    core->api_count = config->api_count;
+    core->next_block_id = 1;
+    gc_host_count(&core->host, gc_host_bytes(&host));
+    core->process_driver_calls = gc_host_map(&core->host, counters_bytes(core));
+    if (core->process_driver_calls == NULL)
+        goto fail_counters;
+    if (gc_pagemap_init(&core->pagemap, &core->host) != GC_OK)
+        goto fail_pagemap;
+    gc_tracker_init(&core->tracker, &core->host);
+    gc_lock_init(&core->registry, GC_RANK_REGISTRY);
+    *created = core;
+    return GC_OK;
+
+fail_pagemap:
+    gc_host_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
+fail_counters:
+    gc_host_unmap(&host, core, sizeof(*core));
+    return GC_NO_HOST_MEMORY;
+}
+
+void gc_core_destroy(struct gc_core *core)
+{
+    if (core == NULL)
+        return;
+    while (core->all_contexts != NULL) {
+        struct gc_context *context = core->all_contexts;
+        core->all_contexts = context->next_of_all;
+        gc_pool_fini(&context->pool);
+        gc_host_unmap(&core->host, context, sizeof(*context));
+    }
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_core_find_device(core, i);
+        if (device != NULL)
+            gc_device_fini(device);
+    }
+    gc_tracker_fini(&core->tracker);
+    gc_pagemap_fini(&core->pagemap);
+    gc_lock_fini(&core->registry);
+    gc_host_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
+    struct gc_host host = {gc_host_bytes(&core->host)};
+    gc_host_unmap(&host, core, sizeof(*core));
+}
+
+static uint64_t now_ns(const struct gc_core *core)
+{
+    return core->driver.clock_ns(core->driver.self);
+}
+
+/* ---- allocation ---- */
+
+/* One request on its way. */
+struct order {
+    struct gc_context *context;
+    struct gc_claim claim;
+    struct gc_segment_plan plan; /* the segment it would like */
+    uint64_t address;
+    bool is_hit;
+};
+
+static enum gc_status take_free(struct order *order, enum gc_class class)
+{
+    struct gc_context *context = order->context;
+    struct gc_pool *pool = &context->pool;
+    enum gc_status status = gc_pool_acquire(pool);
+    if (status != GC_OK)
+        return status;
+    const struct gc_block *block = NULL;
+    if (pool->is_dropped)
+        status = GC_INVALID_ARGUMENT;
+    else
+        block = gc_pool_take_locked(pool, class, &order->claim);
+    if (block != NULL) {
+        const struct gc_entry entry = {block->address, order->claim.requested_bytes, block->bytes,
+                                       order->claim.stream, order->claim.api};
+        order->address = block->address;
+        order->is_hit = true;
+        gc_device_note_alloc(context->device, &entry);
+    } else if (status == GC_OK) {
+        status = GC_OUT_OF_MEMORY;
+    }
+    gc_pool_release(pool);
+    return status;
+}
+
+static enum gc_status take_fresh(struct order *order, int *driver_code)
+{
+    struct gc_segment_plan exact = order->plan;
+    enum gc_status status =
+        gc_segment_create(order->context, &order->plan, &order->claim, &order->address, driver_code);
+    if (status != GC_OUT_OF_MEMORY || order->plan.bytes == order->claim.bytes)
+        return status;
+    /* No room for comfort: just what is needed. */
+    exact.bytes = order->claim.bytes;
+    exact.driver_bytes = exact.bytes;
+    return gc_segment_create(order->context, &exact, &order->claim, &order->address, driver_code);
+}
+
+/* One attempt: free memory, what is pending, the driver. */
+static enum gc_status attempt(struct order *order, int *driver_code)
+{
+    if (order->plan.is_dedicated)
+        return gc_segment_create(order->context, &order->plan, &order->claim, &order->address, driver_code);
+    enum gc_status status = take_free(order, order->plan.class);
+    if (status == GC_OUT_OF_MEMORY && gc_reuse_resolve(order->context))
+        status = take_free(order, order->plan.class);
+    return status == GC_OUT_OF_MEMORY ? take_fresh(order, driver_code) : status;
+}
+
+static enum gc_status serve(struct order *order, int *driver_code)
+{
+    struct gc_device *device = order->context->device;
+    struct gc_shortage shortage;
+    enum gc_status status = GC_OUT_OF_MEMORY;
+    if (!order->plan.is_dedicated)
+        status = take_free(order, order->plan.class); /* the hot path: one lock, no driver */
+    if (status != GC_OUT_OF_MEMORY)
+        return status;
+    gc_shortage_begin(&shortage, device, &order->context->pool);
+    status = attempt(order, driver_code);
+    while (status == GC_OUT_OF_MEMORY && gc_shortage_relieve(&shortage, order->plan.bytes)) {
+        if (shortage.attempts == 1)
+            gc_counter_add(&device->stats.retry_count, 1);
+        status = attempt(order, driver_code);
+    }
+    /* A hole among blocks of the other class is better than none. */
+    if (status == GC_OUT_OF_MEMORY && !order->plan.is_dedicated)
+        status = take_free(order, order->plan.class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL);
+    return status;
+}
+
+static enum gc_status make_order(struct gc_core *core, struct gc_context *context, const struct gc_request *request,
+                                 struct order *order)
+{
+    *order = (struct order){.context = context};
+    if (!gc_pool_plan(request->bytes, &order->claim.bytes, &order->plan))
+        return GC_OUT_OF_MEMORY;
+    order->claim.requested_bytes = request->bytes;
+    order->claim.stream = request->stream;
+    order->claim.api = request->api;
+    if (request->dedicated || core->mode != GC_MODE_CACHE) {
+        order->plan.is_dedicated = true;
+        order->plan.driver_bytes = request->bytes;
+        order->plan.bytes = order->claim.bytes;
+    }
+    return GC_OK;
+}
+
+enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context, const struct gc_request *request,
+                             uint64_t *address, int *driver_code)
+{
+    struct gc_device *device = context->device;
+    const uint64_t start_ns = now_ns(core);
+    struct order order;
+    if (request->bytes == 0)
+        return GC_INVALID_ARGUMENT;
+    enum gc_status status = make_order(core, context, request, &order);
+    if (status == GC_OK)
+        status = serve(&order, driver_code);
+    if (status == GC_OUT_OF_MEMORY)
+        gc_device_note_oom(device, request->bytes, request->stream, request->api);
+    if (status != GC_OK)
+        return status;
+    gc_counter_add(order.is_hit ? &device->stats.hit_count : &device->stats.miss_count, 1);
+    const struct gc_entry entry = {order.address, request->bytes, order.claim.bytes, request->stream, request->api};
+    gc_device_trace(device, GC_TRACE_ALLOC, &entry);
+    *address = order.address;
+    gc_hist_add(&core->alloc_ns, now_ns(core) - start_ns);
+    return GC_OK;
+}
+
+/* ---- free and find ---- */
+
+/* A candidate that was found without a lock: takes its pool's lock. NULL if it is stale. The acquires pair
+ * with the releases in pool.c, where a record is put to a new use. */
+static struct gc_pool *lock_pool_of(struct gc_block *block)
+{
+    struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_acquire);
+    struct gc_pool *pool = segment == NULL ? NULL : atomic_load_explicit(&segment->pool, memory_order_acquire);
+    if (pool == NULL)
+        return NULL;
+    gc_pool_acquire_plain(pool);
+    if (atomic_load_explicit(&block->segment, memory_order_acquire) == segment &&
+        atomic_load_explicit(&segment->pool, memory_order_acquire) == pool)
+        return pool;
+    gc_pool_release(pool);
+    return NULL;
+}
+
+static struct gc_block *nearest(const struct gc_core *core, uint64_t address, uint64_t *start)
+{
+    struct gc_block *block = gc_pagemap_get(&core->pagemap, address);
+    *start = address;
+    return block != NULL ? block : gc_pagemap_find(&core->pagemap, address, start);
+}
+
+enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior, struct gc_block **block)
+{
+    for (;;) {
+        uint64_t start;
+        struct gc_block *found = nearest(core, address, &start);
+        if (found == NULL)
+            return GC_NOT_OURS;
+        struct gc_pool *pool = lock_pool_of(found);
+        if (pool == NULL)
+            continue; /* it is vanishing this moment */
+        /* With the lock the pool's blocks stand still; is it the nearest one now? */
+        uint64_t start_now;
+        const bool is_stable = nearest(core, address, &start_now) == found && start_now == found->address;
+        const bool is_inside = is_stable && address - start_now < found->bytes;
+        if (is_inside && (interior || address == start_now)) {
+            *block = found;
+            return GC_OK;
+        }
+        gc_pool_release(pool);
+        if (is_stable)
+            return is_inside ? GC_INVALID_POINTER : GC_NOT_OURS;
+    }
+}
+
+static struct gc_pool *pool_of_locked(const struct gc_block *block)
+{
+    struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    return atomic_load_explicit(&segment->pool, memory_order_relaxed);
+}
+
+static enum gc_status refuse_free(struct gc_core *core, uint64_t address)
+{
+    struct gc_block *block;
+    if (gc_core_lock_block(core, address, true, &block) == GC_OK) {
+        struct gc_pool *pool = pool_of_locked(block);
+        gc_pool_release(pool);
+        gc_counter_add(&pool->context->device->stats.invalid_free_count, 1);
+    }
+    return GC_INVALID_POINTER;
+}
+
+enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api, int *driver_code)
+{
+    const uint64_t start_ns = now_ns(core);
+    struct gc_block *block;
+    (void)api; /* a free is counted for the device; figures by entry point are those of allocations */
+    enum gc_status status = gc_core_lock_block(core, address, false, &block);
+    if (status == GC_INVALID_POINTER)
+        return refuse_free(core, address);
+    if (status != GC_OK)
+        return status;
+    struct gc_pool *pool = pool_of_locked(block);
+    if (block->state != GC_BLOCK_LIVE) {
+        gc_pool_release(pool);
+        gc_counter_add(&pool->context->device->stats.invalid_free_count, 1);
+        return GC_INVALID_POINTER;
+    }
+    status = gc_reuse_free_unlock(pool->context, block, driver_code);
+    if (status == GC_OK)
+        gc_hist_add(&core->free_ns, now_ns(core) - start_ns);
+    return status;
+}
+
+enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address, struct gc_block_info *info)
+{
+    struct gc_block *block;
+    enum gc_status status = gc_core_lock_block(core, address, true, &block);
+    if (status != GC_OK)
+        return status;
+    struct gc_pool *pool = pool_of_locked(block);
+    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    if (block->state == GC_BLOCK_LIVE || block->state == GC_BLOCK_FREEING) {
+        *info = (struct gc_block_info){
+            .address = block->address,
+            .bytes = block->live.requested_bytes,
+            .capacity = block->bytes,
+            .segment_address = segment->address,
+            .segment_bytes = segment->bytes,
+            .context = pool->context->handle,
+            .id = block->live.id,
+            .api = block->api,
+        };
+    } else {
+        status = GC_INVALID_POINTER;
+    }
+    gc_pool_release(pool);
+    return status;
+}
+
+void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch)
+{
+    (void)core;
+    gc_reuse_retire(context, epoch);
+}
+
+uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes)
+{
+    (void)core;
+    return gc_shortage_give_back(device, keep_bytes, UINT64_MAX);
+}
+
+void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    (void)core;
+    const uint64_t limit = gc_device_limit_bytes(device);
+    const uint64_t idle = gc_device_idle_bytes(device);
+    const uint64_t used = gc_sub_or_zero_u64(gc_budget_held(&device->budget), idle);
+    uint64_t available;
+    if (!gc_add_u64(*free_bytes, idle, &available))
+        available = UINT64_MAX;
+    *total_bytes = gc_min_u64(*total_bytes, limit);
+    *free_bytes = gc_min_u64(gc_min_u64(available, gc_sub_or_zero_u64(limit, used)), *total_bytes);
+}

@@ -1,0 +1,230 @@
+#include "core/device.h"
+
+#include "core/bits.h"
+#include "core/instance.h"
+
+/* The share of `bytes` that a percentage of 0 to 100 says. */
+static uint64_t share_of(uint64_t bytes, double percent)
+{
+    if (percent >= 100.0)
+        return bytes;
+    return percent <= 0.0 ? 0 : (uint64_t)((long double)bytes * (long double)percent / 100.0L);
+}
+
+static uint64_t apis_bytes(const struct gc_core *core)
+{
+    return gc_max_u64(core->api_count, 1) * sizeof(struct gc_api_cell);
+}
+
+static struct gc_device *create_device(struct gc_core *core, const struct gc_device_info *info)
+{
+    struct gc_host host = {0};
+    struct gc_device *device = gc_host_map(&host, sizeof(*device));
+    if (device == NULL)
+        return NULL;
+    device->apis = gc_host_map(&host, apis_bytes(core));
+    if (device->apis == NULL) {
+        gc_host_unmap(&host, device, sizeof(*device));
+        return NULL;
+    }
+    device->core = core;
+    device->info = *info;
+    gc_host_count(&device->host, gc_host_bytes(&host));
+    const uint64_t limit =
+        gc_size_spec_resolve(&core->options->limit, info->ordinal, info->uuid, info->total_bytes);
+    gc_budget_init(&device->budget, &device->stats.reserved, limit);
+    device->trim_bytes = share_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent);
+    gc_slab_init(&device->blocks, &device->host, sizeof(struct gc_block));
+    gc_slab_init(&device->segments, &device->host, sizeof(struct gc_segment));
+    gc_lock_init(&device->give_back_lock, GC_RANK_DEVICE);
+    pthread_cond_init(&device->give_back_done, NULL);
+    return device;
+}
+
+void gc_device_fini(struct gc_device *device)
+{
+    pthread_cond_destroy(&device->give_back_done);
+    gc_lock_fini(&device->give_back_lock);
+    gc_slab_fini(&device->segments);
+    gc_slab_fini(&device->blocks);
+    gc_host_unmap(&device->host, device->apis, apis_bytes(device->core));
+    struct gc_host host = {gc_host_bytes(&device->host)};
+    gc_host_unmap(&host, device, sizeof(*device));
+}
+
+enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_info *info,
+                                  struct gc_device **device)
+{
+    if (info->ordinal < 0 || info->ordinal >= GC_DEVICE_MAX)
+        return GC_INVALID_ARGUMENT;
+    *device = gc_core_find_device(core, info->ordinal);
+    if (*device != NULL)
+        return GC_OK;
+    struct gc_device *created = create_device(core, info);
+    if (created == NULL)
+        return GC_NO_HOST_MEMORY;
+    struct gc_device *present = NULL;
+    /* Release: pairs with gc_core_find_device. */
+    if (atomic_compare_exchange_strong_explicit(&core->devices[info->ordinal], &present, created,
+                                                memory_order_acq_rel, memory_order_acquire)) {
+        *device = created;
+    } else {
+        gc_device_fini(created);
+        *device = present;
+    }
+    return GC_OK;
+}
+
+struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal)
+{
+    if (ordinal < 0 || ordinal >= GC_DEVICE_MAX)
+        return NULL;
+    return atomic_load_explicit(&core->devices[ordinal], memory_order_acquire);
+}
+
+uint64_t gc_device_limit_bytes(const struct gc_device *device)
+{
+    return gc_budget_limit(&device->budget);
+}
+
+uint64_t gc_device_total_bytes(const struct gc_device *device)
+{
+    return gc_min_u64(gc_device_limit_bytes(device), device->info.total_bytes);
+}
+
+/* ---- give-backs ---- */
+
+void gc_device_give_back_begin(struct gc_device *device)
+{
+    gc_lock_acquire(&device->give_back_lock);
+    device->give_back_count++;
+    gc_lock_release(&device->give_back_lock);
+}
+
+void gc_device_give_back_end(struct gc_device *device)
+{
+    gc_lock_acquire(&device->give_back_lock);
+    if (--device->give_back_count == 0)
+        pthread_cond_broadcast(&device->give_back_done);
+    gc_lock_release(&device->give_back_lock);
+}
+
+bool gc_device_await_give_backs(struct gc_device *device)
+{
+    gc_lock_acquire(&device->give_back_lock);
+    const bool waited = device->give_back_count > 0;
+    while (device->give_back_count > 0)
+        gc_lock_wait(&device->give_back_lock, &device->give_back_done);
+    gc_lock_release(&device->give_back_lock);
+    return waited;
+}
+
+void gc_device_release(struct gc_device *device, uint64_t bytes)
+{
+    gc_budget_release(&device->budget, bytes);
+    /* Release: pairs with the acquire in gc_shortage_relieve; who sees the new generation sees the room. */
+    atomic_fetch_add_explicit(&device->generation, 1, memory_order_release);
+}
+
+void gc_device_release_measured(struct gc_device *device, uint64_t bytes)
+{
+    gc_gauge_sub_saturating(device->budget.held, bytes);
+    atomic_fetch_add_explicit(&device->generation, 1, memory_order_release); /* as above */
+}
+
+uint64_t gc_device_idle_bytes(const struct gc_device *device)
+{
+    return atomic_load_explicit(&device->idle_bytes, memory_order_relaxed);
+}
+
+/* ---- accounts ---- */
+
+void gc_device_trace(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry)
+{
+    const struct gc_core *core = device->core;
+    if (core->trace == NULL)
+        return;
+    const struct gc_trace_event event = {
+        .op = (uint8_t)op,
+        .device = (uint8_t)device->info.ordinal,
+        .api = entry->api,
+        .address = entry->address,
+        .bytes = entry->requested_bytes,
+        .stream = entry->stream,
+        .time_ns = core->driver.clock_ns(core->driver.self),
+    };
+    gc_trace_record(core->trace, &event);
+}
+
+static struct gc_api_cell *cell_of(struct gc_device *device, uint16_t api)
+{
+    return api < device->core->api_count ? &device->apis[api] : NULL;
+}
+
+static void add_live(struct gc_device *device, const struct gc_entry *entry)
+{
+    struct gc_api_cell *cell = cell_of(device, entry->api);
+    gc_gauge_add(&device->stats.requested, entry->requested_bytes);
+    gc_gauge_add(&device->stats.allocated, entry->bytes);
+    if (cell != NULL)
+        gc_gauge_add(&cell->live, entry->requested_bytes);
+}
+
+static void sub_live(struct gc_device *device, const struct gc_entry *entry)
+{
+    gc_gauge_sub(&device->stats.requested, entry->requested_bytes);
+    gc_gauge_sub(&device->stats.allocated, entry->bytes);
+    gc_device_note_other_gone(device, entry);
+}
+
+void gc_device_note_other(struct gc_device *device, const struct gc_entry *entry)
+{
+    struct gc_api_cell *cell = cell_of(device, entry->api);
+    if (cell == NULL)
+        return;
+    gc_counter_add(&cell->count, 1);
+    gc_counter_add(&cell->bytes, entry->requested_bytes);
+    gc_gauge_add(&cell->live, entry->requested_bytes);
+}
+
+void gc_device_note_other_gone(struct gc_device *device, const struct gc_entry *entry)
+{
+    struct gc_api_cell *cell = cell_of(device, entry->api);
+    if (cell != NULL)
+        gc_gauge_sub(&cell->live, entry->requested_bytes);
+}
+
+void gc_device_note_alloc(struct gc_device *device, const struct gc_entry *entry)
+{
+    gc_counter_add(&device->stats.alloc_count, 1);
+    gc_gauge_add(&device->stats.requested, entry->requested_bytes);
+    gc_gauge_add(&device->stats.allocated, entry->bytes);
+    gc_device_note_other(device, entry);
+    if (!atomic_load_explicit(&device->core->was_used, memory_order_relaxed))
+        atomic_store_explicit(&device->core->was_used, true, memory_order_relaxed);
+}
+
+void gc_device_note_free(struct gc_device *device, const struct gc_entry *entry)
+{
+    gc_counter_add(&device->stats.free_count, 1);
+    sub_live(device, entry);
+    gc_device_trace(device, GC_TRACE_FREE, entry);
+}
+
+void gc_device_unnote_free(struct gc_device *device, const struct gc_entry *entry)
+{
+    atomic_fetch_sub_explicit(&device->stats.free_count, 1, memory_order_relaxed);
+    add_live(device, entry);
+}
+
+void gc_device_note_vanished(struct gc_device *device, const struct gc_entry *entry)
+{
+    sub_live(device, entry);
+}
+
+void gc_device_note_oom(struct gc_device *device, uint64_t bytes, uint64_t stream, uint16_t api)
+{
+    const struct gc_entry entry = {.requested_bytes = bytes, .stream = stream, .api = api};
+    gc_counter_add(&device->stats.oom_count, 1);
+    gc_device_trace(device, GC_TRACE_OOM, &entry);
+}

@@ -1,0 +1,78 @@
+/* A device: its budget, figures, record stores and contexts. Lives from gc_core_add_device until the core is
+ * destroyed. */
+#ifndef GC_DEVICE_H
+#define GC_DEVICE_H
+
+#include "core/budget.h"
+#include "core/core.h"
+#include "core/host.h"
+#include "core/lock.h"
+#include "core/slab.h"
+#include "core/stats.h"
+#include "core/trace.h"
+
+struct gc_device {
+    struct gc_core *core;
+    struct gc_device_info info;
+    uint64_t trim_bytes; /* more idle memory than this is given back at once */
+    struct gc_budget budget;
+    struct gc_stats stats;
+    atomic_uint_fast64_t idle_bytes; /* wholly free segments of all pools */
+    atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];
+    struct gc_api_cell *apis; /* core->api_count */
+    struct gc_host host;      /* what this device's records take */
+    struct gc_slab blocks;
+    struct gc_slab segments;
+    /* Linked by next_in_device. Dropped ones are unlinked but keep their link, so that a reader that stands
+     * on one goes on. */
+    _Atomic(struct gc_context *) contexts;
+
+    struct gc_lock give_back_lock; /* guards give_back_count */
+    pthread_cond_t give_back_done;
+    uint32_t give_back_count; /* segments on their way back to the driver at this moment */
+    atomic_uint_fast64_t generation; /* rises whenever budget was released */
+};
+
+/* Brackets a give-back: from before its segment leaves the pool until its bytes are released, so that a
+ * thread that finds neither idle memory nor room can wait for what is under way. */
+void gc_device_give_back_begin(struct gc_device *device);
+void gc_device_give_back_end(struct gc_device *device);
+/* Waits until no give-back is under way; false if none was. The caller has none of its own, and no lock. */
+bool gc_device_await_give_backs(struct gc_device *device);
+/* Releases budget and makes those look again who found none. */
+void gc_device_release(struct gc_device *device, uint64_t bytes);
+/* The same for an amount that was measured by difference and may be more than is held. */
+void gc_device_release_measured(struct gc_device *device, uint64_t bytes);
+uint64_t gc_device_idle_bytes(const struct gc_device *device);
+void gc_device_fini(struct gc_device *device);
+
+/* ---- accounts of one allocation ---- */
+
+#define GC_API_NONE UINT16_MAX
+
+/* A live or lately live allocation, as the accounts see it. */
+struct gc_entry {
+    uint64_t address;
+    uint64_t requested_bytes;
+    uint64_t bytes; /* after rounding */
+    uint64_t stream;
+    uint16_t api;
+};
+
+/* Counts it. Called under the pool's lock when a block becomes live, so that a context that is dropped finds
+ * every live block in the accounts. */
+void gc_device_note_alloc(struct gc_device *device, const struct gc_entry *entry);
+/* Counts and traces it, under no lock, before its memory can be handed out again. */
+void gc_device_note_free(struct gc_device *device, const struct gc_entry *entry);
+/* The driver refused after all: live as before. Under the pool's lock, as gc_device_note_alloc. */
+void gc_device_unnote_free(struct gc_device *device, const struct gc_entry *entry);
+/* It vanished with its context: no free is counted. */
+void gc_device_note_vanished(struct gc_device *device, const struct gc_entry *entry);
+/* Memory that is no allocation of the program: figures of its entry point only. */
+void gc_device_note_other(struct gc_device *device, const struct gc_entry *entry);
+void gc_device_note_other_gone(struct gc_device *device, const struct gc_entry *entry);
+/* Writes an event if there is a trace. Under no lock. */
+void gc_device_trace(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry);
+void gc_device_note_oom(struct gc_device *device, uint64_t bytes, uint64_t stream, uint16_t api);
+
+#endif

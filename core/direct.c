@@ -1,0 +1,173 @@
+/* Direct memory: what the program takes from the driver by other ways than the pool. The caller charges it
+ * before it asks the driver and records it afterwards; the record carries the charge until it goes. */
+#include "core/bits.h"
+#include "core/direct.h"
+#include "core/instance.h"
+
+#include <stddef.h>
+
+bool gc_direct_is_allocation(enum gc_direct_kind kind)
+{
+    switch (kind) {
+    case GC_DIRECT_MEMORY:
+    case GC_DIRECT_MANAGED:
+    case GC_DIRECT_ASYNC:
+    case GC_DIRECT_HANDLE:
+    case GC_DIRECT_ARRAY:
+    case GC_DIRECT_GRAPH:
+        return true;
+    case GC_DIRECT_POOL:
+    case GC_DIRECT_CONTEXT:
+    case GC_DIRECT_MODULE:
+    case GC_DIRECT_HOST:
+    case GC_DIRECT_IMPORT:
+    case GC_DIRECT_KIND_COUNT:
+        break;
+    }
+    return false;
+}
+
+uint64_t gc_direct_bytes(const struct gc_direct *direct)
+{
+    return direct->charged_bytes != 0 ? direct->charged_bytes : direct->requested_bytes;
+}
+
+static struct gc_entry entry_of(const struct gc_direct *direct)
+{
+    const struct gc_entry entry = {
+        .address = direct->key,
+        .requested_bytes = direct->requested_bytes,
+        .bytes = gc_max_u64(gc_direct_bytes(direct), direct->requested_bytes),
+        .api = direct->api,
+    };
+    return entry;
+}
+
+/* ---- charges ---- */
+
+enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
+{
+    struct gc_shortage shortage;
+    (void)core;
+    if (gc_budget_try_reserve(&device->budget, bytes))
+        return GC_OK;
+    if (bytes <= gc_device_limit_bytes(device)) {
+        gc_shortage_begin(&shortage, device, NULL);
+        while (gc_shortage_relieve(&shortage, bytes)) {
+            if (shortage.attempts == 1)
+                gc_counter_add(&device->stats.retry_count, 1);
+            if (gc_budget_try_reserve(&device->budget, bytes))
+                return GC_OK;
+        }
+        if (gc_budget_try_reserve(&device->budget, bytes))
+            return GC_OK;
+    }
+    gc_device_note_oom(device, bytes, 0, GC_API_NONE);
+    return GC_OUT_OF_MEMORY;
+}
+
+void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
+{
+    (void)core;
+    if (bytes != 0)
+        gc_device_release(device, bytes);
+}
+
+void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t bytes)
+{
+    (void)core;
+    if (bytes >= 0)
+        gc_budget_charge(&device->budget, (uint64_t)bytes);
+    else
+        gc_device_release_measured(device, 0 - (uint64_t)bytes);
+}
+
+bool gc_core_relieve(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes)
+{
+    struct gc_shortage shortage;
+    (void)core;
+    gc_shortage_begin(&shortage, device, NULL);
+    const bool changed = gc_shortage_relieve(&shortage, wanted_bytes);
+    if (changed)
+        gc_counter_add(&device->stats.retry_count, 1);
+    return changed;
+}
+
+/* ---- records ---- */
+
+/* Takes the record's figures, but for its charge, out of the accounts. */
+static void uncount(const struct gc_direct *direct, bool is_freed)
+{
+    struct gc_device *device = direct->device;
+    const struct gc_entry entry = entry_of(direct);
+    if (device == NULL)
+        return;
+    if (!gc_direct_is_allocation(direct->kind))
+        gc_device_note_other_gone(device, &entry);
+    else if (is_freed)
+        gc_device_note_free(device, &entry);
+    else
+        gc_device_note_vanished(device, &entry);
+    atomic_fetch_sub_explicit(&device->direct_bytes[direct->kind], gc_direct_bytes(direct), memory_order_relaxed);
+}
+
+static void settle(const struct gc_direct *direct, bool is_freed)
+{
+    uncount(direct, is_freed);
+    if (direct->device != NULL && direct->charged_bytes != 0)
+        gc_device_release(direct->device, direct->charged_bytes);
+}
+
+void gc_direct_vanished(const struct gc_direct *direct)
+{
+    settle(direct, false);
+}
+
+enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direct)
+{
+    struct gc_device *device = direct->device;
+    struct gc_direct old;
+    bool replaced;
+    if ((unsigned)direct->kind >= GC_DIRECT_KIND_COUNT)
+        return GC_INVALID_ARGUMENT;
+    /* Counted first: another thread may untrack it as soon as it is in the table. */
+    const struct gc_entry entry = entry_of(direct);
+    if (device != NULL) {
+        atomic_fetch_add_explicit(&device->direct_bytes[direct->kind], gc_direct_bytes(direct),
+                                  memory_order_relaxed);
+        if (gc_direct_is_allocation(direct->kind)) {
+            gc_device_note_alloc(device, &entry);
+            gc_counter_add(&device->stats.miss_count, 1);
+        } else {
+            gc_device_note_other(device, &entry);
+        }
+    }
+    const enum gc_status status = gc_tracker_add(&core->tracker, direct, &replaced, &old);
+    if (status != GC_OK) {
+        uncount(direct, false); /* the charge stays with the caller */
+        return status;
+    }
+    if (replaced)
+        settle(&old, false);
+    if (device != NULL && gc_direct_is_allocation(direct->kind))
+        gc_device_trace(device, GC_TRACE_ALLOC, &entry);
+    return GC_OK;
+}
+
+enum gc_status gc_core_untrack(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                               struct gc_direct *direct)
+{
+    struct gc_direct removed;
+    if (!gc_tracker_remove(&core->tracker, kind, key, &removed))
+        return GC_NOT_OURS;
+    settle(&removed, true);
+    if (direct != NULL)
+        *direct = removed;
+    return GC_OK;
+}
+
+enum gc_status gc_core_find_direct(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,
+                                   struct gc_direct *direct)
+{
+    return gc_tracker_find(&core->tracker, kind, key, direct) ? GC_OK : GC_NOT_OURS;
+}

@@ -1,0 +1,24 @@
+/* Host memory for bookkeeping, straight from the kernel: libc's allocator is never entered from a wrapped
+ * call. Counts what is taken, so that the report can say what the library itself costs. */
+#ifndef GC_HOST_H
+#define GC_HOST_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct gc_host {
+    atomic_uint_fast64_t bytes;
+};
+
+/* Zeroed pages for at least `bytes`; NULL if there are none. Thread-safe, as are all here. */
+void *gc_host_map(struct gc_host *host, uint64_t bytes);
+void gc_host_unmap(struct gc_host *host, void *memory, uint64_t bytes);
+
+/* Address space that reads as zero and costs memory only where it is written. Not counted: its owner calls
+ * gc_host_count for the pages it writes. */
+void *gc_host_reserve(uint64_t bytes);
+void gc_host_unreserve(void *memory, uint64_t bytes);
+void gc_host_count(struct gc_host *host, uint64_t bytes);
+uint64_t gc_host_bytes(const struct gc_host *host);
+
+#endif

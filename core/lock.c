@@ -1,0 +1,42 @@
+#include "core/lock.h"
+
+#include "core/check.h"
+
+/* Bit r: the thread holds a lock of rank r. Never two of one rank, so the bits are the whole truth. */
+static __thread unsigned held_ranks __attribute__((tls_model("initial-exec")));
+
+void gc_lock_init(struct gc_lock *lock, enum gc_lock_rank rank)
+{
+    pthread_mutex_init(&lock->mutex, NULL);
+    lock->rank = rank;
+}
+
+void gc_lock_fini(struct gc_lock *lock)
+{
+    pthread_mutex_destroy(&lock->mutex);
+}
+
+void gc_lock_acquire(struct gc_lock *lock)
+{
+    GC_ASSERT(held_ranks >> lock->rank == 0);
+    pthread_mutex_lock(&lock->mutex);
+    held_ranks |= 1U << lock->rank;
+}
+
+void gc_lock_release(struct gc_lock *lock)
+{
+    GC_ASSERT(held_ranks >> lock->rank & 1U);
+    held_ranks &= ~(1U << lock->rank);
+    pthread_mutex_unlock(&lock->mutex);
+}
+
+void gc_lock_wait(struct gc_lock *lock, pthread_cond_t *condition)
+{
+    GC_ASSERT(held_ranks == 1U << lock->rank);
+    pthread_cond_wait(condition, &lock->mutex);
+}
+
+unsigned gc_lock_held_count(void)
+{
+    return (unsigned)__builtin_popcount(held_ranks);
+}

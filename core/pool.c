@@ -1,0 +1,369 @@
+#include "core/pool.h"
+
+#include "core/check.h"
+
+#include <stddef.h>
+
+/* Records needed under one lock: a segment's first block and the remainder split off it. */
+#define SPARES_NEEDED 2
+/* Taken from and put back to the device's store in this number. */
+#define SPARES_BATCH 32
+#define IDS_BATCH 1024
+
+void gc_pool_init(struct gc_pool *pool, struct gc_context *context, const struct gc_pool_shared *shared)
+{
+    *pool = (struct gc_pool){.shared = *shared, .context = context};
+    gc_lock_init(&pool->lock, GC_RANK_POOL);
+}
+
+void gc_pool_fini(struct gc_pool *pool)
+{
+    gc_lock_fini(&pool->lock);
+}
+
+bool gc_pool_plan(uint64_t requested_bytes, uint64_t *bytes, struct gc_segment_plan *plan)
+{
+    if (!gc_round_up_u64(requested_bytes, GC_GRANULE, bytes))
+        return false;
+    *plan = (struct gc_segment_plan){.class = *bytes <= GC_SMALL_MAX ? GC_CLASS_SMALL : GC_CLASS_LARGE};
+    if (*bytes <= GC_SMALL_MAX)
+        plan->bytes = GC_SMALL_SEGMENT;
+    else if (*bytes <= GC_LARGE_SHARED_MAX)
+        plan->bytes = GC_LARGE_SEGMENT;
+    else if (!gc_round_up_u64(*bytes, GC_SEGMENT_UNIT, &plan->bytes))
+        return false;
+    plan->driver_bytes = plan->bytes;
+    return true;
+}
+
+/* ---- lock and records ---- */
+
+static void push_spare(struct gc_pool *pool, struct gc_block *block)
+{
+    block->next = pool->spares;
+    pool->spares = block;
+    pool->spare_count++;
+}
+
+static struct gc_block *pop_spare(struct gc_pool *pool)
+{
+    struct gc_block *block = pool->spares;
+    GC_ASSERT(block != NULL);
+    pool->spares = block->next;
+    pool->spare_count--;
+    return block;
+}
+
+static bool stock_locked(struct gc_pool *pool)
+{
+    if (pool->spare_count >= SPARES_NEEDED)
+        return true;
+    while (pool->spare_count < SPARES_BATCH) {
+        struct gc_block *block = gc_slab_try_take(pool->shared.blocks);
+        if (block == NULL)
+            break;
+        push_spare(pool, block);
+    }
+    return pool->spare_count >= SPARES_NEEDED;
+}
+
+enum gc_status gc_pool_acquire(struct gc_pool *pool)
+{
+    for (;;) {
+        gc_lock_acquire(&pool->lock);
+        if (stock_locked(pool))
+            return GC_OK;
+        gc_lock_release(&pool->lock);
+        void *record = gc_slab_take(pool->shared.blocks);
+        if (record == NULL)
+            return GC_NO_HOST_MEMORY;
+        gc_slab_put(pool->shared.blocks, record);
+    }
+}
+
+void gc_pool_acquire_plain(struct gc_pool *pool)
+{
+    gc_lock_acquire(&pool->lock);
+}
+
+void gc_pool_release(struct gc_pool *pool)
+{
+    gc_lock_release(&pool->lock);
+}
+
+void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    atomic_store_explicit(&block->segment, NULL, memory_order_release);
+    push_spare(pool, block);
+    while (pool->spare_count > 2 * SPARES_BATCH)
+        gc_slab_put(pool->shared.blocks, pop_spare(pool));
+}
+
+static uint64_t take_id(struct gc_pool *pool)
+{
+    if (pool->next_id == pool->end_id) {
+        pool->next_id = atomic_fetch_add_explicit(pool->shared.next_block_id, IDS_BATCH, memory_order_relaxed);
+        pool->end_id = pool->next_id + IDS_BATCH;
+    }
+    return pool->next_id++;
+}
+
+/* ---- blocks ----
+ *
+ * `segment` of a block and `pool` of a segment are stored with release: the partners are the acquires in
+ * core.c's lock_pool_of, which follows them without a lock. */
+
+static struct gc_segment *segment_of(const struct gc_block *block)
+{
+    return atomic_load_explicit(&block->segment, memory_order_relaxed);
+}
+
+static bool spans_segment(const struct gc_block *block)
+{
+    return block->previous == NULL && block->next == NULL;
+}
+
+static void idle_add(struct gc_pool *pool, struct gc_segment *segment)
+{
+    GC_ASSERT(!segment->is_idle);
+    segment->is_idle = true;
+    segment->idle_next = NULL;
+    segment->idle_previous = pool->idle_newest;
+    if (pool->idle_newest != NULL)
+        pool->idle_newest->idle_next = segment;
+    else
+        pool->idle_oldest = segment;
+    pool->idle_newest = segment;
+    atomic_fetch_add_explicit(pool->shared.idle_bytes, segment->bytes, memory_order_relaxed);
+}
+
+static void idle_remove(struct gc_pool *pool, struct gc_segment *segment)
+{
+    GC_ASSERT(segment->is_idle);
+    segment->is_idle = false;
+    if (segment->idle_previous != NULL)
+        segment->idle_previous->idle_next = segment->idle_next;
+    else
+        pool->idle_oldest = segment->idle_next;
+    if (segment->idle_next != NULL)
+        segment->idle_next->idle_previous = segment->idle_previous;
+    else
+        pool->idle_newest = segment->idle_previous;
+    atomic_fetch_sub_explicit(pool->shared.idle_bytes, segment->bytes, memory_order_relaxed);
+}
+
+static void bin_insert(struct gc_pool *pool, struct gc_block *block)
+{
+    struct gc_segment *segment = segment_of(block);
+    block->state = GC_BLOCK_FREE;
+    gc_bins_insert(&pool->bins[segment->class], block);
+    if (spans_segment(block))
+        idle_add(pool, segment);
+}
+
+static void bin_remove(struct gc_pool *pool, struct gc_block *block)
+{
+    struct gc_segment *segment = segment_of(block);
+    gc_bins_remove(&pool->bins[segment->class], block);
+    if (segment->is_idle)
+        idle_remove(pool, segment);
+}
+
+static void link_after(struct gc_block *block, struct gc_block *added)
+{
+    added->previous = block;
+    added->next = block->next;
+    if (block->next != NULL)
+        block->next->previous = added;
+    block->next = added;
+}
+
+static void unlink_block(struct gc_block *block)
+{
+    struct gc_segment *segment = segment_of(block);
+    if (block->previous != NULL)
+        block->previous->next = block->next;
+    else
+        segment->first = block->next;
+    if (block->next != NULL)
+        block->next->previous = block->previous;
+}
+
+/* Cuts the end off a block that is in no bin and makes it a free block, if it is worth one. */
+static void split_off(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
+{
+    struct gc_segment *segment = segment_of(block);
+    const uint64_t least = segment->class == GC_CLASS_SMALL ? GC_SMALL_REMAINDER : GC_LARGE_REMAINDER;
+    if (block->bytes - bytes < least)
+        return;
+    struct gc_block *rest = pop_spare(pool);
+    rest->address = block->address + bytes;
+    rest->bytes = block->bytes - bytes;
+    atomic_store_explicit(&rest->segment, segment, memory_order_release);
+    block->bytes = bytes;
+    link_after(block, rest);
+    bin_insert(pool, rest);
+    gc_pagemap_set(pool->shared.pagemap, rest->address, rest);
+}
+
+static void make_live(struct gc_pool *pool, struct gc_block *block, const struct gc_claim *claim)
+{
+    GC_ASSERT(block->bytes >= claim->bytes);
+    split_off(pool, block, claim->bytes);
+    block->live.requested_bytes = claim->requested_bytes;
+    block->live.id = take_id(pool);
+    block->api = claim->api;
+    block->state = GC_BLOCK_LIVE;
+}
+
+struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class, const struct gc_claim *claim)
+{
+    struct gc_block *block = gc_bins_best_fit(&pool->bins[class], claim->bytes);
+    if (block == NULL)
+        return NULL;
+    bin_remove(pool, block);
+    make_live(pool, block, claim);
+    return block;
+}
+
+/* `block` takes over its free neighbour `next`, whose record becomes spare. */
+static void merge_next(struct gc_pool *pool, struct gc_block *block, struct gc_block *next)
+{
+    block->bytes += next->bytes;
+    gc_pagemap_clear(pool->shared.pagemap, next->address);
+    unlink_block(next);
+    gc_pool_put_record_locked(pool, next);
+}
+
+void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    GC_ASSERT(block->state != GC_BLOCK_FREE);
+    struct gc_block *next = block->next;
+    if (next != NULL && next->state == GC_BLOCK_FREE) {
+        bin_remove(pool, next);
+        merge_next(pool, block, next);
+    }
+    struct gc_block *previous = block->previous;
+    if (previous != NULL && previous->state == GC_BLOCK_FREE) {
+        bin_remove(pool, previous);
+        merge_next(pool, previous, block);
+        block = previous;
+    }
+    bin_insert(pool, block);
+    pool->generation++;
+}
+
+/* ---- segments ---- */
+
+static void link_segment(struct gc_pool *pool, struct gc_segment *segment, struct gc_block *block)
+{
+    segment->first = block;
+    segment->previous = NULL;
+    segment->next = pool->segments;
+    if (pool->segments != NULL)
+        pool->segments->previous = segment;
+    pool->segments = segment;
+    block->previous = NULL;
+    block->next = NULL;
+    block->address = segment->address;
+    block->bytes = segment->bytes;
+    atomic_store_explicit(&segment->pool, pool, memory_order_release);
+    atomic_store_explicit(&block->segment, segment, memory_order_release);
+    pool->generation++;
+}
+
+struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *segment, const struct gc_claim *claim)
+{
+    struct gc_block *block = pop_spare(pool);
+    segment->is_idle = false;
+    link_segment(pool, segment, block);
+    make_live(pool, block, claim);
+    gc_pagemap_set(pool->shared.pagemap, block->address, block);
+    return block;
+}
+
+struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *segment)
+{
+    struct gc_block *block = segment->first;
+    GC_ASSERT(spans_segment(block));
+    if (block->state == GC_BLOCK_FREE)
+        bin_remove(pool, block);
+    gc_pagemap_clear(pool->shared.pagemap, block->address);
+    if (segment->previous != NULL)
+        segment->previous->next = segment->next;
+    else
+        pool->segments = segment->next;
+    if (segment->next != NULL)
+        segment->next->previous = segment->previous;
+    segment->first = NULL;
+    atomic_store_explicit(&segment->pool, NULL, memory_order_release);
+    atomic_store_explicit(&block->segment, NULL, memory_order_release);
+    return block;
+}
+
+void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment, struct gc_block *block,
+                            enum gc_block_state state)
+{
+    link_segment(pool, segment, block);
+    block->state = (uint8_t)state;
+    if (state == GC_BLOCK_FREE)
+        bin_insert(pool, block);
+    gc_pagemap_set(pool->shared.pagemap, block->address, block);
+}
+
+/* ---- pending ---- */
+
+void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    block->state = GC_BLOCK_PENDING;
+    block->pending.next = NULL;
+    block->pending.epoch = pool->epoch++;
+    if (pool->pending_last != NULL)
+        pool->pending_last->pending.next = block;
+    else
+        pool->pending_first = block;
+    pool->pending_last = block;
+    gc_gauge_add(pool->shared.pending, block->bytes);
+}
+
+struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t epoch)
+{
+    struct gc_pending taken = {NULL, NULL};
+    struct gc_block *block = pool->pending_first;
+    while (block != NULL && block->pending.epoch < epoch) {
+        taken.last = block;
+        block = block->pending.next;
+    }
+    if (taken.last == NULL)
+        return taken;
+    taken.first = pool->pending_first;
+    taken.last->pending.next = NULL;
+    pool->pending_first = block;
+    if (block == NULL)
+        pool->pending_last = NULL;
+    return taken;
+}
+
+void gc_pool_return_pending_locked(struct gc_pool *pool, struct gc_pending pending)
+{
+    if (pending.first == NULL)
+        return;
+    pending.last->pending.next = pool->pending_first;
+    pool->pending_first = pending.first;
+    if (pool->pending_last == NULL)
+        pool->pending_last = pending.last;
+}
+
+bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending)
+{
+    bool any_dedicated = false;
+    struct gc_block *block = pending.first;
+    while (block != NULL) {
+        struct gc_block *next = block->pending.next;
+        any_dedicated |= segment_of(block)->is_dedicated;
+        gc_gauge_sub(pool->shared.pending, block->bytes);
+        gc_pool_give_locked(pool, block);
+        block = next;
+    }
+    return any_dedicated;
+}

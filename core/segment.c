@@ -1,0 +1,115 @@
+#include "core/segment.h"
+
+#include "core/check.h"
+#include "core/instance.h"
+
+#include <stddef.h>
+
+/* The reserved bytes stay charged where the driver does not take the memory back: it is still held. */
+static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_t bytes)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    if (driver->mem_free(driver->self, context->handle, address) == 0)
+        gc_device_release(context->device, bytes);
+}
+
+/* Reserves and asks the driver. */
+static enum gc_status take_memory(struct gc_context *context, const struct gc_segment_plan *plan,
+                                  uint64_t *address, int *driver_code)
+{
+    struct gc_core *core = context->core;
+    struct gc_device *device = context->device;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    if (!gc_budget_try_reserve(&device->budget, plan->bytes))
+        return GC_OUT_OF_MEMORY;
+    const int code = core->driver.mem_alloc(core->driver.self, context->handle, plan->driver_bytes, address);
+    if (code != 0) {
+        gc_device_release(device, plan->bytes);
+        *driver_code = code;
+        return code == core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
+    }
+    const enum gc_status status = gc_pagemap_prepare(&core->pagemap, *address, plan->bytes);
+    if (status != GC_OK) {
+        undo_mem_alloc(context, *address, plan->bytes);
+        return GC_NO_HOST_MEMORY;
+    }
+    return GC_OK;
+}
+
+static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment *segment,
+                                  const struct gc_claim *claim)
+{
+    struct gc_pool *pool = &context->pool;
+    const enum gc_status status = gc_pool_acquire(pool);
+    if (status != GC_OK) {
+        undo_mem_alloc(context, segment->address, segment->bytes);
+        return status;
+    }
+    if (pool->is_dropped) {
+        gc_pool_release(pool);
+        gc_device_release(context->device, segment->bytes); /* it went with the context */
+        return GC_INVALID_ARGUMENT;
+    }
+    const struct gc_block *block = gc_pool_add_locked(pool, segment, claim);
+    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes, claim->stream, claim->api};
+    gc_device_note_alloc(context->device, &entry);
+    gc_pool_release(pool);
+    return GC_OK;
+}
+
+enum gc_status gc_segment_create(struct gc_context *context, const struct gc_segment_plan *plan,
+                                 const struct gc_claim *claim, uint64_t *address, int *driver_code)
+{
+    struct gc_slab *records = &context->device->segments;
+    struct gc_segment *segment = gc_slab_take(records);
+    if (segment == NULL)
+        return GC_NO_HOST_MEMORY;
+    uint64_t base;
+    enum gc_status status = take_memory(context, plan, &base, driver_code);
+    if (status != GC_OK)
+        goto fail;
+    segment->address = base;
+    segment->bytes = plan->bytes;
+    segment->class = (uint8_t)plan->class;
+    segment->is_dedicated = plan->is_dedicated;
+    status = add_to_pool(context, segment, claim);
+    if (status != GC_OK)
+        goto fail;
+    *address = base;
+    return GC_OK;
+
+fail:
+    gc_slab_put(records, segment);
+    return status;
+}
+
+/* The driver kept it: back into the pool, unless the context, and the memory with it, went meanwhile. */
+static bool restore(struct gc_context *context, struct gc_segment *segment, struct gc_block *block,
+                    const struct gc_entry *noted)
+{
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    const bool alive = !pool->is_dropped;
+    if (alive) {
+        gc_pool_restore_locked(pool, segment, block, noted != NULL ? GC_BLOCK_LIVE : GC_BLOCK_FREE);
+        if (noted != NULL)
+            gc_device_unnote_free(context->device, noted);
+    }
+    gc_pool_release(pool);
+    return alive;
+}
+
+int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment, struct gc_block *block,
+                         const struct gc_entry *noted)
+{
+    struct gc_device *device = context->device;
+    const struct gc_driver *driver = &context->core->driver;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    const int code = driver->mem_free(driver->self, context->handle, segment->address);
+    if (code != 0 && restore(context, segment, block, noted))
+        return code;
+    gc_device_release(device, segment->bytes);
+    gc_slab_put(&device->segments, segment);
+    gc_slab_put(&device->blocks, block);
+    return 0;
+}

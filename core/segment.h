@@ -1,0 +1,70 @@
+/* A segment: one allocation of the driver, tiled by blocks. This file says what it is and how it comes from
+ * and goes back to the driver, budget included; what happens inside it is the pool's business.
+ *
+ * A segment is in its pool's list from the moment it is added until it is removed, both under the pool's
+ * lock. Who removed it settles its account; a pool whose context is dropped removes all at once. */
+#ifndef GC_SEGMENT_H
+#define GC_SEGMENT_H
+
+#include "core/block.h"
+#include "core/status.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gc_context;
+struct gc_entry;
+struct gc_pool;
+
+enum gc_class {
+    GC_CLASS_SMALL, /* requests up to GC_SMALL_MAX */
+    GC_CLASS_LARGE,
+    GC_CLASS_COUNT
+};
+
+struct gc_segment {
+    struct gc_segment *previous; /* in the pool; a free record's link */
+    struct gc_segment *next;
+    _Atomic(struct gc_pool *) pool; /* for lock-free readers, as a block's `segment` */
+    uint64_t address;
+    uint64_t bytes; /* what is charged */
+    struct gc_block *first;
+    struct gc_segment *idle_previous; /* among the pool's idle segments, the longest idle first */
+    struct gc_segment *idle_next;
+    uint8_t class;     /* enum gc_class: which bins its free blocks are in */
+    bool is_dedicated; /* holds one block, is never cached */
+    bool is_idle;      /* wholly free: in the idle list */
+    uint8_t unused[61];
+};
+_Static_assert(sizeof(struct gc_segment) == 128, "two cache lines");
+
+/* What is asked of the driver for one request. */
+struct gc_segment_plan {
+    uint64_t driver_bytes;
+    uint64_t bytes; /* driver_bytes in whole granules */
+    enum gc_class class;
+    bool is_dedicated;
+};
+
+/* What a live block remembers of its request. */
+struct gc_claim {
+    uint64_t bytes;           /* rounded to granules */
+    uint64_t requested_bytes; /* as the program said */
+    uint64_t stream;
+    uint16_t api;
+};
+
+/* Reserves, asks the driver, adds the segment to the context's pool and carves a live block from it at
+ * once. GC_OUT_OF_MEMORY: budget or driver; GC_DRIVER with *driver_code; GC_INVALID_ARGUMENT: the context was
+ * dropped meanwhile; GC_NO_HOST_MEMORY. Nothing is held after a failure. No lock may be held. */
+enum gc_status gc_segment_create(struct gc_context *context, const struct gc_segment_plan *plan,
+                                 const struct gc_claim *claim, uint64_t *address, int *driver_code) GC_CHECKED;
+
+/* Gives a segment that was removed from its pool, and whose memory is idle, back to the driver. Returns the
+ * driver's code; on refusal the segment is in the pool again, its one block live as it was if `noted` says
+ * what was, else free. No lock may be held; the caller has begun a give-back of the device. */
+int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment, struct gc_block *block,
+                         const struct gc_entry *noted);
+
+#endif

@@ -1,0 +1,109 @@
+/* What is done before a request fails, so that memory which nobody uses never causes an out-of-memory:
+ * wait for what is pending, give idle segments back, wait for give-backs that other threads have under way.
+ * The caller tries again after each step that changed something. */
+#include "core/check.h"
+#include "core/instance.h"
+
+#include <stddef.h>
+
+/* From here on everything idle is given back, not only what is wanted: the driver may be fragmented. */
+#define PARTIAL_ATTEMPTS 1
+/* Others may take every time what was made free; then the request fails, as it might without a cache. */
+#define ATTEMPTS_MAX 64
+
+static struct gc_context *next_context(struct gc_context *context)
+{
+    /* Acquire: pairs with the release in context.c's link_context. */
+    return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
+}
+
+static struct gc_context *first_context(struct gc_device *device)
+{
+    return atomic_load_explicit(&device->contexts, memory_order_acquire);
+}
+
+/* Gives back the longest idle segment of a pool: its bytes, or 0 if there is none or the driver refused. */
+static uint64_t give_back_oldest(struct gc_context *context)
+{
+    struct gc_device *device = context->device;
+    struct gc_pool *pool = &context->pool;
+    struct gc_block *block = NULL;
+    struct gc_wait_set set;
+    uint64_t bytes = 0;
+    gc_device_give_back_begin(device);
+    gc_pool_acquire_plain(pool);
+    /* What would have to be waited for captures: nothing is unmapped then either. */
+    struct gc_segment *segment = gc_context_wait_set_locked(context, &set) ? pool->idle_oldest : NULL;
+    if (segment != NULL) {
+        bytes = segment->bytes;
+        block = gc_pool_remove_locked(pool, segment);
+    }
+    gc_pool_release(pool);
+    if (segment != NULL && gc_segment_give_back(context, segment, block, NULL) != 0)
+        bytes = 0;
+    if (bytes != 0)
+        gc_counter_add(&device->stats.trim_count, 1);
+    gc_device_give_back_end(device);
+    return bytes;
+}
+
+uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, uint64_t enough_bytes)
+{
+    uint64_t given = 0;
+    for (struct gc_context *context = first_context(device); context != NULL; context = next_context(context)) {
+        while (given < enough_bytes && gc_device_idle_bytes(device) > keep_bytes) {
+            const uint64_t bytes = give_back_oldest(context);
+            if (bytes == 0)
+                break;
+            given += bytes;
+        }
+    }
+    return given;
+}
+
+static bool resolve_all(struct gc_device *device)
+{
+    bool any = false;
+    for (struct gc_context *context = first_context(device); context != NULL; context = next_context(context))
+        any |= gc_reuse_resolve(context);
+    return any;
+}
+
+/* Reads both generations, and says whether one has risen since the last time. */
+static bool note_generations(struct gc_shortage *shortage)
+{
+    /* Acquire: pairs with gc_device_release. */
+    const uint64_t of_device = atomic_load_explicit(&shortage->device->generation, memory_order_acquire);
+    uint64_t of_pool = 0;
+    if (shortage->pool != NULL) {
+        gc_pool_acquire_plain(shortage->pool);
+        of_pool = shortage->pool->generation;
+        gc_pool_release(shortage->pool);
+    }
+    const bool risen = of_device != shortage->device_generation || of_pool != shortage->pool_generation;
+    shortage->device_generation = of_device;
+    shortage->pool_generation = of_pool;
+    return risen;
+}
+
+void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device, struct gc_pool *pool)
+{
+    *shortage = (struct gc_shortage){.device = device, .pool = pool};
+    note_generations(shortage);
+}
+
+bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes)
+{
+    struct gc_device *device = shortage->device;
+    if (shortage->attempts >= ATTEMPTS_MAX)
+        return false;
+    const uint64_t enough = shortage->attempts < PARTIAL_ATTEMPTS ? wanted_bytes : UINT64_MAX;
+    bool changed = resolve_all(device);
+    if (!changed)
+        changed = gc_shortage_give_back(device, 0, enough) > 0;
+    if (!changed)
+        changed = gc_device_await_give_backs(device);
+    changed |= note_generations(shortage);
+    shortage->attempts++;
+    return changed;
+}

@@ -1,0 +1,273 @@
+/* The figures of all devices in one piece of memory, and the largest live allocations. Takes one lock at a
+ * time, none while it visits, and never enters libc's allocator: a report is written in processes that end
+ * in any state. */
+#include "core/snapshot.h"
+
+#include "core/bits.h"
+#include "core/direct.h"
+#include "core/instance.h"
+
+#include <stddef.h>
+
+/* The public part and what it takes to free it. */
+struct snapshot_memory {
+    struct gc_snapshot snapshot;
+    struct gc_host host;
+    uint64_t bytes;
+};
+
+static struct gc_context *first_context(struct gc_device *device)
+{
+    return atomic_load_explicit(&device->contexts, memory_order_acquire);
+}
+
+static struct gc_context *next_context(struct gc_context *context)
+{
+    return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
+}
+
+/* ---- live allocations ---- */
+
+typedef void see_leak(void *argument, const struct gc_leak *leak);
+
+/* Shows every live block of a pool to `see`, under its lock. */
+static void see_blocks(struct gc_pool *pool, see_leak *see, void *argument)
+{
+    gc_pool_acquire_plain(pool);
+    for (const struct gc_segment *segment = pool->segments; segment != NULL; segment = segment->next) {
+        for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
+            if (block->state != GC_BLOCK_LIVE)
+                continue;
+            const struct gc_leak leak = {
+                .address = block->address, .bytes = block->live.requested_bytes, .api = block->api};
+            see(argument, &leak);
+        }
+    }
+    gc_pool_release(pool);
+}
+
+struct direct_filter {
+    const struct gc_device *device;
+    see_leak *see;
+    void *argument;
+};
+
+static void see_direct(void *argument, const struct gc_direct *direct)
+{
+    const struct direct_filter *filter = argument;
+    if (direct->device != filter->device || !gc_direct_is_allocation(direct->kind))
+        return;
+    const struct gc_leak leak = {.address = direct->key,
+                                 .bytes = direct->requested_bytes,
+                                 .api = direct->api,
+                                 .direct = true,
+                                 .kind = direct->kind};
+    filter->see(filter->argument, &leak);
+}
+
+static void see_all(struct gc_core *core, struct gc_device *device, see_leak *see, void *argument)
+{
+    struct direct_filter filter = {device, see, argument};
+    for (struct gc_context *context = first_context(device); context != NULL; context = next_context(context))
+        see_blocks(&context->pool, see, argument);
+    gc_tracker_visit(&core->tracker, see_direct, &filter);
+}
+
+struct leak_sum {
+    uint64_t count;
+    uint64_t bytes;
+};
+
+static void add_leak(void *argument, const struct gc_leak *leak)
+{
+    struct leak_sum *sum = argument;
+    sum->count++;
+    sum->bytes += leak->bytes;
+}
+
+/* ---- the snapshot ---- */
+
+static void read_pools(struct gc_device *device, struct gc_device_snapshot *to)
+{
+    for (struct gc_context *context = first_context(device); context != NULL; context = next_context(context)) {
+        struct gc_pool *pool = &context->pool;
+        gc_pool_acquire_plain(pool);
+        for (unsigned class = 0; class < GC_CLASS_COUNT; class++) {
+            to->free_bytes += pool->bins[class].bytes;
+            to->largest_free_bytes =
+                gc_max_u64(to->largest_free_bytes, gc_bins_largest_bytes(&pool->bins[class]));
+        }
+        gc_pool_release(pool);
+    }
+}
+
+static void read_device(struct gc_core *core, struct gc_device *device, struct gc_device_snapshot *to)
+{
+    struct leak_sum leaks = {0, 0};
+    to->info = device->info;
+    to->limit_bytes = gc_device_limit_bytes(device);
+    gc_stats_read(&device->stats, to);
+    to->host_metadata_bytes = gc_host_bytes(&device->host);
+    to->idle_bytes = gc_device_idle_bytes(device);
+    read_pools(device, to);
+    for (unsigned kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
+        to->direct_bytes[kind] = atomic_load_explicit(&device->direct_bytes[kind], memory_order_relaxed);
+    see_all(core, device, add_leak, &leaks);
+    to->leak_count = leaks.count;
+    to->leak_bytes = leaks.bytes;
+    for (uint16_t api = 0; api < core->api_count; api++)
+        gc_api_cell_read(&device->apis[api], &to->apis[api]);
+}
+
+/* One mapping: the head, the devices, their figures by entry point, the process's calls. */
+static struct snapshot_memory *map_snapshot(uint32_t devices, uint16_t apis)
+{
+    const uint64_t figures_bytes = (uint64_t)apis * sizeof(struct gc_api_figures);
+    const uint64_t bytes = sizeof(struct snapshot_memory) +
+                           devices * (sizeof(struct gc_device_snapshot) + figures_bytes) + apis * sizeof(uint64_t);
+    struct gc_host host = {0};
+    struct snapshot_memory *memory = gc_host_map(&host, bytes);
+    if (memory == NULL)
+        return NULL;
+    memory->bytes = bytes;
+    memory->snapshot.api_count = apis;
+    memory->snapshot.devices = (struct gc_device_snapshot *)(memory + 1);
+    struct gc_api_figures *figures = (struct gc_api_figures *)(memory->snapshot.devices + devices);
+    for (uint32_t i = 0; i < devices; i++)
+        memory->snapshot.devices[i].apis = figures + (uint64_t)i * apis;
+    memory->snapshot.process_driver_calls = (uint64_t *)(figures + (uint64_t)devices * apis);
+    return memory;
+}
+
+enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snapshot)
+{
+    uint32_t count = 0;
+    for (int i = 0; i < GC_DEVICE_MAX; i++)
+        count += gc_core_find_device(core, i) != NULL;
+    struct snapshot_memory *memory = map_snapshot(count, core->api_count);
+    if (memory == NULL)
+        return GC_NO_HOST_MEMORY;
+    struct gc_snapshot *to = &memory->snapshot;
+    /* A device added meanwhile waits for the next snapshot. */
+    for (int i = 0; i < GC_DEVICE_MAX && to->device_count < count; i++) {
+        struct gc_device *device = gc_core_find_device(core, i);
+        if (device != NULL)
+            read_device(core, device, &to->devices[to->device_count++]);
+    }
+    if (to->device_count > 0) /* what belongs to no device is shown once */
+        to->devices[0].host_metadata_bytes += gc_host_bytes(&core->host);
+    for (uint16_t api = 0; api < core->api_count; api++)
+        to->process_driver_calls[api] = gc_counter_read(&core->process_driver_calls[api]);
+    gc_hist_read(&core->alloc_ns, &to->alloc_latency);
+    gc_hist_read(&core->free_ns, &to->free_latency);
+    *snapshot = to;
+    return GC_OK;
+}
+
+void gc_snapshot_free(struct gc_snapshot *snapshot)
+{
+    if (snapshot == NULL)
+        return;
+    struct snapshot_memory *memory = (struct snapshot_memory *)snapshot;
+    struct gc_host host = {0};
+    gc_host_unmap(&host, memory, memory->bytes);
+}
+
+/* ---- the largest live allocations ---- */
+
+/* The largest seen so far: a heap with the smallest on top. */
+struct top_leaks {
+    struct gc_leak *leaks;
+    uint64_t count;
+    uint64_t max;
+};
+
+static void sift_down(struct top_leaks *top, uint64_t i)
+{
+    const struct gc_leak moved = top->leaks[i];
+    for (uint64_t child = 2 * i + 1; child < top->count; child = 2 * i + 1) {
+        if (child + 1 < top->count && top->leaks[child + 1].bytes < top->leaks[child].bytes)
+            child++;
+        if (top->leaks[child].bytes >= moved.bytes)
+            break;
+        top->leaks[i] = top->leaks[child];
+        i = child;
+    }
+    top->leaks[i] = moved;
+}
+
+static void keep_largest(void *argument, const struct gc_leak *leak)
+{
+    struct top_leaks *top = argument;
+    if (top->count == top->max) {
+        if (leak->bytes > top->leaks[0].bytes) {
+            top->leaks[0] = *leak;
+            sift_down(top, 0);
+        }
+        return;
+    }
+    uint64_t i = top->count++;
+    for (; i > 0 && top->leaks[(i - 1) / 2].bytes > leak->bytes; i = (i - 1) / 2)
+        top->leaks[i] = top->leaks[(i - 1) / 2];
+    top->leaks[i] = *leak;
+}
+
+/* Takes the smallest off until none is left, which leaves the array largest first. */
+static void sort_descending(struct top_leaks *top)
+{
+    const uint64_t all = top->count;
+    while (top->count > 1) {
+        const struct gc_leak smallest = top->leaks[0];
+        top->leaks[0] = top->leaks[--top->count];
+        sift_down(top, 0);
+        top->leaks[top->count] = smallest;
+    }
+    top->count = all;
+}
+
+enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *device, uint32_t max,
+                                   void (*visit)(void *argument, const struct gc_leak *leak), void *argument)
+{
+    struct leak_sum sum = {0, 0};
+    see_all(core, device, add_leak, &sum);
+    struct top_leaks top = {.max = gc_min_u64(sum.count, max)};
+    if (top.max == 0)
+        return GC_OK;
+    struct gc_host host = {0};
+    const uint64_t bytes = top.max * sizeof(*top.leaks);
+    top.leaks = gc_host_map(&host, bytes);
+    if (top.leaks == NULL)
+        return GC_NO_HOST_MEMORY;
+    see_all(core, device, keep_largest, &top);
+    sort_descending(&top);
+    for (uint64_t i = 0; i < top.count; i++)
+        visit(argument, &top.leaks[i]);
+    gc_host_unmap(&host, top.leaks, bytes);
+    return GC_OK;
+}
+
+/* ---- counts that others report ---- */
+
+void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api)
+{
+    if (api >= core->api_count)
+        return;
+    gc_counter_add(device != NULL ? &device->apis[api].driver_calls : &core->process_driver_calls[api], 1);
+}
+
+void gc_core_count_oom(struct gc_core *core, struct gc_device *device)
+{
+    (void)core;
+    gc_counter_add(&device->stats.oom_count, 1);
+}
+
+void gc_core_count_invalid_free(struct gc_core *core, struct gc_device *device)
+{
+    (void)core;
+    gc_counter_add(&device->stats.invalid_free_count, 1);
+}
+
+bool gc_core_was_used(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->was_used, memory_order_relaxed);
+}

@@ -1,0 +1,70 @@
+/* Counters and gauges of one device, declared in stats.def. All are relaxed atomics: each is exact, and
+ * none orders anything else. */
+#ifndef GC_STATS_H
+#define GC_STATS_H
+
+#include "core/snapshot.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+typedef atomic_uint_fast64_t gc_counter;
+
+struct gc_gauge_cell {
+    atomic_uint_fast64_t current;
+    atomic_uint_fast64_t peak;
+};
+
+struct gc_stats {
+#define GC_GAUGE(field, text) struct gc_gauge_cell field;
+#define GC_COUNTER(field, text) gc_counter field;
+#include "core/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+};
+
+/* What one entry point did on one device; a cache line of its own. */
+struct gc_api_cell {
+    gc_counter count;
+    gc_counter bytes;
+    struct gc_gauge_cell live;
+    gc_counter driver_calls;
+    uint64_t unused[3];
+};
+_Static_assert(sizeof(struct gc_api_cell) == 64, "one cache line");
+
+static inline void gc_counter_add(gc_counter *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline uint64_t gc_counter_read(const gc_counter *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* Every value the gauge takes is seen by the thread that set it, so the peak is exact. */
+static inline void gc_gauge_raise_peak(struct gc_gauge_cell *gauge, uint64_t value)
+{
+    uint64_t peak = atomic_load_explicit(&gauge->peak, memory_order_relaxed);
+    while (value > peak && !atomic_compare_exchange_weak_explicit(&gauge->peak, &peak, value, memory_order_relaxed,
+                                                                  memory_order_relaxed))
+        ;
+}
+
+static inline void gc_gauge_add(struct gc_gauge_cell *gauge, uint64_t bytes)
+{
+    gc_gauge_raise_peak(gauge, atomic_fetch_add_explicit(&gauge->current, bytes, memory_order_relaxed) + bytes);
+}
+
+/* Never below 0, whatever it is asked: a wrapped gauge would poison the report. */
+void gc_gauge_sub(struct gc_gauge_cell *gauge, uint64_t bytes);
+/* The same where more than there is may be asked for: amounts measured by difference. */
+void gc_gauge_sub_saturating(struct gc_gauge_cell *gauge, uint64_t bytes);
+void gc_gauge_read(const struct gc_gauge_cell *cell, struct gc_gauge *gauge);
+
+/* Copies the cells into the snapshot's fields of the same names. */
+void gc_stats_read(const struct gc_stats *stats, struct gc_device_snapshot *snapshot);
+void gc_api_cell_read(const struct gc_api_cell *cell, struct gc_api_figures *figures);
+
+#endif
