@@ -42,11 +42,12 @@ clean: ## remove build/ (fetched packages in build/venv, build/cuda* too)
 deps: ## install the system packages this project builds and tests with
 	$(Q)scripts/deps.sh all
 
-compile_commands.json: Makefile scripts/rules.mk $(CORE_SRC) $(SHIM_SRC) $(TOOL_SRC) ## for editors and clang-tidy
+compile_commands.json: Makefile scripts/rules.mk $(CORE_SRC) $(SHIM_SRC) $(TOOL_SRC) $(SIM_SRC) $(TEST_SRC) ## for editors and clang-tidy
 	$(call say,GEN)
 	$(Q)python3 scripts/compile-commands.py $@ \
 		--core $(CC) $(CORE_CFLAGS) -- $(CORE_SRC) $(TOOL_SRC) \
-		--cuda $(CC) $(ALL_CFLAGS) -- $(filter %.c,$(SHIM_SRC)) $(SIM_SRC) $(TEST_SRC)
+		--cuda $(CC) $(ALL_CFLAGS) -- $(filter %.c,$(SHIM_SRC)) \
+		--cuda $(CC) $(SIM_CFLAGS) -- $(SIM_SRC) $(RUNTIME_SRC) $(TEST_SRC)
 
 ##@ Try
 .PHONY: demo

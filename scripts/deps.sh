@@ -92,16 +92,17 @@ if [ -n "$missing" ]; then
 fi
 
 # ---- CUDA headers ----
+# The library takes them from 11.8 on; the simulated device takes CUDA 13's.
 for folder in ${CUDA_HOME:+"$CUDA_HOME"} /usr/local/cuda "$PWD/build/cuda" /usr; do
-    [ -e "$folder/include/cuda.h" ] && exit 0
+    if grep -qs 'define CUDA_VERSION 13' "$folder/include/cuda.h"; then exit 0; fi
 done
 have_command python3 python3
 python3 -c 'import ensurepip, venv' 2> /dev/null || {
-    echo "no CUDA headers: set CUDA_HOME to a toolkit (11.8 or newer), or install python3-venv so that they can be fetched" >&2
+    echo "no CUDA 13 headers: set CUDA_HOME to a toolkit, or install python3-venv so that they can be fetched" >&2
     exit 1
 }
 echo "fetching the CUDA 13.0 headers from PyPI into build/cuda"
 scripts/cuda-headers.sh 13.0 "$PWD/build/cuda" || {
-    echo "no CUDA headers: none in /usr/local/cuda, and PyPI's nvidia-cuda-runtime could not be had; set CUDA_HOME" >&2
+    echo "no CUDA 13 headers: none in /usr/local/cuda, and PyPI's nvidia-cuda-runtime could not be had; set CUDA_HOME" >&2
     exit 1
 }

@@ -24,11 +24,15 @@ endif
 VERSION := $(shell cat VERSION)
 # Core and tools are compiled without the CUDA headers in reach.
 CUDA_INCLUDE := $(if $(filter /usr,$(CUDA_HOME)),,-isystem $(CUDA_HOME)/include)
+# The simulated device and the tests on it take CUDA 13 headers, whatever the library is built with.
+SIM_CUDA_HOME := $(firstword $(foreach d,$(CUDA_HOME) /usr/local/cuda $(CURDIR)/build/cuda,$(if $(shell \
+	grep -s 'define CUDA_VERSION 13' $(d)/include/cuda.h),$(d))) $(CUDA_HOME))
 BASE_CFLAGS := -std=gnu11 -fvisibility=hidden -fPIC -pthread $(WARN) $(if $(CI),-Werror) -I. -I$(OUT)/gen \
 	-DGC_VERSION='"$(VERSION)"'
 CORE_CFLAGS := $(BASE_CFLAGS) $(CFLAGS) $(CFLAGS_$(BUILD))
 ALL_CFLAGS := $(BASE_CFLAGS) $(CUDA_INCLUDE) $(CFLAGS) $(CFLAGS_$(BUILD))
 ALL_LDFLAGS := -pthread $(LDFLAGS_$(BUILD))
+SIM_CFLAGS := $(BASE_CFLAGS) -isystem $(SIM_CUDA_HOME)/include $(CFLAGS) $(CFLAGS_$(BUILD))
 
 Q := $(if $(V),,@)
 # $(call say,LD) prints the short line; with V=1 make prints the command instead.
@@ -62,6 +66,10 @@ $(OUT)/obj/tools/%.o: tools/%.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CORE_CFLAGS) -MMD -MP -c -o $@ $<
+$(OUT)/obj/tests/%.o: tests/%.c $(FLAGS_FILE) | generated
+	$(call say,CC)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(SIM_CFLAGS) -MMD -MP -c -o $@ $<
 $(OUT)/obj/%.o: %.S $(FLAGS_FILE)
 	$(call say,AS)
 	$(Q)mkdir -p $(@D)
@@ -124,7 +132,7 @@ PROG_DIRS := preload clients gpu bench
 PROG_SRC := $(foreach d,$(PROG_DIRS),$(filter-out tests/$(d)/test_%,$(wildcard tests/$(d)/*.c)) $(wildcard tests/$(d)/progs/*.c)) \
 	$(wildcard demo/*.c)
 CU_SRC := $(foreach d,$(PROG_DIRS),$(wildcard tests/$(d)/*.cu tests/$(d)/progs/*.cu)) $(wildcard demo/*.cu)
-NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
+NVCC ?= $(firstword $(wildcard $(SIM_CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 
 flatten = $(subst /progs/,/,$(patsubst demo/%,tests/demo/%,$(1)))
 test_program = $(patsubst tests/%.c,$(OUT)/tests/%,$(1))

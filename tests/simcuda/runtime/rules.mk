@@ -10,11 +10,11 @@ RUNTIME_ARCHIVE := $(SIM_OUT)/libcudart_static.a
 RUNTIME_OBJ := $(call obj,$(RUNTIME_SRC))
 RUNTIME_STATIC_OBJ := $(patsubst $(OUT)/obj/%,$(OUT)/obj/static/%,$(RUNTIME_OBJ))
 
-CUDART_MAJOR := $(shell sed -n 's/^\#define CUDART_VERSION  *\([0-9]*\)0[0-9]0$$/\1/p' $(CUDA_HOME)/include/cuda_runtime_api.h 2>/dev/null)
+CUDART_MAJOR := $(shell sed -n 's/^\#define CUDART_VERSION  *\([0-9]*\)0[0-9]0$$/\1/p' $(SIM_CUDA_HOME)/include/cuda_runtime_api.h 2>/dev/null)
 ifeq ($(CUDART_MAJOR),13)
 SIM_TARGETS += $(RUNTIME_SO) $(RUNTIME_LINK) $(RUNTIME_ARCHIVE)
 else
-$(warning the stand-in runtime takes CUDA 13 headers, $(CUDA_HOME) has $(or $(CUDART_MAJOR),none): not built)
+$(warning the stand-in runtime takes CUDA 13 headers, $(SIM_CUDA_HOME) has $(or $(CUDART_MAJOR),none): not built)
 endif
 
 $(RUNTIME_SO): $(RUNTIME_OBJ) $(RUNTIME_DIR)/runtime.map
@@ -30,7 +30,7 @@ $(RUNTIME_LINK): $(RUNTIME_SO)
 $(OUT)/obj/static/$(RUNTIME_DIR)/%.o: $(RUNTIME_DIR)/%.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -DRT_STATIC -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(SIM_CFLAGS) -DRT_STATIC -MMD -MP -c -o $@ $<
 
 # One object: what the files share among themselves becomes local to it.
 $(RUNTIME_ARCHIVE): $(RUNTIME_STATIC_OBJ)
