@@ -75,17 +75,16 @@ static void clear_key(enum gc_direct_kind kind, uint64_t key)
 void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
                       uint64_t requested_bytes)
 {
-    if (request->context == NULL)
+    if (request->device == NULL)
         return;
+    bool outlives_contexts = kind == GC_DIRECT_HANDLE || request->context == NULL;
     struct gc_direct direct = {
         .kind = kind,
         .key = key,
         .requested_bytes = requested_bytes,
         .charged_bytes = request->reserved_bytes,
         .device = request->device,
-        .context = kind == GC_DIRECT_HANDLE || kind == GC_DIRECT_ASYNC || kind == GC_DIRECT_HOST
-                       ? 0
-                       : gc_context_handle(request->context),
+        .context = outlives_contexts ? 0 : gc_context_handle(request->context),
         .api = (uint16_t)request->api,
     };
 

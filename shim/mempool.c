@@ -248,6 +248,9 @@ void gc_mempool_remember(struct gc_mempool *pool, uint64_t address)
 {
     bool is_prepared = gc_handles_prepare();
     gc_handles_lock();
+    const struct gc_handle *stale = gc_handles_find_locked(GC_HANDLE_ASYNC, address);
+    if (stale != NULL) /* freed unseen, with its context */
+        ((struct gc_mempool *)(uintptr_t)stale->value)->live_count--;
     if (is_prepared && gc_handles_put_locked(GC_HANDLE_ASYNC, address, (uintptr_t)pool, 0))
         pool->live_count++;
     gc_handles_unlock();

@@ -1,0 +1,178 @@
+/* Memory shared with other processes and other APIs.
+ *
+ * A handle of plain memory opens at the base of the driver's allocation. A block inside a slab is not
+ * there: given away, the importer would write over somebody else's block. So such a request is refused,
+ * said once, and from then on every allocation of the process is one of its own (gc_shim.ipc_seen), so
+ * that a program which allocates again and asks again is served.
+ *
+ * What comes from elsewhere is recorded (IMPORT) and not charged: its owner pays for it. */
+#include "shim/direct.h"
+
+static atomic_flag refusal_said = ATOMIC_FLAG_INIT;
+
+/* What an exporter is to be told for `dptr`: success is to ask the driver. */
+static CUresult check_export(CUdeviceptr dptr)
+{
+    struct gc_block_info block;
+
+    enum gc_status status = gc_core_find_block(gc_shim.core, dptr, &block);
+    if (status == GC_INVALID_POINTER)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (status != GC_OK)
+        return CUDA_SUCCESS; /* not the pool's: as the driver says */
+    atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
+    if (block.address == block.segment_address)
+        return CUDA_SUCCESS;
+    gc_log_once(&gc_shim.log, &refusal_said, GC_LOG_WARN,
+                "cuIpcGetMemHandle: 0x%llx shares a driver allocation with other blocks and cannot be given "
+                "to another process; set GPUCACHE_MODE=track for this program (allocations made from now on "
+                "can be given)",
+                (unsigned long long)dptr);
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+GC_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+    if (!gc_shim_ready() || handle == NULL)
+        return GC_FORWARD(cuIpcGetMemHandle, handle, dptr);
+    gc_shim_enter(GC_API_cuIpcGetMemHandle);
+    CUresult result = check_export(dptr);
+    if (result == CUDA_SUCCESS)
+        result = GC_CALL(gc_shim_current_device(), cuIpcGetMemHandle, handle, dptr);
+    gc_shim_leave();
+    return result;
+}
+
+#define OPEN_HANDLE(symbol)                                                                                \
+    do {                                                                                                   \
+        if (!gc_shim_ready())                                                                              \
+            return GC_FORWARD(symbol, dptr, handle, flags);                                                \
+        struct gc_direct_request request;                                                                  \
+        gc_direct_begin(&request, GC_API_##symbol);                                                        \
+        CUresult result = GC_DIRECT_CALL(&request, 0, symbol, dptr, handle, flags);                        \
+        if (result == CUDA_SUCCESS && dptr != NULL)                                                        \
+            record_opened(&request, *dptr);                                                                \
+        return gc_direct_end(&request, result);                                                            \
+    } while (0)
+
+static void record_opened(struct gc_direct_request *request, CUdeviceptr dptr)
+{
+    CUdeviceptr base;
+    size_t bytes = 0;
+
+    if (GC_CALL(request->device, cuMemGetAddressRange_v2, &base, &bytes, dptr) != CUDA_SUCCESS)
+        bytes = 0;
+    gc_direct_record(request, GC_DIRECT_IMPORT, dptr, bytes);
+}
+
+GC_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
+{
+    OPEN_HANDLE(cuIpcOpenMemHandle);
+}
+
+GC_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
+{
+    OPEN_HANDLE(cuIpcOpenMemHandle_v2);
+}
+
+GC_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuIpcCloseMemHandle, dptr);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuIpcCloseMemHandle);
+    gc_direct_release_begin(GC_DIRECT_IMPORT, dptr);
+    CUresult result = GC_CALL(request.device, cuIpcCloseMemHandle, dptr);
+    gc_direct_release_end(GC_DIRECT_IMPORT, dptr, result == CUDA_SUCCESS);
+    return gc_direct_end(&request, result);
+}
+
+/* ---- external memory and graphics ---- */
+
+GC_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory,
+                                          const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *descriptor)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuImportExternalMemory, memory, descriptor);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuImportExternalMemory);
+    CUresult result = GC_CALL(request.device, cuImportExternalMemory, memory, descriptor);
+    if (result == CUDA_SUCCESS && memory != NULL && descriptor != NULL)
+        gc_direct_record(&request, GC_DIRECT_IMPORT, (uintptr_t)*memory, descriptor->size);
+    return gc_direct_end(&request, result);
+}
+
+GC_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuDestroyExternalMemory, memory);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuDestroyExternalMemory);
+    gc_direct_release_begin(GC_DIRECT_IMPORT, (uintptr_t)memory);
+    CUresult result = GC_CALL(request.device, cuDestroyExternalMemory, memory);
+    gc_direct_release_end(GC_DIRECT_IMPORT, (uintptr_t)memory, result == CUDA_SUCCESS);
+    return gc_direct_end(&request, result);
+}
+
+#define GET_MAPPED(symbol)                                                                                 \
+    do {                                                                                                   \
+        if (!gc_shim_ready())                                                                              \
+            return GC_FORWARD(symbol, dptr, bytes, resource);                                              \
+        struct gc_direct_request request;                                                                  \
+        gc_direct_begin(&request, GC_API_##symbol);                                                        \
+        CUresult result = GC_CALL(request.device, symbol, dptr, bytes, resource);                          \
+        if (result == CUDA_SUCCESS)                                                                        \
+            record_mapped(&request, resource, bytes ? *bytes : 0);                                         \
+        return gc_direct_end(&request, result);                                                            \
+    } while (0)
+
+/* A resource may be asked for its pointer any number of times while it is mapped. */
+static void record_mapped(struct gc_direct_request *request, CUgraphicsResource resource, uint64_t bytes)
+{
+    struct gc_direct known;
+
+    if (gc_core_find_direct(gc_shim.core, GC_DIRECT_IMPORT, (uintptr_t)resource, &known) != GC_OK)
+        gc_direct_record(request, GC_DIRECT_IMPORT, (uintptr_t)resource, bytes);
+}
+
+GC_EXPORT CUresult cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *dptr, unsigned *bytes,
+                                                      CUgraphicsResource resource)
+{
+    GET_MAPPED(cuGraphicsResourceGetMappedPointer);
+}
+
+GC_EXPORT CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *dptr, size_t *bytes,
+                                                         CUgraphicsResource resource)
+{
+    GET_MAPPED(cuGraphicsResourceGetMappedPointer_v2);
+}
+
+static void forget_mapped(unsigned count, const CUgraphicsResource *resources)
+{
+    struct gc_direct direct;
+
+    for (unsigned i = 0; resources != NULL && i < count; i++)
+        (void)!gc_core_untrack(gc_shim.core, GC_DIRECT_IMPORT, (uintptr_t)resources[i], &direct);
+}
+
+#define UNMAP_RESOURCES(symbol)                                                                            \
+    do {                                                                                                   \
+        if (!gc_shim_ready())                                                                              \
+            return GC_FORWARD(symbol, count, resources, stream);                                           \
+        gc_shim_enter(GC_API_##symbol);                                                                    \
+        CUresult result = GC_CALL(gc_shim_current_device(), symbol, count, resources, stream);             \
+        if (result == CUDA_SUCCESS)                                                                        \
+            forget_mapped(count, resources);                                                               \
+        gc_shim_leave();                                                                                   \
+        return result;                                                                                     \
+    } while (0)
+
+GC_EXPORT CUresult cuGraphicsUnmapResources(unsigned count, CUgraphicsResource *resources, CUstream stream)
+{
+    UNMAP_RESOURCES(cuGraphicsUnmapResources);
+}
+
+GC_EXPORT CUresult cuGraphicsUnmapResources_ptsz(unsigned count, CUgraphicsResource *resources, CUstream stream)
+{
+    UNMAP_RESOURCES(cuGraphicsUnmapResources_ptsz);
+}

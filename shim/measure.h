@@ -1,0 +1,28 @@
+/* What a call takes from a device when nothing says so but the free memory before and after it.
+ *
+ * Asked of the driver in a context of that device that is certain to live (the current one, or the primary
+ * one while it is retained for the question), else of NVML: if it is loaded already, or a limit is in force.
+ * By UUID, never by ordinal. What the account itself changed meanwhile is taken out; what other processes
+ * did is not, and cannot be. No lock is held. */
+#ifndef GC_MEASURE_H
+#define GC_MEASURE_H
+
+#include "shim/shim.h"
+
+enum gc_measure_source { GC_MEASURE_NONE, GC_MEASURE_DRIVER, GC_MEASURE_NVML };
+
+struct gc_measure {
+    struct gc_device *device;
+    enum gc_measure_source source; /* NONE: it cannot be measured */
+    uint64_t free_bytes;
+    uint64_t reserved_bytes;
+};
+
+/* Before the call. `device` NULL measures nothing. */
+void gc_measure_begin(struct gc_measure *measure, struct gc_device *device);
+/* The same where only the calling thread's current context may be asked: for what needs one anyway. */
+void gc_measure_begin_current(struct gc_measure *measure);
+/* After the call: bytes taken, negative if given back; 0 where it could not be measured. */
+int64_t gc_measure_end(const struct gc_measure *measure);
+
+#endif

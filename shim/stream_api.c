@@ -1,0 +1,245 @@
+/* Stream-ordered allocation: cuMemAllocAsync and its kin, and the synchronisations after which the driver
+ * gives idle pool memory back.
+ *
+ * An allocation is recorded (ASYNC, not charged); its pool is charged for what the driver reserves, see
+ * mempool.c. An allocation in a capturing stream is a graph node: graph_api.c looks after its memory. */
+#include "shim/direct.h"
+#include "shim/mempool.h"
+
+/* What the wrappers of one kind differ in. */
+struct async_call {
+    enum gc_api symbol;
+    CUstream stream;   /* explicit */
+    CUstream given;    /* as the program gave it */
+    CUmemoryPool pool; /* of cuMemAllocFromPoolAsync */
+    bool names_pool;
+};
+
+static CUresult driver_alloc(struct gc_device *device, const struct async_call *call, CUdeviceptr *dptr,
+                             size_t bytes)
+{
+    switch (call->symbol) {
+    case GC_API_cuMemAllocAsync:
+        return GC_CALL(device, cuMemAllocAsync, dptr, bytes, call->given);
+    case GC_API_cuMemAllocAsync_ptsz:
+        return GC_CALL(device, cuMemAllocAsync_ptsz, dptr, bytes, call->given);
+    case GC_API_cuMemAllocFromPoolAsync:
+        return GC_CALL(device, cuMemAllocFromPoolAsync, dptr, bytes, call->pool, call->given);
+    case GC_API_cuMemAllocFromPoolAsync_ptsz:
+        return GC_CALL(device, cuMemAllocFromPoolAsync_ptsz, dptr, bytes, call->pool, call->given);
+    default:
+        return CUDA_ERROR_UNKNOWN;
+    }
+}
+
+static CUresult alloc_with_relief(const struct gc_direct_request *request, const struct async_call *call,
+                                  CUdeviceptr *dptr, size_t bytes)
+{
+    CUresult result = driver_alloc(request->device, call, dptr, bytes);
+
+    if (gc_direct_should_retry(request, result, bytes))
+        result = driver_alloc(request->device, call, dptr, bytes);
+    return result;
+}
+
+/* The stream may belong to another context, and so to another device, than the current one. */
+static void choose_device(struct gc_direct_request *request, CUstream stream)
+{
+    CUcontext handle;
+
+    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+        GC_USE(cuStreamGetCtx, stream, &handle) != CUDA_SUCCESS)
+        return;
+    struct gc_context *context = gc_core_find_context(gc_shim.core, (uintptr_t)handle);
+    if (context != NULL) {
+        request->context = context;
+        request->device = gc_context_device(context);
+    }
+}
+
+static struct gc_mempool *find_pool(const struct gc_direct_request *request, const struct async_call *call)
+{
+    CUmemoryPool handle = call->pool;
+
+    if (request->device == NULL)
+        return NULL;
+    if (!call->names_pool &&
+        GC_USE(cuDeviceGetMemPool, &handle, gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
+        return NULL;
+    return handle ? gc_mempool_find(handle, request->device) : NULL;
+}
+
+/* The pool grew past the limit: the allocation is undone, as if the driver had refused it. */
+static CUresult undo_alloc(struct gc_direct_request *request, const struct async_call *call,
+                           struct gc_mempool *pool, CUdeviceptr *dptr)
+{
+    request->is_refused = true; /* counted by the reservation that failed */
+    (void)GC_CALL(request->device, cuMemFreeAsync, *dptr, call->stream);
+    *dptr = 0;
+    if (!gc_capture_is_any())
+        (void)GC_CALL(request->device, cuStreamSynchronize, call->stream);
+    gc_mempool_trim(request->device);
+    gc_mempool_look(pool);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult alloc_from_pool(struct gc_direct_request *request, const struct async_call *call,
+                                struct gc_mempool *pool, CUdeviceptr *dptr, size_t bytes)
+{
+    request->device = gc_mempool_device(pool) ? gc_mempool_device(pool) : request->device;
+    CUresult result = gc_direct_charge(request, gc_mempool_growth(pool, bytes));
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = alloc_with_relief(request, call, dptr, bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!gc_mempool_settle(pool, &request->reserved_bytes))
+        return undo_alloc(request, call, pool, dptr);
+    gc_direct_record(request, GC_DIRECT_ASYNC, *dptr, bytes);
+    gc_mempool_remember(pool, *dptr);
+    return CUDA_SUCCESS;
+}
+
+static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, size_t bytes)
+{
+    struct gc_direct_request request;
+    CUresult result;
+
+    gc_direct_begin(&request, call->symbol);
+    if (request.context == NULL || dptr == NULL || bytes == 0)
+        return gc_direct_end(&request, driver_alloc(request.device, call, dptr, bytes));
+    choose_device(&request, call->stream);
+    if (gc_stream_is_capturing(call->stream)) {
+        result = driver_alloc(request.device, call, dptr, bytes);
+        if (result == CUDA_SUCCESS)
+            gc_graph_expect(request.device);
+        return gc_direct_end(&request, result);
+    }
+    struct gc_mempool *pool = find_pool(&request, call);
+    result = pool ? alloc_from_pool(&request, call, pool, dptr, bytes)
+                  : alloc_with_relief(&request, call, dptr, bytes);
+    return gc_direct_end(&request, result);
+}
+
+#define ALLOC_ASYNC(name, is_per_thread)                                                                   \
+    do {                                                                                                   \
+        if (!gc_shim_ready())                                                                              \
+            return GC_FORWARD(name, dptr, bytes, stream);                                                  \
+        const struct async_call call = {.symbol = GC_API_##name,                                           \
+                                        .stream = gc_stream_explicit(stream, is_per_thread),               \
+                                        .given = stream};                                                  \
+        return alloc_async(&call, dptr, bytes);                                                            \
+    } while (0)
+
+GC_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
+{
+    ALLOC_ASYNC(cuMemAllocAsync, false);
+}
+
+GC_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
+{
+    ALLOC_ASYNC(cuMemAllocAsync_ptsz, true);
+}
+
+#define ALLOC_FROM_POOL(name, is_per_thread)                                                               \
+    do {                                                                                                   \
+        if (!gc_shim_ready())                                                                              \
+            return GC_FORWARD(name, dptr, bytes, pool, stream);                                            \
+        const struct async_call call = {.symbol = GC_API_##name,                                           \
+                                        .stream = gc_stream_explicit(stream, is_per_thread),               \
+                                        .given = stream,                                                   \
+                                        .pool = pool,                                                      \
+                                        .names_pool = true};                                               \
+        return alloc_async(&call, dptr, bytes);                                                            \
+    } while (0)
+
+GC_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, false);
+}
+
+GC_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                                CUstream stream)
+{
+    ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, true);
+}
+
+/* ---- free ---- */
+
+/* Plain memory, served by the pool, may be freed in stream order too: what the stream has queued is waited
+ * for, then it is an ordinary free. In a capture the driver takes only memory of graph nodes. */
+static CUresult free_pool_block(struct gc_device *device, enum gc_api api, CUdeviceptr dptr, CUstream stream)
+{
+    int driver_code = 0;
+
+    if (gc_stream_is_capturing(stream))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!gc_capture_is_any()) {
+        CUresult result = GC_CALL(device, cuStreamSynchronize, stream);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    enum gc_status status = gc_core_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
+    return gc_shim_result(status, driver_code);
+}
+
+static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given, CUstream stream)
+{
+    struct gc_direct_request request;
+    struct gc_block_info block;
+    CUresult result;
+
+    gc_direct_begin(&request, symbol);
+    if (dptr != 0 && gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS)
+        return gc_direct_end(&request, free_pool_block(request.device, request.api, dptr, stream));
+    gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
+    result = symbol == GC_API_cuMemFreeAsync ? GC_CALL(request.device, cuMemFreeAsync, dptr, given)
+                                             : GC_CALL(request.device, cuMemFreeAsync_ptsz, dptr, given);
+    if (result == CUDA_SUCCESS && dptr != 0)
+        gc_direct_forget_address(dptr);
+    gc_direct_release_end(GC_DIRECT_ASYNC, dptr, false);
+    return gc_direct_end(&request, result);
+}
+
+GC_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemFreeAsync, dptr, stream);
+    return free_async(GC_API_cuMemFreeAsync, dptr, stream, gc_stream_explicit(stream, false));
+}
+
+GC_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemFreeAsync_ptsz, dptr, stream);
+    return free_async(GC_API_cuMemFreeAsync_ptsz, dptr, stream, gc_stream_explicit(stream, true));
+}
+
+/* ---- synchronisations: the driver trims its pools then ---- */
+
+#define SYNCHRONIZE(symbol, object)                                                                        \
+    do {                                                                                                   \
+        if (!gc_shim_ready())                                                                              \
+            return GC_FORWARD(symbol, object);                                                             \
+        gc_shim_enter(GC_API_##symbol);                                                                    \
+        CUresult result = GC_CALL(gc_shim_current_device(), symbol, object);                               \
+        if (result == CUDA_SUCCESS)                                                                        \
+            gc_mempool_refresh(NULL);                                                                      \
+        gc_shim_leave();                                                                                   \
+        return result;                                                                                     \
+    } while (0)
+
+GC_EXPORT CUresult cuStreamSynchronize(CUstream stream)
+{
+    SYNCHRONIZE(cuStreamSynchronize, stream);
+}
+
+GC_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream)
+{
+    SYNCHRONIZE(cuStreamSynchronize_ptsz, stream);
+}
+
+GC_EXPORT CUresult cuEventSynchronize(CUevent event)
+{
+    SYNCHRONIZE(cuEventSynchronize, event);
+}

@@ -1,0 +1,174 @@
+/* Virtual memory management: physical handles made here are charged until references and mappings are
+ * gone (physical.c); imported and multicast ones are recorded and not charged. Address ranges cost nothing. */
+#include "shim/direct.h"
+#include "shim/physical.h"
+
+typedef CUmemGenericAllocationHandle handle_t;
+
+/* The device whose memory the handle takes; NULL: none's. */
+static struct gc_device *device_of(const CUmemAllocationProp *prop)
+{
+    return prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? gc_shim_device(prop->location.id) : NULL;
+}
+
+GC_EXPORT CUresult cuMemCreate(handle_t *handle, size_t bytes, const CUmemAllocationProp *prop,
+                               unsigned long long flags)
+{
+    if (!gc_shim_ready() || handle == NULL || prop == NULL || bytes == 0)
+        return GC_FORWARD(cuMemCreate, handle, bytes, prop, flags);
+    struct gc_device *device = device_of(prop);
+    if (device == NULL)
+        return GC_FORWARD(cuMemCreate, handle, bytes, prop, flags);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuMemCreate);
+    request.device = device;
+    CUresult result = gc_direct_charge(&request, bytes);
+    if (result == CUDA_SUCCESS)
+        result = GC_DIRECT_CALL(&request, bytes, cuMemCreate, handle, bytes, prop, flags);
+    if (result == CUDA_SUCCESS)
+        gc_physical_add(&request, GC_DIRECT_HANDLE, *handle, bytes);
+    return gc_direct_end(&request, result);
+}
+
+GC_EXPORT CUresult cuMemRelease(handle_t handle)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemRelease, handle);
+    gc_shim_enter(GC_API_cuMemRelease);
+    void *record = gc_physical_release_begin(handle);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuMemRelease, handle);
+    gc_physical_release_end(record, handle, result == CUDA_SUCCESS);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT CUresult cuMemRetainAllocationHandle(handle_t *handle, void *address)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemRetainAllocationHandle, handle, address);
+    gc_shim_enter(GC_API_cuMemRetainAllocationHandle);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuMemRetainAllocationHandle, handle, address);
+    if (result == CUDA_SUCCESS && handle != NULL)
+        gc_physical_retain(*handle, (uintptr_t)address);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT CUresult cuMemMap(CUdeviceptr dptr, size_t bytes, size_t offset, handle_t handle,
+                            unsigned long long flags)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemMap, dptr, bytes, offset, handle, flags);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuMemMap);
+    CUresult result = GC_DIRECT_CALL(&request, 0, cuMemMap, dptr, bytes, offset, handle, flags);
+    if (result == CUDA_SUCCESS)
+        gc_physical_map(handle, dptr, bytes);
+    return gc_direct_end(&request, result);
+}
+
+GC_EXPORT CUresult cuMemUnmap(CUdeviceptr dptr, size_t bytes)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemUnmap, dptr, bytes);
+    gc_shim_enter(GC_API_cuMemUnmap);
+    gc_physical_unmap_begin(dptr, bytes);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuMemUnmap, dptr, bytes);
+    gc_physical_unmap_end(dptr, bytes, result == CUDA_SUCCESS);
+    gc_shim_leave();
+    return result;
+}
+
+/* ---- sparse arrays ---- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ (hash >> 32);
+}
+
+/* Names a tile by all that says where it is. */
+static uint64_t tile_of(const CUarrayMapInfo *info)
+{
+    uint64_t hash = mix((uint64_t)info->subresourceType, (uintptr_t)info->resource.array);
+
+    if (info->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL)
+        return mix(mix(hash, info->subresource.miptail.layer), info->subresource.miptail.offset);
+    hash = mix(mix(hash, info->subresource.sparseLevel.level), info->subresource.sparseLevel.layer);
+    hash = mix(mix(hash, info->subresource.sparseLevel.offsetX), info->subresource.sparseLevel.offsetY);
+    return mix(hash, info->subresource.sparseLevel.offsetZ);
+}
+
+static void follow_tiles(const CUarrayMapInfo *list, unsigned count)
+{
+    for (unsigned i = 0; list != NULL && i < count; i++) {
+        if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP)
+            gc_physical_map_tile(list[i].memHandle.memHandle, tile_of(&list[i]),
+                                 (uintptr_t)list[i].resource.array);
+        else
+            gc_physical_unmap_tile(tile_of(&list[i]));
+    }
+}
+
+#define MAP_ARRAY(symbol)                                                                                  \
+    do {                                                                                                   \
+        if (!gc_shim_ready())                                                                              \
+            return GC_FORWARD(symbol, list, count, stream);                                                \
+        gc_shim_enter(GC_API_##symbol);                                                                    \
+        CUresult result = GC_CALL(gc_shim_current_device(), symbol, list, count, stream);                  \
+        if (result == CUDA_SUCCESS)                                                                        \
+            follow_tiles(list, count);                                                                     \
+        gc_shim_leave();                                                                                   \
+        return result;                                                                                     \
+    } while (0)
+
+GC_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned count, CUstream stream)
+{
+    MAP_ARRAY(cuMemMapArrayAsync);
+}
+
+GC_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *list, unsigned count, CUstream stream)
+{
+    MAP_ARRAY(cuMemMapArrayAsync_ptsz);
+}
+
+/* ---- shared with others ---- */
+
+/* Memory that was exported lives on in its importers after it is released here; what this process holds
+ * ends with its own references and mappings all the same. */
+GC_EXPORT CUresult cuMemExportToShareableHandle(void *shareable, handle_t handle, CUmemAllocationHandleType type,
+                                                unsigned long long flags)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemExportToShareableHandle, shareable, handle, type, flags);
+    gc_shim_enter(GC_API_cuMemExportToShareableHandle);
+    CUresult result =
+        GC_CALL(gc_shim_current_device(), cuMemExportToShareableHandle, shareable, handle, type, flags);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT CUresult cuMemImportFromShareableHandle(handle_t *handle, void *os_handle,
+                                                  CUmemAllocationHandleType type)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemImportFromShareableHandle, handle, os_handle, type);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuMemImportFromShareableHandle);
+    CUresult result = GC_CALL(request.device, cuMemImportFromShareableHandle, handle, os_handle, type);
+    if (result == CUDA_SUCCESS && handle != NULL)
+        gc_physical_add(&request, GC_DIRECT_IMPORT, *handle, 0);
+    return gc_direct_end(&request, result);
+}
+
+GC_EXPORT CUresult cuMulticastCreate(handle_t *handle, const CUmulticastObjectProp *prop)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMulticastCreate, handle, prop);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuMulticastCreate);
+    CUresult result = GC_CALL(request.device, cuMulticastCreate, handle, prop);
+    if (result == CUDA_SUCCESS && handle != NULL)
+        gc_physical_add(&request, GC_DIRECT_IMPORT, *handle, 0);
+    return gc_direct_end(&request, result);
+}
