@@ -18,6 +18,8 @@ _Static_assert(sizeof(struct physical) <= GC_HANDLE_RECORD_BYTES, "a physical ha
 /* Where entries wait while the driver unmaps them: no address has this bit. */
 #define LEAVING (UINT64_C(1) << 63)
 
+static atomic_bool has_tiles; /* sparse arrays are in use */
+
 static struct physical *find_locked(enum gc_handle_kind kind, uint64_t key)
 {
     const struct gc_handle *found = gc_handles_find_locked(kind, key);
@@ -231,6 +233,7 @@ void gc_physical_unmap_end(uint64_t address, uint64_t bytes, bool is_unmapped)
 void gc_physical_map_tile(uint64_t handle, uint64_t tile, uint64_t array)
 {
     gc_physical_unmap_tile(tile); /* mapped over */
+    atomic_store_explicit(&has_tiles, true, memory_order_relaxed);
     add_mapping(handle, GC_HANDLE_SPARSE, tile, array);
 }
 
@@ -250,7 +253,7 @@ static bool is_of_array(const struct gc_handle *handle, const void *array)
 
 void gc_physical_unmap_array(uint64_t array)
 {
-    bool is_found = true;
+    bool is_found = atomic_load_explicit(&has_tiles, memory_order_relaxed);
 
     while (is_found) {
         struct physical *unheld = NULL;
