@@ -1,0 +1,48 @@
+#!/bin/bash
+# The runner: what it counts, and that what must fail does.
+. "$(dirname "$0")/../lib.sh"
+
+# run SCRIPT_BODY [ARGUMENT…]: the runner's output and status on a tree with that one test.
+run() {
+    local body=$1
+    shift
+    rm -rf "$TMP/tree"
+    mkdir -p "$TMP/tree/tests/x"
+    printf '#!/bin/bash\n%s\n' "$body" > "$TMP/tree/tests/x/test_x.sh"
+    "$ROOT/tests/run" --root "$TMP/tree" --build "$TMP/tree/build" "$@" 2>&1
+    echo "status $?"
+}
+# last NAME OUTPUT LINE STATUS
+last() {
+    is "$1" "$(printf '%s\n' "$2" | tail -n 2)" "$3
+status $4"
+}
+
+last "passes are counted" "$(run 'echo 1..2; echo ok 1 - a; echo ok 2 - b')" "2 passed, 0 failed, 0 skipped" 0
+output=$(run 'echo "ok 1 - a"; echo "not ok 2 - b"; echo "# detail"; echo 1..2; exit 1')
+last "a failure is counted once" "$output" "1 passed, 1 failed, 0 skipped" 1
+like "its output is shown" "$output" '\| # detail'
+output=$(run 'echo "ok 1 - a # SKIP no device"; echo "ok 2 - b"; echo 1..2')
+last "a skip is counted apart" "$output" "1 passed, 0 failed, 1 skipped" 0
+like "a skip is listed with its reason" "$output" 'tests/x/test_x.sh: a: no device'
+last "a whole file may be skipped" "$(run 'echo "1..0 # SKIP not here"')" "0 passed, 0 failed, 1 skipped" 0
+last "a file that runs nothing fails" "$(run 'echo 1..0')" "0 passed, 1 failed, 0 skipped" 1
+last "a silent file fails" "$(run 'exit 0')" "0 passed, 1 failed, 0 skipped" 1
+last "one that ends early fails" "$(run 'echo "ok 1 - a"; exit 0')" "1 passed, 1 failed, 0 skipped" 1
+last "one that reports fewer than planned fails" "$(run 'echo 1..3; echo "ok 1 - a"')" "1 passed, 1 failed, 0 skipped" 1
+last "a bad exit status fails" "$(run 'echo 1..1; echo "ok 1 - a"; exit 3')" "1 passed, 1 failed, 0 skipped" 1
+output=$(run 'echo 1..1; echo "ok 1 - a"; kill -SEGV $$')
+last "a crash fails" "$output" "1 passed, 1 failed, 0 skipped" 1
+like "and is named" "$output" 'SIGSEGV'
+output=$(run '# timeout: 1
+echo "ok 1 - a"; sleep 30')
+last "a late one is ended and fails" "$output" "1 passed, 1 failed, 0 skipped" 1
+last "no match is a failure" "$(run 'echo 1..1; echo ok' other)" "0 passed, 0 failed, 0 skipped" 1
+last "words choose" "$(run 'echo 1..1; echo ok' test_x)" "1 passed, 0 failed, 0 skipped" 0
+is "settings of the machine do not reach tests" \
+    "$(GPUCACHE_LIMIT=1 SIMCUDA_FAIL=x run 'echo 1..1; [ -z "${GPUCACHE_LIMIT-}${SIMCUDA_FAIL-}" ] && echo ok 1' | tail -n 1)" "status 0"
+mkdir -p "$TMP/tree/tests/unit"
+echo '/* a test nobody built */' > "$TMP/tree/tests/unit/test_y.c"
+is "a program that was not built fails" \
+    "$("$ROOT/tests/run" --root "$TMP/tree" --build "$TMP/tree/build" test_y | tail -n 1)" "0 passed, 1 failed, 0 skipped"
+done_testing
