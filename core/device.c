@@ -92,6 +92,16 @@ uint64_t gc_device_total_bytes(const struct gc_device *device)
     return gc_min_u64(gc_device_limit_bytes(device), device->info.total_bytes);
 }
 
+const struct gc_device_info *gc_device_get_info(const struct gc_device *device)
+{
+    return &device->info;
+}
+
+uint64_t gc_device_reserved_bytes(const struct gc_device *device)
+{
+    return gc_budget_held(&device->budget);
+}
+
 /* ---- give-backs ---- */
 
 void gc_device_give_back_begin(struct gc_device *device)

@@ -45,23 +45,30 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 
 /* ---- charges ---- */
 
-enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
+bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
 {
     struct gc_shortage shortage;
     (void)core;
     if (gc_budget_try_reserve(&device->budget, bytes))
-        return GC_OK;
+        return true;
     if (bytes <= gc_device_limit_bytes(device)) {
         gc_shortage_begin(&shortage, device, NULL);
         while (gc_shortage_relieve(&shortage, bytes)) {
             if (shortage.attempts == 1)
                 gc_counter_add(&device->stats.retry_count, 1);
             if (gc_budget_try_reserve(&device->budget, bytes))
-                return GC_OK;
+                return true;
         }
         if (gc_budget_try_reserve(&device->budget, bytes))
-            return GC_OK;
+            return true;
     }
+    return false;
+}
+
+enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
+{
+    if (gc_core_try_reserve(core, device, bytes))
+        return GC_OK;
     gc_device_note_oom(device, bytes, 0, GC_API_NONE);
     return GC_OUT_OF_MEMORY;
 }

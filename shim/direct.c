@@ -30,10 +30,10 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
 {
     if (request->device == NULL || bytes == 0)
         return CUDA_SUCCESS;
-    enum gc_status status = gc_core_reserve(gc_shim.core, request->device, bytes);
-    if (status == GC_OUT_OF_MEMORY && gc_direct_make_room(request->device))
-        status = gc_core_reserve(gc_shim.core, request->device, bytes);
-    if (status != GC_OK) {
+    bool is_reserved = gc_core_try_reserve(gc_shim.core, request->device, bytes);
+    if (!is_reserved && bytes <= gc_device_limit_bytes(request->device))
+        (void)gc_direct_make_room(request->device);
+    if (!is_reserved && gc_core_reserve(gc_shim.core, request->device, bytes) != GC_OK) {
         request->is_refused = true;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
