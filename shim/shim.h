@@ -74,6 +74,7 @@ struct gc_shim {
     struct gc_trace *trace;
     bool is_refused; /* a setting is so wrong that cuInit must fail */
     atomic_bool ipc_seen; /* a block inside a slab was asked for an IPC handle: allocate dedicated from now on */
+    atomic_int driver_version; /* once a device was seen: the report asks the driver nothing */
 };
 extern struct gc_shim gc_shim;
 extern const char *const gc_api_names[GC_API_COUNT];
@@ -114,13 +115,12 @@ struct gc_context *gc_shim_current_context(void);
 struct gc_device *gc_shim_current_device(void);
 /* Core's device for a driver ordinal, added on first sight; NULL if the driver objects. */
 struct gc_device *gc_shim_device(CUdevice ordinal);
-/* What cuDriverGetVersion said when the first device was seen; 0 before. */
-int gc_shim_driver_version(void);
 
-/* ---- direct memory (direct.c) ---- */
+/* ---- direct memory (free.c; more in direct.h) ---- */
 
-/* Forwards a free of memory that is not the pool's to the driver and drops core's record of it. */
-CUresult gc_shim_free_direct(CUdeviceptr dptr);
+/* Forwards a free of memory that is not the pool's to the driver (cuMemFree_v2, or the first ABI's
+ * cuMemFree) and drops core's record of it: plain, managed, stream-ordered. */
+CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi);
 
 /* ---- real pointers (resolve.c) ---- */
 
@@ -129,6 +129,8 @@ CUresult gc_shim_free_direct(CUdeviceptr dptr);
 bool gc_resolve_driver(bool load);
 /* The slow half of GC_HAVE: asks the driver's own cuGetProcAddress for a row whose symbol it does not export. */
 bool gc_resolve_row(enum gc_row_id row);
+/* What cuDriverGetVersion says, asked once; 0 without a driver. */
+int gc_resolve_driver_version(void);
 /* True if `address` is code of libcuda itself. */
 bool gc_resolve_is_driver_code(const void *address);
 

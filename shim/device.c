@@ -1,0 +1,67 @@
+/* Devices and contexts as core knows them, added when they are first seen. Every driver call here is made
+ * from inside a wrapper, by the thread whose context is in question. */
+#include "shim/shim.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void format_uuid(const CUuuid *uuid, char *text, size_t bytes)
+{
+    const unsigned char *b = (const unsigned char *)uuid->bytes;
+
+    snprintf(text, bytes,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3],
+             b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+}
+
+static struct gc_device *add_device(CUdevice ordinal)
+{
+    struct gc_device_info info = {.ordinal = ordinal};
+    struct gc_device *device;
+    CUuuid uuid;
+    size_t total;
+
+    if (GC_CALL(NULL, cuDeviceTotalMem_v2, &total, ordinal) != CUDA_SUCCESS)
+        return NULL;
+    info.total_bytes = total;
+    /* v2 tells the parts of a split device apart. */
+    if (GC_USE(cuDeviceGetUuid_v2, &uuid, ordinal) == CUDA_SUCCESS ||
+        GC_USE(cuDeviceGetUuid, &uuid, ordinal) == CUDA_SUCCESS)
+        format_uuid(&uuid, info.uuid, sizeof(info.uuid));
+    if (GC_USE(cuDeviceGetName, info.name, (int)sizeof(info.name), ordinal) != CUDA_SUCCESS)
+        strcpy(info.name, "?");
+    gc_shim.driver_version = gc_resolve_driver_version();
+    return gc_core_add_device(gc_shim.core, &info, &device) == GC_OK ? device : NULL;
+}
+
+struct gc_device *gc_shim_device(CUdevice ordinal)
+{
+    struct gc_device *device = gc_core_find_device(gc_shim.core, ordinal);
+
+    return device != NULL ? device : add_device(ordinal);
+}
+
+struct gc_context *gc_shim_current_context(void)
+{
+    struct gc_context *context;
+    struct gc_device *device;
+    CUcontext handle = NULL;
+    CUdevice ordinal;
+
+    if (GC_USE(cuCtxGetCurrent, &handle) != CUDA_SUCCESS || handle == NULL)
+        return NULL;
+    context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
+    if (context != NULL)
+        return context;
+    if (GC_USE(cuCtxGetDevice, &ordinal) != CUDA_SUCCESS || (device = gc_shim_device(ordinal)) == NULL ||
+        gc_core_add_context(gc_shim.core, (uint64_t)(uintptr_t)handle, device, &context) != GC_OK)
+        return NULL;
+    return context;
+}
+
+struct gc_device *gc_shim_current_device(void)
+{
+    struct gc_context *context = gc_shim_current_context();
+
+    return context == NULL ? NULL : gc_context_device(context);
+}

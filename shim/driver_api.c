@@ -1,0 +1,181 @@
+/* The driver's plain allocation calls: served by core, freed through core. Calls that the driver would
+ * refuse (no bytes, no place for the result, no context) go to it, so that its own code comes back.
+ *
+ * The first ABI (cuMemAlloc without a suffix) has 32-bit addresses and sizes, which the pool's addresses do
+ * not fit: those calls go to the driver and are charged and recorded as memory taken from it directly. */
+#include "shim/shim.h"
+
+#define PITCH_BYTES 512             /* what the driver rounds a row up to */
+#define PITCH_MAX UINT64_C(2147483647) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device */
+
+GC_EXPORT CUresult cuInit(unsigned flags)
+{
+    gc_shim_ready();
+    if (gc_shim.is_refused)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!GC_HAVE(cuInit))
+        return CUDA_ERROR_NO_DEVICE;
+    return GC_FORWARD(cuInit, flags);
+}
+
+/* CUDA_ERROR_NOT_FOUND: there is no context to allocate in; the driver shall say so itself. */
+static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *address)
+{
+    struct gc_context *context = gc_shim_current_context();
+    struct gc_request request = {
+        .bytes = bytes,
+        .api = (uint16_t)api,
+        .dedicated = atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed),
+    };
+    int driver_code = CUDA_SUCCESS;
+
+    if (context == NULL)
+        return CUDA_ERROR_NOT_FOUND;
+    return gc_shim_result(gc_core_alloc(gc_shim.core, context, &request, address, &driver_code), driver_code);
+}
+
+GC_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+{
+    uint64_t address = 0;
+    CUresult result;
+
+    if (!gc_shim_ready() || dptr == NULL || bytes == 0)
+        return GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
+    result = alloc_from_pool(bytes, gc_shim_enter(GC_API_cuMemAlloc_v2), &address);
+    if (result == CUDA_ERROR_NOT_FOUND)
+        result = GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
+    else if (result == CUDA_SUCCESS)
+        *dptr = address;
+    gc_shim_leave();
+    return result;
+}
+
+/* The driver's own conditions for a pitched allocation. */
+static bool pitch_is_plain(const void *dptr, const void *pitch, size_t width, size_t height, unsigned element)
+{
+    return dptr != NULL && pitch != NULL && width > 0 && height > 0 && width <= PITCH_MAX - PITCH_BYTES &&
+           height <= PITCH_MAX && (element == 4 || element == 8 || element == 16);
+}
+
+GC_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                                      unsigned element)
+{
+    uint64_t address = 0, row_bytes;
+    CUresult result;
+
+    if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
+        return GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
+    row_bytes = (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES;
+    result = alloc_from_pool(row_bytes * height, gc_shim_enter(GC_API_cuMemAllocPitch_v2), &address);
+    if (result == CUDA_ERROR_NOT_FOUND) {
+        result = GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
+    } else if (result == CUDA_SUCCESS) {
+        *dptr = address;
+        *pitch = row_bytes;
+    }
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    int driver_code = CUDA_SUCCESS;
+    enum gc_status status;
+    enum gc_api api;
+    CUresult result;
+
+    if (!gc_shim_ready() || dptr == 0)
+        return GC_FORWARD(cuMemFree_v2, dptr);
+    api = gc_shim_enter(GC_API_cuMemFree_v2);
+    status = gc_core_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
+    result = status == GC_NOT_OURS ? gc_shim_free_direct(dptr, false) : gc_shim_result(status, driver_code);
+    gc_shim_leave();
+    return result;
+}
+
+/* ---- the first ABI ---- */
+
+/* Charges `bytes` to the current device; NULL: no context, or no room (*result says so). */
+static struct gc_device *reserve_direct(uint64_t bytes, CUresult *result)
+{
+    struct gc_device *device = gc_shim_current_device();
+
+    *result = CUDA_SUCCESS;
+    if (device != NULL)
+        *result = gc_shim_result(gc_core_reserve(gc_shim.core, device, bytes), CUDA_SUCCESS);
+    return *result == CUDA_SUCCESS ? device : NULL;
+}
+
+/* Records what the driver gave, or gives the charge back if it refused. */
+static void settle_direct(struct gc_device *device, CUresult result, uint64_t address, uint64_t bytes,
+                          enum gc_api api)
+{
+    struct gc_context *context = gc_shim_current_context();
+    struct gc_direct record = {
+        .kind = GC_DIRECT_MEMORY,
+        .key = address,
+        .requested_bytes = bytes,
+        .charged_bytes = bytes,
+        .device = device,
+        .context = context == NULL ? 0 : gc_context_handle(context),
+        .api = (uint16_t)api,
+    };
+
+    if (device == NULL)
+        return;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        gc_core_count_oom(gc_shim.core, device);
+    if (result != CUDA_SUCCESS || gc_core_track(gc_shim.core, &record) != GC_OK)
+        gc_core_unreserve(gc_shim.core, device, bytes);
+}
+
+GC_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned bytes)
+{
+    struct gc_device *device;
+    enum gc_api api;
+    CUresult result;
+
+    if (!gc_shim_ready() || dptr == NULL || bytes == 0)
+        return GC_FORWARD(cuMemAlloc, dptr, bytes);
+    api = gc_shim_enter(GC_API_cuMemAlloc);
+    device = reserve_direct(bytes, &result);
+    if (result == CUDA_SUCCESS) {
+        result = GC_CALL(device, cuMemAlloc, dptr, bytes);
+        settle_direct(device, result, result == CUDA_SUCCESS ? *dptr : 0, bytes, api);
+    }
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned *pitch, unsigned width, unsigned height,
+                                   unsigned element)
+{
+    struct gc_device *device;
+    enum gc_api api;
+    CUresult result;
+    uint64_t bytes;
+
+    if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
+        return GC_FORWARD(cuMemAllocPitch, dptr, pitch, width, height, element);
+    bytes = ((uint64_t)width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES * height;
+    api = gc_shim_enter(GC_API_cuMemAllocPitch);
+    device = reserve_direct(bytes, &result);
+    if (result == CUDA_SUCCESS) {
+        result = GC_CALL(device, cuMemAllocPitch, dptr, pitch, width, height, element);
+        settle_direct(device, result, result == CUDA_SUCCESS ? *dptr : 0, bytes, api);
+    }
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT CUresult cuMemFree(CUdeviceptr_v1 dptr)
+{
+    CUresult result;
+
+    if (!gc_shim_ready() || dptr == 0)
+        return GC_FORWARD(cuMemFree, dptr);
+    gc_shim_enter(GC_API_cuMemFree);
+    result = gc_shim_free_direct(dptr, true);
+    gc_shim_leave();
+    return result;
+}

@@ -1,0 +1,118 @@
+/* core/driver.h over the real CUDA driver. A call for a context that is not the thread's current one pushes
+ * it for the moment of the call. Core calls from inside a wrapper, so nothing here is wrapped again. */
+#include "shim/shim.h"
+
+#include <time.h>
+
+/* Makes `context` current; *pushed says whether leave_context has something to undo. */
+static CUresult enter_context(uint64_t context, bool *pushed)
+{
+    CUcontext wanted = (CUcontext)(uintptr_t)context, current = NULL; /* NOLINT: handles travel as integers */
+    CUresult result;
+
+    *pushed = false;
+    result = GC_USE(cuCtxGetCurrent, &current);
+    if (result != CUDA_SUCCESS || current == wanted)
+        return result;
+    result = GC_USE(cuCtxPushCurrent_v2, wanted);
+    *pushed = result == CUDA_SUCCESS;
+    return result;
+}
+
+static void leave_context(bool pushed)
+{
+    CUcontext popped;
+
+    if (pushed && GC_USE(cuCtxPopCurrent_v2, &popped) != CUDA_SUCCESS)
+        gc_log_write(&gc_shim.log, GC_LOG_WARN, "the driver did not take a context back");
+}
+
+static struct gc_device *device_of(uint64_t handle)
+{
+    struct gc_context *context = gc_core_find_context(gc_shim.core, handle);
+
+    return context == NULL ? NULL : gc_context_device(context);
+}
+
+static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *address)
+{
+    CUdeviceptr dptr = 0;
+    CUresult result;
+    bool pushed;
+
+    (void)self;
+    result = enter_context(context, &pushed);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = GC_CALL(device_of(context), cuMemAlloc_v2, &dptr, (size_t)bytes);
+    leave_context(pushed);
+    if (result == CUDA_SUCCESS)
+        *address = dptr;
+    return (int)result;
+}
+
+static int mem_free(void *self, uint64_t context, uint64_t address)
+{
+    CUresult result;
+    bool pushed;
+
+    (void)self;
+    result = enter_context(context, &pushed);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = GC_CALL(device_of(context), cuMemFree_v2, (CUdeviceptr)address);
+    leave_context(pushed);
+    return (int)result;
+}
+
+static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    size_t available = 0, total = 0;
+    CUresult result;
+    bool pushed;
+
+    (void)self;
+    result = enter_context(context, &pushed);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = GC_CALL(device_of(context), cuMemGetInfo_v2, &available, &total);
+    leave_context(pushed);
+    *free_bytes = available;
+    *total_bytes = total;
+    return (int)result;
+}
+
+static int synchronize(void *self, uint64_t context)
+{
+    CUresult result;
+    bool pushed;
+
+    (void)self;
+    result = enter_context(context, &pushed);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = GC_CALL(device_of(context), cuCtxSynchronize);
+    leave_context(pushed);
+    return (int)result;
+}
+
+static uint64_t clock_ns(void *self)
+{
+    struct timespec now;
+
+    (void)self;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void gc_driver_cuda_init(struct gc_driver *driver)
+{
+    *driver = (struct gc_driver){
+        .out_of_memory = CUDA_ERROR_OUT_OF_MEMORY,
+        .mem_alloc = mem_alloc,
+        .mem_free = mem_free,
+        .mem_info = mem_info,
+        .synchronize = synchronize,
+        .clock_ns = clock_ns,
+    };
+}

@@ -1,0 +1,157 @@
+/* Loaded objects: see elf.h. The lookup reads DT_GNU_HASH alone: every libc that a CUDA driver runs on has
+ * it. A symbol counts only if it is a defined function. Tables are read in place; nothing is allocated. */
+#define _GNU_SOURCE
+#include "shim/elf.h"
+
+#include <elf.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+
+struct object {
+    uintptr_t base;
+    const char *strings;
+    const ElfW(Sym) *symbols;
+    const uint32_t *gnu_hash;
+    const char *soname;
+};
+
+/* Some dynamic linkers relocate the pointers of the dynamic section in place, some do not. */
+static const void *table_at(uintptr_t base, uintptr_t value)
+{
+    return (const void *)(value < base ? base + value : value);
+}
+
+static bool object_open(struct object *object, const struct dl_phdr_info *info)
+{
+    const ElfW(Dyn) *dynamic = NULL;
+    uintptr_t soname = 0;
+
+    *object = (struct object){.base = info->dlpi_addr};
+    for (unsigned i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    for (; dynamic != NULL && dynamic->d_tag != DT_NULL; dynamic++) {
+        if (dynamic->d_tag == DT_STRTAB)
+            object->strings = table_at(object->base, dynamic->d_un.d_ptr);
+        else if (dynamic->d_tag == DT_SYMTAB)
+            object->symbols = table_at(object->base, dynamic->d_un.d_ptr);
+        else if (dynamic->d_tag == DT_GNU_HASH)
+            object->gnu_hash = table_at(object->base, dynamic->d_un.d_ptr);
+        else if (dynamic->d_tag == DT_SONAME)
+            soname = dynamic->d_un.d_val;
+    }
+    if (object->strings == NULL || object->symbols == NULL || object->gnu_hash == NULL)
+        return false;
+    object->soname = soname != 0 ? object->strings + soname : "";
+    return true;
+}
+
+static uint32_t hash_of(const char *name)
+{
+    uint32_t hash = 5381;
+
+    for (; *name != '\0'; name++)
+        hash = hash * 33 + (unsigned char)*name;
+    return hash;
+}
+
+static void *object_find(const struct object *object, const char *name)
+{
+    const uint32_t bucket_count = object->gnu_hash[0], first = object->gnu_hash[1];
+    const uint32_t bloom_words = object->gnu_hash[2];
+    const uint32_t *buckets = object->gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+    const uint32_t *chain = buckets + bucket_count;
+    const uint32_t hash = hash_of(name);
+    uint32_t i = bucket_count == 0 ? 0 : buckets[hash % bucket_count];
+
+    if (i < first)
+        return NULL;
+    for (;; i++) {
+        const ElfW(Sym) *symbol = &object->symbols[i];
+
+        if ((chain[i - first] | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
+            ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && strcmp(object->strings + symbol->st_name, name) == 0)
+            return (void *)(object->base + symbol->st_value);
+        if (chain[i - first] & 1)
+            return NULL;
+    }
+}
+
+static int find_libc(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct gc_libc *libc = argument;
+    struct object object;
+
+    (void)size;
+    if (!object_open(&object, info) ||
+        (strcmp(object.soname, "libc.so.6") != 0 && strcmp(object.soname, "libdl.so.2") != 0))
+        return 0;
+    *(void **)&libc->dlsym = object_find(&object, "dlsym");
+    *(void **)&libc->dlvsym = object_find(&object, "dlvsym");
+    *(void **)&libc->dlopen = object_find(&object, "dlopen");
+    *(void **)&libc->dlclose = object_find(&object, "dlclose");
+    *(void **)&libc->dlerror = object_find(&object, "dlerror");
+    *(void **)&libc->dladdr = object_find(&object, "dladdr");
+    return libc->dlsym != NULL && libc->dlvsym != NULL && libc->dlopen != NULL && libc->dlclose != NULL &&
+           libc->dlerror != NULL && libc->dladdr != NULL;
+}
+
+const struct gc_libc *gc_elf_libc(void)
+{
+    enum { UNKNOWN, WRITING, KNOWN };
+    static struct gc_libc known;
+    static atomic_int state;
+    static __thread struct gc_libc own __attribute__((tls_model("initial-exec")));
+    int expected = UNKNOWN;
+
+    /* acquire: pairs with the release below */
+    if (atomic_load_explicit(&state, memory_order_acquire) == KNOWN)
+        return &known;
+    if (dl_iterate_phdr(find_libc, &own) == 0)
+        return NULL;
+    if (atomic_compare_exchange_strong_explicit(&state, &expected, WRITING, memory_order_relaxed,
+                                                memory_order_relaxed)) {
+        known = own;
+        atomic_store_explicit(&state, KNOWN, memory_order_release);
+    }
+    return &own; /* nobody waits for another thread here: it may hold the dynamic linker's lock */
+}
+
+struct range {
+    uintptr_t address, low, high;
+};
+
+static int find_range(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct range *range = argument;
+    uintptr_t low = UINTPTR_MAX, high = 0;
+
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+
+        if (segment->p_type != PT_LOAD)
+            continue;
+        low = start < low ? start : low;
+        high = start + segment->p_memsz > high ? start + segment->p_memsz : high;
+    }
+    if (range->address < low || range->address >= high)
+        return 0;
+    range->low = low;
+    range->high = high;
+    return 1;
+}
+
+bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high)
+{
+    struct range range = {.address = (uintptr_t)address};
+
+    if (dl_iterate_phdr(find_range, &range) == 0)
+        return false;
+    *low = range.low;
+    *high = range.high;
+    return true;
+}

@@ -1,0 +1,223 @@
+/* The library's life: a lazy start at the first CUDA call, nothing before; the report at exit.
+ *
+ * Start has two halves. Finding the driver needs the dynamic linker's lock, so every thread does that by
+ * itself and nobody waits (resolve.c). Then one thread loads the options and creates core; that half takes
+ * no lock of anyone else's, so the others wait for it, for a moment. A call that comes back to us from
+ * inside the start passes through.
+ *
+ * A forked child must not touch its parent's accounts: a page that the kernel wipes on fork tells the two
+ * apart without a system call (without such a page getpid does). At exit getpid is compared as well, since
+ * a child that shares its parent's memory runs the parent's destructors. The real pointers stay usable in
+ * every state; core stays whole after the report, for static destructors that run later. */
+#define _GNU_SOURCE
+#include "core/process.h"
+#include "core/report.h"
+#include "shim/resolve.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+struct gc_shim gc_shim = {.log = {GC_LOG_WARN, STDERR_FILENO}};
+__thread struct gc_thread gc_thread __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT};
+
+const char *const gc_api_names[GC_API_COUNT] = {
+#define API(symbol, ...) #symbol,
+#define RUNTIME(symbol, ...) #symbol,
+#include "shim/api.def"
+};
+
+enum life_state { LIFE_NEW, LIFE_STARTING, LIFE_READY };
+
+static struct {
+    atomic_int state;
+    atomic_int starter; /* pid of the process that is starting or has started */
+    volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: compare pids */
+    int64_t start_unix;
+    uint64_t start_ns;
+    struct gc_process process;
+} life;
+
+static bool is_child(void)
+{
+    if (life.wiped_on_fork != NULL)
+        return *life.wiped_on_fork == 0;
+    return getpid() != atomic_load_explicit(&life.starter, memory_order_relaxed);
+}
+
+static void mark_process(void)
+{
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED)
+        return;
+#ifdef MADV_WIPEONFORK
+    if (madvise(page, bytes, MADV_WIPEONFORK) == 0) {
+        *(char *)page = 1;
+        life.wiped_on_fork = page;
+        return;
+    }
+#endif
+    munmap(page, bytes);
+}
+
+static void open_trace(void)
+{
+    if (gc_shim.options->trace[0] != '\0' &&
+        gc_trace_open(gc_shim.options->trace, gc_api_names, GC_API_COUNT, &gc_shim.log, &gc_shim.trace) != GC_OK)
+        gc_shim.trace = NULL;
+}
+
+static void create_core(void)
+{
+    struct gc_driver platform;
+    struct gc_core_config config = {.log = &gc_shim.log, .api_names = gc_api_names, .api_count = GC_API_COUNT};
+
+    if (gc_options_load(environ, &gc_shim.log, &gc_shim.options) != GC_OK)
+        goto fail;
+    gc_shim.is_refused = gc_shim.options->refused;
+    if (gc_shim.is_refused || gc_shim.options->mode == GC_MODE_OFF)
+        return;
+    gc_process_describe(&life.process);
+    gc_driver_cuda_init(&platform);
+    life.start_unix = (int64_t)time(NULL);
+    life.start_ns = platform.clock_ns(platform.self);
+    open_trace();
+    config.options = gc_shim.options;
+    config.driver = &platform;
+    config.trace = gc_shim.trace;
+    if (gc_core_create(&config, &gc_shim.core) == GC_OK)
+        return;
+    gc_shim.core = NULL;
+fail:
+    gc_log_write(&gc_shim.log, GC_LOG_ERROR, "no host memory to start with: memory is not cached or limited");
+}
+
+/* True once the start is done, by this thread or another one. */
+static bool start(void)
+{
+    int expected = LIFE_NEW;
+    struct timespec pause = {0, 50000};
+
+    if (atomic_compare_exchange_strong_explicit(&life.state, &expected, LIFE_STARTING, memory_order_relaxed,
+                                                memory_order_relaxed)) {
+        gc_thread.is_starting = true;
+        atomic_store_explicit(&life.starter, getpid(), memory_order_relaxed);
+        mark_process();
+        create_core();
+        gc_thread.is_starting = false;
+        /* release: pairs with the acquire in gc_shim_ready */
+        atomic_store_explicit(&life.state, LIFE_READY, memory_order_release);
+        return true;
+    }
+    while (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY) {
+        int starter = atomic_load_explicit(&life.starter, memory_order_relaxed);
+
+        if (starter != 0 && starter != getpid())
+            return false; /* forked while another thread was starting */
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+bool gc_shim_ready(void)
+{
+    if (gc_thread.depth > 0 || gc_thread.is_starting)
+        return false;
+    gc_resolve_driver(true);
+    /* acquire: pairs with the release in start */
+    if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY && !start())
+        return false;
+    return gc_shim.core != NULL && !is_child();
+}
+
+enum gc_api gc_shim_enter(enum gc_api api)
+{
+    gc_thread.depth++;
+    return gc_thread.outer_api != GC_API_COUNT ? (enum gc_api)gc_thread.outer_api : api;
+}
+
+void gc_shim_leave(void)
+{
+    gc_thread.depth--;
+}
+
+bool gc_shim_enter_runtime(enum gc_api api)
+{
+    if (gc_thread.outer_api != GC_API_COUNT)
+        return false;
+    gc_thread.outer_api = (uint16_t)api;
+    return true;
+}
+
+void gc_shim_leave_runtime(bool outermost)
+{
+    if (outermost)
+        gc_thread.outer_api = GC_API_COUNT;
+}
+
+void gc_shim_count(struct gc_device *device, enum gc_api api)
+{
+    if (gc_shim.core != NULL && !is_child())
+        gc_core_count_driver_call(gc_shim.core, device, (uint16_t)api);
+}
+
+CUresult gc_shim_result(enum gc_status status, int driver_code)
+{
+    switch (status) {
+    case GC_OK:
+        return CUDA_SUCCESS;
+    case GC_OUT_OF_MEMORY:
+    case GC_NO_HOST_MEMORY:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    case GC_DRIVER:
+        return (CUresult)driver_code;
+    case GC_NOT_OURS:
+    case GC_INVALID_POINTER:
+    case GC_INVALID_ARGUMENT:
+        return CUDA_ERROR_INVALID_VALUE;
+    default:
+        return CUDA_ERROR_UNKNOWN;
+    }
+}
+
+static const char *mode_name(void)
+{
+    return gc_shim.options->mode == GC_MODE_TRACK ? "track" : "cache";
+}
+
+static void write_report(void)
+{
+    const char *warnings[GC_OPTIONS_WARNING_MAX];
+    struct timespec now;
+    struct gc_report_facts facts = {
+        .process = &life.process,
+        .version = GC_VERSION,
+        .mode = mode_name(),
+        .backend = "driver",
+        .reuse = "sync",
+        .start_unix = life.start_unix,
+        .driver_version = gc_shim.driver_version,
+        .warnings = warnings,
+        .warning_count = gc_shim.options->warning_count,
+    };
+
+    for (uint32_t i = 0; i < facts.warning_count; i++)
+        warnings[i] = gc_shim.options->warnings[i];
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    facts.duration_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - life.start_ns;
+    if (gc_report_emit(gc_shim.core, &facts, gc_api_names, gc_shim.options->report, &gc_shim.log) != GC_OK)
+        gc_log_write(&gc_shim.log, GC_LOG_INFO, "no report was written");
+}
+
+__attribute__((destructor)) static void finish(void)
+{
+    if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY || gc_shim.core == NULL ||
+        is_child() || getpid() != atomic_load_explicit(&life.starter, memory_order_relaxed))
+        return;
+    gc_trace_flush(gc_shim.trace);
+    if (gc_core_was_used(gc_shim.core))
+        write_report();
+}

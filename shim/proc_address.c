@@ -1,0 +1,41 @@
+/* cuGetProcAddress, both ABIs: the real one answers first; what it handed out is replaced only where it is
+ * an entry point of api.def in exactly the ABI asked for. Look-ups made by libcuda itself are left alone. */
+#include "shim/resolve.h"
+
+static void substitute(const char *symbol, void **pfn, int version, cuuint64_t flags, const void *caller)
+{
+    if (symbol == NULL || pfn == NULL || *pfn == NULL || gc_resolve_is_driver_code(caller))
+        return;
+    *pfn = gc_row_substitute(symbol, version, flags, *pfn);
+}
+
+GC_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags)
+{
+    CUresult result;
+
+    gc_shim_ready();
+    if (gc_thread.depth > 0)
+        return GC_FORWARD(cuGetProcAddress, symbol, pfn, version, flags);
+    gc_shim_enter(GC_API_cuGetProcAddress);
+    result = GC_CALL(NULL, cuGetProcAddress, symbol, pfn, version, flags);
+    if (result == CUDA_SUCCESS)
+        substitute(symbol, pfn, version, flags, __builtin_return_address(0));
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                                       CUdriverProcAddressQueryResult *status)
+{
+    CUresult result;
+
+    gc_shim_ready();
+    if (gc_thread.depth > 0)
+        return GC_FORWARD(cuGetProcAddress_v2, symbol, pfn, version, flags, status);
+    gc_shim_enter(GC_API_cuGetProcAddress_v2);
+    result = GC_CALL(NULL, cuGetProcAddress_v2, symbol, pfn, version, flags, status);
+    if (result == CUDA_SUCCESS)
+        substitute(symbol, pfn, version, flags, __builtin_return_address(0));
+    gc_shim_leave();
+    return result;
+}

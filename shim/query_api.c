@@ -1,0 +1,208 @@
+/* What a program may ask about memory. Sizes agree with the limit. Inside the pool an address keeps the
+ * meaning it has with the plain driver: a block is an allocation of its own, and what lies between blocks is
+ * no allocation. The driver is asked first, so that its errors come first. */
+#include "shim/shim.h"
+
+/* An address no allocation can hold: asking about it makes the driver say what it says of such addresses. */
+#define ADDRESS_NOWHERE ((CUdeviceptr)8)
+/* Keeps our buffer numbers apart from the driver's. */
+#define BUFFER_ID_OURS (UINT64_C(1) << 62)
+
+static unsigned saturate(uint64_t bytes)
+{
+    return bytes > UINT32_MAX ? UINT32_MAX : (unsigned)bytes;
+}
+
+/* ---- how much there is ---- */
+
+/* Core's answer for the current device; false if there is no context. */
+static bool mem_info(uint64_t *free_bytes, uint64_t *total_bytes, CUresult *result)
+{
+    struct gc_device *device = gc_shim_current_device();
+    size_t available = 0, total = 0;
+
+    if (device == NULL)
+        return false;
+    *result = GC_CALL(device, cuMemGetInfo_v2, &available, &total);
+    *free_bytes = available;
+    *total_bytes = total;
+    if (*result == CUDA_SUCCESS)
+        gc_core_mem_info(gc_shim.core, device, free_bytes, total_bytes);
+    return true;
+}
+
+GC_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    uint64_t available, total;
+    CUresult result = CUDA_SUCCESS;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
+    gc_shim_enter(GC_API_cuMemGetInfo_v2);
+    /* Whether one of them may be missing is for the driver to say. */
+    if (free_bytes == NULL || total_bytes == NULL)
+        result = GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
+    if (result == CUDA_SUCCESS && !mem_info(&available, &total, &result)) {
+        result = GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
+    } else if (result == CUDA_SUCCESS) {
+        if (free_bytes != NULL)
+            *free_bytes = available;
+        if (total_bytes != NULL)
+            *total_bytes = total;
+    }
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes)
+{
+    uint64_t available, total;
+    CUresult result = CUDA_SUCCESS;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
+    gc_shim_enter(GC_API_cuMemGetInfo);
+    /* Whether one of them may be missing is for the driver to say. */
+    if (free_bytes == NULL || total_bytes == NULL)
+        result = GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
+    if (result == CUDA_SUCCESS && !mem_info(&available, &total, &result)) {
+        result = GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
+    } else if (result == CUDA_SUCCESS) {
+        if (free_bytes != NULL)
+            *free_bytes = saturate(available);
+        if (total_bytes != NULL)
+            *total_bytes = saturate(total);
+    }
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    struct gc_device *known;
+    CUresult result;
+
+    if (!gc_shim_ready() || bytes == NULL)
+        return GC_FORWARD(cuDeviceTotalMem_v2, bytes, device);
+    gc_shim_enter(GC_API_cuDeviceTotalMem_v2);
+    result = GC_CALL(gc_core_find_device(gc_shim.core, device), cuDeviceTotalMem_v2, bytes, device);
+    if (result == CUDA_SUCCESS && (known = gc_shim_device(device)) != NULL)
+        *bytes = gc_device_total_bytes(known);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
+{
+    struct gc_device *known;
+    CUresult result;
+
+    if (!gc_shim_ready() || bytes == NULL)
+        return GC_FORWARD(cuDeviceTotalMem, bytes, device);
+    gc_shim_enter(GC_API_cuDeviceTotalMem);
+    result = GC_CALL(gc_core_find_device(gc_shim.core, device), cuDeviceTotalMem, bytes, device);
+    if (result == CUDA_SUCCESS && (known = gc_shim_device(device)) != NULL)
+        *bytes = saturate(gc_device_total_bytes(known));
+    gc_shim_leave();
+    return result;
+}
+
+/* ---- where an address belongs ---- */
+
+GC_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
+{
+    struct gc_block_info block;
+    enum gc_status status;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemGetAddressRange_v2, base, size, dptr);
+    gc_shim_enter(GC_API_cuMemGetAddressRange_v2);
+    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    result = GC_CALL(gc_shim_current_device(), cuMemGetAddressRange_v2, base, size,
+                     status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    if (result == CUDA_SUCCESS && status == GC_OK) {
+        if (base != NULL)
+            *base = block.address;
+        if (size != NULL)
+            *size = block.bytes;
+    }
+    gc_shim_leave();
+    return result;
+}
+
+/* A pool address does not fit this ABI: there is nothing to correct. */
+GC_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned *size, CUdeviceptr_v1 dptr)
+{
+    gc_shim_ready();
+    return GC_FORWARD(cuMemGetAddressRange, base, size, dptr);
+}
+
+/* The attributes whose value is the block's rather than its slab's. */
+static void correct_attribute(CUpointer_attribute attribute, const struct gc_block_info *block, void *data)
+{
+    if (data == NULL)
+        return;
+    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+        *(CUdeviceptr *)data = block->address;
+    else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+        *(size_t *)data = block->bytes;
+    else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+        *(unsigned long long *)data = block->id | BUFFER_ID_OURS;
+}
+
+GC_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr dptr)
+{
+    struct gc_block_info block;
+    enum gc_status status;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuPointerGetAttribute, data, attribute, dptr);
+    gc_shim_enter(GC_API_cuPointerGetAttribute);
+    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    result = GC_CALL(gc_shim_current_device(), cuPointerGetAttribute, data, attribute,
+                     status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    if (result == CUDA_SUCCESS && status == GC_OK)
+        correct_attribute(attribute, &block, data);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **data,
+                                          CUdeviceptr dptr)
+{
+    struct gc_block_info block;
+    enum gc_status status;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuPointerGetAttributes, count, attributes, data, dptr);
+    gc_shim_enter(GC_API_cuPointerGetAttributes);
+    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    result = GC_CALL(gc_shim_current_device(), cuPointerGetAttributes, count, attributes, data,
+                     status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    if (result == CUDA_SUCCESS && status == GC_OK)
+        for (unsigned i = 0; i < count; i++)
+            correct_attribute(attributes[i], &block, data[i]);
+    gc_shim_leave();
+    return result;
+}
+
+/* SYNC_MEMOPS is the only attribute that can be set; set on a block it holds for the block's whole slab:
+ * stricter ordering than asked for, never weaker. */
+GC_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr dptr)
+{
+    struct gc_block_info block;
+    enum gc_status status;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuPointerSetAttribute, value, attribute, dptr);
+    gc_shim_enter(GC_API_cuPointerSetAttribute);
+    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    result = GC_CALL(gc_shim_current_device(), cuPointerSetAttribute, value, attribute,
+                     status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    gc_shim_leave();
+    return result;
+}

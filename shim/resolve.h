@@ -1,0 +1,37 @@
+/* The table of api.def at run time: rows, their wrappers, and the way from a name to a row. Shared by
+ * resolve.c, route.c, proc_address.c and runtime_api.c. */
+#ifndef GC_RESOLVE_H
+#define GC_RESOLVE_H
+
+#include "shim/shim.h"
+
+enum gc_row_type { GC_ROW_TYPE_API, GC_ROW_TYPE_USE, GC_ROW_TYPE_RUNTIME };
+enum gc_variant { GC_VARIANT_NONE, GC_VARIANT_PTSZ };
+
+struct gc_row {
+    const char *symbol;
+    const char *base; /* as cuGetProcAddress knows it; NULL for the runtime's */
+    void *wrapper;    /* NULL for USE rows */
+    int version;
+    uint8_t type;    /* enum gc_row_type */
+    uint8_t variant; /* enum gc_variant */
+    uint8_t symbol_length;
+};
+
+extern const struct gc_row gc_rows[GC_ROW_COUNT];
+
+/* The row that wraps exactly this exported name; NULL if none does. */
+const struct gc_row *gc_row_find(const char *symbol);
+/* The real pointer of a row, NULL if not known. */
+void *gc_row_real(const struct gc_row *row);
+/* Remembers a real pointer the program was given; the first one stays. Returns the one in force. */
+void *gc_row_record(const struct gc_row *row, void *real);
+
+/* What to hand a program that cuGetProcAddress gave `real` for (name, version, flags): our wrapper for
+ * exactly that ABI, or `real` itself. */
+void *gc_row_substitute(const char *name, int version, cuuint64_t flags, void *real);
+
+/* The wrapper's counterpart in the runtime that the calling object is bound to (runtime_api.c). */
+void *gc_runtime_find(const struct gc_row *row, const void *caller);
+
+#endif

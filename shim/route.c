@@ -1,0 +1,118 @@
+/* What dlsym and dlvsym do with a name: see dlsym.S.
+ *
+ * Names that are not in api.def, exactly, go to the real function untouched. For a name of ours the real
+ * look-up is done first, and the wrapper is handed out only where it found the driver's (or the runtime's)
+ * own function: whoever asks another library for its own function of that name gets that function.
+ *
+ * Look-ups in the scopes (RTLD_DEFAULT, RTLD_NEXT, the main program's handle) would find our own export even
+ * where there is no CUDA at all, so what lies behind us is what counts. Look-ups made by libcuda itself are
+ * never touched. */
+#define _GNU_SOURCE
+#include "shim/elf.h"
+#include "shim/resolve.h"
+#include "shim/route.h"
+
+#include <string.h>
+
+/* The name as the object that holds `caller` and its dependencies define it: its own scope, which ours does
+ * not contain if it came by dlopen. */
+static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_row *row, const void *caller)
+{
+    Dl_info info;
+    void *handle, *found;
+
+    if (libc->dladdr(caller, &info) == 0 || info.dli_fname == NULL)
+        return NULL;
+    handle = libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == NULL)
+        return NULL;
+    found = libc->dlsym(handle, row->symbol);
+    libc->dlclose(handle);
+    return found == row->wrapper ? NULL : found;
+}
+
+static void *find_behind_us(const struct gc_libc *libc, const struct gc_row *row, const void *caller)
+{
+    void *found = libc->dlsym(RTLD_NEXT, row->symbol);
+
+    if (found == NULL)
+        found = find_in_callers_scope(libc, row, caller);
+    if (found == NULL)
+        found = libc->dlsym(RTLD_NEXT, row->symbol); /* once more, for dlerror to say it */
+    return found;
+}
+
+/* The wrapper if `real` is the very function it wraps, else what was found. */
+static void *substitute(const struct gc_row *row, void *real)
+{
+    if (row->type == GC_ROW_TYPE_API)
+        gc_resolve_driver(false);
+    return gc_row_record(row, real) == real ? row->wrapper : real;
+}
+
+struct gc_route gc_route_dlsym(void *handle, const char *name, const void *caller)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    const struct gc_row *row = name == NULL ? NULL : gc_row_find(name);
+    struct gc_route route = {NULL, NULL};
+    void *found;
+
+    if (libc == NULL)
+        return route;
+    route.jump = (void *)libc->dlsym;
+    if (row == NULL || gc_thread.depth > 0 || gc_resolve_is_driver_code(caller))
+        return route;
+    found = handle == RTLD_NEXT ? row->wrapper : libc->dlsym(handle, name);
+    if (found == NULL)
+        return route;
+    if (found == row->wrapper) {
+        found = find_behind_us(libc, row, caller);
+        route.jump = NULL;
+        route.answer = found == NULL ? NULL : substitute(row, found);
+        return route;
+    }
+    /* Found in the object asked for, or before us in the scope. */
+    found = substitute(row, found);
+    if (found == row->wrapper) {
+        route.jump = NULL;
+        route.answer = found;
+    }
+    return route;
+}
+
+/* Other preload libraries look the real dlsym up with a version, which passes over our unversioned one. */
+static void *own_resolver(const char *name)
+{
+    if (strcmp(name, "dlsym") == 0)
+        return (void *)dlsym;
+    if (strcmp(name, "dlvsym") == 0)
+        return (void *)dlvsym;
+    return NULL;
+}
+
+struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *version, const void *caller)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    const struct gc_row *row = name == NULL ? NULL : gc_row_find(name);
+    struct gc_route route = {NULL, NULL};
+    void *found, *own;
+
+    if (libc == NULL)
+        return route;
+    route.jump = (void *)libc->dlvsym;
+    if (name == NULL || version == NULL || gc_thread.depth > 0)
+        return route;
+    own = row != NULL ? row->wrapper : own_resolver(name);
+    if (own == NULL || gc_resolve_is_driver_code(caller))
+        return route;
+    /* A versioned look-up never finds our own, unversioned names; from here it starts behind us. */
+    found = libc->dlvsym(handle == RTLD_DEFAULT ? RTLD_NEXT : handle, name, version);
+    if (found == NULL)
+        return route;
+    if (row == NULL ? found == (void *)libc->dlsym || found == (void *)libc->dlvsym
+                    : substitute(row, found) == own) {
+        route.jump = NULL;
+        route.answer = own;
+    }
+    return route;
+}

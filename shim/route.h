@@ -1,0 +1,14 @@
+/* Between dlsym.S and route.c. */
+#ifndef GC_ROUTE_H
+#define GC_ROUTE_H
+
+/* In two registers: `jump` to the real function, or if that is NULL return `answer`. */
+struct gc_route {
+    void *jump;
+    void *answer;
+};
+
+struct gc_route gc_route_dlsym(void *handle, const char *name, const void *caller);
+struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *version, const void *caller);
+
+#endif
