@@ -55,6 +55,7 @@ dlvsym:
     .cfi_adjust_cfa_offset 8
     movq 24(%rsp), %rcx
     call gc_route_dlvsym
+    movq %rdx, %r11
     popq %rdx
     .cfi_adjust_cfa_offset -8
     popq %rsi
@@ -64,7 +65,7 @@ dlvsym:
     testq %rax, %rax
     je 1f
     jmp *%rax
-1:  movq %rdx, %rax
+1:  movq %r11, %rax
     ret
     .cfi_endproc
     .size dlvsym, . - dlvsym
