@@ -1,5 +1,6 @@
 /* The configuration file: KEY=value lines, read whole into a private mapping. Opened without blocking and
  * without creating anything, so that a fifo or a device in its place harms nothing. */
+#define _GNU_SOURCE
 #include "core/options_parse.h"
 
 #include <errno.h>
@@ -30,12 +31,13 @@ static enum gc_status read_whole(int fd, char *to, size_t room, size_t *bytes)
 
 static enum gc_status load(const char *path, struct gc_config *config, size_t *bytes)
 {
-    struct stat info;
+    struct statx info; /* older than glibc's fstat symbol */
     enum gc_status status = GC_IO;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return GC_IO;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > CONFIG_BYTES_MAX)
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &info) != 0 || !S_ISREG(info.stx_mode) ||
+        info.stx_size > CONFIG_BYTES_MAX)
         goto close_file;
     config->mapped_bytes = CONFIG_BYTES_MAX + 2;
     config->text = mmap(NULL, config->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -27,7 +27,7 @@ static void guard_begin(struct pipe_guard *guard)
     sigemptyset(&pending);
     sigpending(&pending);
     guard->was_pending = sigismember(&pending, SIGPIPE) == 1;
-    guard->active = pthread_sigmask(SIG_BLOCK, &pipe_set, &guard->before) == 0;
+    guard->active = sigprocmask(SIG_BLOCK, &pipe_set, &guard->before) == 0;
 }
 
 static void guard_end(const struct pipe_guard *guard, bool broken)
@@ -42,7 +42,7 @@ static void guard_end(const struct pipe_guard *guard, bool broken)
         while (sigtimedwait(&pipe_set, NULL, &at_once) < 0 && errno == EINTR)
             ;
     }
-    pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
+    sigprocmask(SIG_SETMASK, &guard->before, NULL);
 }
 
 static int write_all(int fd, const char *bytes, size_t count)

@@ -4,6 +4,7 @@
  * were taken, memory is bounded, and no lock is held across a write.
  *
  * A buffer is also written when its last write is a second ago, so that a killed process loses little. */
+#define _GNU_SOURCE
 #include "core/trace.h"
 
 #include "core/out.h"
@@ -55,16 +56,16 @@ static void stop(struct gc_trace *trace, int error)
 /* Empty, or a trace that may be written anew. */
 static enum gc_status check_file(int fd, const char **why)
 {
-    struct stat info;
+    struct statx info; /* older than glibc's fstat symbol */
     char magic[sizeof(GC_TRACE_MAGIC) - 1];
     *why = NULL;
-    if (fstat(fd, &info) != 0)
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &info) != 0)
         return GC_IO;
-    if (!S_ISREG(info.st_mode)) {
+    if (!S_ISREG(info.stx_mode)) {
         *why = "not a regular file";
         return GC_IO;
     }
-    if (info.st_size == 0)
+    if (info.stx_size == 0)
         return GC_OK;
     if (pread(fd, magic, sizeof(magic), 0) != (ssize_t)sizeof(magic) ||
         memcmp(magic, GC_TRACE_MAGIC, sizeof(magic)) != 0) {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What the built library shows to a process: only names of the table, dlsym, dlvsym and gpucache_*; no CUDA
-# library needed; nothing undefined but libc. Says which glibc it asks for where that is newer than 2.31.
+# library needed; nothing undefined but libc. No symbol of a glibc newer than 2.31.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD_DIR=${BUILD_DIR:-$PWD/build}
@@ -37,5 +37,6 @@ readelf -d "$lib" | grep -q TEXTREL && complain "has text relocations"
 
 newer=$(nm -D --undefined-only "$lib" | grep -oE '[A-Za-z0-9_]+@GLIBC_[0-9.]+' | sort -u |
     awk -F'@GLIBC_' '{split($2, v, "."); if (v[1] > 2 || v[2] > 31) print $1 "@" $2}')
-[ -z "$newer" ] || echo "note: runs only where glibc has ${newer//$'\n'/ }"
+[ -z "$newer" ] || complain "asks for a newer glibc than 2.31: ${newer//$'\n'/ }"
+readelf -d "$lib" | grep -q NODELETE || complain "can be unloaded while programs hold pointers into it"
 exit $status

@@ -29,7 +29,8 @@ SIM_CUDA_HOME := $(firstword $(foreach d,$(CUDA_HOME) /usr/local/cuda $(CURDIR)/
 	grep -s 'define CUDA_VERSION 13' $(d)/include/cuda.h),$(d))) $(CUDA_HOME))
 BASE_CFLAGS := -std=gnu11 -fvisibility=hidden -fPIC -pthread $(WARN) $(if $(CI),-Werror) -I. -I$(OUT)/gen \
 	-DGC_VERSION='"$(VERSION)"'
-CORE_CFLAGS := $(BASE_CFLAGS) $(CFLAGS) $(CFLAGS_$(BUILD))
+# The library is preloaded, never loaded late: its thread-locals live where no call is needed to find them.
+CORE_CFLAGS := $(BASE_CFLAGS) -ftls-model=initial-exec $(CFLAGS) $(CFLAGS_$(BUILD))
 ALL_CFLAGS := $(BASE_CFLAGS) $(CUDA_INCLUDE) $(CFLAGS) $(CFLAGS_$(BUILD))
 ALL_LDFLAGS := -pthread $(LDFLAGS_$(BUILD))
 SIM_CFLAGS := $(BASE_CFLAGS) -isystem $(SIM_CUDA_HOME)/include $(CFLAGS) $(CFLAGS_$(BUILD))
@@ -88,12 +89,14 @@ $(EXPORTS): shim/api.def $(wildcard shim/*.def) scripts/rules.mk
 		$(CC) -E -P -I. -x c - > $@.names
 	$(Q){ echo '{ global: dlsym; dlvsym; gpucache_*;'; tr ' ' '\n' < $@.names; echo 'local: *; };'; } > $@
 
+# Its own names bind to itself (and cost nothing at load); programs keep pointers into it, so it stays.
+LIB_LDFLAGS := -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro
 LIB := $(OUT)/libgpucache.so
 SONAME := libgpucache.so
 $(LIB): $(call obj,$(CORE_SRC) $(SHIM_SRC)) $(EXPORTS)
 	$(call say,LD)
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) $(LDFLAGS) -Wl,-soname,$(SONAME) -Wl,--version-script,$(EXPORTS) \
-		$(if $(filter asan tsan,$(BUILD)),,-Wl$(,)-z$(,)defs) -Wl,-z,now -Wl,-z,relro -Wl,--as-needed \
+		$(if $(filter asan tsan,$(BUILD)),,-Wl$(,)-z$(,)defs) $(LIB_LDFLAGS) -Wl,--as-needed \
 		-o $@ $(filter %.o,$^) -ldl
 
 # Core as an archive: the tool and the tests take from it what they use.
