@@ -10,39 +10,39 @@
 
 #define WAIT_MS 1000
 
-/* A write to a pipe without a reader must not end the program: SIGPIPE is blocked for the thread, and one
- * that this caused is taken off before it is unblocked. */
-struct pipe_guard {
+/* A write to a pipe without a reader, or beyond the process's file size limit, must not end the program:
+ * the signal it raises is blocked for the thread and taken off before it is unblocked. */
+struct signal_guard {
     sigset_t before;
-    bool was_pending;
+    sigset_t pending_before;
     bool active;
 };
 
-static void guard_begin(struct pipe_guard *guard)
+static void guard_begin(struct signal_guard *guard)
 {
-    sigset_t pipe_set;
-    sigset_t pending;
-    sigemptyset(&pipe_set);
-    sigaddset(&pipe_set, SIGPIPE);
-    sigemptyset(&pending);
-    sigpending(&pending);
-    guard->was_pending = sigismember(&pending, SIGPIPE) == 1;
-    guard->active = sigprocmask(SIG_BLOCK, &pipe_set, &guard->before) == 0;
+    sigset_t raised;
+    sigemptyset(&raised);
+    sigaddset(&raised, SIGPIPE);
+    sigaddset(&raised, SIGXFSZ);
+    sigemptyset(&guard->pending_before);
+    sigpending(&guard->pending_before);
+    guard->active = pthread_sigmask(SIG_BLOCK, &raised, &guard->before) == 0;
 }
 
-static void guard_end(const struct pipe_guard *guard, bool broken)
+static void guard_end(const struct signal_guard *guard, int error)
 {
     const struct timespec at_once = {.tv_sec = 0};
-    sigset_t pipe_set;
+    const int raised = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+    sigset_t one;
     if (!guard->active)
         return;
-    if (broken && !guard->was_pending) {
-        sigemptyset(&pipe_set);
-        sigaddset(&pipe_set, SIGPIPE);
-        while (sigtimedwait(&pipe_set, NULL, &at_once) < 0 && errno == EINTR)
+    if (raised != 0 && sigismember(&guard->pending_before, raised) == 0) {
+        sigemptyset(&one);
+        sigaddset(&one, raised);
+        while (sigtimedwait(&one, NULL, &at_once) < 0 && errno == EINTR)
             ;
     }
-    sigprocmask(SIG_SETMASK, &guard->before, NULL);
+    pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
 }
 
 static int write_all(int fd, const char *bytes, size_t count)
@@ -67,10 +67,10 @@ static int write_all(int fd, const char *bytes, size_t count)
 
 enum gc_status gc_write_all(int fd, const void *bytes, size_t count)
 {
-    struct pipe_guard guard;
+    struct signal_guard guard;
     guard_begin(&guard);
     const int error = write_all(fd, bytes, count);
-    guard_end(&guard, error == EPIPE);
+    guard_end(&guard, error);
     if (error == 0)
         return GC_OK;
     errno = error;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* Writes all of it: goes on after a signal or a short write, waits a moment for a descriptor that does not
- * block, raises no SIGPIPE. GC_IO, with errno, if it cannot. */
+ * block, raises neither SIGPIPE nor SIGXFSZ. GC_IO, with errno, if it cannot. */
 enum gc_status gc_write_all(int fd, const void *bytes, size_t count) GC_CHECKED;
 
 /* Lives on the stack. A failed write is remembered, what follows is dropped. Not thread-safe. */
