@@ -132,6 +132,14 @@ static enum gc_status attempt(struct order *order, int *driver_code)
     return status == GC_OUT_OF_MEMORY ? take_fresh(order, driver_code) : status;
 }
 
+static bool relieve_driver(const struct order *order)
+{
+    const struct gc_device *device = order->context->device;
+    const struct gc_driver *driver = &device->core->driver;
+    return order->plan.bytes <= gc_device_total_bytes(device) && driver->relieve != NULL &&
+           driver->relieve(driver->self, order->context->handle, order->plan.bytes);
+}
+
 static enum gc_status serve(struct order *order, int *driver_code)
 {
     struct gc_device *device = order->context->device;
@@ -148,6 +156,8 @@ static enum gc_status serve(struct order *order, int *driver_code)
             gc_counter_add(&device->stats.retry_count, 1);
         status = attempt(order, driver_code);
     }
+    if (status == GC_OUT_OF_MEMORY && relieve_driver(order))
+        status = attempt(order, driver_code);
     /* A hole among blocks of the other class is better than none. */
     if (status == GC_OUT_OF_MEMORY && !order->plan.is_dedicated)
         status = take_free(order, order->plan.class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL);

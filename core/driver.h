@@ -8,6 +8,7 @@
 #ifndef GC_DRIVER_H
 #define GC_DRIVER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct gc_driver {
@@ -24,6 +25,9 @@ struct gc_driver {
     /* Returns once all work submitted to `context` before the call is done. Illegal while one of its
      * streams captures: core never asks then. */
     int (*synchronize)(void *self, uint64_t context);
+    /* Memory ran out for `bytes`: gives back what the driver itself keeps idle (stream-ordered pools). True
+     * if something went back, so that trying again may help. NULL: there is no such memory. */
+    bool (*relieve)(void *self, uint64_t context, uint64_t bytes);
     /* Monotonic nanoseconds. */
     uint64_t (*clock_ns)(void *self);
 };

@@ -1,4 +1,5 @@
 /* Where the report goes, and how it gets there whole. */
+#define _GNU_SOURCE
 #include "core/report.h"
 
 #include <errno.h>
@@ -70,19 +71,19 @@ static enum gc_status write_beside(const struct gc_report *report, const char *p
 
 static enum gc_status write_file(const struct gc_report *report, const char *path, const struct gc_log *log)
 {
-    struct stat info;
+    struct statx info; /* older than glibc's lstat symbol */
     enum gc_status status;
     const char *why = NULL;
-    const bool exists = lstat(path, &info) == 0;
+    const bool exists = statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE, &info) == 0;
     if (ends_with(path, ".html") || ends_with(path, ".prom"))
         gc_log_write(log, GC_LOG_WARN, "report %s: this format is not in this version; written as text", path);
-    if (exists && S_ISLNK(info.st_mode)) {
+    if (exists && S_ISLNK(info.stx_mode)) {
         why = "is a symbolic link, not followed";
         status = GC_IO;
-    } else if (exists && S_ISDIR(info.st_mode)) {
+    } else if (exists && S_ISDIR(info.stx_mode)) {
         errno = EISDIR;
         status = GC_IO;
-    } else if (exists && !S_ISREG(info.st_mode)) {
+    } else if (exists && !S_ISREG(info.stx_mode)) {
         status = write_in_place(report, path);
     } else {
         status = write_beside(report, path);

@@ -3,7 +3,7 @@
  *
  * The first ABI (cuMemAlloc without a suffix) has 32-bit addresses and sizes, which the pool's addresses do
  * not fit: those calls go to the driver and are charged and recorded as memory taken from it directly. */
-#include "shim/shim.h"
+#include "shim/direct.h"
 
 #define PITCH_BYTES 512             /* what the driver rounds a row up to */
 #define PITCH_MAX UINT64_C(2147483647) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device */
@@ -57,6 +57,11 @@ static bool pitch_is_plain(const void *dptr, const void *pitch, size_t width, si
            height <= PITCH_MAX && (element == 4 || element == 8 || element == 16);
 }
 
+static uint64_t pitch_of(size_t width)
+{
+    return (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES;
+}
+
 GC_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
                                       unsigned element)
 {
@@ -65,7 +70,7 @@ GC_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t w
 
     if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
         return GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
-    row_bytes = (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES;
+    row_bytes = pitch_of(width);
     result = alloc_from_pool(row_bytes * height, gc_shim_enter(GC_API_cuMemAllocPitch_v2), &address);
     if (result == CUDA_ERROR_NOT_FOUND) {
         result = GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
@@ -95,77 +100,39 @@ GC_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
 
 /* ---- the first ABI ---- */
 
-/* Charges `bytes` to the current device; NULL: no context, or no room (*result says so). */
-static struct gc_device *reserve_direct(uint64_t bytes, CUresult *result)
-{
-    struct gc_device *device = gc_shim_current_device();
-
-    *result = CUDA_SUCCESS;
-    if (device != NULL)
-        *result = gc_shim_result(gc_core_reserve(gc_shim.core, device, bytes), CUDA_SUCCESS);
-    return *result == CUDA_SUCCESS ? device : NULL;
-}
-
-/* Records what the driver gave, or gives the charge back if it refused. */
-static void settle_direct(struct gc_device *device, CUresult result, uint64_t address, uint64_t bytes,
-                          enum gc_api api)
-{
-    struct gc_context *context = gc_shim_current_context();
-    struct gc_direct record = {
-        .kind = GC_DIRECT_MEMORY,
-        .key = address,
-        .requested_bytes = bytes,
-        .charged_bytes = bytes,
-        .device = device,
-        .context = context == NULL ? 0 : gc_context_handle(context),
-        .api = (uint16_t)api,
-    };
-
-    if (device == NULL)
-        return;
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        gc_core_count_oom(gc_shim.core, device);
-    if (result != CUDA_SUCCESS || gc_core_track(gc_shim.core, &record) != GC_OK)
-        gc_core_unreserve(gc_shim.core, device, bytes);
-}
-
 GC_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned bytes)
 {
-    struct gc_device *device;
-    enum gc_api api;
+    struct gc_direct_request request;
     CUresult result;
 
     if (!gc_shim_ready() || dptr == NULL || bytes == 0)
         return GC_FORWARD(cuMemAlloc, dptr, bytes);
-    api = gc_shim_enter(GC_API_cuMemAlloc);
-    device = reserve_direct(bytes, &result);
-    if (result == CUDA_SUCCESS) {
-        result = GC_CALL(device, cuMemAlloc, dptr, bytes);
-        settle_direct(device, result, result == CUDA_SUCCESS ? *dptr : 0, bytes, api);
-    }
-    gc_shim_leave();
-    return result;
+    gc_direct_begin(&request, GC_API_cuMemAlloc);
+    result = gc_direct_charge(&request, bytes);
+    if (result == CUDA_SUCCESS)
+        result = GC_DIRECT_CALL(&request, bytes, cuMemAlloc, dptr, bytes);
+    if (result == CUDA_SUCCESS)
+        gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes);
+    return gc_direct_end(&request, result);
 }
 
 GC_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned *pitch, unsigned width, unsigned height,
                                    unsigned element)
 {
-    struct gc_device *device;
-    enum gc_api api;
-    CUresult result;
+    struct gc_direct_request request;
     uint64_t bytes;
+    CUresult result;
 
     if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
         return GC_FORWARD(cuMemAllocPitch, dptr, pitch, width, height, element);
-    bytes = ((uint64_t)width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES * height;
-    api = gc_shim_enter(GC_API_cuMemAllocPitch);
-    device = reserve_direct(bytes, &result);
-    if (result == CUDA_SUCCESS) {
-        result = GC_CALL(device, cuMemAllocPitch, dptr, pitch, width, height, element);
-        settle_direct(device, result, result == CUDA_SUCCESS ? *dptr : 0, bytes, api);
-    }
-    gc_shim_leave();
-    return result;
+    bytes = pitch_of(width) * height;
+    gc_direct_begin(&request, GC_API_cuMemAllocPitch);
+    result = gc_direct_charge(&request, bytes);
+    if (result == CUDA_SUCCESS)
+        result = GC_DIRECT_CALL(&request, bytes, cuMemAllocPitch, dptr, pitch, width, height, element);
+    if (result == CUDA_SUCCESS)
+        gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes);
+    return gc_direct_end(&request, result);
 }
 
 GC_EXPORT CUresult cuMemFree(CUdeviceptr_v1 dptr)

@@ -1,6 +1,7 @@
 /* core/driver.h over the real CUDA driver. A call for a context that is not the thread's current one pushes
- * it for the moment of the call. Core calls from inside a wrapper, so nothing here is wrapped again. */
-#include "shim/shim.h"
+ * it for the moment of the call. A capture under way survives our own calls: they are made in relaxed mode,
+ * and core asks for no synchronisation then. Core calls from inside a wrapper, so nothing here is wrapped again. */
+#include "shim/direct.h"
 
 #include <time.h>
 
@@ -37,6 +38,7 @@ static struct gc_device *device_of(uint64_t handle)
 static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *address)
 {
     CUdeviceptr dptr = 0;
+    struct gc_capture_guard guard;
     CUresult result;
     bool pushed;
 
@@ -44,7 +46,9 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
     result = enter_context(context, &pushed);
     if (result != CUDA_SUCCESS)
         return (int)result;
+    gc_capture_relax(&guard);
     result = GC_CALL(device_of(context), cuMemAlloc_v2, &dptr, (size_t)bytes);
+    gc_capture_restore(&guard);
     leave_context(pushed);
     if (result == CUDA_SUCCESS)
         *address = dptr;
@@ -53,6 +57,7 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
 
 static int mem_free(void *self, uint64_t context, uint64_t address)
 {
+    struct gc_capture_guard guard;
     CUresult result;
     bool pushed;
 
@@ -60,7 +65,9 @@ static int mem_free(void *self, uint64_t context, uint64_t address)
     result = enter_context(context, &pushed);
     if (result != CUDA_SUCCESS)
         return (int)result;
+    gc_capture_relax(&guard);
     result = GC_CALL(device_of(context), cuMemFree_v2, (CUdeviceptr)address);
+    gc_capture_restore(&guard);
     leave_context(pushed);
     return (int)result;
 }
@@ -68,6 +75,7 @@ static int mem_free(void *self, uint64_t context, uint64_t address)
 static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     size_t available = 0, total = 0;
+    struct gc_capture_guard guard;
     CUresult result;
     bool pushed;
 
@@ -75,7 +83,9 @@ static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t
     result = enter_context(context, &pushed);
     if (result != CUDA_SUCCESS)
         return (int)result;
+    gc_capture_relax(&guard);
     result = GC_CALL(device_of(context), cuMemGetInfo_v2, &available, &total);
+    gc_capture_restore(&guard);
     leave_context(pushed);
     *free_bytes = available;
     *total_bytes = total;
@@ -96,6 +106,15 @@ static int synchronize(void *self, uint64_t context)
     return (int)result;
 }
 
+static bool relieve(void *self, uint64_t context, uint64_t bytes)
+{
+    struct gc_device *device = device_of(context);
+
+    (void)self;
+    (void)bytes;
+    return device != NULL && gc_direct_make_room(device);
+}
+
 static uint64_t clock_ns(void *self)
 {
     struct timespec now;
@@ -113,6 +132,7 @@ void gc_driver_cuda_init(struct gc_driver *driver)
         .mem_free = mem_free,
         .mem_info = mem_info,
         .synchronize = synchronize,
+        .relieve = relieve,
         .clock_ns = clock_ns,
     };
 }

@@ -1,36 +1,31 @@
-/* Freeing memory that is not the pool's: managed, stream-ordered, from before the library was ready, or
- * unknown. The driver frees it; core's record goes first, because as soon as the driver has freed an address
- * another thread may be given it. If the driver then refuses, the record comes back. */
-#include "shim/shim.h"
+/* Freeing memory that is not the pool's: managed, stream-ordered, of the first ABI, or unknown. The driver
+ * frees it and says what there is to say; core's record goes once that has succeeded. */
+#include "shim/direct.h"
 
+/* What cuMemFree may free besides imports, which are recorded but never charged. */
 static const enum gc_direct_kind freed_by_address[] = {GC_DIRECT_MEMORY, GC_DIRECT_MANAGED, GC_DIRECT_ASYNC};
+#define KIND_COUNT (sizeof(freed_by_address) / sizeof(freed_by_address[0]))
 
-static bool untrack(CUdeviceptr dptr, struct gc_direct *record)
+static bool is_plain_memory(CUdeviceptr dptr)
 {
-    for (size_t i = 0; i < sizeof(freed_by_address) / sizeof(freed_by_address[0]); i++)
-        if (gc_core_untrack(gc_shim.core, freed_by_address[i], dptr, record) == GC_OK)
-            return true;
-    return false;
-}
+    struct gc_direct record;
 
-static void put_back(const struct gc_direct *record)
-{
-    /* The driver still holds the memory, whatever the limit says. */
-    if (record->charged_bytes != 0)
-        gc_core_adjust(gc_shim.core, record->device, (int64_t)record->charged_bytes);
-    if (gc_core_track(gc_shim.core, record) != GC_OK)
-        gc_log_write(&gc_shim.log, GC_LOG_WARN, "no host memory to record an allocation");
+    return gc_core_find_direct(gc_shim.core, GC_DIRECT_MEMORY, dptr, &record) == GC_OK;
 }
 
 CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi)
 {
-    struct gc_direct record;
-    bool was_known = untrack(dptr, &record);
-    struct gc_device *device = was_known ? record.device : gc_shim_current_device();
-    CUresult result = first_abi ? GC_CALL(device, cuMemFree, (CUdeviceptr_v1)dptr)
-                                : GC_CALL(device, cuMemFree_v2, dptr);
+    struct gc_device *device = gc_shim_current_device();
+    bool was_plain = is_plain_memory(dptr);
+    CUresult result;
 
-    if (was_known && result != CUDA_SUCCESS)
-        put_back(&record);
+    for (size_t i = 0; i < KIND_COUNT; i++)
+        gc_direct_release_begin(freed_by_address[i], dptr);
+    result = first_abi ? GC_CALL(device, cuMemFree, (CUdeviceptr_v1)dptr) : GC_CALL(device, cuMemFree_v2, dptr);
+    if (result == CUDA_SUCCESS && !was_plain)
+        gc_direct_forget_address(dptr);
+    for (size_t i = 0; i < KIND_COUNT; i++)
+        gc_direct_release_end(freed_by_address[i], dptr,
+                              result == CUDA_SUCCESS && was_plain && freed_by_address[i] == GC_DIRECT_MEMORY);
     return result;
 }

@@ -1,9 +1,10 @@
 /* Measuring by difference: see measure.h. NVML's few functions are looked up once; NVML stays loaded. */
+#define _GNU_SOURCE
 #include "shim/measure.h"
 
 #include "shim/direct.h"
+#include "shim/elf.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 #define NVML_LIBRARY "libnvidia-ml.so.1"
@@ -31,17 +32,18 @@ static atomic_flag unmeasured_said = ATOMIC_FLAG_INIT;
 /* Several threads may do this at once and find the same; NVML counts its initialisations. */
 static bool load_nvml(struct nvml *found, bool may_load)
 {
-    void *library = dlopen(NVML_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+    const struct gc_libc *libc = gc_elf_libc();
+    void *library = libc == NULL ? NULL : libc->dlopen(NVML_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
 
-    if (library == NULL && may_load)
-        library = dlopen(NVML_LIBRARY, RTLD_LAZY);
+    if (library == NULL && libc != NULL && may_load)
+        library = libc->dlopen(NVML_LIBRARY, RTLD_LAZY);
     if (library == NULL)
         return false;
-    *(void **)&found->init = dlsym(library, "nvmlInit_v2");
-    *(void **)&found->get_handle = dlsym(library, "nvmlDeviceGetHandleByUUID");
-    *(void **)&found->get_memory = dlsym(library, "nvmlDeviceGetMemoryInfo");
+    *(void **)&found->init = libc->dlsym(library, "nvmlInit_v2");
+    *(void **)&found->get_handle = libc->dlsym(library, "nvmlDeviceGetHandleByUUID");
+    *(void **)&found->get_memory = libc->dlsym(library, "nvmlDeviceGetMemoryInfo");
     if (found->init == NULL || found->get_handle == NULL || found->get_memory == NULL || found->init() != 0) {
-        dlclose(library);
+        libc->dlclose(library);
         return false;
     }
     return true;

@@ -1,11 +1,14 @@
 /* Waits of the program that prove freed memory idle. What other threads free while the wait runs is not
  * covered by it, so the mark is taken first. */
-#include "shim/shim.h"
+#include "shim/mempool.h"
 
 static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult result)
 {
-    if (context != NULL && result == CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (context != NULL)
         gc_core_retire(gc_shim.core, context, epoch);
+    gc_mempool_refresh(NULL); /* the driver trims its pools when it synchronises */
     return result;
 }
 
