@@ -101,8 +101,8 @@ void gc_pool_return_pending_locked(struct gc_pool *pool, struct gc_pending pendi
 /* They are idle: gives them all. True if one was dedicated, so that its segment is to go back. */
 bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending);
 
-/* Aborts in builds with GC_CHECK where an invariant is broken; O(blocks). Nothing in others. */
-void gc_pool_validate(struct gc_pool *pool);
-void gc_pool_validate_locked(const struct gc_pool *pool);
+/* Walks everything, O(blocks log blocks): true if all invariants hold. */
+bool gc_pool_validate(struct gc_pool *pool);
+bool gc_pool_validate_locked(const struct gc_pool *pool);
 
 #endif

@@ -1,0 +1,252 @@
+#include "tests/unit/sim_driver.h"
+
+#include "core/lock.h"
+#include "tests/unit/cmocka_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define BASE UINT64_C(0x7f0000000000)
+#define LARGE_ALIGNMENT (UINT64_C(2) << 20)
+#define SMALL_ALIGNMENT UINT64_C(512)
+
+static void violate(struct sim_driver *sim, const char *what, uint64_t address)
+{
+    if (sim->violation_count++ == 0)
+        snprintf(sim->violation, sizeof(sim->violation), "%s at 0x%llx", what, (unsigned long long)address);
+}
+
+/* Starts a call with the lock taken; an injected code, or 0. */
+static int begin(struct sim_driver *sim, enum sim_call call, uint64_t context)
+{
+    if (sim->hook != NULL && call != SIM_MEM_INFO)
+        sim->hook(sim->hook_argument, call, context);
+    pthread_mutex_lock(&sim->lock);
+    if (gc_lock_held_count() != 0)
+        violate(sim, "a driver call under a lock", (uint64_t)call);
+    sim->calls[call]++;
+    const uint64_t number = ++sim->total_calls;
+    if (sim->fail_from == 0 || number < sim->fail_from || (number > sim->fail_from && !sim->fail_for_good))
+        return 0;
+    sim->failed_count++;
+    return sim->fail_code;
+}
+
+static int end(struct sim_driver *sim, int code)
+{
+    pthread_mutex_unlock(&sim->lock);
+    return code;
+}
+
+static bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
+{
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
+static bool is_used(const struct sim_driver *sim, uint64_t address, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < sim->use_count; i++) {
+        if (overlap(address, bytes, sim->uses[i].address, sim->uses[i].bytes))
+            return true;
+    }
+    return false;
+}
+
+static void complete(struct sim_driver *sim, uint64_t context)
+{
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < sim->use_count; i++) {
+        if (sim->uses[i].context != context)
+            sim->uses[kept++] = sim->uses[i];
+    }
+    sim->use_count = kept;
+}
+
+static void remove_allocation(struct sim_driver *sim, uint64_t i)
+{
+    sim->used_bytes -= sim->allocations[i].bytes;
+    sim->allocation_count--;
+    memmove(&sim->allocations[i], &sim->allocations[i + 1],
+            (sim->allocation_count - i) * sizeof(*sim->allocations));
+}
+
+/* The lowest hole that fits; its place in the array is *index. */
+static uint64_t find_hole(const struct sim_driver *sim, uint64_t bytes, uint64_t *index)
+{
+    const uint64_t alignment = bytes >= LARGE_ALIGNMENT ? LARGE_ALIGNMENT : SMALL_ALIGNMENT;
+    uint64_t start = BASE;
+    for (uint64_t i = 0; i < sim->allocation_count; i++) {
+        const struct sim_allocation *next = &sim->allocations[i];
+        if (start + bytes <= next->address) {
+            *index = i;
+            return start;
+        }
+        start = (next->address + next->bytes + alignment - 1) & ~(alignment - 1);
+    }
+    *index = sim->allocation_count;
+    return start;
+}
+
+static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *address)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_MEM_ALLOC, context);
+    if (injected != 0)
+        return end(sim, injected);
+    if (bytes == 0)
+        violate(sim, "an allocation of nothing", 0);
+    if (bytes > sim->capacity_bytes - sim->used_bytes)
+        return end(sim, SIM_OUT_OF_MEMORY);
+    if (sim->allocation_count == sim->allocation_room) {
+        sim->allocation_room = sim->allocation_room * 2 + 64;
+        sim->allocations = realloc(sim->allocations, sim->allocation_room * sizeof(*sim->allocations));
+    }
+    uint64_t i;
+    *address = find_hole(sim, bytes, &i);
+    memmove(&sim->allocations[i + 1], &sim->allocations[i],
+            (sim->allocation_count - i) * sizeof(*sim->allocations));
+    sim->allocations[i] = (struct sim_allocation){*address, bytes, context};
+    sim->allocation_count++;
+    sim->used_bytes += bytes;
+    if (sim->used_bytes > sim->peak_bytes)
+        sim->peak_bytes = sim->used_bytes;
+    return end(sim, 0);
+}
+
+static int mem_free(void *self, uint64_t context, uint64_t address)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_MEM_FREE, context);
+    if (injected != 0)
+        return end(sim, injected);
+    if (sim->free_waits)
+        complete(sim, context);
+    if (sim->is_capturing[context])
+        violate(sim, "memory given back during a capture", address);
+    for (uint64_t i = 0; i < sim->allocation_count; i++) {
+        const struct sim_allocation *found = &sim->allocations[i];
+        if (found->address != address)
+            continue;
+        if (found->context != context)
+            violate(sim, "memory given back by another context", address);
+        if (is_used(sim, address, found->bytes))
+            violate(sim, "memory given back while work uses it", address);
+        remove_allocation(sim, i);
+        return end(sim, 0);
+    }
+    violate(sim, "a free of no allocation", address);
+    return end(sim, 1);
+}
+
+static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_MEM_INFO, context);
+    *free_bytes = sim->capacity_bytes - sim->used_bytes;
+    *total_bytes = sim->capacity_bytes;
+    return end(sim, injected);
+}
+
+static int synchronize(void *self, uint64_t context)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_SYNCHRONIZE, context);
+    if (injected != 0)
+        return end(sim, injected);
+    if (sim->is_capturing[context])
+        violate(sim, "a synchronisation during a capture", context);
+    complete(sim, context);
+    return end(sim, 0);
+}
+
+static uint64_t clock_ns(void *self)
+{
+    struct timespec now;
+    (void)self;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes)
+{
+    *sim = (struct sim_driver){.capacity_bytes = capacity_bytes};
+    sim->table = (struct gc_driver){
+        .self = sim,
+        .out_of_memory = SIM_OUT_OF_MEMORY,
+        .mem_alloc = mem_alloc,
+        .mem_free = mem_free,
+        .mem_info = mem_info,
+        .synchronize = synchronize,
+        .clock_ns = clock_ns,
+    };
+    pthread_mutex_init(&sim->lock, NULL);
+}
+
+void sim_driver_fini(struct sim_driver *sim)
+{
+    free(sim->allocations);
+    free(sim->uses);
+    pthread_mutex_destroy(&sim->lock);
+}
+
+void sim_driver_submit(struct sim_driver *sim, uint64_t context, uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&sim->lock);
+    if (sim->use_count == sim->use_room) {
+        sim->use_room = sim->use_room * 2 + 64;
+        sim->uses = realloc(sim->uses, sim->use_room * sizeof(*sim->uses));
+    }
+    sim->uses[sim->use_count++] = (struct sim_use){address, bytes, context};
+    pthread_mutex_unlock(&sim->lock);
+}
+
+void sim_driver_expect_idle(struct sim_driver *sim, uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&sim->lock);
+    if (is_used(sim, address, bytes))
+        violate(sim, "memory handed out while work uses it", address);
+    pthread_mutex_unlock(&sim->lock);
+}
+
+void sim_driver_set_capturing(struct sim_driver *sim, uint64_t context, bool capturing)
+{
+    pthread_mutex_lock(&sim->lock);
+    sim->is_capturing[context] = capturing;
+    pthread_mutex_unlock(&sim->lock);
+}
+
+void sim_driver_complete(struct sim_driver *sim, uint64_t context)
+{
+    pthread_mutex_lock(&sim->lock);
+    complete(sim, context);
+    pthread_mutex_unlock(&sim->lock);
+}
+
+void sim_driver_drop_context(struct sim_driver *sim, uint64_t context)
+{
+    pthread_mutex_lock(&sim->lock);
+    complete(sim, context);
+    for (uint64_t i = sim->allocation_count; i-- > 0;) {
+        if (sim->allocations[i].context == context)
+            remove_allocation(sim, i);
+    }
+    pthread_mutex_unlock(&sim->lock);
+}
+
+void sim_driver_fail(struct sim_driver *sim, uint64_t n, bool for_good, int code)
+{
+    pthread_mutex_lock(&sim->lock);
+    sim->fail_from = n == 0 ? 0 : sim->total_calls + n;
+    sim->fail_for_good = for_good;
+    sim->fail_code = code;
+    sim->failed_count = 0;
+    pthread_mutex_unlock(&sim->lock);
+}
+
+void sim_driver_check(const struct sim_driver *sim)
+{
+    if (sim->violation_count != 0)
+        fail_msg("%llu violations, the first: %s", (unsigned long long)sim->violation_count, sim->violation);
+}

@@ -1,0 +1,445 @@
+#include "core/bits.h"
+#include "core/core.h"
+#include "core/pool.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#include <stdlib.h>
+
+#define SMALL_SEGMENT GC_SMALL_SEGMENT
+
+/* ---- serving ---- */
+
+static void freed_memory_serves_the_next_request(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    const uint64_t first = workbench_alloc(&bench, 0, 1000);
+    workbench_free(&bench, first);
+    assert_int_equal(workbench_alloc(&bench, 0, 900), first);
+    const struct gc_device_snapshot figures = workbench_figures(&bench);
+    assert_int_equal(figures.hit_count, 1);
+    assert_int_equal(figures.miss_count, 1);
+    assert_int_equal(figures.requested.current, 900);
+    assert_int_equal(figures.requested.peak, 1000);
+    assert_int_equal(figures.allocated.current, 1024);
+    assert_int_equal(bench.sim.calls[SIM_MEM_ALLOC], 1);
+    workbench_close(&bench);
+}
+
+static void segment_sizes_follow_the_request(void **state)
+{
+    const struct {
+        uint64_t bytes;
+        uint64_t reserved;
+    } cases[] = {{1, GC_MIB(2)},
+                 {GC_MIB(1), GC_MIB(2)},
+                 {GC_MIB(1) + 1, GC_MIB(20)},
+                 {GC_MIB(10), GC_MIB(20)},
+                 {GC_MIB(10) + 1, GC_MIB(12)},
+                 {GC_MIB(63), GC_MIB(64)}};
+    (void)state;
+    for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct workbench bench;
+        workbench_open_plain(&bench);
+        workbench_alloc(&bench, 0, cases[i].bytes);
+        assert_int_equal(workbench_figures(&bench).reserved.current, cases[i].reserved);
+        workbench_close(&bench);
+    }
+}
+
+static void best_fit_takes_the_smallest_hole(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    uint64_t blocks[6];
+    const uint64_t sizes[6] = {4096, 512, 1024, 512, 2048, 512};
+    for (unsigned i = 0; i < 6; i++)
+        blocks[i] = workbench_alloc(&bench, 0, sizes[i]);
+    workbench_free(&bench, blocks[0]);
+    workbench_free(&bench, blocks[2]);
+    workbench_free(&bench, blocks[4]);
+    assert_int_equal(workbench_alloc(&bench, 0, 1024), blocks[2]);
+    assert_int_equal(workbench_alloc(&bench, 0, 1500), blocks[4]);
+    assert_int_equal(workbench_alloc(&bench, 0, 512), blocks[4] + 1536);
+    assert_int_equal(workbench_alloc(&bench, 0, 4096), blocks[0]);
+    workbench_close(&bench);
+}
+
+static void neighbours_merge_in_every_order(void **state)
+{
+    static const unsigned orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    (void)state;
+    for (unsigned i = 0; i < 6; i++) {
+        struct workbench bench;
+        uint64_t blocks[3];
+        workbench_open_plain(&bench);
+        for (unsigned j = 0; j < 3; j++)
+            blocks[j] = workbench_alloc(&bench, 0, 512);
+        for (unsigned j = 0; j < 3; j++) {
+            workbench_free(&bench, blocks[orders[i][j]]);
+            workbench_check(&bench);
+        }
+        const struct gc_device_snapshot figures = workbench_figures(&bench);
+        assert_int_equal(figures.largest_free_bytes, SMALL_SEGMENT);
+        assert_int_equal(figures.idle_bytes, SMALL_SEGMENT);
+        workbench_close(&bench);
+    }
+}
+
+static void impossible_sizes_fail_cleanly(void **state)
+{
+    const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 511, UINT64_MAX - GC_MIB(2), UINT64_C(1) << 63, GC_MIB(1025)};
+    struct workbench bench;
+    uint64_t address = 7;
+    (void)state;
+    workbench_open_plain(&bench);
+    for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        assert_status(workbench_try_alloc(&bench, 0, sizes[i], &address), GC_OUT_OF_MEMORY);
+    assert_status(workbench_try_alloc(&bench, 0, 0, &address), GC_INVALID_ARGUMENT);
+    assert_int_equal(address, 7);
+    const struct gc_device_snapshot figures = workbench_figures(&bench);
+    assert_int_equal(figures.oom_count, 5);
+    assert_int_equal(figures.reserved.current, 0);
+    assert_int_equal(figures.alloc_count, 0);
+    workbench_close(&bench);
+}
+
+static void dedicated_request_has_an_allocation_of_its_own(void **state)
+{
+    struct workbench bench;
+    struct gc_block_info info;
+    const struct gc_request request = {.bytes = 1000, .api = API_MALLOC, .dedicated = true};
+    uint64_t address;
+    (void)state;
+    workbench_open_plain(&bench);
+    workbench_alloc(&bench, 0, 512);
+    assert_status(gc_core_alloc(bench.core, bench.contexts[0], &request, &address, &bench.driver_code), GC_OK);
+    assert_status(gc_core_find_block(bench.core, address + 999, &info), GC_OK);
+    assert_int_equal(info.segment_address, address);
+    assert_int_equal(info.segment_bytes, 1024);
+    assert_int_equal(info.bytes, 1000);
+    assert_int_equal(bench.sim.allocations[1].bytes, 1000);
+    sim_driver_submit(&bench.sim, 1, address, 1000);
+    workbench_free(&bench, address);
+    assert_int_equal(bench.sim.calls[SIM_MEM_FREE], 1);
+    assert_int_equal(workbench_figures(&bench).reserved.current, SMALL_SEGMENT);
+    workbench_close(&bench);
+}
+
+static void track_mode_keeps_nothing(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_TRACK, .capacity_bytes = GC_MIB(64), .limit_bytes = GC_MIB(8), .trim_percent = 100};
+    struct workbench bench;
+    uint64_t address;
+    (void)state;
+    workbench_open(&bench, &setup);
+    bench.sim.free_waits = true;
+    const uint64_t first = workbench_alloc(&bench, 0, 5000);
+    sim_driver_submit(&bench.sim, 1, first, 5000);
+    assert_int_equal(bench.sim.used_bytes, 5000);
+    assert_int_equal(workbench_figures(&bench).reserved.current, 5120);
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(8), &address), GC_OUT_OF_MEMORY);
+    workbench_free(&bench, first);
+    assert_int_equal(bench.sim.used_bytes, 0);
+    assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
+    assert_status(workbench_try_free(&bench, first), GC_NOT_OURS);
+    workbench_alloc(&bench, 0, GC_MIB(8));
+    workbench_close(&bench);
+}
+
+/* ---- freeing and finding ---- */
+
+static void wrong_frees_are_told_apart(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    const uint64_t a = workbench_alloc(&bench, 0, 4096);
+    const uint64_t b = workbench_alloc(&bench, 0, 4096);
+    workbench_free(&bench, a);
+    assert_status(workbench_try_free(&bench, a), GC_INVALID_POINTER);        /* twice */
+    assert_status(workbench_try_free(&bench, b + 512), GC_INVALID_POINTER);  /* interior, on a granule */
+    assert_status(workbench_try_free(&bench, b + 1), GC_INVALID_POINTER);    /* interior, off a granule */
+    assert_status(workbench_try_free(&bench, b + 8192), GC_INVALID_POINTER); /* never handed out */
+    assert_int_equal(workbench_figures(&bench).invalid_free_count, 4);
+    assert_status(workbench_try_free(&bench, 0), GC_NOT_OURS);
+    assert_status(workbench_try_free(&bench, UINT64_MAX), GC_NOT_OURS);
+    assert_status(workbench_try_free(&bench, a - 1), GC_NOT_OURS);
+    assert_status(workbench_try_free(&bench, a + SMALL_SEGMENT), GC_NOT_OURS);
+    assert_int_equal(workbench_figures(&bench).invalid_free_count, 4);
+    workbench_free(&bench, b);
+    workbench_close(&bench);
+}
+
+static void find_answers_for_every_byte(void **state)
+{
+    struct workbench bench;
+    struct gc_block_info info;
+    (void)state;
+    workbench_open_plain(&bench);
+    const uint64_t big = workbench_alloc(&bench, 0, GC_MIB(300));
+    const uint64_t small = workbench_alloc(&bench, 1, 700);
+    const uint64_t offsets[] = {0, 1, 511, 512, GC_MIB(2) - 1, GC_MIB(2), GC_MIB(299), GC_MIB(300) - 1};
+    for (unsigned i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
+        assert_status(gc_core_find_block(bench.core, big + offsets[i], &info), GC_OK);
+        assert_int_equal(info.address, big);
+        assert_int_equal(info.bytes, GC_MIB(300));
+        assert_int_equal(info.context, 1);
+    }
+    assert_status(gc_core_find_block(bench.core, small + 699, &info), GC_OK);
+    assert_int_equal(info.capacity, 1024);
+    assert_int_equal(info.context, 2);
+    assert_status(gc_core_find_block(bench.core, small + 1024, &info), GC_INVALID_POINTER);
+    assert_status(gc_core_find_block(bench.core, small + SMALL_SEGMENT, &info), GC_NOT_OURS);
+    workbench_close(&bench);
+}
+
+static void ids_are_never_reused(void **state)
+{
+    struct workbench bench;
+    struct gc_block_info info;
+    uint64_t last = 0;
+    (void)state;
+    workbench_open_plain(&bench);
+    for (unsigned i = 0; i < 3000; i++) {
+        const uint64_t address = workbench_alloc(&bench, 0, 512);
+        assert_status(gc_core_find_block(bench.core, address, &info), GC_OK);
+        assert_true(info.id > last);
+        last = info.id;
+        workbench_free(&bench, address);
+    }
+    workbench_close(&bench);
+}
+
+/* ---- shortage ---- */
+
+static void idle_memory_never_makes_a_request_fail(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(100), .trim_percent = 100};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    for (unsigned i = 0; i < 3; i++) { /* cache of all sizes in all contexts */
+        const uint64_t a = workbench_alloc(&bench, i, GC_MIB(30));
+        const uint64_t b = workbench_alloc(&bench, i, 512);
+        workbench_free(&bench, a);
+        workbench_free(&bench, b);
+    }
+    workbench_alloc(&bench, 2, GC_MIB(100));
+    const struct gc_device_snapshot figures = workbench_figures(&bench);
+    assert_int_equal(figures.reserved.current, GC_MIB(100));
+    assert_int_equal(figures.trim_count, 6);
+    assert_int_equal(figures.retry_count, 1);
+    assert_int_equal(figures.oom_count, 0);
+    workbench_close(&bench);
+}
+
+static void driver_shortage_gives_idle_memory_back_too(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(64), .trim_percent = 100};
+    struct workbench bench;
+    uint64_t address;
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
+    workbench_free(&bench, workbench_alloc(&bench, 1, GC_MIB(64)));
+    const uint64_t all = workbench_alloc(&bench, 2, GC_MIB(64));
+    assert_status(workbench_try_alloc(&bench, 0, 1, &address), GC_OUT_OF_MEMORY);
+    assert_int_equal(bench.sim.used_bytes, GC_MIB(64));
+    workbench_free(&bench, all);
+    workbench_alloc(&bench, 0, 1);
+    workbench_close(&bench);
+}
+
+static void exact_size_is_taken_where_comfort_has_no_room(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(5), .trim_percent = 100};
+    struct workbench bench;
+    uint64_t address;
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_alloc(&bench, 0, GC_MIB(3)); /* not 20 MiB */
+    assert_int_equal(workbench_figures(&bench).reserved.current, GC_MIB(3));
+    workbench_alloc(&bench, 1, GC_MIB(1));
+    assert_int_equal(workbench_figures(&bench).reserved.current, GC_MIB(5));
+    assert_status(workbench_try_alloc(&bench, 2, 512, &address), GC_OUT_OF_MEMORY);
+    workbench_alloc(&bench, 1, GC_MIB(1));
+    workbench_close(&bench);
+}
+
+static void limit_holds_to_the_last_granule(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(3), .trim_percent = 100};
+    struct workbench bench;
+    uint64_t address;
+    unsigned count = 0;
+    (void)state;
+    workbench_open(&bench, &setup);
+    while (workbench_try_alloc(&bench, 0, 512, &address) == GC_OK)
+        count++;
+    assert_int_equal(count, GC_MIB(3) / 512);
+    assert_int_equal(workbench_figures(&bench).allocated.current, GC_MIB(3));
+    workbench_close(&bench);
+}
+
+static void small_request_uses_a_large_hole_before_it_fails(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(20), .trim_percent = 100};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    const uint64_t large = workbench_alloc(&bench, 0, GC_MIB(5));
+    const uint64_t small = workbench_alloc(&bench, 0, 512);
+    assert_true(small > large && small < large + GC_MIB(20));
+    workbench_free(&bench, small);
+    workbench_close(&bench);
+}
+
+static void trim_threshold_gives_back_at_once(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(1000), .limit_bytes = GC_MIB(100), .trim_percent = 25};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(24));
+    const uint64_t b = workbench_alloc(&bench, 0, GC_MIB(12));
+    workbench_free(&bench, b);
+    assert_int_equal(workbench_figures(&bench).idle_bytes, GC_MIB(12));
+    workbench_free(&bench, a); /* 36 MiB idle: more than 25; the longest idle goes */
+    assert_int_equal(workbench_figures(&bench).idle_bytes, GC_MIB(24));
+    assert_int_equal(workbench_figures(&bench).trim_count, 1);
+    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), GC_MIB(24));
+    assert_int_equal(bench.sim.used_bytes, 0);
+    workbench_close(&bench);
+}
+
+static void mem_info_counts_idle_memory_as_free(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(100), .trim_percent = 100};
+    struct workbench bench;
+    uint64_t free_bytes = GC_MIB(400);
+    uint64_t total_bytes = GC_MIB(512);
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_alloc(&bench, 0, GC_MIB(30));
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(40)));
+    gc_core_mem_info(bench.core, bench.device, &free_bytes, &total_bytes);
+    assert_int_equal(total_bytes, GC_MIB(100));
+    assert_int_equal(free_bytes, GC_MIB(70));
+    free_bytes = GC_MIB(8); /* others fill the device */
+    gc_core_mem_info(bench.core, bench.device, &free_bytes, &total_bytes);
+    assert_int_equal(free_bytes, GC_MIB(48));
+    gc_core_adjust(bench.core, bench.device, (int64_t)GC_MIB(500)); /* beyond the limit: never negative */
+    gc_core_mem_info(bench.core, bench.device, &free_bytes, &total_bytes);
+    assert_int_equal(free_bytes, 0);
+    gc_core_adjust(bench.core, bench.device, -(int64_t)GC_MIB(500));
+    bench.device = gc_core_find_device(bench.core, 0);
+    sim_driver_check(&bench.sim);
+    gc_core_destroy(bench.core); /* the peak is past the limit on purpose: no workbench_close */
+    free(bench.options);
+    sim_driver_fini(&bench.sim);
+}
+
+/* ---- figures ---- */
+
+static void figures_by_entry_point_add_up(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    const uint64_t a = workbench_alloc(&bench, 0, 1000);
+    const uint64_t b = workbench_alloc(&bench, 0, 3000);
+    workbench_free(&bench, a);
+    workbench_alloc(&bench, 0, 500);
+    struct gc_api_figures figures = workbench_api_figures(&bench, API_MALLOC);
+    assert_int_equal(figures.count, 3);
+    assert_int_equal(figures.bytes, 4500);
+    assert_int_equal(figures.current_bytes, 3500);
+    assert_int_equal(figures.peak_bytes, 4000);
+    workbench_free(&bench, b);
+    gc_core_count_driver_call(bench.core, bench.device, API_OTHER);
+    assert_int_equal(workbench_api_figures(&bench, API_OTHER).driver_calls, 1);
+    assert_int_equal(workbench_figures(&bench).free_count, 2);
+    assert_true(gc_core_was_used(bench.core));
+    workbench_close(&bench);
+}
+
+struct seen {
+    uint64_t bytes[8];
+    unsigned count;
+};
+
+static void see(void *argument, const struct gc_leak *leak)
+{
+    struct seen *seen = argument;
+    seen->bytes[seen->count++] = leak->bytes;
+}
+
+static void leaks_come_largest_first(void **state)
+{
+    struct workbench bench;
+    struct seen seen = {.count = 0};
+    (void)state;
+    workbench_open_plain(&bench);
+    const uint64_t sizes[] = {100, 5000, 300, GC_MIB(3), 700};
+    for (unsigned i = 0; i < 5; i++)
+        workbench_alloc(&bench, i % 3, sizes[i]);
+    workbench_free(&bench, workbench_alloc(&bench, 0, 9999));
+    assert_status(gc_core_visit_leaks(bench.core, bench.device, 3, see, &seen), GC_OK);
+    assert_int_equal(seen.count, 3);
+    assert_int_equal(seen.bytes[0], GC_MIB(3));
+    assert_int_equal(seen.bytes[1], 5000);
+    assert_int_equal(seen.bytes[2], 700);
+    assert_int_equal(workbench_figures(&bench).leak_count, 5);
+    workbench_close(&bench);
+}
+
+static void create_that_is_never_used_leaves_no_trace(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    assert_false(gc_core_was_used(bench.core));
+    assert_int_equal(bench.sim.total_calls, 0);
+    assert_true(workbench_figures(&bench).host_metadata_bytes < GC_MIB(1));
+    workbench_close(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(freed_memory_serves_the_next_request),
+        cmocka_unit_test(segment_sizes_follow_the_request),
+        cmocka_unit_test(best_fit_takes_the_smallest_hole),
+        cmocka_unit_test(neighbours_merge_in_every_order),
+        cmocka_unit_test(impossible_sizes_fail_cleanly),
+        cmocka_unit_test(dedicated_request_has_an_allocation_of_its_own),
+        cmocka_unit_test(track_mode_keeps_nothing),
+        cmocka_unit_test(wrong_frees_are_told_apart),
+        cmocka_unit_test(find_answers_for_every_byte),
+        cmocka_unit_test(ids_are_never_reused),
+        cmocka_unit_test(idle_memory_never_makes_a_request_fail),
+        cmocka_unit_test(driver_shortage_gives_idle_memory_back_too),
+        cmocka_unit_test(exact_size_is_taken_where_comfort_has_no_room),
+        cmocka_unit_test(limit_holds_to_the_last_granule),
+        cmocka_unit_test(small_request_uses_a_large_hole_before_it_fails),
+        cmocka_unit_test(trim_threshold_gives_back_at_once),
+        cmocka_unit_test(mem_info_counts_idle_memory_as_free),
+        cmocka_unit_test(figures_by_entry_point_add_up),
+        cmocka_unit_test(leaks_come_largest_first),
+        cmocka_unit_test(create_that_is_never_used_leaves_no_trace),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("core", tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+#include "tests/unit/workbench.h"
+
+#include "core/instance.h"
+#include "tests/unit/cmocka_all.h"
+
+#include <stdlib.h>
+
+static const char *const api_names[WORKBENCH_API_COUNT] = {"malloc", "other"};
+
+void workbench_open(struct workbench *bench, const struct workbench_setup *setup)
+{
+    *bench = (struct workbench){.driver_code = 0};
+    sim_driver_init(&bench->sim, setup->capacity_bytes);
+    bench->options = calloc(1, sizeof(*bench->options));
+    assert_non_null(bench->options);
+    bench->options->mode = setup->mode;
+    bench->options->trim_percent = setup->trim_percent;
+    if (setup->limit_bytes != 0) {
+        bench->options->limit.count = 1;
+        bench->options->limit.entries[0] = (struct gc_size_entry){.ordinal = -1, .bytes = setup->limit_bytes};
+    }
+    const struct gc_core_config config = {
+        .options = bench->options,
+        .driver = &bench->sim.table,
+        .api_names = api_names,
+        .api_count = WORKBENCH_API_COUNT,
+    };
+    assert_status(gc_core_create(&config, &bench->core), GC_OK);
+    const struct gc_device_info info = {.ordinal = 0, .total_bytes = setup->capacity_bytes};
+    assert_status(gc_core_add_device(bench->core, &info, &bench->device), GC_OK);
+    for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
+        assert_status(gc_core_add_context(bench->core, i + 1, bench->device, &bench->contexts[i]), GC_OK);
+}
+
+void workbench_open_plain(struct workbench *bench)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_CACHE, .capacity_bytes = UINT64_C(1) << 30, .trim_percent = 100};
+    workbench_open(bench, &setup);
+}
+
+void workbench_check(struct workbench *bench)
+{
+    uint64_t segments = 0;
+    uint64_t live = 0;
+    uint64_t requested = 0;
+    uint64_t pending = 0;
+    uint64_t idle = 0;
+    for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++) {
+        const struct gc_pool *pool = &bench->contexts[i]->pool;
+        assert_true(gc_pool_validate(&bench->contexts[i]->pool));
+        for (const struct gc_segment *segment = pool->segments; segment != NULL; segment = segment->next) {
+            segments += segment->bytes;
+            idle += segment->is_idle ? segment->bytes : 0;
+            for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
+                live += block->state == GC_BLOCK_LIVE ? block->bytes : 0;
+                requested += block->state == GC_BLOCK_LIVE ? block->live.requested_bytes : 0;
+                pending += block->state == GC_BLOCK_PENDING ? block->bytes : 0;
+            }
+        }
+    }
+    uint64_t charged = 0;
+    for (unsigned kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
+        charged += bench->device->direct_bytes[kind];
+    const struct gc_device_snapshot figures = workbench_figures(bench);
+    assert_int_equal(figures.reserved.current, segments + charged);
+    assert_true(figures.reserved.peak <= figures.limit_bytes);
+    assert_int_equal(figures.idle_bytes, idle);
+    assert_int_equal(figures.pending.current, pending);
+    if (charged == 0) {
+        assert_int_equal(figures.allocated.current, live);
+        assert_int_equal(figures.requested.current, requested);
+        assert_int_equal(figures.leak_bytes, requested);
+    }
+    assert_int_equal(figures.alloc_count, figures.hit_count + figures.miss_count);
+    assert_true(figures.allocated.current <= figures.reserved.current);
+    sim_driver_check(&bench->sim);
+}
+
+void workbench_close(struct workbench *bench)
+{
+    workbench_check(bench);
+    gc_core_destroy(bench->core);
+    free(bench->options);
+    sim_driver_fini(&bench->sim);
+}
+
+enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes, uint64_t *address)
+{
+    const struct gc_request request = {.bytes = bytes, .api = API_MALLOC};
+    const enum gc_status status =
+        gc_core_alloc(bench->core, bench->contexts[context], &request, address, &bench->driver_code);
+    if (status == GC_OK)
+        sim_driver_expect_idle(&bench->sim, *address, bytes);
+    return status;
+}
+
+uint64_t workbench_alloc(struct workbench *bench, unsigned context, uint64_t bytes)
+{
+    uint64_t address = 0;
+    assert_status(workbench_try_alloc(bench, context, bytes, &address), GC_OK);
+    return address;
+}
+
+enum gc_status workbench_try_free(struct workbench *bench, uint64_t address)
+{
+    return gc_core_free(bench->core, address, API_OTHER, &bench->driver_code);
+}
+
+void workbench_free(struct workbench *bench, uint64_t address)
+{
+    assert_status(workbench_try_free(bench, address), GC_OK);
+}
+
+struct gc_device_snapshot workbench_figures(struct workbench *bench)
+{
+    struct gc_snapshot *snapshot;
+    assert_status(gc_core_snapshot(bench->core, &snapshot), GC_OK);
+    struct gc_device_snapshot figures = snapshot->devices[0];
+    figures.apis = NULL;
+    gc_snapshot_free(snapshot);
+    return figures;
+}
+
+struct gc_api_figures workbench_api_figures(struct workbench *bench, enum workbench_api api)
+{
+    struct gc_snapshot *snapshot;
+    assert_status(gc_core_snapshot(bench->core, &snapshot), GC_OK);
+    const struct gc_api_figures figures = snapshot->devices[0].apis[api];
+    gc_snapshot_free(snapshot);
+    return figures;
+}
+
+void workbench_capture(struct workbench *bench, unsigned context, bool begin)
+{
+    if (begin)
+        gc_context_capture_begin(bench->contexts[context]);
+    else
+        gc_context_capture_end(bench->contexts[context]);
+    sim_driver_set_capturing(&bench->sim, context + 1, begin);
+}
+
+void workbench_drop(struct workbench *bench, unsigned context)
+{
+    sim_driver_drop_context(&bench->sim, context + 1);
+    gc_core_drop_context(bench->core, context + 1);
+}

@@ -1,0 +1,52 @@
+/* A core over a simulated driver, for tests: one device, a few contexts, short ways to allocate and free,
+ * and a check that all accounts agree with each other and with the driver. */
+#ifndef WORKBENCH_H
+#define WORKBENCH_H
+
+#include "core/core.h"
+#include "core/options.h"
+#include "tests/unit/sim_driver.h"
+
+#define WORKBENCH_CONTEXTS 3
+
+enum workbench_api { API_MALLOC, API_OTHER, WORKBENCH_API_COUNT };
+
+struct workbench_setup {
+    enum gc_mode mode;
+    uint64_t capacity_bytes;
+    uint64_t limit_bytes; /* 0: none */
+    double trim_percent;  /* of 100 */
+};
+
+struct workbench {
+    struct sim_driver sim;
+    struct gc_options *options;
+    struct gc_core *core;
+    struct gc_device *device;
+    struct gc_context *contexts[WORKBENCH_CONTEXTS]; /* handles 1, 2, … */
+    int driver_code;                                 /* of the last call */
+};
+
+void workbench_open(struct workbench *bench, const struct workbench_setup *setup);
+/* A cached one of 1 GiB without a limit. */
+void workbench_open_plain(struct workbench *bench);
+/* Checks and destroys. */
+void workbench_close(struct workbench *bench);
+/* Every invariant, and that nothing was done that the driver forbids. */
+void workbench_check(struct workbench *bench);
+
+enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes, uint64_t *address);
+/* Must succeed. */
+uint64_t workbench_alloc(struct workbench *bench, unsigned context, uint64_t bytes);
+enum gc_status workbench_try_free(struct workbench *bench, uint64_t address);
+void workbench_free(struct workbench *bench, uint64_t address);
+/* A copy of the device's figures; `apis` is NULL in it. */
+struct gc_device_snapshot workbench_figures(struct workbench *bench);
+struct gc_api_figures workbench_api_figures(struct workbench *bench, enum workbench_api api);
+void workbench_capture(struct workbench *bench, unsigned context, bool begin);
+/* The driver drops the context, then core hears of it. */
+void workbench_drop(struct workbench *bench, unsigned context);
+
+#define assert_status(status, expected) assert_int_equal((int)(status), (int)(expected))
+
+#endif
