@@ -20,6 +20,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Entry points have all parameters of the ABI, simulated or not. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 /* ---- calls ---- */
 
 /* Begins a call: counts it, takes its SIMCUDA_LATENCY. If SIMCUDA_FAIL says so returns false and the

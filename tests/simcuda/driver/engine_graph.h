@@ -1,0 +1,62 @@
+/* Graphs: what engine_graph.c, engine_graph_nodes.c and engine_graph_exec.c share. */
+#ifndef SIM_ENGINE_GRAPH_H
+#define SIM_ENGINE_GRAPH_H
+
+#include "tests/simcuda/driver/engine.h"
+
+/* What a node was made from, for the Get…Params calls; captured nodes have none. */
+struct node_parameters {
+    bool is_set;
+    union {
+        CUDA_KERNEL_NODE_PARAMS_v1 kernel;
+        CUDA_MEMCPY3D copy;
+        CUDA_MEMSET_NODE_PARAMS fill;
+        CUDA_HOST_NODE_PARAMS host;
+        CUDA_MEM_ALLOC_NODE_PARAMS allocation;
+        CUdeviceptr address;
+        CUevent event;
+    };
+};
+
+struct sim_graph_node {
+    uint32_t magic;
+    struct sim_graph *graph;
+    struct graph_work work;
+    struct node_parameters parameters;
+    struct sim_graph *child;         /* its own clone */
+    struct sim_graph_node *original; /* what it was cloned from */
+    struct sim_graph_node **before;  /* dependencies */
+    size_t before_count, before_capacity;
+    unsigned mark; /* scratch of a walk */
+    struct sim_graph_node *next_dead;
+};
+
+struct sim_graph {
+    uint32_t magic;
+    struct sim_graph_node **nodes; /* in the order they were added */
+    size_t node_count, node_capacity;
+    bool is_child; /* owned by a node */
+};
+
+CUresult graph_node_check(CUgraphNode handle, struct sim_graph_node **node);
+struct sim_graph *graph_clone_locked(const struct sim_graph *graph);
+/* The nodes in an order that respects every dependency; the caller frees. NULL: out of memory, or a cycle, then
+ * *has_cycle. */
+struct sim_graph_node **graph_order_locked(struct sim_graph *graph, bool *has_cycle);
+/* A second reference to what the work runs on. */
+bool graph_work_copy(const struct graph_work *from, struct graph_work *to);
+void graph_work_release(const struct graph_work *work);
+
+/* The work of each kind of node, from its parameters; INVALID_VALUE where they are nonsense. */
+CUresult graph_make_kernel(const struct node_parameters *parameters, struct graph_work *work);
+CUresult graph_make_copy(const struct node_parameters *parameters, struct graph_work *work);
+CUresult graph_make_fill(const struct node_parameters *parameters, struct graph_work *work);
+CUresult graph_make_host(const struct node_parameters *parameters, struct graph_work *work);
+/* Reserves the address and notes it in the parameters. */
+CUresult graph_make_allocation(struct node_parameters *parameters, struct graph_work *work);
+CUresult graph_make_free(const struct node_parameters *parameters, struct graph_work *work);
+
+/* Replaces what one node of an instantiated graph does. */
+CUresult graph_exec_replace(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, struct graph_work work);
+
+#endif

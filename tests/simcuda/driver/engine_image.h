@@ -1,0 +1,20 @@
+/* Code images, see engine_image.c. */
+#ifndef SIM_ENGINE_IMAGE_H
+#define SIM_ENGINE_IMAGE_H
+
+#include "tests/simcuda/driver/engine.h"
+
+struct sim_image {
+    enum { IMAGE_PTX, IMAGE_ELF, IMAGE_FATBIN } kind;
+    char *data; /* a copy, ended by a zero */
+    size_t bytes;
+};
+
+/* Copies an image. CUDA_ERROR_INVALID_IMAGE if it is none, INVALID_VALUE for NULL, FILE_NOT_FOUND. */
+CUresult image_load(struct sim_image *image, const void *data);
+CUresult image_load_file(struct sim_image *image, const char *path);
+void image_free(struct sim_image *image);
+bool image_has_function(const struct sim_image *image, const char *name);
+uint64_t image_variable_bytes(const struct sim_image *image, const char *name); /* 0: not in it */
+
+#endif

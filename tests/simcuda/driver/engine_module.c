@@ -1,0 +1,322 @@
+/* Modules: an image loaded into a context takes device memory; its functions launch, its variables have addresses. */
+#define _GNU_SOURCE
+#include "tests/simcuda/driver/engine_module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SIM_MODULE_GRANULE (UINT64_C(2) << 20)
+
+static struct sim_pool module_pool = {.object_bytes = sizeof(struct sim_module)};
+static struct sim_pool function_pool = {.object_bytes = sizeof(struct sim_function)};
+
+/* ---- functions ---- */
+
+static void set_usual_attributes(int *attributes)
+{
+    attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
+    attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
+    attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = 90;
+    attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;
+    attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 48 << 10;
+    attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
+}
+
+CUresult function_get(struct sim_function **list, const struct sim_image *image, const char *name,
+                      struct sim_function **function)
+{
+    if (!name || !*name)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!image_has_function(image, name))
+        return CUDA_ERROR_NOT_FOUND;
+    engine_lock();
+    struct sim_function *found = *list;
+    while (found && strcmp(found->name, name) != 0)
+        found = found->next;
+    if (!found) {
+        char *own_name = strdup(name);
+        found = own_name ? sim_pool_take(&function_pool) : NULL;
+        if (found) {
+            *found = (struct sim_function){.magic = SIM_MAGIC_FUNCTION, .next = *list, .name = own_name};
+            set_usual_attributes(found->attributes);
+            *list = found;
+        } else {
+            free(own_name);
+        }
+    }
+    engine_unlock();
+    *function = found;
+    return found ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void function_free_list(struct sim_function *list)
+{
+    engine_lock();
+    while (list) {
+        struct sim_function *next = list->next;
+        free(list->name);
+        list->name = NULL;
+        sim_pool_give(&function_pool, list);
+        list = next;
+    }
+    engine_unlock();
+}
+
+CUresult function_check(const void *handle, struct sim_function **function)
+{
+    CUresult result = sim_check_init();
+    if (result)
+        return result;
+    *function = (struct sim_function *)(uintptr_t)handle;
+    if (!handle)
+        return CUDA_ERROR_INVALID_HANDLE;
+    engine_lock();
+    bool is_live = (*function)->magic == SIM_MAGIC_FUNCTION;
+    engine_unlock();
+    return is_live ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* ---- modules ---- */
+
+CUresult module_check(CUmodule handle, struct sim_module **module)
+{
+    CUresult result = sim_check_init();
+    if (result)
+        return result;
+    *module = (struct sim_module *)handle;
+    if (!handle)
+        return CUDA_ERROR_INVALID_HANDLE;
+    engine_lock();
+    bool is_live = (*module)->magic == SIM_MAGIC_MODULE;
+    engine_unlock();
+    return is_live ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult module_create(struct sim_image image, struct sim_library *library, struct sim_module **module)
+{
+    struct sim_context *context;
+    uint64_t device_bytes = (image.bytes + SIM_MODULE_GRANULE - 1) / SIM_MODULE_GRANULE * SIM_MODULE_GRANULE;
+    CUresult result = sim_current(&context);
+
+    if (result == CUDA_SUCCESS)
+        result = sim_check_unsafe_call(context);
+    if (result == CUDA_SUCCESS)
+        result = sim_capacity_take(context->device, device_bytes);
+    if (result)
+        goto fail;
+    engine_lock();
+    *module = sim_pool_take(&module_pool);
+    if (*module) {
+        **module = (struct sim_module){.magic = SIM_MAGIC_MODULE,
+                                       .next = context->engine->modules,
+                                       .context = context,
+                                       .library = library,
+                                       .image = image,
+                                       .device_bytes = device_bytes};
+        context->engine->modules = *module;
+    }
+    engine_unlock();
+    if (*module)
+        return CUDA_SUCCESS;
+    sim_capacity_return(context->device, device_bytes);
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+
+fail:
+    if (!library)
+        image_free(&image);
+    return result;
+}
+
+/* The module is out of its context's list, or the context is going. */
+static void release(struct sim_module *module)
+{
+    while (module->variables) {
+        struct sim_variable *variable = module->variables;
+        module->variables = variable->next;
+        sim_memory_graph_uncommit(module->context, variable->address);
+        sim_memory_graph_forget(module->context, variable->address);
+        free(variable->name);
+        free(variable);
+    }
+    function_free_list(module->functions);
+    if (!module->library)
+        image_free(&module->image);
+    sim_capacity_return(module->context->device, module->device_bytes);
+    engine_lock();
+    sim_pool_give(&module_pool, module);
+    engine_unlock();
+}
+
+void module_destroy(struct sim_module *module)
+{
+    engine_lock();
+    struct sim_module **link = &module->context->engine->modules;
+    while (*link && *link != module)
+        link = &(*link)->next;
+    if (*link)
+        *link = module->next;
+    engine_unlock();
+    release(module);
+}
+
+void module_drop_context(struct sim_context *context)
+{
+    library_forget_context(context);
+    while (context->engine->modules)
+        module_destroy(context->engine->modules);
+}
+
+CUresult module_find_variable(struct sim_module *module, const char *name, CUdeviceptr *address, size_t *bytes)
+{
+    struct sim_variable *variable = module->variables;
+    CUresult result;
+
+    if (!name || (!address && !bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    while (variable && strcmp(variable->name, name) != 0)
+        variable = variable->next;
+    if (!variable) {
+        uint64_t size = image_variable_bytes(&module->image, name);
+        if (size == 0)
+            return CUDA_ERROR_NOT_FOUND;
+        variable = calloc(1, sizeof *variable);
+        char *own_name = strdup(name);
+        result = variable && own_name ? sim_memory_graph_reserve(module->context, size, &variable->address)
+                                      : CUDA_ERROR_OUT_OF_MEMORY;
+        if (result == CUDA_SUCCESS) {
+            result = sim_memory_graph_commit(module->context, variable->address);
+            if (result)
+                sim_memory_graph_forget(module->context, variable->address);
+        }
+        if (result) {
+            free(variable);
+            free(own_name);
+            return result;
+        }
+        variable->name = own_name;
+        variable->bytes = size;
+        variable->next = module->variables;
+        module->variables = variable;
+    }
+    if (address)
+        *address = variable->address;
+    if (bytes)
+        *bytes = variable->bytes;
+    return CUDA_SUCCESS;
+}
+
+/* ---- entry points ---- */
+
+static CUresult load(CUmodule *handle, const void *data, const char *path)
+{
+    struct sim_context *context;
+    struct sim_module *module;
+    struct sim_image image;
+    CUresult result = sim_current(&context);
+
+    if (result)
+        return result;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = path ? image_load_file(&image, path) : image_load(&image, data);
+    if (result == CUDA_SUCCESS)
+        result = module_create(image, NULL, &module);
+    if (result == CUDA_SUCCESS)
+        *handle = (CUmodule)module;
+    return result;
+}
+
+SIM_API(cuModuleLoad, (CUmodule *module, const char *path), (module, path), "%s", path ? path : "(null)")
+{
+    return path ? load(module, NULL, path) : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_API(cuModuleLoadData, (CUmodule *module, const void *image), (module, image), "%p", image)
+{
+    return load(module, image, NULL);
+}
+
+SIM_API(cuModuleLoadDataEx,
+        (CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values),
+        (module, image, count, options, values), "%p %u", image, count)
+{
+    if (count && (!options || !values))
+        return CUDA_ERROR_INVALID_VALUE;
+    return load(module, image, NULL);
+}
+
+SIM_API(cuModuleLoadFatBinary, (CUmodule *module, const void *image), (module, image), "%p", image)
+{
+    return load(module, image, NULL);
+}
+
+SIM_API(cuModuleUnload, (CUmodule handle), (handle), "%p", (void *)handle)
+{
+    struct sim_context *context;
+    struct sim_module *module;
+    CUresult result = sim_current(&context);
+    if (result == CUDA_SUCCESS)
+        result = module_check(handle, &module);
+    if (result == CUDA_SUCCESS)
+        result = sim_check_unsafe_call(context);
+    if (result)
+        return result;
+    if (module->library) /* the library's to unload */
+        return CUDA_ERROR_NOT_PERMITTED;
+    module_destroy(module);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuModuleGetFunction, (CUfunction *handle, CUmodule module_handle, const char *name),
+        (handle, module_handle, name), "%p %s", (void *)module_handle, name ? name : "(null)")
+{
+    struct sim_module *module;
+    struct sim_function *function;
+    CUresult result = module_check(module_handle, &module);
+    if (result)
+        return result;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = function_get(&module->functions, &module->image, name, &function);
+    if (result)
+        return result;
+    function->module = module;
+    *handle = (CUfunction)function;
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *bytes, CUmodule handle, const char *name),
+        (address, bytes, handle, name), "%p %s", (void *)handle, name ? name : "(null)")
+{
+    struct sim_module *module;
+    CUresult result = module_check(handle, &module);
+    return result ? result : module_find_variable(module, name, address, bytes);
+}
+
+SIM_API(cuModuleGetGlobal, (CUdeviceptr_v1 *address, unsigned int *bytes, CUmodule handle, const char *name),
+        (address, bytes, handle, name), "%p %s", (void *)handle, name ? name : "(null)")
+{
+    struct sim_module *module;
+    CUdeviceptr wide_address;
+    size_t wide_bytes;
+    CUresult result = module_check(handle, &module);
+    if (result == CUDA_SUCCESS)
+        result = module_find_variable(module, name, &wide_address, &wide_bytes);
+    if (result)
+        return result;
+    if (wide_address > UINT32_MAX || wide_bytes > UINT32_MAX)
+        return CUDA_ERROR_INVALID_VALUE; /* the 32-bit ABI cannot say it */
+    if (address)
+        *address = (CUdeviceptr_v1)wide_address;
+    if (bytes)
+        *bytes = (unsigned)wide_bytes;
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuModuleGetLoadingMode, (CUmoduleLoadingMode *mode), (mode), "%p", (void *)mode)
+{
+    if (!mode)
+        return CUDA_ERROR_INVALID_VALUE;
+    *mode = CU_MODULE_EAGER_LOADING;
+    return CUDA_SUCCESS;
+}
