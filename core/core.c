@@ -192,7 +192,7 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context, c
     enum gc_status status = make_order(core, context, request, &order);
     if (status == GC_OK)
         status = serve(&order, driver_code);
-    if (status == GC_OUT_OF_MEMORY)
+    if (status == GC_OUT_OF_MEMORY && !request->is_trial)
         gc_device_note_oom(device, request->bytes, request->stream, request->api);
     if (status != GC_OK)
         return status;

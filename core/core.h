@@ -93,6 +93,7 @@ struct gc_request {
     uint64_t stream; /* 0: none named */
     uint16_t api;
     bool dedicated; /* a driver allocation of its own, at its base: what IPC exporters need */
+    bool is_trial;  /* a refusal is not counted: the caller makes room and asks again */
 };
 
 /* Serves a request, in mode `cache` from the pool, in mode `track` from the driver directly.

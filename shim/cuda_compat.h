@@ -15,6 +15,34 @@
 #if CUDA_VERSION < 12000
 /* cuGetProcAddress_v2's last argument. */
 typedef int CUdriverProcAddressQueryResult;
+typedef struct CUlib_st *CUlibrary;
+typedef int CUlibraryOption;
+typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st CUDA_GRAPH_INSTANTIATE_PARAMS;
+#endif
+
+#if CUDA_VERSION < 12010
+typedef struct CUmulticastObjectProp_st CUmulticastObjectProp;
+#endif
+
+#if CUDA_VERSION < 12020
+/* Looked into for memory nodes alone. */
+typedef struct CUgraphNodeParams_st {
+    CUgraphNodeType type;
+    int reserved0[3];
+    union {
+        long long reserved1[29];
+        CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+    };
+    long long reserved2;
+} CUgraphNodeParams;
+#endif
+
+#if CUDA_VERSION < 12030
+typedef struct CUgraphEdgeData_st CUgraphEdgeData;
+#endif
+
+#if CUDA_VERSION < 12050
+typedef struct CUctxCreateParams_st CUctxCreateParams;
 #endif
 
 #endif

@@ -142,14 +142,13 @@ void gc_direct_forget_address(uint64_t address)
     gc_graph_refresh_all();
 }
 
+bool gc_direct_may_make_room(void)
+{
+    return gc_mempool_holds_memory() || gc_graph_is_expected();
+}
+
 bool gc_direct_make_room(struct gc_device *device)
 {
-    uint64_t before = gc_device_reserved_bytes(device);
-
-    gc_mempool_refresh(device);
-    gc_graph_refresh(device);
-    if (gc_device_reserved_bytes(device) < before)
-        return true;
     bool has_made_room = gc_mempool_trim(device);
     return gc_graph_trim(device) || has_made_room;
 }

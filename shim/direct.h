@@ -20,6 +20,8 @@ void gc_direct_forget_address(uint64_t address);
 /* Makes room in the account: stream-ordered pools and graph memory that are idle go back to the driver.
  * For a request that gc_core_alloc refused for want of room. True if anything went back: try again. */
 bool gc_direct_make_room(struct gc_device *device);
+/* False: there is no such memory, so nothing to make room with. */
+bool gc_direct_may_make_room(void);
 
 /* The same and idle cache too, after the driver itself said it is out of memory. */
 bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes);

@@ -31,7 +31,14 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *addre
 
     if (context == NULL)
         return CUDA_ERROR_NOT_FOUND;
-    return gc_shim_result(gc_core_alloc(gc_shim.core, context, &request, address, &driver_code), driver_code);
+    request.is_trial = gc_direct_may_make_room();
+    enum gc_status status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
+    if (status == GC_OUT_OF_MEMORY && request.is_trial) {
+        (void)gc_direct_make_room(gc_context_device(context));
+        request.is_trial = false;
+        status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
+    }
+    return gc_shim_result(status, driver_code);
 }
 
 GC_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)

@@ -81,9 +81,14 @@ void gc_graph_refresh(struct gc_device *device)
         gc_direct_adjust(device, follow(account, device));
 }
 
+bool gc_graph_is_expected(void)
+{
+    return atomic_load_explicit(&is_any_expected, memory_order_relaxed);
+}
+
 void gc_graph_refresh_all(void)
 {
-    if (!atomic_load_explicit(&is_any_expected, memory_order_relaxed))
+    if (!gc_graph_is_expected())
         return;
     for (int i = 0; i < DEVICE_COUNT_MAX; i++)
         if (accounts[i].device != NULL)

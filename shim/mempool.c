@@ -163,9 +163,14 @@ static struct gc_mempool *first_pool(void)
     return atomic_load_explicit(&pools, memory_order_acquire); /* with take_record_locked */
 }
 
+bool gc_mempool_holds_memory(void)
+{
+    return atomic_load_explicit(&charged_total, memory_order_relaxed) != 0;
+}
+
 void gc_mempool_refresh(const struct gc_device *device)
 {
-    if (atomic_load_explicit(&charged_total, memory_order_relaxed) == 0)
+    if (!gc_mempool_holds_memory())
         return;
     for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
         if (device == NULL || pool->device == device)

@@ -26,6 +26,7 @@ bool gc_mempool_settle(struct gc_mempool *pool, uint64_t *reserved);
 void gc_mempool_look(struct gc_mempool *pool);
 /* All pools of a device, or of all (NULL). Cheap while no pool holds memory. */
 void gc_mempool_refresh(const struct gc_device *device);
+bool gc_mempool_holds_memory(void);
 /* Gives idle pool memory back to the driver, at the cost of a synchronisation where that is what it takes
  * and no stream captures. True if the account shrank. */
 bool gc_mempool_trim(struct gc_device *device);
@@ -43,6 +44,7 @@ bool gc_mempool_forget(uint64_t address); /* false: not stream-ordered memory */
 void gc_graph_expect(struct gc_device *device);
 void gc_graph_refresh(struct gc_device *device);
 void gc_graph_refresh_all(void);
+bool gc_graph_is_expected(void);
 /* True if the account shrank. */
 bool gc_graph_trim(struct gc_device *device);
 
