@@ -26,7 +26,8 @@ static void guard_begin(struct signal_guard *guard)
     sigaddset(&raised, SIGXFSZ);
     sigemptyset(&guard->pending_before);
     sigpending(&guard->pending_before);
-    guard->active = pthread_sigmask(SIG_BLOCK, &raised, &guard->before) == 0;
+    /* On Linux sigprocmask is the thread's; pthread_sigmask would ask for a newer glibc. */
+    guard->active = sigprocmask(SIG_BLOCK, &raised, &guard->before) == 0;
 }
 
 static void guard_end(const struct signal_guard *guard, int error)
@@ -42,7 +43,7 @@ static void guard_end(const struct signal_guard *guard, int error)
         while (sigtimedwait(&one, NULL, &at_once) < 0 && errno == EINTR)
             ;
     }
-    pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
+    sigprocmask(SIG_SETMASK, &guard->before, NULL);
 }
 
 static int write_all(int fd, const char *bytes, size_t count)
