@@ -96,7 +96,7 @@ static void write_counter(struct gc_out *out, uint64_t value, const char *meanin
 {
     if (value == 0)
         return;
-    right_uint(out, 25, value);
+    right_uint(out, 15, value);
     gc_out_text(out, "  ");
     gc_out_text(out, meaning);
     gc_out_char(out, '\n');

@@ -1,0 +1,85 @@
+#include "tests/unit/report_sample.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const api_names[REPORT_SAMPLE_API_COUNT] = {
+    "cuMemAlloc_v2", "cudaMalloc", "cuMemFree_v2", "cuCtxSynchronize", "cuMemAllocAsync_ptsz",
+    "entry5", "entry6", "entry7", "entry8", "entry9", "entry10", "entry11",
+    "cuGraphAddMemAllocNode_with_a_very_long_name_indeed", "cuInit",
+};
+
+static const char *const warnings[] = {"GPUCACHE_GROUP=team: not in this version, ignored"};
+
+static struct gc_api_figures apis[2][REPORT_SAMPLE_API_COUNT];
+static uint64_t process_calls[REPORT_SAMPLE_API_COUNT] = {[13] = 1};
+static struct gc_leak leaks[REPORT_SAMPLE_LEAK_COUNT];
+static const struct gc_report_leaks leak_lists[2] = {{leaks, REPORT_SAMPLE_LEAK_COUNT}, {NULL, 0}};
+static struct gc_device_snapshot devices[2];
+static struct gc_process process;
+
+static const struct gc_snapshot snapshot = {
+    .api_count = REPORT_SAMPLE_API_COUNT,
+    .device_count = 2,
+    .devices = devices,
+    .process_driver_calls = process_calls,
+    .alloc_latency = {.count = 9, .p50 = 120, .p99 = 4500, .max = 98765},
+    .free_latency = {.count = 9, .p50 = 80, .p99 = 90, .max = 100},
+};
+
+static void fill_device(struct gc_device_snapshot *device, int ordinal)
+{
+    uint64_t value = 100;
+    memset(device, 0, sizeof(*device));
+    device->info.ordinal = ordinal;
+    snprintf(device->info.uuid, sizeof(device->info.uuid), "GPU-00000000-0000-0000-0000-00000000000%d", ordinal);
+    snprintf(device->info.name, sizeof(device->info.name), "Simulated \"Device\" %d", ordinal);
+    device->info.total_bytes = UINT64_C(16) << 30;
+    device->limit_bytes = ordinal == 0 ? UINT64_C(4) << 30 : UINT64_MAX;
+#define GC_GAUGE(field, text) device->field = (struct gc_gauge){value, value * 1000}, value += 1;
+#define GC_COUNTER(field, text) device->field = value++;
+#include "core/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+    device->host_metadata_bytes = 4096;
+    device->idle_bytes = 3 << 20;
+    device->free_bytes = 4 << 20;
+    device->largest_free_bytes = 1 << 20;
+    for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
+        device->direct_bytes[kind] = (uint64_t)kind << 20;
+    device->leak_count = ordinal == 0 ? 1234 : 0;
+    device->leak_bytes = ordinal == 0 ? UINT64_C(5) << 30 : 0;
+    device->apis = apis[ordinal];
+    for (unsigned i = 0; i < REPORT_SAMPLE_API_COUNT; i++) {
+        apis[ordinal][i] = (struct gc_api_figures){
+            .count = i == 2 ? 0 : i + 1, .bytes = (i + 1) * 1000, .current_bytes = i, .peak_bytes = (i + 1) * 500,
+            .driver_calls = i % 2 == 0 ? i + 1 : 0};
+    }
+}
+
+const struct gc_report *report_sample(const char *program)
+{
+    static struct gc_report report;
+    process = (struct gc_process){.command = "./train --batch 8", .host = "node-1", .pid = 4242};
+    snprintf(process.program, sizeof(process.program), "%s", program != NULL ? program : "train");
+    for (uint32_t i = 0; i < REPORT_SAMPLE_LEAK_COUNT; i++)
+        leaks[i] = (struct gc_leak){.address = UINT64_C(0x7f0000000000) + i, .bytes = (100 - i) << 20, .api = 1};
+    fill_device(&devices[0], 0);
+    fill_device(&devices[1], 1);
+    report = (struct gc_report){
+        .facts = {.process = &process,
+                  .version = "1.2.3",
+                  .mode = "cache",
+                  .backend = "driver",
+                  .reuse = "sync",
+                  .start_unix = 1700000000,
+                  .duration_ns = UINT64_C(1234567890),
+                  .driver_version = 12040,
+                  .warnings = warnings,
+                  .warning_count = 1},
+        .snapshot = &snapshot,
+        .api_names = api_names,
+        .leaks = leak_lists,
+    };
+    return &report;
+}

@@ -1,0 +1,180 @@
+/* Reading a report back: the same bytes come out again; what is no report is refused with the reason. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/report_sample.h"
+#include "tests/unit/scratch.h"
+#include "tools/report_load.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char *write_with(enum gc_status (*write_report)(const struct gc_report *, int), const struct gc_report *report,
+                        size_t *bytes)
+{
+    const int fd = scratch_fd();
+    assert_int_equal(write_report(report, fd), GC_OK);
+    char *text = scratch_read(fd, bytes);
+    close(fd);
+    return text;
+}
+
+static void a_report_comes_back_as_it_was(void **state)
+{
+    struct report_loaded loaded;
+    char why[256];
+    size_t bytes;
+    (void)state;
+    char *first = write_with(gc_report_write_json, report_sample("tr\"ain"), &bytes);
+    assert_int_equal(report_load(first, bytes, &loaded, why, sizeof(why)), GC_OK);
+    char *second = write_with(gc_report_write_json, &loaded.report, &bytes);
+    json_t *a = json_loads(first, 0, NULL);
+    json_t *b = json_loads(second, 0, NULL);
+    assert_true(json_equal(a, b));
+    json_decref(a);
+    json_decref(b);
+    free(first);
+    free(second);
+    report_unload(&loaded);
+}
+
+static void the_text_is_the_librarys(void **state)
+{
+    struct report_loaded loaded;
+    char why[256];
+    size_t bytes;
+    (void)state;
+    char *direct = write_with(gc_report_write_text, report_sample(NULL), &bytes);
+    char *json = write_with(gc_report_write_json, report_sample(NULL), &bytes);
+    assert_int_equal(report_load(json, bytes, &loaded, why, sizeof(why)), GC_OK);
+    char *loaded_text = write_with(gc_report_write_text, &loaded.report, &bytes);
+    /* Equal figures are listed in the order of their names' first appearance, so lines may swap. */
+    assert_int_equal(strlen(direct), strlen(loaded_text));
+    assert_non_null(strstr(loaded_text, "never freed: 1234 allocations, 5.0 GiB"));
+    assert_non_null(strstr(loaded_text, "driver 12.4"));
+    free(direct);
+    free(json);
+    free(loaded_text);
+    report_unload(&loaded);
+}
+
+static void assert_refused(const char *text, const char *wanted)
+{
+    struct report_loaded loaded;
+    char why[256];
+    assert_int_equal(report_load(text, strlen(text), &loaded, why, sizeof(why)), GC_FORMAT);
+    if (strstr(why, wanted) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", wanted, why);
+}
+
+static void other_files_are_refused(void **state)
+{
+    (void)state;
+    assert_refused("", "no JSON");
+    assert_refused("root:x:0", "no JSON: line 1");
+    assert_refused("[]", "no gpucache report");
+    assert_refused("{}", "no gpucache report");
+    assert_refused("{\"schema\": 1}", "no gpucache report");
+    assert_refused("{\"schema\": \"gpucache-report/2\"}", "its schema is gpucache-report/2");
+    assert_refused("{\"schema\": \"gpucache-report/1\"}", "\"latency_ns\" is missing");
+}
+
+static void assert_needed(json_t *root, const char *name)
+{
+    struct report_loaded loaded;
+    char why[256];
+    char *text = json_dumps(root, 0);
+    if (report_load(text, strlen(text), &loaded, why, sizeof(why)) != GC_FORMAT)
+        fail_msg("taken without a good \"%s\"", name);
+    free(text);
+}
+
+static bool is_listed(const char *const *names, const char *name)
+{
+    while (*names != NULL && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/* Takes each key of the object away, and gives each another type. */
+static void damage(json_t *root, json_t *object, const char *const *optional)
+{
+    json_t *keys = json_array();
+    const char *key;
+    json_t *value;
+    size_t i;
+    json_object_foreach(object, key, value)
+        json_array_append_new(keys, json_string(key));
+    assert_true(json_array_size(keys) > 0);
+    json_array_foreach(keys, i, value) {
+        const char *name = json_string_value(value);
+        if (is_listed(optional, name))
+            continue;
+        json_t *before = json_incref(json_object_get(object, name));
+        json_object_del(object, name);
+        assert_needed(root, name);
+        json_object_set_new(object, name, json_true());
+        assert_needed(root, name);
+        json_object_set_new(object, name, json_integer(-1));
+        assert_needed(root, name);
+        json_object_set_new(object, name, before);
+    }
+    json_decref(keys);
+}
+
+static void every_key_is_needed_in_its_type(void **state)
+{
+    static const char *const optional_root[] = {"reuse", "driver_calls", "estimate", "gate", NULL};
+    static const char *const optional_device[] = {"idle_bytes", "direct_bytes", NULL};
+    static const char *const optional_leak[] = {"stack", NULL};
+    static const char *const optional_fragmentation[] = {"ratio", NULL};
+    static const char *const optional_latency[] = {"count", NULL};
+    static const char *const none[] = {NULL};
+    json_error_t error;
+    size_t bytes;
+    (void)state;
+    char *text = write_with(gc_report_write_json, report_sample(NULL), &bytes);
+    json_t *root = json_loads(text, 0, &error);
+    json_t *device = json_array_get(json_object_get(root, "devices"), 0);
+    damage(root, root, optional_root);
+    damage(root, json_array_get(json_object_get(root, "devices"), 1), optional_device);
+    damage(root, json_object_get(device, "reserved_bytes"), none);
+    damage(root, json_object_get(json_object_get(device, "by_api"), "cudaMalloc"), none);
+    damage(root, json_object_get(device, "fragmentation"), optional_fragmentation);
+    damage(root, json_array_get(json_object_get(device, "leaks"), 3), optional_leak);
+    damage(root, json_object_get(json_object_get(root, "latency_ns"), "alloc"), optional_latency);
+    json_decref(root);
+    free(text);
+}
+
+static void cut_files_are_refused(void **state)
+{
+    struct report_loaded loaded;
+    char why[256];
+    size_t bytes;
+    (void)state;
+    char *text = write_with(gc_report_write_json, report_sample(NULL), &bytes);
+    for (size_t cut = 0; cut + 2 < bytes; cut += 7)
+        assert_int_equal(report_load(text, cut, &loaded, why, sizeof(why)), GC_FORMAT);
+    free(text);
+}
+
+int main(void)
+{
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_report_comes_back_as_it_was),
+        cmocka_unit_test(the_text_is_the_librarys),
+        cmocka_unit_test(other_files_are_refused),
+        cmocka_unit_test(every_key_is_needed_in_its_type),
+        cmocka_unit_test(cut_files_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
