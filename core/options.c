@@ -249,7 +249,7 @@ static void *member(struct gc_options *options, int option)
 /* " in FILE" for what the configuration file said. */
 static const char *origin(const struct reading *reading, bool from_config, char *text, size_t size)
 {
-    if (!from_config)
+    if (!from_config || reading->config_path == NULL)
         return "";
     memcpy(text, " in ", 5);
     gc_text_show(reading->config_path, strlen(reading->config_path), text + 4, size - 4);

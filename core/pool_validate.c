@@ -41,7 +41,7 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
         address += block->bytes;
         previous = block;
     }
-    REQUIRE(address == segment->address + segment->bytes);
+    REQUIRE(segment->first != NULL && address == segment->address + segment->bytes);
     REQUIRE(segment->is_idle == (segment->first->state == GC_BLOCK_FREE && segment->first->next == NULL));
     if (segment->is_idle)
         sums->idle_count++;
