@@ -28,13 +28,13 @@ enum sim_magic {
 
 /* Objects of one size whose first member is `uint32_t magic`. Freed ones are used again in the order they were
  * freed, and only when a few hundred wait, so that stale handles are noticed for a while. */
-struct sim_pool {
+struct engine_pool {
     size_t object_bytes;
-    struct sim_pool_link *head, *tail;
+    struct engine_pool_link *head, *tail;
     size_t idle_count;
 };
-void *sim_pool_take(struct sim_pool *pool); /* zeroed unless used before; NULL without memory */
-void sim_pool_give(struct sim_pool *pool, void *object);
+void *engine_pool_take(struct engine_pool *pool); /* zeroed unless used before; NULL without memory */
+void engine_pool_give(struct engine_pool *pool, void *object);
 
 /* ---- process (engine_init.c) ---- */
 

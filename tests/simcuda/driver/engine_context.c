@@ -17,7 +17,7 @@ struct primary {
 };
 
 static struct primary primaries[SIM_MAX_DEVICES];
-static struct sim_pool context_pool = {.object_bytes = sizeof(struct sim_context)};
+static struct engine_pool context_pool = {.object_bytes = sizeof(struct sim_context)};
 static atomic_uint_fast64_t next_context_id = 1;
 static struct sim_context **contexts; /* every one ever made, so that none is lost */
 static size_t context_count, context_capacity;
@@ -112,7 +112,7 @@ static struct sim_context *new_context(struct sim_device *device, unsigned flags
 
     engine_lock();
     if (engine_grow((void **)&contexts, &context_capacity, context_count, sizeof(struct sim_context *)))
-        context = sim_pool_take(&context_pool);
+        context = engine_pool_take(&context_pool);
     if (context) {
         contexts[context_count++] = context;
         context->device = device;

@@ -8,7 +8,7 @@
 
 #define SIM_EVENT_FLAGS ((unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS))
 
-static struct sim_pool event_pool = {.object_bytes = sizeof(struct sim_event)};
+static struct engine_pool event_pool = {.object_bytes = sizeof(struct sim_event)};
 static uint64_t next_record_id = 1;
 
 CUresult event_check(CUevent handle, struct sim_event **event)
@@ -40,7 +40,7 @@ static void unlink_locked(struct sim_event *event)
         event->next->previous = event->previous;
     event->points.count = 0;
     event->known.count = 0;
-    sim_pool_give(&event_pool, event);
+    engine_pool_give(&event_pool, event);
 }
 
 void event_drop_context_locked(struct sim_context *context)
@@ -61,7 +61,7 @@ SIM_API(cuEventCreate, (CUevent *handle, unsigned int flags), (handle, flags), "
     if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_VALUE;
     engine_lock();
-    struct sim_event *event = sim_pool_take(&event_pool);
+    struct sim_event *event = engine_pool_take(&event_pool);
     if (event) {
         struct sim_event fresh = {.magic = SIM_MAGIC_EVENT,
                                   .context = context,

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct sim_pool graph_pool = {.object_bytes = sizeof(struct sim_graph)};
-static struct sim_pool node_pool = {.object_bytes = sizeof(struct sim_graph_node)};
+static struct engine_pool graph_pool = {.object_bytes = sizeof(struct sim_graph)};
+static struct engine_pool node_pool = {.object_bytes = sizeof(struct sim_graph_node)};
 static struct sim_graph_node *dead_nodes;
 static unsigned last_mark;
 
@@ -66,7 +66,7 @@ CUresult graph_node_check(CUgraphNode handle, struct sim_graph_node **node)
 
 struct sim_graph *graph_create_locked(void)
 {
-    struct sim_graph *graph = sim_pool_take(&graph_pool);
+    struct sim_graph *graph = engine_pool_take(&graph_pool);
     if (graph) {
         memset(graph, 0, sizeof *graph);
         graph->magic = SIM_MAGIC_GRAPH;
@@ -90,7 +90,7 @@ void graph_destroy_locked(struct sim_graph *graph)
     free(graph->nodes);
     graph->nodes = NULL;
     graph->node_count = 0;
-    sim_pool_give(&graph_pool, graph);
+    engine_pool_give(&graph_pool, graph);
 }
 
 struct sim_graph_node *graph_take_dead_locked(void)
@@ -109,7 +109,7 @@ void graph_bury(struct sim_graph_node *dead)
         engine_lock();
         free(node->before);
         node->before = NULL;
-        sim_pool_give(&node_pool, node);
+        engine_pool_give(&node_pool, node);
         pthread_mutex_unlock(engine_mutex());
     }
 }
@@ -140,7 +140,7 @@ static void independ_locked(struct sim_graph_node *node, const struct sim_graph_
 CUresult graph_add_locked(struct sim_graph *graph, struct sim_graph_node *const *dependencies, size_t count,
                           struct graph_work work, struct sim_graph_node **added)
 {
-    struct sim_graph_node *node = sim_pool_take(&node_pool);
+    struct sim_graph_node *node = engine_pool_take(&node_pool);
 
     if (!node)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -21,7 +21,7 @@ struct sim_graph_exec {
     struct sim_points last_launch;
 };
 
-static struct sim_pool exec_pool = {.object_bytes = sizeof(struct sim_graph_exec)};
+static struct engine_pool exec_pool = {.object_bytes = sizeof(struct sim_graph_exec)};
 
 static CUresult exec_check(CUgraphExec handle, struct sim_graph_exec **exec)
 {
@@ -52,7 +52,7 @@ static void drop_exec(void *argument)
     points_free(&exec->last_launch);
     engine_lock();
     memset(exec, 0, sizeof *exec);
-    sim_pool_give(&exec_pool, exec);
+    engine_pool_give(&exec_pool, exec);
     engine_unlock();
 }
 
@@ -99,7 +99,7 @@ static CUresult instantiate(CUgraphExec *handle, CUgraph graph_handle, uint64_t 
     if (!handle || (flags & ~known))
         return CUDA_ERROR_INVALID_VALUE;
     engine_lock();
-    struct sim_graph_exec *exec = sim_pool_take(&exec_pool);
+    struct sim_graph_exec *exec = engine_pool_take(&exec_pool);
     if (exec) {
         memset(exec, 0, sizeof *exec);
         exec->references = 1;

@@ -19,7 +19,7 @@ struct sim_library {
     struct sim_library *next;
 };
 
-static struct sim_pool library_pool = {.object_bytes = sizeof(struct sim_library)};
+static struct engine_pool library_pool = {.object_bytes = sizeof(struct sim_library)};
 static struct sim_library *libraries;
 
 static CUresult library_check(CUlibrary handle, struct sim_library **library)
@@ -90,7 +90,7 @@ static CUresult load(CUlibrary *handle, const void *data, const char *path)
     if (result)
         return result;
     engine_lock();
-    struct sim_library *library = sim_pool_take(&library_pool);
+    struct sim_library *library = engine_pool_take(&library_pool);
     if (library) {
         *library = (struct sim_library){.magic = SIM_MAGIC_LIBRARY, .image = image, .next = libraries};
         libraries = library;
@@ -138,7 +138,7 @@ SIM_API(cuLibraryUnload, (CUlibrary handle), (handle), "%p", (void *)handle)
     image_free(&library->image);
     engine_lock();
     library->instances = NULL;
-    sim_pool_give(&library_pool, library);
+    engine_pool_give(&library_pool, library);
     engine_unlock();
     return CUDA_SUCCESS;
 }

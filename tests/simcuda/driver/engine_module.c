@@ -7,8 +7,8 @@
 
 #define SIM_MODULE_GRANULE (UINT64_C(2) << 20)
 
-static struct sim_pool module_pool = {.object_bytes = sizeof(struct sim_module)};
-static struct sim_pool function_pool = {.object_bytes = sizeof(struct sim_function)};
+static struct engine_pool module_pool = {.object_bytes = sizeof(struct sim_module)};
+static struct engine_pool function_pool = {.object_bytes = sizeof(struct sim_function)};
 
 /* ---- functions ---- */
 
@@ -35,7 +35,7 @@ CUresult function_get(struct sim_function **list, const struct sim_image *image,
         found = found->next;
     if (!found) {
         char *own_name = strdup(name);
-        found = own_name ? sim_pool_take(&function_pool) : NULL;
+        found = own_name ? engine_pool_take(&function_pool) : NULL;
         if (found) {
             *found = (struct sim_function){.magic = SIM_MAGIC_FUNCTION, .next = *list, .name = own_name};
             set_usual_attributes(found->attributes);
@@ -56,7 +56,7 @@ void function_free_list(struct sim_function *list)
         struct sim_function *next = list->next;
         free(list->name);
         list->name = NULL;
-        sim_pool_give(&function_pool, list);
+        engine_pool_give(&function_pool, list);
         list = next;
     }
     engine_unlock();
@@ -105,7 +105,7 @@ CUresult module_create(struct sim_image image, struct sim_library *library, stru
     if (result)
         goto fail;
     engine_lock();
-    *module = sim_pool_take(&module_pool);
+    *module = engine_pool_take(&module_pool);
     if (*module) {
         **module = (struct sim_module){.magic = SIM_MAGIC_MODULE,
                                        .next = context->engine->modules,
@@ -143,7 +143,7 @@ static void release(struct sim_module *module)
         image_free(&module->image);
     sim_capacity_return(module->context->device, module->device_bytes);
     engine_lock();
-    sim_pool_give(&module_pool, module);
+    engine_pool_give(&module_pool, module);
     engine_unlock();
 }
 

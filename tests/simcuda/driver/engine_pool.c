@@ -6,14 +6,14 @@
 
 #define SIM_POOL_DELAY 256 /* objects that wait before the first is used again */
 
-struct sim_pool_link {
-    struct sim_pool_link *next;
+struct engine_pool_link {
+    struct engine_pool_link *next;
     uint64_t padding; /* keeps objects aligned to 16 */
 };
 
-void *sim_pool_take(struct sim_pool *pool)
+void *engine_pool_take(struct engine_pool *pool)
 {
-    struct sim_pool_link *link;
+    struct engine_pool_link *link;
 
     if (pool->idle_count > SIM_POOL_DELAY) {
         link = pool->head;
@@ -25,9 +25,9 @@ void *sim_pool_take(struct sim_pool *pool)
     return link ? link + 1 : NULL;
 }
 
-void sim_pool_give(struct sim_pool *pool, void *object)
+void engine_pool_give(struct engine_pool *pool, void *object)
 {
-    struct sim_pool_link *link = (struct sim_pool_link *)object - 1;
+    struct engine_pool_link *link = (struct engine_pool_link *)object - 1;
 
     *(uint32_t *)object = SIM_MAGIC_DEAD;
     link->next = NULL;

@@ -22,7 +22,7 @@ struct sim_item {
 };
 
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
-static struct sim_pool stream_pool = {.object_bytes = sizeof(struct sim_stream)};
+static struct engine_pool stream_pool = {.object_bytes = sizeof(struct sim_stream)};
 static uint64_t next_stream_id = 1;
 static __thread bool in_worker;
 
@@ -182,7 +182,7 @@ static void bury(struct sim_stream *stream)
 {
     sim_memory_drop_stream(stream);
     engine_lock();
-    sim_pool_give(&stream_pool, stream);
+    engine_pool_give(&stream_pool, stream);
     engine_unlock();
 }
 
@@ -260,7 +260,7 @@ CUresult stream_queue_locked(struct sim_stream *stream, const struct stream_work
 
 struct sim_stream *stream_create_locked(struct sim_context *context, unsigned flags, int priority)
 {
-    struct sim_stream *stream = sim_pool_take(&stream_pool);
+    struct sim_stream *stream = engine_pool_take(&stream_pool);
     if (!stream)
         return NULL;
     /* Positions go on where they were, and the array of known points is kept. */
