@@ -1,0 +1,254 @@
+/* Random use of core against a naive model: a list of what is live. After every step no two live blocks
+ * overlap, each is aligned and found from any of its bytes, nothing that queued work uses was handed out, the
+ * limit holds and all accounts agree.
+ *
+ * A run is a function of its seed, which is printed when it fails. GC_TEST_SEED runs that seed alone. */
+#include "core/bits.h"
+#include "core/instance.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define STEPS 3000
+#define LIVE_MAX 400
+
+struct live {
+    uint64_t address;
+    uint64_t bytes;
+    unsigned context;
+};
+
+struct model {
+    struct workbench bench;
+    uint64_t random;
+    struct live live[LIVE_MAX];
+    unsigned count;
+    bool is_capturing[WORKBENCH_CONTEXTS];
+    uint64_t requested_bytes;
+    uint64_t requested_peak;
+    uint64_t limit;
+};
+
+static uint64_t draw(struct model *model, uint64_t below)
+{
+    model->random = model->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return gc_mix_u64(model->random) % below;
+}
+
+/* Mostly small, some large, a few at the edges of the classes. */
+static uint64_t draw_bytes(struct model *model)
+{
+    static const uint64_t edges[] = {1, 511, 512, 513, GC_MIB(1), GC_MIB(1) + 1, GC_MIB(10), GC_MIB(10) + 1};
+    const uint64_t kind = draw(model, 100);
+    if (kind < 10)
+        return edges[draw(model, sizeof(edges) / sizeof(edges[0]))];
+    if (kind < 70)
+        return draw(model, 64 << 10) + 1;
+    if (kind < 90)
+        return draw(model, GC_MIB(2)) + 1;
+    return draw(model, GC_MIB(24)) + 1;
+}
+
+static bool overlaps_live(const struct model *model, uint64_t address, uint64_t bytes)
+{
+    for (unsigned i = 0; i < model->count; i++) {
+        const struct live *live = &model->live[i];
+        if (address < live->address + live->bytes && live->address < address + bytes)
+            return true;
+    }
+    return false;
+}
+
+static void step_alloc(struct model *model)
+{
+    const unsigned context = (unsigned)draw(model, WORKBENCH_CONTEXTS);
+    const uint64_t bytes = draw_bytes(model);
+    uint64_t address;
+    if (model->count == LIVE_MAX)
+        return;
+    const struct gc_request request = {
+        .bytes = bytes, .api = API_MALLOC, .dedicated = draw(model, 40) == 0};
+    const enum gc_status status = gc_core_alloc(model->bench.core, model->bench.contexts[context], &request,
+                                                &address, &model->bench.driver_code);
+    if (status == GC_OUT_OF_MEMORY)
+        return;
+    assert_status(status, GC_OK);
+    sim_driver_expect_idle(&model->bench.sim, address, bytes);
+    assert_int_equal(address % GC_GRANULE, 0);
+    assert_false(overlaps_live(model, address, bytes));
+    model->live[model->count++] = (struct live){address, bytes, context};
+    model->requested_bytes += bytes;
+    model->requested_peak = gc_max_u64(model->requested_peak, model->requested_bytes);
+}
+
+static void step_free(struct model *model)
+{
+    if (model->count == 0)
+        return;
+    const unsigned i = (unsigned)draw(model, model->count);
+    const struct live live = model->live[i];
+    /* Work of its own context may still use it: the free must cope. */
+    if (draw(model, 2) == 0)
+        sim_driver_submit(&model->bench.sim, live.context + 1, live.address, live.bytes);
+    workbench_free(&model->bench, live.address);
+    model->live[i] = model->live[--model->count];
+    model->requested_bytes -= live.bytes;
+    assert_int_not_equal(workbench_try_free(&model->bench, live.address), GC_OK);
+}
+
+static void step_find(struct model *model)
+{
+    struct gc_block_info info;
+    if (model->count == 0)
+        return;
+    const struct live *live = &model->live[draw(model, model->count)];
+    const uint64_t offset = draw(model, live->bytes);
+    assert_status(gc_core_find_block(model->bench.core, live->address + offset, &info), GC_OK);
+    assert_int_equal(info.address, live->address);
+    assert_int_equal(info.bytes, live->bytes);
+    assert_int_equal(info.context, live->context + 1);
+    if (offset != 0)
+        assert_status(workbench_try_free(&model->bench, live->address + offset), GC_INVALID_POINTER);
+}
+
+static void step_capture(struct model *model)
+{
+    const unsigned context = (unsigned)draw(model, WORKBENCH_CONTEXTS);
+    model->is_capturing[context] = !model->is_capturing[context];
+    workbench_capture(&model->bench, context, model->is_capturing[context]);
+}
+
+/* The program synchronises by itself and core hears of it. */
+static void step_retire(struct model *model)
+{
+    const unsigned context = (unsigned)draw(model, WORKBENCH_CONTEXTS);
+    if (model->is_capturing[context])
+        return;
+    const uint64_t epoch = gc_context_epoch(model->bench.contexts[context]);
+    sim_driver_complete(&model->bench.sim, context + 1);
+    gc_core_retire(model->bench.core, model->bench.contexts[context], epoch);
+}
+
+static void step_drop(struct model *model)
+{
+    const unsigned context = (unsigned)draw(model, WORKBENCH_CONTEXTS);
+    workbench_drop(&model->bench, context);
+    for (unsigned i = 0; i < model->count;) {
+        if (model->live[i].context == context) {
+            model->requested_bytes -= model->live[i].bytes;
+            model->live[i] = model->live[--model->count];
+        } else {
+            i++;
+        }
+    }
+    model->is_capturing[context] = false;
+    sim_driver_set_capturing(&model->bench.sim, context + 1, false);
+    assert_status(gc_core_add_context(model->bench.core, context + 1, model->bench.device,
+                                      &model->bench.contexts[context]),
+                  GC_OK);
+}
+
+static void step(struct model *model)
+{
+    const uint64_t kind = draw(model, 1000);
+    if (kind < 480)
+        step_alloc(model);
+    else if (kind < 880)
+        step_free(model);
+    else if (kind < 960)
+        step_find(model);
+    else if (kind < 975)
+        step_capture(model);
+    else if (kind < 985)
+        step_retire(model);
+    else if (kind < 990)
+        gc_core_trim(model->bench.core, model->bench.device, draw(model, GC_MIB(64)));
+    else if (kind < 993)
+        step_drop(model);
+}
+
+static void check(struct model *model)
+{
+    const struct gc_device_snapshot figures = workbench_figures(&model->bench);
+    assert_int_equal(figures.leak_count, model->count);
+    assert_int_equal(figures.requested.current, model->requested_bytes);
+    assert_int_equal(figures.requested.peak, model->requested_peak);
+    assert_true(model->bench.sim.peak_bytes <= model->limit);
+    workbench_check(&model->bench);
+}
+
+static void finish(struct model *model)
+{
+    for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++) {
+        if (model->is_capturing[i])
+            workbench_capture(&model->bench, i, false);
+    }
+    while (model->count > 0)
+        step_free(model);
+    for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++) {
+        sim_driver_complete(&model->bench.sim, i + 1);
+        gc_core_retire(model->bench.core, model->bench.contexts[i], gc_context_epoch(model->bench.contexts[i]));
+    }
+    gc_core_trim(model->bench.core, model->bench.device, 0);
+    check(model);
+    assert_int_equal(model->bench.sim.used_bytes, 0);
+    assert_int_equal(workbench_figures(&model->bench).reserved.current, 0);
+}
+
+static void run_seed(uint64_t seed, enum gc_mode mode)
+{
+    static struct model model;
+    model = (struct model){.random = seed};
+    /* From cramped to roomy, with and without a limit below the device. */
+    const uint64_t capacity = GC_MIB(32) << draw(&model, 4);
+    const uint64_t limit = draw(&model, 2) == 0 ? 0 : capacity - draw(&model, capacity / 2);
+    model.limit = limit == 0 ? capacity : limit;
+    const struct workbench_setup setup = {.mode = mode,
+                                          .capacity_bytes = capacity,
+                                          .limit_bytes = limit,
+                                          .trim_percent = draw(&model, 3) == 0 ? (double)draw(&model, 100) : 100};
+    workbench_open(&model.bench, &setup);
+    model.bench.sim.free_waits = mode == GC_MODE_TRACK;
+    for (unsigned i = 0; i < STEPS; i++) {
+        step(&model);
+        if (i % 16 == 0)
+            check(&model);
+    }
+    finish(&model);
+    workbench_close(&model.bench);
+}
+
+static void run_seeds(enum gc_mode mode, unsigned count)
+{
+    const char *chosen = getenv("GC_TEST_SEED");
+    const uint64_t first = chosen != NULL ? strtoull(chosen, NULL, 0) : (uint64_t)time(NULL) * 1000;
+    for (unsigned i = 0; i < (chosen != NULL ? 1 : count); i++) {
+        /* Printed before, so that it is the last line if the run ends the process. */
+        print_message("# seed %llu\n", (unsigned long long)(first + i));
+        run_seed(first + i, mode);
+    }
+}
+
+static void cached_pool_agrees_with_the_model(void **state)
+{
+    (void)state;
+    run_seeds(GC_MODE_CACHE, 12);
+}
+
+static void tracked_memory_agrees_with_the_model(void **state)
+{
+    (void)state;
+    run_seeds(GC_MODE_TRACK, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cached_pool_agrees_with_the_model),
+        cmocka_unit_test(tracked_memory_agrees_with_the_model),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("pool_model", tests, NULL, NULL);
+}
