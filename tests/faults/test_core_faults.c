@@ -1,0 +1,188 @@
+/* Every driver call that a scenario makes fails in turn, once and for good, until a run passes without the
+ * failure firing. In each run: what fails says so, nothing leaks, all accounts agree with the driver. */
+#include "core/bits.h"
+#include "core/instance.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#define BLOCKS 8
+#define RUNS_MAX 2000
+
+struct run {
+    struct workbench bench;
+    uint64_t blocks[BLOCKS];
+    unsigned refused; /* requests and frees that failed */
+};
+
+static void try_alloc(struct run *run, unsigned i, unsigned context, uint64_t bytes, bool dedicated)
+{
+    const struct gc_request request = {.bytes = bytes, .dedicated = dedicated};
+    run->bench.driver_code = 0;
+    const enum gc_status status = gc_core_alloc(run->bench.core, run->bench.contexts[context], &request,
+                                                &run->blocks[i], &run->bench.driver_code);
+    if (status == GC_OK) {
+        sim_driver_expect_idle(&run->bench.sim, run->blocks[i], bytes);
+        return;
+    }
+    run->refused++;
+    run->blocks[i] = 0;
+    assert_true(status == GC_OUT_OF_MEMORY || (status == GC_DRIVER && run->bench.driver_code == SIM_BROKEN));
+}
+
+/* A free that failed leaves the block as it was. */
+static void try_free(struct run *run, unsigned i)
+{
+    struct gc_block_info info;
+    if (run->blocks[i] == 0)
+        return;
+    const enum gc_status status = workbench_try_free(&run->bench, run->blocks[i]);
+    if (status == GC_OK) {
+        run->blocks[i] = 0;
+        return;
+    }
+    run->refused++;
+    assert_status(status, GC_DRIVER);
+    assert_int_equal(run->bench.driver_code, run->bench.sim.fail_code);
+    assert_status(gc_core_find_block(run->bench.core, run->blocks[i], &info), GC_OK);
+}
+
+/* Misses, hits, shortage with give-backs, captures with what stays pending, trims. */
+static void scenario(struct run *run)
+{
+    struct workbench *bench = &run->bench;
+    try_alloc(run, 0, 0, 1000, false);
+    try_alloc(run, 1, 0, GC_MIB(3), false);
+    try_alloc(run, 2, 1, GC_MIB(12), false);
+    try_alloc(run, 3, 1, 5000, true);
+    try_free(run, 2);
+    try_free(run, 3);
+    workbench_check(bench);
+    try_alloc(run, 4, 2, GC_MIB(24), false); /* needs what context 1 has idle */
+    workbench_capture(bench, 0, true);
+    try_free(run, 1);
+    try_alloc(run, 5, 0, 700, true);
+    try_free(run, 5);
+    workbench_capture(bench, 0, false);
+    try_free(run, 0);
+    workbench_check(bench);
+    try_alloc(run, 6, 0, GC_MIB(2), false);
+    try_free(run, 4);
+    gc_core_trim(bench->core, bench->device, 0);
+    if (gc_core_reserve(bench->core, bench->device, GC_MIB(20)) == GC_OK)
+        gc_core_unreserve(bench->core, bench->device, GC_MIB(20));
+    else
+        run->refused++;
+    workbench_check(bench);
+}
+
+/* The failure is over: everything can be given back. */
+static void clean_up(struct run *run)
+{
+    struct workbench *bench = &run->bench;
+    sim_driver_fail(&bench->sim, 0, false, 0);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (run->blocks[i] != 0)
+            workbench_free(bench, run->blocks[i]);
+    }
+    for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
+        workbench_free(bench, workbench_alloc(bench, i, 1)); /* resolves what was pending */
+    gc_core_trim(bench->core, bench->device, 0);
+    const struct gc_device_snapshot figures = workbench_figures(bench);
+    assert_int_equal(figures.leak_count, 0);
+    assert_int_equal(figures.requested.current, 0);
+    assert_int_equal(figures.allocated.current, 0);
+    assert_int_equal(figures.pending.current, 0);
+    assert_int_equal(figures.reserved.current, 0);
+    assert_int_equal(figures.free_count, figures.alloc_count);
+    assert_int_equal(bench->sim.used_bytes, 0);
+}
+
+static void fail_each_call(enum gc_mode mode, bool for_good, int code)
+{
+    const struct workbench_setup setup = {
+        .mode = mode, .capacity_bytes = GC_MIB(64), .limit_bytes = GC_MIB(48), .trim_percent = 100};
+    unsigned n;
+    for (n = 1; n < RUNS_MAX; n++) {
+        struct run run = {.refused = 0};
+        workbench_open(&run.bench, &setup);
+        run.bench.sim.free_waits = mode == GC_MODE_TRACK;
+        sim_driver_fail(&run.bench.sim, n, for_good, code);
+        scenario(&run);
+        const bool fired = run.bench.sim.failed_count > 0;
+        if (fired && for_good && n == 1)
+            assert_true(run.refused > 0);
+        if (!fired)
+            assert_int_equal(run.refused, 0);
+        clean_up(&run);
+        workbench_close(&run.bench);
+        if (!fired)
+            break;
+    }
+    assert_true(n > 10 && n < RUNS_MAX);
+}
+
+static void cached_once(void **state)
+{
+    (void)state;
+    fail_each_call(GC_MODE_CACHE, false, SIM_BROKEN);
+}
+
+static void cached_for_good(void **state)
+{
+    (void)state;
+    fail_each_call(GC_MODE_CACHE, true, SIM_BROKEN);
+}
+
+static void cached_out_of_memory_once(void **state)
+{
+    (void)state;
+    fail_each_call(GC_MODE_CACHE, false, SIM_OUT_OF_MEMORY);
+}
+
+static void cached_out_of_memory_for_good(void **state)
+{
+    (void)state;
+    fail_each_call(GC_MODE_CACHE, true, SIM_OUT_OF_MEMORY);
+}
+
+static void tracked_once(void **state)
+{
+    (void)state;
+    fail_each_call(GC_MODE_TRACK, false, SIM_BROKEN);
+}
+
+static void tracked_for_good(void **state)
+{
+    (void)state;
+    fail_each_call(GC_MODE_TRACK, true, SIM_BROKEN);
+}
+
+/* One out-of-memory of the driver while idle memory lies about must not reach the program. */
+static void single_out_of_memory_is_retried(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    workbench_free(&bench, workbench_alloc(&bench, 1, GC_MIB(12)));
+    sim_driver_fail(&bench.sim, 1, false, SIM_OUT_OF_MEMORY);
+    workbench_alloc(&bench, 0, GC_MIB(30));
+    assert_int_equal(bench.sim.failed_count, 1);
+    assert_int_equal(workbench_figures(&bench).retry_count, 1);
+    assert_int_equal(workbench_figures(&bench).oom_count, 0);
+    workbench_close(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cached_once),
+        cmocka_unit_test(cached_for_good),
+        cmocka_unit_test(cached_out_of_memory_once),
+        cmocka_unit_test(cached_out_of_memory_for_good),
+        cmocka_unit_test(tracked_once),
+        cmocka_unit_test(tracked_for_good),
+        cmocka_unit_test(single_out_of_memory_is_retried),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("core_faults", tests, NULL, NULL);
+}

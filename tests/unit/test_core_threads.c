@@ -1,0 +1,262 @@
+/* Core from many threads: against a limit, across contexts, with captures, trims, look-ups and a context that
+ * is dropped and comes back. Clean under the thread sanitizer. Eight threads, about a second. */
+#include "core/bits.h"
+#include "core/instance.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define THREADS 8
+#define ROUNDS 6000
+#define HELD_MAX 12
+
+struct team {
+    struct workbench bench;
+    atomic_uint unexpected; /* statuses that must not be */
+    atomic_uint served;
+    atomic_uint short_of_memory;
+    /* One slot each: a block allocated by one thread that any other may free. */
+    _Atomic uint64_t shared[16];
+};
+
+struct worker {
+    struct team *team;
+    pthread_t thread;
+    unsigned seed;
+    uint64_t held[HELD_MAX];
+    unsigned count;
+};
+
+static uint64_t draw_bytes(struct worker *worker)
+{
+    return (uint64_t)rand_r(&worker->seed) % (rand_r(&worker->seed) % 4 == 0 ? GC_MIB(6) : GC_KIB(64)) + 1;
+}
+
+static void expect(struct team *team, enum gc_status status, enum gc_status expected)
+{
+    if (status != expected)
+        atomic_fetch_add(&team->unexpected, 1);
+}
+
+static void worker_free(struct worker *worker, uint64_t address)
+{
+    int code;
+    expect(worker->team, gc_core_free(worker->team->bench.core, address, API_OTHER, &code), GC_OK);
+}
+
+static void worker_alloc(struct worker *worker)
+{
+    struct team *team = worker->team;
+    struct workbench *bench = &team->bench;
+    const unsigned context = (unsigned)rand_r(&worker->seed) % 2;
+    const struct gc_request request = {.bytes = draw_bytes(worker), .dedicated = rand_r(&worker->seed) % 50 == 0};
+    uint64_t address;
+    int code;
+    const enum gc_status status =
+        gc_core_alloc(bench->core, bench->contexts[context], &request, &address, &code);
+    if (status == GC_OUT_OF_MEMORY) {
+        atomic_fetch_add(&team->short_of_memory, 1);
+        return;
+    }
+    expect(team, status, GC_OK);
+    if (status != GC_OK)
+        return;
+    atomic_fetch_add(&team->served, 1);
+    sim_driver_expect_idle(&bench->sim, address, request.bytes);
+    sim_driver_submit(&bench->sim, context + 1, address, request.bytes);
+    if (rand_r(&worker->seed) % 3 == 0)
+        address = atomic_exchange(&team->shared[(unsigned)rand_r(&worker->seed) % 16], address);
+    if (address == 0)
+        return;
+    if (worker->count == HELD_MAX)
+        worker_free(worker, address);
+    else
+        worker->held[worker->count++] = address;
+}
+
+static void worker_look(struct worker *worker)
+{
+    struct gc_block_info info;
+    if (worker->count == 0)
+        return;
+    const uint64_t address = worker->held[(unsigned)rand_r(&worker->seed) % worker->count];
+    expect(worker->team, gc_core_find_block(worker->team->bench.core, address, &info), GC_OK);
+    if (info.address != address)
+        atomic_fetch_add(&worker->team->unexpected, 1);
+    /* Addresses of others come and go; any answer but a crash will do. */
+    (void)!gc_core_find_block(worker->team->bench.core, address + GC_MIB(1), &info);
+}
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        const int kind = rand_r(&worker->seed) % 100;
+        if (kind < 50)
+            worker_alloc(worker);
+        else if (kind < 90 && worker->count > 0)
+            worker_free(worker, worker->held[--worker->count]);
+        else if (kind < 98)
+            worker_look(worker);
+        else if (kind < 99)
+            gc_core_trim(worker->team->bench.core, worker->team->bench.device, GC_MIB(8));
+        else
+            (void)workbench_figures(&worker->team->bench);
+    }
+    while (worker->count > 0)
+        worker_free(worker, worker->held[--worker->count]);
+    return NULL;
+}
+
+static void run_team(struct team *team, struct worker *workers)
+{
+    for (unsigned i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){.team = team, .seed = i + 1};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        pthread_join(workers[i].thread, NULL);
+}
+
+static void threads_share_a_limit(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(96), .trim_percent = 50};
+    static struct team team;
+    static struct worker workers[THREADS];
+    (void)state;
+    workbench_open(&team.bench, &setup);
+    run_team(&team, workers);
+    for (unsigned i = 0; i < 16; i++) {
+        if (team.shared[i] != 0)
+            workbench_free(&team.bench, team.shared[i]);
+    }
+    assert_int_equal(team.unexpected, 0);
+    assert_true(team.served > 1000);
+    assert_true(team.short_of_memory > 0);
+    const struct gc_device_snapshot figures = workbench_figures(&team.bench);
+    assert_int_equal(figures.requested.current, 0);
+    assert_int_equal(figures.allocated.current, 0);
+    assert_int_equal(figures.oom_count, team.short_of_memory);
+    assert_true(figures.reserved.peak <= GC_MIB(96));
+    assert_true(team.bench.sim.peak_bytes <= GC_MIB(96));
+    gc_core_trim(team.bench.core, team.bench.device, 0);
+    assert_int_equal(workbench_figures(&team.bench).reserved.current, 0);
+    workbench_close(&team.bench);
+}
+
+/* Each thread keeps at most its share, so nothing may ever fail, whatever the others have idle. */
+static void *churn(void *argument)
+{
+    struct worker *worker = argument;
+    struct workbench *bench = &worker->team->bench;
+    for (unsigned i = 0; i < 300; i++) {
+        const struct gc_request request = {.bytes = GC_MIB(11) + (uint64_t)(rand_r(&worker->seed) % 2) * GC_MIB(20)};
+        struct gc_context *context = bench->contexts[(unsigned)rand_r(&worker->seed) % 3];
+        uint64_t address;
+        int code;
+        const enum gc_status status = gc_core_alloc(bench->core, context, &request, &address, &code);
+        expect(worker->team, status, GC_OK);
+        if (status == GC_OK)
+            worker_free(worker, address);
+    }
+    return NULL;
+}
+
+static void idle_memory_of_others_never_makes_a_request_fail(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1024),
+                                          .limit_bytes = GC_MIB(2 * 32),
+                                          .trim_percent = 100};
+    static struct team team;
+    static struct worker workers[2];
+    (void)state;
+    workbench_open(&team.bench, &setup);
+    for (unsigned i = 0; i < 2; i++) {
+        workers[i] = (struct worker){.team = &team, .seed = i + 77};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, churn, &workers[i]), 0);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        pthread_join(workers[i].thread, NULL);
+    assert_int_equal(team.unexpected, 0);
+    assert_int_equal(workbench_figures(&team.bench).oom_count, 0);
+    workbench_close(&team.bench);
+}
+
+struct dropper {
+    struct workbench bench;
+    _Atomic(struct gc_context *) context;
+    _Atomic uint64_t published;
+    atomic_bool is_over;
+    atomic_uint unexpected;
+};
+
+static void *use_doomed(void *argument)
+{
+    struct dropper *dropper = argument;
+    while (!atomic_load(&dropper->is_over)) {
+        const struct gc_request request = {.bytes = 4096};
+        struct gc_block_info info;
+        uint64_t address;
+        int code;
+        const enum gc_status status =
+            gc_core_alloc(dropper->bench.core, atomic_load(&dropper->context), &request, &address, &code);
+        if (status != GC_OK && status != GC_INVALID_ARGUMENT && status != GC_OUT_OF_MEMORY)
+            atomic_fetch_add(&dropper->unexpected, 1);
+        if (status != GC_OK)
+            continue;
+        (void)!gc_core_find_block(dropper->bench.core, atomic_exchange(&dropper->published, address), &info);
+        const enum gc_status freed = gc_core_free(dropper->bench.core, address, 0, &code);
+        /* After a drop the address is unknown, or another thread's already. */
+        if (freed != GC_OK && freed != GC_NOT_OURS && freed != GC_INVALID_POINTER && freed != GC_DRIVER)
+            atomic_fetch_add(&dropper->unexpected, 1);
+    }
+    return NULL;
+}
+
+static void contexts_come_and_go_under_use(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .trim_percent = 100};
+    static struct dropper dropper;
+    pthread_t threads[3];
+    (void)state;
+    workbench_open(&dropper.bench, &setup);
+    atomic_store(&dropper.context, dropper.bench.contexts[0]);
+    for (unsigned i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, use_doomed, &dropper);
+    for (unsigned i = 0; i < 200; i++) {
+        struct gc_context *fresh;
+        workbench_drop(&dropper.bench, 0);
+        assert_status(gc_core_add_context(dropper.bench.core, 1, dropper.bench.device, &fresh), GC_OK);
+        dropper.bench.contexts[0] = fresh;
+        atomic_store(&dropper.context, fresh);
+    }
+    atomic_store(&dropper.is_over, true);
+    for (unsigned i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(dropper.unexpected, 0);
+    workbench_drop(&dropper.bench, 0);
+    const struct gc_device_snapshot figures = workbench_figures(&dropper.bench);
+    assert_int_equal(figures.requested.current, 0);
+    assert_int_equal(figures.reserved.current, 0);
+    assert_int_equal(figures.idle_bytes, 0);
+    /* Memory of a dropped context is freed twice in the simulation: that is the program's doing here. */
+    dropper.bench.sim.violation_count = 0;
+    workbench_close(&dropper.bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_share_a_limit),
+        cmocka_unit_test(idle_memory_of_others_never_makes_a_request_fail),
+        cmocka_unit_test(contexts_come_and_go_under_use),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("core_threads", tests, NULL, NULL);
+}
