@@ -1,0 +1,289 @@
+/* Two- and three-dimensional copies. All descriptors become a CUDA_MEMCPY3D, and that a struct sim_copy. */
+#include "memory.h"
+
+#include <string.h>
+
+/* The parts of a descriptor that describe one side. */
+struct described {
+    CUmemorytype type;
+    uint64_t host, device, x, y, z, lod, pitch, height;
+    CUarray array;
+};
+
+static CUresult parse_side(const struct described *in, const CUDA_MEMCPY3D *whole, struct sim_side *side)
+{
+    uint64_t base = in->type == CU_MEMORYTYPE_HOST ? in->host : in->device;
+
+    memset(side, 0, sizeof *side);
+    if (in->lod != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (in->type == CU_MEMORYTYPE_ARRAY) {
+        side->array = in->array;
+        side->x = in->x;
+        side->y = in->y;
+        side->z = in->z;
+        return in->array == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+    }
+    if (in->type != CU_MEMORYTYPE_HOST && in->type != CU_MEMORYTYPE_DEVICE &&
+        in->type != CU_MEMORYTYPE_UNIFIED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((whole->Height > 1 || whole->Depth > 1 || in->y != 0 || in->z != 0) &&
+        (in->pitch < in->x || in->pitch - in->x < whole->WidthInBytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((whole->Depth > 1 || in->z != 0) &&
+        (in->height < in->y || in->height - in->y < whole->Height))
+        return CUDA_ERROR_INVALID_VALUE;
+    side->pitch = in->pitch;
+    if (__builtin_mul_overflow(in->pitch, in->height, &side->slice))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (base != 0)
+        side->address = base + in->z * side->slice + in->y * in->pitch + in->x;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_copy_parse(const CUDA_MEMCPY3D *in, struct sim_copy *copy)
+{
+    const struct described from = {in->srcMemoryType,
+                                   (uint64_t)(uintptr_t)in->srcHost,
+                                   in->srcDevice,
+                                   in->srcXInBytes,
+                                   in->srcY,
+                                   in->srcZ,
+                                   in->srcLOD,
+                                   in->srcPitch,
+                                   in->srcHeight,
+                                   in->srcArray};
+    const struct described to = {in->dstMemoryType,
+                                 (uint64_t)(uintptr_t)in->dstHost,
+                                 in->dstDevice,
+                                 in->dstXInBytes,
+                                 in->dstY,
+                                 in->dstZ,
+                                 in->dstLOD,
+                                 in->dstPitch,
+                                 in->dstHeight,
+                                 in->dstArray};
+    CUresult result = parse_side(&from, in, &copy->from);
+
+    if (result == CUDA_SUCCESS)
+        result = parse_side(&to, in, &copy->to);
+    copy->width = in->WidthInBytes;
+    copy->height = in->Height;
+    copy->depth = in->Depth;
+    return result;
+}
+
+static CUresult copy_3d(const CUDA_MEMCPY3D *descriptor, struct sim_order order)
+{
+    struct sim_context *context;
+    struct sim_copy copy;
+    CUresult result = sim_current(&context);
+
+    if (result == CUDA_SUCCESS)
+        result = descriptor == NULL ? CUDA_ERROR_INVALID_VALUE : sim_copy_parse(descriptor, &copy);
+    return result == CUDA_SUCCESS ? sim_copy_submit(&copy, order) : result;
+}
+
+/* Copies the fields that all descriptors have, whatever their widths. */
+#define COMMON_FIELDS(from)                                                                        \
+    .srcXInBytes = (from)->srcXInBytes, .srcY = (from)->srcY,                                      \
+    .srcMemoryType = (from)->srcMemoryType, .srcHost = (from)->srcHost,                            \
+    .srcDevice = (from)->srcDevice, .srcArray = (from)->srcArray, .srcPitch = (from)->srcPitch,    \
+    .dstXInBytes = (from)->dstXInBytes, .dstY = (from)->dstY,                                      \
+    .dstMemoryType = (from)->dstMemoryType, .dstHost = (from)->dstHost,                            \
+    .dstDevice = (from)->dstDevice, .dstArray = (from)->dstArray, .dstPitch = (from)->dstPitch,    \
+    .WidthInBytes = (from)->WidthInBytes, .Height = (from)->Height
+#define DEPTH_FIELDS(from)                                                                         \
+    .srcZ = (from)->srcZ, .srcLOD = (from)->srcLOD, .srcHeight = (from)->srcHeight,                \
+    .dstZ = (from)->dstZ, .dstLOD = (from)->dstLOD, .dstHeight = (from)->dstHeight,                \
+    .Depth = (from)->Depth
+
+static CUresult copy_2d(const CUDA_MEMCPY2D *in, struct sim_order order)
+{
+    if (in == NULL)
+        return copy_3d(NULL, order);
+    return copy_3d(&(CUDA_MEMCPY3D){COMMON_FIELDS(in), .Depth = 1}, order);
+}
+
+static CUresult copy_2d_v1(const CUDA_MEMCPY2D_v1 *in, struct sim_order order)
+{
+    if (in == NULL)
+        return copy_3d(NULL, order);
+    return copy_3d(&(CUDA_MEMCPY3D){COMMON_FIELDS(in), .Depth = 1}, order);
+}
+
+static CUresult copy_3d_v1(const CUDA_MEMCPY3D_v1 *in, struct sim_order order)
+{
+    if (in == NULL)
+        return copy_3d(NULL, order);
+    return copy_3d(&(CUDA_MEMCPY3D){COMMON_FIELDS(in), DEPTH_FIELDS(in)}, order);
+}
+
+static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *in, struct sim_order order)
+{
+    struct sim_context *context;
+    CUresult result = CUDA_SUCCESS;
+
+    if (in == NULL)
+        return copy_3d(NULL, order);
+    if (in->srcMemoryType != CU_MEMORYTYPE_ARRAY && in->srcMemoryType != CU_MEMORYTYPE_HOST)
+        result = sim_context_check(in->srcContext, &context);
+    if (result == CUDA_SUCCESS && in->dstMemoryType != CU_MEMORYTYPE_ARRAY &&
+        in->dstMemoryType != CU_MEMORYTYPE_HOST)
+        result = sim_context_check(in->dstContext, &context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return copy_3d(&(CUDA_MEMCPY3D){COMMON_FIELDS(in), DEPTH_FIELDS(in)}, order);
+}
+
+#define FORMAT_COPY(type) "%p %zu %zu", (const void *)pCopy, \
+    pCopy == NULL ? (size_t)0 : (size_t)pCopy->WidthInBytes, pCopy == NULL ? (size_t)0 : (size_t)pCopy->Height
+
+SIM_API_THREAD(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D *pCopy), (pCopy), FORMAT_COPY(2D))
+{
+    return copy_2d(pCopy, SIM_SYNC(per_thread));
+}
+
+SIM_API(cuMemcpy2D, (const CUDA_MEMCPY2D_v1 *pCopy), (pCopy), FORMAT_COPY(2D))
+{
+    return copy_2d_v1(pCopy, SIM_SYNC(false));
+}
+
+SIM_API_THREAD(cuMemcpy2DUnaligned_v2, _ptds, (const CUDA_MEMCPY2D *pCopy), (pCopy), FORMAT_COPY(2D))
+{
+    return copy_2d(pCopy, SIM_SYNC(per_thread));
+}
+
+SIM_API(cuMemcpy2DUnaligned, (const CUDA_MEMCPY2D_v1 *pCopy), (pCopy), FORMAT_COPY(2D))
+{
+    return copy_2d_v1(pCopy, SIM_SYNC(false));
+}
+
+SIM_API_THREAD(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D *pCopy, CUstream hStream), (pCopy, hStream),
+               FORMAT_COPY(2D))
+{
+    return copy_2d(pCopy, SIM_ASYNC(per_thread, hStream));
+}
+
+SIM_API(cuMemcpy2DAsync, (const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream), (pCopy, hStream), FORMAT_COPY(2D))
+{
+    return copy_2d_v1(pCopy, SIM_ASYNC(false, hStream));
+}
+
+SIM_API_THREAD(cuMemcpy3D_v2, _ptds, (const CUDA_MEMCPY3D *pCopy), (pCopy), FORMAT_COPY(3D))
+{
+    return copy_3d(pCopy, SIM_SYNC(per_thread));
+}
+
+SIM_API(cuMemcpy3D, (const CUDA_MEMCPY3D_v1 *pCopy), (pCopy), FORMAT_COPY(3D))
+{
+    return copy_3d_v1(pCopy, SIM_SYNC(false));
+}
+
+SIM_API_THREAD(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D *pCopy, CUstream hStream), (pCopy, hStream),
+               FORMAT_COPY(3D))
+{
+    return copy_3d(pCopy, SIM_ASYNC(per_thread, hStream));
+}
+
+SIM_API(cuMemcpy3DAsync, (const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream), (pCopy, hStream), FORMAT_COPY(3D))
+{
+    return copy_3d_v1(pCopy, SIM_ASYNC(false, hStream));
+}
+
+SIM_API_THREAD(cuMemcpy3DPeer, _ptds, (const CUDA_MEMCPY3D_PEER *pCopy), (pCopy), FORMAT_COPY(3D))
+{
+    return copy_3d_peer(pCopy, SIM_SYNC(per_thread));
+}
+
+SIM_API_THREAD(cuMemcpy3DPeerAsync, _ptsz, (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),
+               (pCopy, hStream), FORMAT_COPY(3D))
+{
+    return copy_3d_peer(pCopy, SIM_ASYNC(per_thread, hStream));
+}
+
+/* ---- batches: a list of copies with no order among them ---- */
+
+#if CUDA_VERSION >= 12080
+/* Attribute i covers the copies from attrsIdxs[i] to the next index; the first must be 0. */
+static CUresult check_attributes(const CUmemcpyAttributes *attrs, const size_t *indices, size_t attr_count,
+                                 size_t count)
+{
+    if (attrs == NULL || indices == NULL || attr_count == 0 || attr_count > count || indices[0] != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < attr_count; i++) {
+        if (indices[i] >= count || (i > 0 && indices[i] <= indices[i - 1]))
+            return CUDA_ERROR_INVALID_VALUE;
+        if (attrs[i].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+            attrs[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+struct batch {
+    const CUdeviceptr *to, *from;
+    const size_t *sizes;
+    size_t count;
+    const CUmemcpyAttributes *attrs;
+    const size_t *indices;
+    size_t attr_count;
+};
+
+/* The legacy stream is not allowed for batches. */
+static CUresult check_batch_stream(CUstream stream, bool per_thread)
+{
+    struct sim_context *context;
+    CUresult result = sim_current(&context);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    return (stream == NULL && !per_thread) || stream == CU_STREAM_LEGACY ? CUDA_ERROR_INVALID_VALUE
+                                                                         : CUDA_SUCCESS;
+}
+
+static CUresult copy_batch(const struct batch *batch, size_t *failed, bool per_thread, CUstream stream)
+{
+    CUresult result = check_batch_stream(stream, per_thread);
+
+    if (failed != NULL)
+        *failed = SIZE_MAX;
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (batch->to == NULL || batch->from == NULL || batch->sizes == NULL || batch->count == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = check_attributes(batch->attrs, batch->indices, batch->attr_count, batch->count);
+    for (size_t i = 0; result == CUDA_SUCCESS && i < batch->count; i++) {
+        if (batch->sizes[i] == 0)
+            result = CUDA_ERROR_INVALID_VALUE;
+        else
+            result = sim_copy_linear(SIM_MEMORY(batch->to[i]), SIM_MEMORY(batch->from[i]),
+                                     batch->sizes[i], SIM_ASYNC(per_thread, stream));
+        if (result != CUDA_SUCCESS && failed != NULL)
+            *failed = i;
+    }
+    return result;
+}
+
+SIM_API_THREAD(cuMemcpyBatchAsync, _ptsz,
+               (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
+                size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream),
+               (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream), "%zu", count)
+{
+    const struct batch batch = {dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs};
+
+    return copy_batch(&batch, failIdx, per_thread, hStream);
+}
+#endif
+
+#if CUDA_VERSION >= 13000
+SIM_API_THREAD(cuMemcpyBatchAsync_v2, _ptsz,
+               (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
+                size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
+               (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream), "%zu", count)
+{
+    const struct batch batch = {dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs};
+
+    return copy_batch(&batch, NULL, per_thread, hStream);
+}
+#endif

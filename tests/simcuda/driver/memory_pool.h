@@ -1,0 +1,55 @@
+/* A stream-ordered memory pool, as memory_pool.c and memory_pool_api.c see it. All fields: sim_memory_lock. */
+#ifndef SIM_MEMORY_POOL_H
+#define SIM_MEMORY_POOL_H
+
+#include "memory.h"
+
+/* Freed behind a position of a stream and not yet known to be idle. */
+struct sim_pending {
+    struct sim_pending *next;
+    uint64_t start, bytes, position;
+};
+
+/* What was freed on one stream, oldest first, so that positions rise. */
+struct sim_freed {
+    struct sim_freed *next;
+    struct sim_stream *stream;
+    struct sim_pending *first;
+    struct sim_pending **last;
+};
+
+struct sim_pool {
+    struct sim_node node; /* [handle, handle + 1) */
+    struct sim_device *device;
+    CUmemPoolProps props;
+    bool is_default;
+    bool is_destroyed;    /* goes with its last allocation */
+    struct sim_ranges free;
+    struct sim_freed *freed;
+    uint64_t block_count;
+    uint64_t threshold;
+    uint64_t reserved_bytes, reserved_high, used_bytes, used_high;
+    int follows_events, is_opportunistic, adds_dependencies;
+    uint64_t readers, writers; /* bit per device, beside its own */
+};
+
+#define SIM_MAX_DEVICES 64
+
+/* sim_memory_lock held, for all of these. */
+struct sim_pool *sim_pool_find(CUmemoryPool handle);
+struct sim_pool *sim_pool_new(struct sim_device *device, const CUmemPoolProps *props);
+struct sim_pool *sim_pool_default(struct sim_device *device);
+struct sim_pool *sim_pool_current(struct sim_device *device);
+void sim_pool_set_current(struct sim_device *device, struct sim_pool *pool);
+/* The pool's handle is gone; frees it unless allocations are left. sim_use_lock held for writing. */
+void sim_pool_retire(struct sim_pool *pool);
+/* Moves what is idle from freed to free. */
+void sim_pool_reap(struct sim_pool *pool);
+/* Gives whole free pages back until at most `keep` bytes are reserved. sim_use_lock held for writing. */
+void sim_pool_trim(struct sim_pool *pool, uint64_t keep);
+/* Takes memory for the stream; NULL: CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult sim_pool_take(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream, uint64_t *address);
+/* A stream on which something is pending, or NULL. */
+struct sim_stream *sim_pool_pending_stream(const struct sim_pool *pool);
+
+#endif

@@ -1,0 +1,146 @@
+/* The table from address to block, and what it answers: may this range be touched now? */
+#include "memory.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+pthread_mutex_t sim_memory_lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_rwlock_t sim_use_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+
+static struct sim_tree blocks; /* sim_memory_lock */
+static atomic_uint_fast64_t last_id;
+
+uint64_t sim_memory_next_id(void)
+{
+    return atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+}
+
+struct sim_block *sim_block_new(enum sim_kind kind, struct sim_context *context)
+{
+    struct sim_block *block = calloc(1, sizeof *block);
+
+    if (block == NULL)
+        return NULL;
+    block->kind = kind;
+    block->context = context;
+    block->device = context->device;
+    block->id = sim_memory_next_id();
+    block->preferred = CU_DEVICE_INVALID;
+    block->prefetched = CU_DEVICE_INVALID;
+    return block;
+}
+
+void sim_block_insert(struct sim_block *block, uint64_t start, uint64_t bytes)
+{
+    block->node.start = start;
+    block->node.end = start + bytes;
+    sim_tree_insert(&blocks, &block->node);
+}
+
+void sim_block_remove(struct sim_block *block)
+{
+    sim_tree_remove(&blocks, &block->node);
+}
+
+struct sim_block *sim_block_find(uint64_t address)
+{
+    struct sim_node *node = sim_tree_find(&blocks, address);
+
+    return node == NULL ? NULL : SIM_CONTAINER(node, struct sim_block, node);
+}
+
+struct sim_block *sim_block_overlap(uint64_t start, uint64_t end)
+{
+    struct sim_node *node = sim_tree_overlap(&blocks, start, end);
+
+    return node == NULL ? NULL : SIM_CONTAINER(node, struct sim_block, node);
+}
+
+/* Whether the host has pages there. A range of plain host memory is the program's own affair, but a worker thread
+ * must report a bad one, not die of it. */
+static bool is_host_memory(uint64_t address, uint64_t bytes)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t start = address / page * page;
+
+    return msync((void *)(uintptr_t)start, address + bytes - start, MS_ASYNC) == 0; /* NOLINT */
+}
+
+bool sim_range_is_accessible(struct sim_context *context, uint64_t address, uint64_t bytes, bool is_write)
+{
+    struct sim_block *block;
+
+    if (bytes == 0)
+        return true;
+    if (address == 0 || address > UINT64_MAX - bytes)
+        return false;
+    block = sim_block_find(address);
+    if (block != NULL && block->kind != SIM_POOLED) {
+        if (block->kind == SIM_GRAPH && !block->is_used)
+            return false;
+        if (bytes <= block->node.end - address)
+            return true;
+        return block->kind == SIM_REGISTERED && is_host_memory(address, bytes);
+    }
+    if (!sim_space_contains(address))
+        return !sim_space_contains(address + bytes - 1) && is_host_memory(address, bytes);
+    if (sim_pool_owns(context, address, bytes, is_write))
+        return true;
+    return sim_mapping_check(context, address, bytes, is_write) == SIM_ACCESSIBLE;
+}
+
+bool sim_memory_is_accessible(struct sim_context *context, uint64_t address, uint64_t bytes)
+{
+    bool is_accessible;
+
+    pthread_mutex_lock(&sim_memory_lock);
+    is_accessible = sim_range_is_accessible(context, address, bytes, true);
+    pthread_mutex_unlock(&sim_memory_lock);
+    return is_accessible;
+}
+
+/* One block of the context that its end frees: pool and graph memory are the device's. */
+static struct sim_block *first_of_context(const struct sim_context *context)
+{
+    struct sim_node *node = sim_tree_lower_bound(&blocks, 0, 0);
+
+    while (node != NULL) {
+        struct sim_block *block = SIM_CONTAINER(node, struct sim_block, node);
+
+        if (block->context == context && block->kind != SIM_POOLED)
+            return block;
+        node = sim_tree_lower_bound(&blocks, node->start, node->end + 1);
+    }
+    return NULL;
+}
+
+struct sim_block *sim_block_first_pooled(const struct sim_device *device)
+{
+    struct sim_node *node = sim_tree_lower_bound(&blocks, 0, 0);
+
+    while (node != NULL) {
+        struct sim_block *block = SIM_CONTAINER(node, struct sim_block, node);
+
+        if (block->kind == SIM_POOLED && block->device == device)
+            return block;
+        node = sim_tree_lower_bound(&blocks, node->start, node->end + 1);
+    }
+    return NULL;
+}
+
+void sim_memory_drop_context(struct sim_context *context)
+{
+    struct sim_block *block;
+
+    sim_array_drop_context(context);
+    pthread_rwlock_wrlock(&sim_use_lock);
+    pthread_mutex_lock(&sim_memory_lock);
+    while ((block = first_of_context(context)) != NULL)
+        sim_block_drop_locked(block);
+    sim_device_drop_context_locked(context);
+    pthread_mutex_unlock(&sim_memory_lock);
+    pthread_rwlock_unlock(&sim_use_lock);
+    if (context->primary)
+        sim_pool_drop_device(context->device);
+}

@@ -1,0 +1,344 @@
+/* Virtual memory management: reserved addresses, mappings in them, and who may access those.
+ *
+ * Reservations are ranges of a window. A mapping shows one physical allocation; without access for any device the
+ * host cannot touch it either. Unmapping does not wait for the device, as on a GPU: an operation that comes later
+ * finds nothing there. */
+#include "memory.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+struct reservation {
+    struct sim_node node;
+};
+
+struct mapping {
+    struct sim_node node;
+    struct sim_physical *physical;
+    uint64_t readers, writers; /* bit per device */
+    unsigned host_access;
+};
+
+static struct sim_tree reservations, mappings; /* sim_memory_lock */
+
+#define MAPPING(node) SIM_CONTAINER(node, struct mapping, node)
+
+static struct mapping *next_mapping(const struct mapping *mapping)
+{
+    struct sim_node *node = sim_tree_lower_bound(&mappings, mapping->node.end, 0);
+
+    return node == NULL ? NULL : MAPPING(node);
+}
+
+static struct mapping *find_mapping(uint64_t address)
+{
+    struct sim_node *node = sim_tree_find(&mappings, address);
+
+    return node == NULL ? NULL : MAPPING(node);
+}
+
+enum sim_mapping_answer sim_mapping_check(const struct sim_context *context, uint64_t address,
+                                          uint64_t bytes, bool is_write)
+{
+    uint64_t bit = UINT64_C(1) << (context->device->ordinal & 63);
+    struct mapping *mapping = find_mapping(address);
+
+    if (sim_tree_find(&reservations, address) == NULL)
+        return SIM_NOT_RESERVED;
+    for (;;) {
+        if (mapping == NULL || mapping->node.start > address ||
+            ((is_write ? mapping->writers : mapping->readers) & bit) == 0)
+            return SIM_INACCESSIBLE;
+        if (bytes <= mapping->node.end - address)
+            return SIM_ACCESSIBLE;
+        bytes -= mapping->node.end - address;
+        address = mapping->node.end;
+        mapping = next_mapping(mapping);
+    }
+}
+
+static unsigned access_of(const struct mapping *mapping, int ordinal)
+{
+    uint64_t bit = UINT64_C(1) << (ordinal & 63);
+
+    if ((mapping->writers & bit) != 0)
+        return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return (mapping->readers & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                         : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
+bool sim_mapping_query(uint64_t address, int device_ordinal, struct sim_mapping_info *info)
+{
+    struct sim_node *reserved = sim_tree_find(&reservations, address);
+    struct mapping *mapping = find_mapping(address);
+
+    if (reserved == NULL)
+        return false;
+    *info = (struct sim_mapping_info){
+        .reserved_start = reserved->start,
+        .reserved_bytes = reserved->end - reserved->start,
+        .start = reserved->start,
+        .bytes = reserved->end - reserved->start,
+    };
+    if (mapping != NULL) {
+        info->is_mapped = true;
+        info->physical = mapping->physical;
+        info->start = mapping->node.start;
+        info->bytes = mapping->node.end - mapping->node.start;
+        info->access = access_of(mapping, device_ordinal);
+    }
+    return true;
+}
+
+/* ---- reservations ---- */
+
+SIM_API(cuMemAddressReserve,
+        (CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags),
+        (ptr, size, alignment, addr, flags), "0x%llx %zu",
+        ptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *ptr, size)
+{
+    struct reservation *reservation;
+    uint64_t address = addr;
+    CUresult result = sim_check_init();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (ptr == NULL || flags != 0 || size == 0 || size % SIM_PAGE != 0 ||
+        (alignment & (alignment - 1)) != 0 || addr % SIM_PAGE != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    reservation = calloc(1, sizeof *reservation);
+    if (reservation == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&sim_memory_lock);
+    /* The wanted address is a hint: where it is taken, another is given. */
+    if (addr == 0 || (alignment != 0 && addr % alignment != 0) || !sim_space_take_at(addr, size))
+        result = sim_space_take(size, alignment, false, &address);
+    if (result == CUDA_SUCCESS) {
+        reservation->node.start = address;
+        reservation->node.end = address + size;
+        sim_tree_insert(&reservations, &reservation->node);
+        *ptr = address;
+    }
+    pthread_mutex_unlock(&sim_memory_lock);
+    if (result != CUDA_SUCCESS)
+        free(reservation);
+    return result;
+}
+
+SIM_API(cuMemAddressFree, (CUdeviceptr ptr, size_t size), (ptr, size), "0x%llx %zu", ptr, size)
+{
+    struct sim_node *node;
+    CUresult result = sim_check_init();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&sim_memory_lock);
+    node = sim_tree_find(&reservations, ptr);
+    if (node == NULL || node->start != ptr || node->end - node->start != size ||
+        sim_tree_overlap(&mappings, ptr, ptr + size) != NULL) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        sim_tree_remove(&reservations, node);
+        sim_space_give(ptr, size);
+        free(SIM_CONTAINER(node, struct reservation, node));
+    }
+    pthread_mutex_unlock(&sim_memory_lock);
+    return result;
+}
+
+/* ---- mappings ---- */
+
+static CUresult map_locked(struct mapping *mapping, uint64_t address, uint64_t bytes,
+                           CUmemGenericAllocationHandle handle)
+{
+    struct sim_physical *physical = sim_physical_find(handle);
+    struct sim_node *reserved = sim_tree_find(&reservations, address);
+    uint64_t offset;
+    CUresult result;
+    int fd;
+
+    if (physical == NULL || bytes > physical->bytes || reserved == NULL ||
+        bytes > reserved->end - address || sim_tree_overlap(&mappings, address, address + bytes) != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_physical_backing(physical, &fd, &offset);
+    result = sim_space_map(address, bytes, fd, offset, PROT_NONE);
+    if (result != CUDA_SUCCESS)
+        return result;
+    physical->map_count++;
+    mapping->physical = physical;
+    mapping->node.start = address;
+    mapping->node.end = address + bytes;
+    sim_tree_insert(&mappings, &mapping->node);
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuMemMap,
+        (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+         unsigned long long flags),
+        (ptr, size, offset, handle, flags), "0x%llx %zu %zu 0x%llx", ptr, size, offset, handle)
+{
+    struct mapping *mapping;
+    CUresult result = sim_check_init();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (flags != 0 || offset != 0 || size == 0 || size % SIM_PAGE != 0 || ptr % SIM_PAGE != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    mapping = calloc(1, sizeof *mapping);
+    if (mapping == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&sim_memory_lock);
+    result = map_locked(mapping, ptr, size, handle);
+    pthread_mutex_unlock(&sim_memory_lock);
+    if (result != CUDA_SUCCESS)
+        free(mapping);
+    return result;
+}
+
+/* True when whole mappings, one after the other, make up the range. */
+static bool is_covered(uint64_t address, uint64_t bytes)
+{
+    struct mapping *mapping = find_mapping(address);
+    uint64_t end = address + bytes;
+
+    if (bytes == 0 || end < address)
+        return false;
+    while (mapping != NULL && mapping->node.start == address && mapping->node.end <= end) {
+        address = mapping->node.end;
+        if (address == end)
+            return true;
+        mapping = next_mapping(mapping);
+    }
+    return false;
+}
+
+SIM_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size), "0x%llx %zu", ptr, size)
+{
+    struct mapping *mapping;
+    CUresult result = sim_check_init();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_rwlock_wrlock(&sim_use_lock);
+    pthread_mutex_lock(&sim_memory_lock);
+    if (!is_covered(ptr, size)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else {
+        sim_space_unmap(ptr, size);
+        while ((mapping = find_mapping(ptr)) != NULL && ptr < mapping->node.end && size != 0) {
+            size -= mapping->node.end - mapping->node.start;
+            ptr = mapping->node.end;
+            sim_tree_remove(&mappings, &mapping->node);
+            mapping->physical->map_count--;
+            sim_physical_put(mapping->physical);
+            free(mapping);
+        }
+    }
+    pthread_mutex_unlock(&sim_memory_lock);
+    pthread_rwlock_unlock(&sim_use_lock);
+    return result;
+}
+
+/* ---- access ---- */
+
+static CUresult check_access(const CUmemAccessDesc *desc, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        CUresult result = sim_location_check(&desc[i].location);
+
+        if (result != CUDA_SUCCESS)
+            return result;
+        if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+            desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+            desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+static void apply_access(struct mapping *mapping, const CUmemAccessDesc *desc)
+{
+    uint64_t bit = UINT64_C(1) << (desc->location.id & 63);
+
+    if (desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        mapping->host_access = (unsigned)desc->flags;
+        return;
+    }
+    mapping->readers &= ~bit;
+    mapping->writers &= ~bit;
+    if (desc->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        mapping->readers |= bit;
+    if (desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        mapping->writers |= bit;
+}
+
+static CUresult set_access_locked(uint64_t address, uint64_t bytes, const CUmemAccessDesc *desc,
+                                  size_t count)
+{
+    uint64_t end = address + bytes;
+
+    if (!is_covered(address, bytes))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (struct mapping *mapping = find_mapping(address); mapping != NULL && mapping->node.start < end;
+         mapping = next_mapping(mapping)) {
+        int protection = PROT_NONE;
+        CUresult result;
+
+        for (size_t i = 0; i < count; i++)
+            apply_access(mapping, &desc[i]);
+        if (mapping->readers != 0 || mapping->host_access != 0)
+            protection = PROT_READ;
+        if (mapping->writers != 0 || mapping->host_access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            protection |= PROT_WRITE;
+        result = sim_space_protect(mapping->node.start, mapping->node.end - mapping->node.start,
+                                   protection);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count),
+        (ptr, size, desc, count), "0x%llx %zu", ptr, size)
+{
+    CUresult result = sim_check_init();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (desc == NULL || count == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = check_access(desc, count);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_rwlock_wrlock(&sim_use_lock);
+    pthread_mutex_lock(&sim_memory_lock);
+    result = set_access_locked(ptr, size, desc, count);
+    pthread_mutex_unlock(&sim_memory_lock);
+    pthread_rwlock_unlock(&sim_use_lock);
+    return result;
+}
+
+SIM_API(cuMemGetAccess, (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr),
+        (flags, location, ptr), "0x%llx", ptr)
+{
+    struct mapping *mapping;
+    CUresult result = sim_check_init();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (flags == NULL || location == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = sim_location_check(location);
+    if (result != CUDA_SUCCESS)
+        return result;
+    pthread_mutex_lock(&sim_memory_lock);
+    mapping = find_mapping(ptr);
+    if (mapping == NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    else if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        *flags = access_of(mapping, location->id);
+    else
+        *flags = mapping->host_access;
+    pthread_mutex_unlock(&sim_memory_lock);
+    return result;
+}
