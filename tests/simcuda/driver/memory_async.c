@@ -69,7 +69,7 @@ static CUresult take_locked(struct sim_pool *pool, struct sim_block *block, uint
                             struct sim_stream *stream)
 {
     uint64_t address;
-    CUresult result = sim_pool_take(pool, block->span, stream, &address);
+    CUresult result = sim_pool_allot(pool, block->span, stream, &address);
 
     if (result != CUDA_SUCCESS)
         return result;

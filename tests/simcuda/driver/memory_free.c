@@ -1,4 +1,4 @@
-/* cuMemFree, and what is asked of memory as a whole: free and total bytes, the range around a pointer. */
+/* cuMemFree, cuMemGetInfo and cuMemGetAddressRange. */
 #include "memory.h"
 
 #include <stdlib.h>
@@ -156,39 +156,6 @@ SIM_API(cuMemGetInfo, (unsigned *free, unsigned *total), (free, total), "%u %u",
         *free = clamp32(free_bytes);
     if (total != NULL)
         *total = clamp32(total_bytes);
-    return CUDA_SUCCESS;
-}
-
-static CUresult check_device(CUdevice ordinal)
-{
-    CUresult result = sim_check_init();
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    return sim_device(ordinal) == NULL ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
-
-SIM_API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice dev), (bytes, dev), "%d", dev)
-{
-    CUresult result = check_device(dev);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (bytes == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *bytes = sim_settings()->memory_bytes;
-    return CUDA_SUCCESS;
-}
-
-SIM_API(cuDeviceTotalMem, (unsigned *bytes, CUdevice dev), (bytes, dev), "%d", dev)
-{
-    CUresult result = check_device(dev);
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (bytes == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *bytes = clamp32(sim_settings()->memory_bytes);
     return CUDA_SUCCESS;
 }
 

@@ -301,7 +301,7 @@ static bool take_ordered(struct sim_pool *pool, struct sim_stream *stream, uint6
     return false;
 }
 
-CUresult sim_pool_take(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream, uint64_t *address)
+CUresult sim_pool_allot(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream, uint64_t *address)
 {
     CUresult result;
 
