@@ -87,6 +87,25 @@ SIM_API(cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device), (uuid, device), "%d
     return get_uuid(uuid, device);
 }
 
+SIM_API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice ordinal), (bytes, ordinal), "%d", ordinal)
+{
+    struct sim_device *device;
+    CUresult result = check(ordinal, bytes, &device);
+    if (result == CUDA_SUCCESS)
+        *bytes = sim_settings()->memory_bytes;
+    return result;
+}
+
+/* The 32-bit ABI saturates. */
+SIM_API(cuDeviceTotalMem, (unsigned int *bytes, CUdevice ordinal), (bytes, ordinal), "%d", ordinal)
+{
+    struct sim_device *device;
+    CUresult result = check(ordinal, bytes, &device);
+    if (result == CUDA_SUCCESS)
+        *bytes = sim_settings()->memory_bytes > UINT32_MAX ? UINT32_MAX : (unsigned)sim_settings()->memory_bytes;
+    return result;
+}
+
 SIM_API(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevice ordinal),
         (value, attribute, ordinal), "%d %d", (int)attribute, ordinal)
 {
