@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints README's table of options, made from core/options.def by the C preprocessor."""
+"""Prints the options of core/options.def, read by the C preprocessor: as README's table, with --man for the manual."""
 import os
 import re
 import subprocess
@@ -22,23 +22,45 @@ def split(row):
     return [field.strip() for field in re.findall(r'((?:"(?:[^"\\]|\\.)*"|[^;"])+)(?:;|$)', row)]
 
 
+def markdown(rows):
+    print("| variable | accepts | default | meaning |")
+    print("|---|---|---|---|")
+    for name, default, bad, served, accepts, help_text in rows:
+        meaning = "; ".join([text(help_text), *notes(bad, served, "**")])
+        value = f"`{text(default)}`" if text(default) else "none"
+        print(f"| `GPUCACHE_{name}` | {text(accepts)} | {value} | {meaning} |")
+
+
+def roff(words):
+    """Text that roff takes as it stands."""
+    return words.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
+
+
+def manual(rows):
+    for name, default, bad, served, accepts, help_text in rows:
+        meaning = "; ".join([text(help_text), *notes(bad, served, "")])
+        value = f" Default: {text(default)}." if text(default) else ""
+        print(f".TP\n.B GPUCACHE_{name}")
+        print(roff(f"{meaning}. Accepts {text(accepts)}.{value}"))
+
+
+def notes(bad, served, mark):
+    found = []
+    if bad == "CLOSED":
+        found.append("a bad value closes CUDA initialisation")
+    if served == "LATER":
+        found.append(f"{mark}checked, but not served by this version{mark}")
+    return found
+
+
 def main():
     command = [os.environ.get("CC", "gcc"), "-E", "-P", "-I.", "-x", "c", "-"]
     result = subprocess.run(command, input=ROWS, stdout=subprocess.PIPE, check=True)
     rows = re.findall(r"ROW (.*?) END", result.stdout.decode().replace("\n", " "))
     if not rows:
         sys.exit("core/options.def has no rows")
-    print("| variable | accepts | default | meaning |")
-    print("|---|---|---|---|")
-    for name, default, bad, served, accepts, help_text in map(split, rows):
-        notes = []
-        if bad == "CLOSED":
-            notes.append("a bad value closes CUDA initialisation")
-        if served == "LATER":
-            notes.append("**checked, but not served by this version**")
-        meaning = "; ".join([text(help_text), *notes])
-        value = f"`{text(default)}`" if text(default) else "none"
-        print(f"| `GPUCACHE_{name}` | {text(accepts)} | {value} | {meaning} |")
+    printer = manual if "--man" in sys.argv[1:] else markdown
+    printer([split(row) for row in rows])
 
 
 main()

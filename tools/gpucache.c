@@ -67,11 +67,13 @@ static void print_overview(struct gc_out *out)
                      "Runs CUDA programs under a caching, counting, limiting layer over device memory.\n"
                      "\n");
     for (size_t i = 0; i < NOW_COUNT + LATER_COUNT; i++) {
+        if (i == NOW_COUNT)
+            gc_out_text(out, "\nNot in this version:\n");
         gc_out_text(out, "  ");
         gc_out_text(out, command_at(i)->name);
         gc_out_pad(out, 12);
         gc_out_text(out, command_at(i)->summary);
-        gc_out_text(out, command_at(i)->run == NULL ? " (not in this version)\n" : "\n");
+        gc_out_char(out, '\n');
     }
     gc_out_text(out, "\n"
                      "gpucache COMMAND --help tells more; gpucache help options lists the environment\n"

@@ -1,0 +1,143 @@
+#!/bin/bash
+# The gpucache command: every mistake on its command line, its exit statuses, and a run from start to report.
+# shellcheck disable=SC2016
+. "$(dirname "$0")/../lib.sh"
+cd "$TMP" || exit 1
+
+# said WANT_STATUS WANT_REGEX ARGUMENTS…: one line on stderr that matches, nothing on stdout, that status.
+said() {
+    local want=$1 regex=$2 status
+    shift 2
+    "$TOOL" "$@" > out 2> err
+    status=$?
+    is "gpucache $*: exit status" "$status" "$want"
+    is "gpucache $*: one line" "$(wc -l < err)" 1
+    is "gpucache $*: nothing on stdout" "$(cat out)" ""
+    like "gpucache $*: says what is wrong" "$(cat err)" "$regex"
+}
+
+# ---- the command line ----
+"$TOOL" > out 2> err
+is "without arguments: usage" $? 2
+like "without arguments: says how" "$(cat err)" '^usage: gpucache COMMAND'
+is "--version" "$("$TOOL" --version)" "gpucache $(cat "$ROOT/VERSION")"
+ok "--help" "$TOOL" --help
+like "--help names every command" "$("$TOOL" --help)" '^  doctor  +say whether'
+is "--help fits 80 columns" "$("$TOOL" --help | awk 'length > 80')" ""
+like "help options lists variables" "$("$TOOL" help options)" '^GPUCACHE_LIMIT$'
+is "help options fits 84 columns" "$("$TOOL" help options | awk 'length > 84 && NR > 5')" ""
+for command in run report trace estimate plan replay top limit trim pause resume doctor; do
+    like "$command --help" "$("$TOOL" $command --help)" "^usage: gpucache $command "
+    is "help $command is the same" "$("$TOOL" help $command)" "$("$TOOL" $command --help)"
+done
+for command in estimate plan replay top limit trim pause resume doctor; do
+    said 1 "^gpucache $command: not in this version$" $command
+done
+said 2 'unknown command runn; nearest: run' runn
+said 2 'unknown command --nonsense' --nonsense
+said 2 'unknown command x' help x
+"$TOOL" --help > /dev/full 2> err
+is "a full standard output is a failure" $? 1
+
+# ---- run ----
+said 2 'a command is missing; see gpucache run --help' run
+said 2 'a command is missing' run --
+said 2 'a command is missing' run --limit 4GiB
+said 2 '--limit needs a value' run --limit
+said 2 '--limit needs a value' run --limit= -- true
+said 2 '--limit 0m is not valid; accepted: a size' run --limit 0m -- true
+said 2 '--limit is given twice' run --limit 1g --limit 2g -- true
+said 2 '--mode fast is not valid; accepted: cache, track, off' run --mode fast -- true
+for option in --model --budget --gate; do
+    said 2 "$option is not in this version" run $option x -- true
+done
+said 2 'unknown option --bogus' run --bogus -- true
+said 127 'no-such-program: No such file or directory' run -- no-such-program
+touch not-executable
+said 126 'not-executable: Permission denied' run -- ./not-executable
+"$TOOL" run -- sh -c 'exit 37'
+is "run: exit status of the program" $? 37
+is "run: -- may be left out" "$("$TOOL" run echo a --limit b)" "a --limit b"
+show='echo "$LD_PRELOAD|$GPUCACHE_LIMIT|$GPUCACHE_MODE|$GPUCACHE_REPORT|$GPUCACHE_TRACE"'
+is "run: sets the variables" \
+    "$("$TOOL" run --limit 0=1g,1=50% --mode=track --report r.json --trace /t -- sh -c "$show")" \
+    "$(realpath "$LIB")|0=1g,1=50%|track|$TMP/r.json|/t"
+is "run: streams stay streams" "$("$TOOL" run --report none -- sh -c 'echo $GPUCACHE_REPORT')" none
+mkdir 'a%p'
+is "run: a percent sign in the folder is no pattern" \
+    "$(cd 'a%p' && "$TOOL" run --report r -- sh -c 'echo "$GPUCACHE_REPORT"')" "$TMP/a%%p/r"
+is "run: an older preload stays behind" "$(LD_PRELOAD=libm.so.6 "$TOOL" run -- sh -c 'echo "$LD_PRELOAD"')" \
+    "$(realpath "$LIB"):libm.so.6"
+mkdir -p prefix/bin prefix/lib
+cp "$TOOL" prefix/bin/
+cp "$LIB" prefix/lib/
+is "run: finds the installed library" "$(prefix/bin/gpucache run -- sh -c 'echo "$LD_PRELOAD"')" \
+    "$TMP/prefix/lib/libgpucache.so"
+rm prefix/lib/libgpucache.so
+prefix/bin/gpucache run -- true 2> err
+is "run: no library is a failure" $? 1
+like "run: says where it looked" "$(cat err)" 'libgpucache.so is neither beside'
+is "run: a program without CUDA prints nothing" "$("$TOOL" run --limit 1g --trace t -- true 2>&1; ls t 2> /dev/null)" ""
+
+# ---- report and trace: files that are none ----
+: > empty
+head -c 4096 /dev/urandom > noise
+mkfifo fifo
+for command in report trace; do
+    said 2 'a file is missing' $command
+    said 2 'unknown option --bogus' $command --bogus noise
+    said 2 'one file, not also noise' $command empty noise
+    said 2 '--html is not in this version' $command noise --html x
+    said 1 'missing: No such file or directory' $command missing
+    said 1 'empty: the file is empty' $command empty
+    said 1 "$TMP: not a regular file" $command "$TMP"
+    said 1 'fifo: not a regular file' $command fifo
+done
+said 1 'noise: no JSON' report noise
+said 1 'noise: not a gpucache trace' trace noise
+echo '{"schema": "other"}' > other.json
+said 1 'other.json: its schema is other, not gpucache-report/1' report other.json
+said 2 '--csv needs a value' trace noise --csv
+said 2 'both print on standard output' trace noise --csv - --json
+
+# ---- from start to report ----
+client=$BUILD_DIR/tests/preload/tools_client
+if [ ! -e "$SIM_DIR/libcuda.so.1" ]; then
+    skip "a run on the simulated device" "$SIM_DIR/libcuda.so.1 is not built"
+    done_testing
+fi
+simulated "$TOOL" run --limit 8MiB --report r.json --trace t -- "$client" 4 3 9 > out 2> err
+is "run on the device: the program's status" $? 5
+is "run on the device: the limit holds" "$(cat out)" "$(printf 'init 0\nalloc 0\nalloc 0\nalloc 2\nfree 0')"
+is "run on the device: nothing on stderr" "$(cat err)" ""
+is "report: the limit" "$(json r.json 'd["limit_bytes"]')" 8388608
+is "report: what was asked for" "$(json r.json 'd["by_api"]["cuMemAlloc_v2"]["bytes"]')" $((7 << 20))
+is "report: out of memory" "$(json r.json 'd["oom_count"]')" 1
+is "report: the leak" "$(json r.json '[l["bytes"] for l in d["leaks"] if l["api"] == "cuMemAlloc_v2"]')" "[$((3 << 20))]"
+"$TOOL" report r.json > text
+like "report as text" "$(cat text)" '^== gpucache .*: tools_client, pid [0-9]+$'
+like "report as text: the limit" "$(cat text)" 'limit 8.0 MiB'
+like "report as text: what to do" "$(cat text)" '1 requests found no room on device 0'
+is "report as text: 80 columns" "$(awk 'length > 80' text)" ""
+"$TOOL" report r.json --json > again.json
+is "report --json: the same content" "$(json again.json r)" "$(json r.json r)"
+is "the library prints what the tool prints" \
+    "$(simulated "$TOOL" run --limit 8MiB -- "$client" 4 3 9 2>&1 > out | sed '1,4d;/ ns: /d')" \
+    "$(sed '1,4d;/ ns: /d' text)"
+"$TOOL" trace t --csv t.csv
+is "trace --csv: status" $? 0
+is "trace --csv: rows" "$(cut -d, -f1-3 t.csv)" \
+    "$(printf 'op,id,bytes\na,1,%d\na,2,%d\nf,1,%d' $((4 << 20)) $((3 << 20)) $((4 << 20)))"
+is "trace --csv -: the same" "$("$TOOL" trace t --csv -)" "$(cat t.csv)"
+"$TOOL" trace t --json > t.json
+is "trace --json: sums" "$(json t.json '[r["alloc_count"], r["free_count"], r["oom_count"], r["peak_live_bytes"]]')" \
+    "[2, 1, 1, $((7 << 20))]"
+like "trace: the summary" "$("$TOOL" trace t)" '^peak live bytes +7340032 \(7.0 MiB\) in 2 allocations$'
+said 1 't: is the trace itself' trace t --csv t
+ok "the trace is still whole" "$TOOL" trace t
+said 1 'No such file or directory' trace t --csv missing/t.csv
+"$TOOL" trace t --csv /dev/full 2> err
+is "trace --csv to a full disk: status" $? 1
+is "a bad limit refuses CUDA" "$(simulated env GPUCACHE_LIMIT=0m LD_PRELOAD="$LIB" "$client" 1 2> err)" "init 1"
+is "a bad limit: one line" "$(wc -l < err)" 1
+done_testing
