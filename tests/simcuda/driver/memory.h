@@ -179,7 +179,7 @@ void sim_import_forget(struct sim_block *block);
 
 struct sim_surface { /* one array or level: where its texels are */
     uint64_t address;
-    uint64_t row_bytes, rows, slices;
+    uint64_t texel_bytes, row_bytes, rows, slices;
     struct sim_context *context;
 };
 bool sim_array_surface(CUarray array, struct sim_surface *surface);

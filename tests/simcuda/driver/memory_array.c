@@ -135,6 +135,7 @@ bool sim_array_surface(CUarray handle, struct sim_surface *surface)
     if (is_found)
         *surface = (struct sim_surface){
             .address = array->address,
+            .texel_bytes = texel_bytes(&array->descriptor),
             .row_bytes = array->descriptor.Width * texel_bytes(&array->descriptor),
             .rows = at_least_one(array->descriptor.Height),
             .slices = at_least_one(array->descriptor.Depth),

@@ -96,3 +96,23 @@ SIM_API(cuCtxDisablePeerAccess, (CUcontext peerContext), (peerContext), "%p", (v
         return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
     return CUDA_SUCCESS;
 }
+
+#if CUDA_VERSION >= 13000
+/* Every operation on every width, as NATIVE_ATOMIC_SUPPORTED says. */
+SIM_API(cuDeviceGetP2PAtomicCapabilities,
+        (unsigned *capabilities, const CUatomicOperation *operations, unsigned count, CUdevice srcDevice,
+         CUdevice dstDevice),
+        (capabilities, operations, count, srcDevice, dstDevice), "%u %d %d", count, srcDevice, dstDevice)
+{
+    CUresult result = check_pair(srcDevice, dstDevice);
+
+    if (result == CUDA_SUCCESS && srcDevice == dstDevice)
+        result = CUDA_ERROR_INVALID_DEVICE;
+    if (result == CUDA_SUCCESS && (capabilities == NULL || operations == NULL || count == 0))
+        result = CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
+        capabilities[i] = CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED |
+                          CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64;
+    return result;
+}
+#endif
