@@ -124,7 +124,7 @@ SIM_TARGETS :=
 #   …/test_sim_*.c, tests/simcuda/**/test_*.c   cmocka, with the simulated driver and nothing of core
 TEST_DIRS := unit model faults
 TEST_SRC := $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_*.c))
-SIM_TEST_SRC := $(filter tests/%/test_sim_%,$(TEST_SRC)) $(wildcard tests/simcuda/test_*.c tests/simcuda/*/test_*.c)
+SIM_TEST_SRC := $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_sim_*.c)) $(wildcard tests/simcuda/test_*.c tests/simcuda/*/test_*.c)
 TOOL_TEST_SRC := $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_tool_*.c))
 CORE_TEST_SRC := $(filter-out $(SIM_TEST_SRC) $(TOOL_TEST_SRC),$(TEST_SRC))
 TEST_HELPERS := $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)))
