@@ -37,6 +37,7 @@ static struct {
     int64_t start_unix;
     uint64_t start_ns;
     struct gc_process process;
+    atomic_uint early_calls[GC_API_COUNT]; /* driver calls made before there was a core to count them */
 } life;
 
 static bool is_child(void)
@@ -70,6 +71,13 @@ static void open_trace(void)
         gc_shim.trace = NULL;
 }
 
+static void count_early_calls(void)
+{
+    for (uint16_t api = 0; api < GC_API_COUNT; api++)
+        for (unsigned n = atomic_exchange_explicit(&life.early_calls[api], 0, memory_order_relaxed); n > 0; n--)
+            gc_core_count_driver_call(gc_shim.core, NULL, api);
+}
+
 static void create_core(void)
 {
     struct gc_driver platform;
@@ -88,8 +96,10 @@ static void create_core(void)
     config.options = gc_shim.options;
     config.driver = &platform;
     config.trace = gc_shim.trace;
-    if (gc_core_create(&config, &gc_shim.core) == GC_OK)
+    if (gc_core_create(&config, &gc_shim.core) == GC_OK) {
+        count_early_calls();
         return;
+    }
     gc_shim.core = NULL;
 fail:
     gc_log_write(&gc_shim.log, GC_LOG_ERROR, "no host memory to start with: memory is not cached or limited");
@@ -160,7 +170,9 @@ void gc_shim_leave_runtime(bool outermost)
 
 void gc_shim_count(struct gc_device *device, enum gc_api api)
 {
-    if (gc_shim.core != NULL && !is_child())
+    if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY)
+        atomic_fetch_add_explicit(&life.early_calls[api], 1, memory_order_relaxed);
+    else if (gc_shim.core != NULL && !is_child())
         gc_core_count_driver_call(gc_shim.core, device, (uint16_t)api);
 }
 

@@ -1,5 +1,7 @@
 /* cuGetProcAddress, both ABIs: the real one answers first; what it handed out is replaced only where it is
- * an entry point of api.def in exactly the ABI asked for. Look-ups made by libcuda itself are left alone. */
+ * an entry point of api.def in exactly the ABI asked for. Look-ups made by libcuda itself are left alone.
+ *
+ * A look-up does not start the library: programs look names up when they load and fork before they use any. */
 #include "shim/resolve.h"
 
 static void substitute(const char *symbol, void **pfn, int version, cuuint64_t flags, const void *caller)
@@ -13,7 +15,7 @@ GC_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int version,
 {
     CUresult result;
 
-    gc_shim_ready();
+    gc_resolve_driver(true);
     if (gc_thread.depth > 0)
         return GC_FORWARD(cuGetProcAddress, symbol, pfn, version, flags);
     gc_shim_enter(GC_API_cuGetProcAddress);
@@ -29,7 +31,7 @@ GC_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int versi
 {
     CUresult result;
 
-    gc_shim_ready();
+    gc_resolve_driver(true);
     if (gc_thread.depth > 0)
         return GC_FORWARD(cuGetProcAddress_v2, symbol, pfn, version, flags, status);
     gc_shim_enter(GC_API_cuGetProcAddress_v2);

@@ -42,12 +42,26 @@ static void *find_behind_us(const struct gc_libc *libc, const struct gc_row *row
     return found;
 }
 
-/* The wrapper if `real` is the very function it wraps, else what was found. */
-static void *substitute(const struct gc_row *row, void *real)
+static bool is_in_runtime(const struct gc_libc *libc, const void *code)
+{
+    static const char prefix[] = "libcudart.so";
+    const char *name;
+    Dl_info info;
+
+    if (libc->dladdr(code, &info) == 0 || info.dli_fname == NULL)
+        return false;
+    name = strrchr(info.dli_fname, '/');
+    name = name == NULL ? info.dli_fname : name + 1;
+    return strncmp(name, prefix, sizeof(prefix) - 1) == 0;
+}
+
+/* The wrapper if `real` is the very function it wraps, the driver's or the first runtime's seen; else what
+ * was found: another library's function of that name is its own business. */
+static void *substitute(const struct gc_libc *libc, const struct gc_row *row, void *real)
 {
     if (row->type == GC_ROW_TYPE_API)
-        gc_resolve_driver(false);
-    return gc_row_record(row, real) == real ? row->wrapper : real;
+        return gc_resolve_driver(false) && gc_row_real(row) == real ? row->wrapper : real;
+    return is_in_runtime(libc, real) && gc_row_record(row, real) == real ? row->wrapper : real;
 }
 
 struct gc_route gc_route_dlsym(void *handle, const char *name, const void *caller)
@@ -68,11 +82,11 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     if (found == row->wrapper) {
         found = find_behind_us(libc, row, caller);
         route.jump = NULL;
-        route.answer = found == NULL ? NULL : substitute(row, found);
+        route.answer = found == NULL ? NULL : substitute(libc, row, found);
         return route;
     }
     /* Found in the object asked for, or before us in the scope. */
-    found = substitute(row, found);
+    found = substitute(libc, row, found);
     if (found == row->wrapper) {
         route.jump = NULL;
         route.answer = found;
@@ -110,7 +124,7 @@ struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *vers
     if (found == NULL)
         return route;
     if (row == NULL ? found == (void *)libc->dlsym || found == (void *)libc->dlvsym
-                    : substitute(row, found) == own) {
+                    : substitute(libc, row, found) == own) {
         route.jump = NULL;
         route.answer = own;
     }
