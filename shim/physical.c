@@ -50,7 +50,13 @@ void gc_physical_add(struct gc_direct_request *request, enum gc_direct_kind kind
     bool is_prepared = gc_handles_prepare();
 
     gc_handles_lock();
-    struct physical *physical = is_prepared ? gc_handles_take_record_locked() : NULL;
+    struct physical *physical = find_locked(GC_HANDLE_PHYSICAL, handle);
+    if (physical != NULL && kind == GC_DIRECT_IMPORT) {
+        physical->references++; /* memory of this process, come home */
+        gc_handles_unlock();
+        return;
+    }
+    physical = is_prepared ? gc_handles_take_record_locked() : NULL;
     if (physical != NULL) {
         /* Core's key stays with the memory even when its handle's number is given away. */
         key = (uintptr_t)physical;
