@@ -97,8 +97,8 @@ bench: ## not there yet: benchmarks come with the fast path
 	@echo 'make bench: there are no benchmarks yet; they come with the fast path' >&2; exit 1
 
 .PHONY: fuzz
-fuzz: ## not there yet: fuzzers of the parsers
-	@echo 'make fuzz: there are no fuzzers yet' >&2; exit 1
+fuzz: ## run each fuzzer of the parsers for FUZZ_SECONDS (30), with clang
+	$(Q)BUILD_DIR=$(abspath $(OUT)) scripts/fuzz.sh
 
 .PHONY: gpu-test
 gpu-test: ## the tests that need an NVIDIA GPU

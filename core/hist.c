@@ -26,8 +26,8 @@ void gc_hist_add(struct gc_hist *hist, uint64_t ns)
 {
     atomic_fetch_add_explicit(&hist->counts[bucket_of(ns)], 1, memory_order_relaxed);
     uint64_t max = atomic_load_explicit(&hist->max, memory_order_relaxed);
-    while (ns > max && !atomic_compare_exchange_weak_explicit(&hist->max, &max, ns, memory_order_relaxed,
-                                                              memory_order_relaxed))
+    while (ns > max && !atomic_compare_exchange_weak_explicit(
+                           &hist->max, &max, ns, memory_order_relaxed, memory_order_relaxed))
         ;
 }
 

@@ -45,7 +45,8 @@ void gc_log_write(const struct gc_log *log, enum gc_log_level level, const char 
     errno = saved_errno;
 }
 
-void gc_log_once(const struct gc_log *log, atomic_flag *said, enum gc_log_level level, const char *format, ...)
+void gc_log_once(const struct gc_log *log, atomic_flag *said, enum gc_log_level level,
+                 const char *format, ...)
 {
     if (log == NULL || level > log->level)
         return;

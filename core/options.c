@@ -44,14 +44,16 @@ enum bad { KEEP, CLOSED };
 #define TYPE_TENANTS GC_OPTION_LIST_TENANTS
 
 static const struct gc_option_row rows[GC_OPTION_COUNT] = {
-#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, served, accepts, help) \
+#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, served,       \
+                  accepts, help)                                                                   \
     {PREFIX #name, default_value, accepts, help, (bad) == CLOSED, (served) == NOW},
 #include "core/options.def"
 #undef GC_OPTION
 };
 
 static const struct gc_option_rule rules[GC_OPTION_COUNT] = {
-#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, served, accepts, help) \
+#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, served,       \
+                  accepts, help)                                                                   \
     {TYPE_##type, minimum, maximum, accepts, sizeof(((struct gc_options *)NULL)->field)},
 #include "core/options.def"
 #undef GC_OPTION
@@ -70,7 +72,7 @@ struct reading {
     const struct gc_options_source *source;
     struct gc_options *options;
     const struct gc_log *log;
-    const char *config_path; /* while the file is visited, and after if it was read */
+    const char *config_path;            /* while the file is visited, and after if it was read */
     const char *texts[GC_OPTION_COUNT]; /* NULL: not set */
     bool from_config[GC_OPTION_COUNT];
     struct foreign_limit {
@@ -102,7 +104,8 @@ static void say(struct reading *reading, enum gc_log_level level, const char *fo
         return;
     gc_log_write(reading->log, level, "%s", line);
     if (options->warning_count < GC_OPTIONS_WARNING_MAX)
-        gc_text_show(line, strlen(line), options->warnings[options->warning_count++], GC_OPTIONS_WARNING_BYTES);
+        gc_text_show(line, strlen(line), options->warnings[options->warning_count++],
+                     GC_OPTIONS_WARNING_BYTES);
 }
 
 static int find_option(const char *name, size_t length)
@@ -119,7 +122,8 @@ static const struct gc_option_row *nearest_option(const char *name, size_t lengt
     const struct gc_option_row *nearest = NULL;
     unsigned best = UINT32_MAX;
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
-        const unsigned distance = gc_text_distance(name, length, rows[i].name, strlen(rows[i].name));
+        const unsigned distance =
+            gc_text_distance(name, length, rows[i].name, strlen(rows[i].name));
         if (distance < best) {
             best = distance;
             nearest = &rows[i];
@@ -136,8 +140,8 @@ static void say_unknown(struct reading *reading, const char *name, size_t length
     const struct gc_option_row *nearest = nearest_option(name, length);
     gc_text_show(name, length, shown_name, sizeof(shown_name));
     gc_text_show(value, strlen(value), shown_value, sizeof(shown_value));
-    say(reading, GC_LOG_ERROR, "%s=%s%s%s: unknown name, ignored; nearest: %s (%s)", shown_name, shown_value,
-        from_config ? " in " : "", from_config ? reading->config_path : "",
+    say(reading, GC_LOG_ERROR, "%s=%s%s%s: unknown name, ignored; nearest: %s (%s)", shown_name,
+        shown_value, from_config ? " in " : "", from_config ? reading->config_path : "",
         nearest->name, nearest->accepts);
 }
 
@@ -160,12 +164,14 @@ static int foreign_slot(const char *name, size_t length)
 }
 
 /* True if the name is one of ours or HAMi's. The first text an option gets stays. */
-static bool take_text(struct reading *reading, const char *name, size_t length, const char *value, bool from_config)
+static bool take_text(struct reading *reading, const char *name, size_t length, const char *value,
+                      bool from_config)
 {
     const int slot = foreign_slot(name, length);
     if (slot >= 0) {
         if (reading->foreign_limits[slot].text == NULL)
-            reading->foreign_limits[slot] = (struct foreign_limit){name, length, value, from_config};
+            reading->foreign_limits[slot] =
+                (struct foreign_limit){name, length, value, from_config};
         return true;
     }
     const int option = find_option(name, length);
@@ -215,7 +221,8 @@ static void config_entry(void *argument, const char *key, const char *value)
 static void config_bad_line(void *argument, unsigned line)
 {
     struct reading *reading = argument;
-    say(reading, GC_LOG_ERROR, "%s: line %u is no KEY=value line, ignored", reading->config_path, line);
+    say(reading, GC_LOG_ERROR, "%s: line %u is no KEY=value line, ignored", reading->config_path,
+        line);
 }
 
 static void read_config(struct reading *reading, struct gc_config *config)
@@ -228,14 +235,16 @@ static void read_config(struct reading *reading, struct gc_config *config)
             return;
     }
     reading->config_path = reading->source->default_config;
-    if (reading->config_path == NULL || gc_config_read(reading->config_path, &visitor, config) != GC_OK)
+    if (reading->config_path == NULL ||
+        gc_config_read(reading->config_path, &visitor, config) != GC_OK)
         reading->config_path = NULL;
     if (named == NULL)
         return;
     char shown[SHOWN_BYTES];
     say(reading, GC_LOG_ERROR, "%s=%s: not valid; accepted: %s; keeping the default: %s",
         rows[GC_OPTION_CONFIG].name, gc_text_show(named, strlen(named), shown, sizeof(shown)),
-        rows[GC_OPTION_CONFIG].accepts, reading->config_path != NULL ? reading->config_path : "none");
+        rows[GC_OPTION_CONFIG].accepts,
+        reading->config_path != NULL ? reading->config_path : "none");
     reading->texts[GC_OPTION_CONFIG] = NULL;
 }
 
@@ -273,11 +282,12 @@ static void apply(struct reading *reading, int option)
     const char *in_file = origin(reading, reading->from_config[option], where, sizeof(where));
     if (row->closed) {
         options->refused = true;
-        say(reading, GC_LOG_ERROR, "%s=%s%s: not valid; accepted: %s; CUDA is refused", row->name, shown,
-            in_file, row->accepts);
+        say(reading, GC_LOG_ERROR, "%s=%s%s: not valid; accepted: %s; CUDA is refused", row->name,
+            shown, in_file, row->accepts);
     } else {
-        say(reading, GC_LOG_ERROR, "%s=%s%s: not valid; accepted: %s; keeping the default: %s", row->name,
-            shown, in_file, row->accepts, row->default_text[0] != '\0' ? row->default_text : "none");
+        say(reading, GC_LOG_ERROR, "%s=%s%s: not valid; accepted: %s; keeping the default: %s",
+            row->name, shown, in_file, row->accepts,
+            row->default_text[0] != '\0' ? row->default_text : "none");
     }
 }
 
@@ -338,14 +348,16 @@ static void say_unserved(struct reading *reading)
         gc_text_show(reading->texts[i], strlen(reading->texts[i]), shown, sizeof(shown));
         if (unsafe) {
             options->refused = true;
-            say(reading, GC_LOG_ERROR, "%s=%s: not in this version, and unsafe to ignore; CUDA is refused",
-                rows[i].name, shown);
+            say(reading, GC_LOG_ERROR,
+                "%s=%s: not in this version, and unsafe to ignore; CUDA is refused", rows[i].name,
+                shown);
         } else {
             say(reading, GC_LOG_WARN, "%s=%s: not in this version, ignored", rows[i].name, shown);
         }
     }
     if (options->backend == GC_BACKEND_VMM)
-        say(reading, GC_LOG_WARN, "%s=vmm: not in this version; driver is used", rows[GC_OPTION_BACKEND].name);
+        say(reading, GC_LOG_WARN, "%s=vmm: not in this version; driver is used",
+            rows[GC_OPTION_BACKEND].name);
 }
 
 /* ---- all of it ---- */
@@ -359,11 +371,13 @@ static void set_defaults(struct gc_options *options)
     }
 }
 
-void gc_options_read(const struct gc_options_source *source, struct gc_log *log, struct gc_options *options)
+void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
+                     struct gc_options *options)
 {
     const int saved_errno = errno;
     struct gc_log quiet = {.level = GC_LOG_ERROR, .fd = -1};
-    struct reading reading = {.source = source, .options = options, .log = log != NULL ? log : &quiet};
+    struct reading reading = {
+        .source = source, .options = options, .log = log != NULL ? log : &quiet};
     struct gc_config config = {.text = NULL};
 
     set_defaults(options);
@@ -383,7 +397,8 @@ void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
     errno = saved_errno;
 }
 
-enum gc_status gc_options_load(char *const *environment, struct gc_log *log, struct gc_options **options)
+enum gc_status gc_options_load(char *const *environment, struct gc_log *log,
+                               struct gc_options **options)
 {
     const int saved_errno = errno;
     struct gc_options *loaded = malloc(sizeof(*loaded));

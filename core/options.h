@@ -88,10 +88,12 @@ void gc_options_free(struct gc_options *options);
 /* The same with everything that gc_options_load finds out by itself spelled out. */
 struct gc_options_source {
     char *const *environment;
-    const char *default_config; /* read if GPUCACHE_CONFIG is unset and the file is there; may be NULL */
+    const char
+        *default_config; /* read if GPUCACHE_CONFIG is unset and the file is there; may be NULL */
     bool secure;
 };
-void gc_options_read(const struct gc_options_source *source, struct gc_log *log, struct gc_options *options);
+void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
+                     struct gc_options *options);
 
 static inline bool gc_options_is_set(const struct gc_options *options, enum gc_option option)
 {
@@ -118,6 +120,7 @@ uint64_t gc_size_spec_resolve(const struct gc_size_spec *spec, int ordinal, cons
  * 64 bits. */
 enum gc_status gc_parse_size(const char *text, uint64_t *bytes) GC_CHECKED;
 /* A whole GPUCACHE_LIMIT value. GC_FORMAT if it is none. `per_device` allows keys. */
-enum gc_status gc_parse_size_spec(const char *text, bool per_device, struct gc_size_spec *spec) GC_CHECKED;
+enum gc_status gc_parse_size_spec(const char *text, bool per_device,
+                                  struct gc_size_spec *spec) GC_CHECKED;
 
 #endif

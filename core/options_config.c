@@ -36,11 +36,12 @@ static enum gc_status load(const char *path, struct gc_config *config, size_t *b
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return GC_IO;
-    if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &info) != 0 || !S_ISREG(info.stx_mode) ||
-        info.stx_size > CONFIG_BYTES_MAX)
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &info) != 0 ||
+        !S_ISREG(info.stx_mode) || info.stx_size > CONFIG_BYTES_MAX)
         goto close_file;
     config->mapped_bytes = CONFIG_BYTES_MAX + 2;
-    config->text = mmap(NULL, config->mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    config->text = mmap(NULL, config->mapped_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (config->text == MAP_FAILED) {
         config->text = NULL;
         goto close_file;
@@ -68,7 +69,8 @@ static char *trim(char *begin, char *end)
     return begin;
 }
 
-static void visit_line(char *begin, char *end, unsigned number, const struct gc_config_visitor *visitor)
+static void visit_line(char *begin, char *end, unsigned number,
+                       const struct gc_config_visitor *visitor)
 {
     const bool has_nul = memchr(begin, '\0', (size_t)(end - begin)) != NULL;
     char *equals = memchr(begin, '=', (size_t)(end - begin));

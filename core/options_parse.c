@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(enum gc_mode) == sizeof(unsigned) && sizeof(enum gc_log_level) == sizeof(unsigned),
+_Static_assert(sizeof(enum gc_mode) == sizeof(unsigned) &&
+                   sizeof(enum gc_log_level) == sizeof(unsigned),
                "an ENUM member is stored as unsigned");
 
 static bool parse_word(const char *words, const char *text, unsigned *index)
@@ -34,7 +35,8 @@ static bool parse_flags(const char *words, const char *text, unsigned *flags)
     return true;
 }
 
-static bool parse_number(const struct gc_option_rule *rule, const char *unit, const char *text, double *value)
+static bool parse_number(const struct gc_option_rule *rule, const char *unit, const char *text,
+                         double *value)
 {
     struct gc_decimal number;
     const char *rest;
@@ -50,7 +52,8 @@ static bool parse_number(const struct gc_option_rule *rule, const char *unit, co
 static bool parse_integer(const struct gc_option_rule *rule, const char *text, uint64_t *value)
 {
     uint64_t parsed;
-    if (!gc_text_uint(text, strlen(text), &parsed) || parsed < rule->minimum || parsed > rule->maximum)
+    if (!gc_text_uint(text, strlen(text), &parsed) || parsed < rule->minimum ||
+        parsed > rule->maximum)
         return false;
     *value = parsed;
     return true;
@@ -63,8 +66,8 @@ static bool is_name(const char *text, size_t length)
         return false;
     for (size_t i = 0; i < length; i++) {
         const char c = text[i];
-        const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-                           c == '.' || c == '_' || c == '-';
+        const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+                           (c >= 'a' && c <= 'z') || c == '.' || c == '_' || c == '-';
         if (!plain)
             return false;
     }
@@ -135,13 +138,16 @@ bool gc_option_parse(const struct gc_option_rule *rule, const char *text, void *
     case GC_OPTION_INTEGER:
         return parse_integer(rule, text, member);
     case GC_OPTION_WORD:
-        return parse_word(rule->accepts, text, &word) && gc_text_copy(member, rule->bytes, text, length);
+        return parse_word(rule->accepts, text, &word) &&
+               gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_TEXT_NAME:
-        return length < rule->bytes && is_name(text, length) && gc_text_copy(member, rule->bytes, text, length);
+        return length < rule->bytes && is_name(text, length) &&
+               gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_PATH:
         return length < rule->bytes && gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_LIST_DIMS:
-        return length < rule->bytes && is_list(text, is_dim) && gc_text_copy(member, rule->bytes, text, length);
+        return length < rule->bytes && is_list(text, is_dim) &&
+               gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_LIST_TENANTS:
         return length < rule->bytes && is_list(text, is_tenant) &&
                gc_text_copy(member, rule->bytes, text, length);

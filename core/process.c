@@ -62,8 +62,8 @@ void gc_process_describe(struct gc_process *process)
     struct utsname system;
     describe_program(process->program, sizeof(process->program));
     describe_command(process->command, sizeof(process->command));
-    if (uname(&system) != 0 ||
-        !gc_text_copy(process->host, sizeof(process->host), system.nodename, strlen(system.nodename)))
+    if (uname(&system) != 0 || !gc_text_copy(process->host, sizeof(process->host), system.nodename,
+                                             strlen(system.nodename)))
         unknown(process->host);
     process->pid = getpid();
     errno = saved_errno;

@@ -23,7 +23,8 @@ static bool ends_with(const char *path, const char *ending)
 
 static enum gc_status write_format(const struct gc_report *report, const char *path, int fd)
 {
-    return ends_with(path, ".json") ? gc_report_write_json(report, fd) : gc_report_write_text(report, fd);
+    return ends_with(path, ".json") ? gc_report_write_json(report, fd)
+                                    : gc_report_write_text(report, fd);
 }
 
 /* A device or a fifo takes the report as it comes. */
@@ -69,14 +70,16 @@ static enum gc_status write_beside(const struct gc_report *report, const char *p
     return GC_IO;
 }
 
-static enum gc_status write_file(const struct gc_report *report, const char *path, const struct gc_log *log)
+static enum gc_status write_file(const struct gc_report *report, const char *path,
+                                 const struct gc_log *log)
 {
     struct statx info; /* older than glibc's lstat symbol */
     enum gc_status status;
     const char *why = NULL;
     const bool exists = statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE, &info) == 0;
     if (ends_with(path, ".html") || ends_with(path, ".prom"))
-        gc_log_write(log, GC_LOG_WARN, "report %s: this format is not in this version; written as text", path);
+        gc_log_write(log, GC_LOG_WARN,
+                     "report %s: this format is not in this version; written as text", path);
     if (exists && S_ISLNK(info.stx_mode)) {
         why = "is a symbolic link, not followed";
         status = GC_IO;
@@ -89,7 +92,8 @@ static enum gc_status write_file(const struct gc_report *report, const char *pat
         status = write_beside(report, path);
     }
     if (status != GC_OK)
-        gc_log_write(log, GC_LOG_ERROR, "report %s: %s; not written", path, why != NULL ? why : strerror(errno));
+        gc_log_write(log, GC_LOG_ERROR, "report %s: %s; not written", path,
+                     why != NULL ? why : strerror(errno));
     return status;
 }
 
@@ -102,16 +106,19 @@ static enum gc_status write_stream(const struct gc_report *report, int fd, const
     return status;
 }
 
-static enum gc_status write_to(const struct gc_report *report, const char *destination, const struct gc_log *log)
+static enum gc_status write_to(const struct gc_report *report, const char *destination,
+                               const struct gc_log *log)
 {
     char path[PATH_BYTES];
     if (strcmp(destination, "stderr") == 0)
         return write_stream(report, STDERR_FILENO, destination, log);
     if (strcmp(destination, "stdout") == 0)
         return write_stream(report, STDOUT_FILENO, destination, log);
-    const enum gc_status status = gc_process_expand(report->facts.process, destination, path, sizeof(path));
+    const enum gc_status status =
+        gc_process_expand(report->facts.process, destination, path, sizeof(path));
     if (status != GC_OK) {
-        gc_log_write(log, GC_LOG_ERROR, "report %s: the path is too long; not written", destination);
+        gc_log_write(log, GC_LOG_ERROR, "report %s: the path is too long; not written",
+                     destination);
         return GC_IO;
     }
     return write_file(report, path, log);
@@ -132,7 +139,8 @@ static void collect(void *argument, const struct gc_leak *leak)
 }
 
 /* Leaks of all devices: the lists' heads, then room for each list, in one mapping. */
-static enum gc_status collect_leaks(struct gc_core *core, const struct gc_snapshot *snapshot, void *memory)
+static enum gc_status collect_leaks(struct gc_core *core, const struct gc_snapshot *snapshot,
+                                    void *memory)
 {
     struct gc_report_leaks *heads = memory;
     struct gc_leak *room = (struct gc_leak *)(heads + snapshot->device_count);
@@ -151,7 +159,8 @@ static enum gc_status collect_leaks(struct gc_core *core, const struct gc_snapsh
 }
 
 enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts *facts,
-                              const char *const *api_names, const char *destination, const struct gc_log *log)
+                              const char *const *api_names, const char *destination,
+                              const struct gc_log *log)
 {
     struct gc_snapshot *snapshot;
     const int saved_errno = errno;
@@ -160,8 +169,10 @@ enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts
     enum gc_status status = gc_core_snapshot(core, &snapshot);
     if (status != GC_OK)
         goto fail;
-    const size_t bytes = (size_t)snapshot->device_count *
-                             (sizeof(struct gc_report_leaks) + GC_REPORT_LEAK_MAX * sizeof(struct gc_leak)) + 1;
+    const size_t bytes =
+        (size_t)snapshot->device_count *
+            (sizeof(struct gc_report_leaks) + GC_REPORT_LEAK_MAX * sizeof(struct gc_leak)) +
+        1;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         status = GC_NO_HOST_MEMORY;

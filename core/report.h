@@ -15,7 +15,8 @@
 #include <stdint.h>
 
 #define GC_REPORT_SCHEMA "gpucache-report/1"
-#define GC_REPORT_LEAK_MAX 1000 /* leaks listed for one device; leak_count says how many there are */
+#define GC_REPORT_LEAK_MAX                                                                         \
+    1000 /* leaks listed for one device; leak_count says how many there are */
 
 /* What the process is and was told. All strings are borrowed; NULL is written as "". */
 struct gc_report_facts {
@@ -39,7 +40,7 @@ struct gc_report_leaks {
 struct gc_report {
     struct gc_report_facts facts;
     const struct gc_snapshot *snapshot;
-    const char *const *api_names; /* snapshot->api_count of them */
+    const char *const *api_names;        /* snapshot->api_count of them */
     const struct gc_report_leaks *leaks; /* one per device of the snapshot */
 };
 

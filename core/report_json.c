@@ -41,8 +41,8 @@ static void write_driver_calls(struct gc_json *json, const struct gc_report *rep
     gc_json_key(json, "driver_calls");
     gc_json_begin_object(json, GC_JSON_LINES);
     for (uint16_t i = 0; i < report->snapshot->api_count; i++) {
-        const uint64_t count =
-            device != NULL ? device->apis[i].driver_calls : report->snapshot->process_driver_calls[i];
+        const uint64_t count = device != NULL ? device->apis[i].driver_calls
+                                              : report->snapshot->process_driver_calls[i];
         if (count > 0)
             gc_json_put_uint(json, report->api_names[i], count);
     }
@@ -117,7 +117,8 @@ static void write_leaks(struct gc_json *json, const struct gc_report *report,
         gc_json_put_string(json, "address", address);
         gc_json_put_uint(json, "bytes", leak->bytes);
         gc_json_put_string(json, "api",
-                           leak->api < report->snapshot->api_count ? report->api_names[leak->api] : "?");
+                           leak->api < report->snapshot->api_count ? report->api_names[leak->api]
+                                                                   : "?");
         gc_json_key(json, "stack");
         gc_json_begin_array(json, GC_JSON_LINE);
         gc_json_end_array(json);

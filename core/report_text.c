@@ -5,13 +5,14 @@
 
 #include <string.h>
 
-#define LIST_MAX 10      /* entry points and leaks shown of each device */
+#define LIST_MAX 10 /* entry points and leaks shown of each device */
 #define NAME_COLUMNS 34
 #define COMMAND_COLUMNS 66
 
 static const char *shown(const char *text, size_t columns, char *to)
 {
-    return gc_text_show(text != NULL ? text : "?", text != NULL ? strlen(text) : 1, to, columns + 1);
+    return gc_text_show(text != NULL ? text : "?", text != NULL ? strlen(text) : 1, to,
+                        columns + 1);
 }
 
 static void write_head(struct gc_out *out, const struct gc_report_facts *facts)
@@ -60,7 +61,8 @@ static void right_uint(struct gc_out *out, size_t column, uint64_t value)
     gc_out_right(out, column, p);
 }
 
-static void write_gauge(struct gc_out *out, const char *name, const char *meaning, const struct gc_gauge *gauge)
+static void write_gauge(struct gc_out *out, const char *name, const char *meaning,
+                        const struct gc_gauge *gauge)
 {
     gc_out_text(out, "   ");
     gc_out_text(out, name);
@@ -155,7 +157,8 @@ static void write_more(struct gc_out *out, uint64_t more)
         put_count(out, "     ... and ", more, " more\n");
 }
 
-static void write_apis(struct gc_out *out, const struct gc_report *report, const struct gc_device_snapshot *device)
+static void write_apis(struct gc_out *out, const struct gc_report *report,
+                       const struct gc_device_snapshot *device)
 {
     struct ranking ranking = {device->apis, report->snapshot->api_count, key_bytes, -1};
     char name[NAME_COLUMNS + 1];
@@ -243,8 +246,9 @@ static void write_leaks(struct gc_out *out, const struct gc_report *report, uint
         gc_out_hex(out, leak->address);
         right_size(out, 37, leak->bytes);
         gc_out_text(out, "  ");
-        gc_out_text(out, shown(leak->api < report->snapshot->api_count ? report->api_names[leak->api] : "?",
-                               NAME_COLUMNS, name));
+        gc_out_text(
+            out, shown(leak->api < report->snapshot->api_count ? report->api_names[leak->api] : "?",
+                       NAME_COLUMNS, name));
         gc_out_char(out, '\n');
     }
     write_more(out, device->leak_count > listed ? device->leak_count - listed : 0);
@@ -322,7 +326,8 @@ static void write_advice(struct gc_out *out, const struct gc_report *report)
     bool any = report->facts.warning_count > 0;
     for (uint32_t i = 0; i < report->snapshot->device_count; i++) {
         const struct gc_device_snapshot *device = &report->snapshot->devices[i];
-        any = any || device->oom_count > 0 || device->leak_count > 0 || device->invalid_free_count > 0;
+        any = any || device->oom_count > 0 || device->leak_count > 0 ||
+              device->invalid_free_count > 0;
     }
     if (!any)
         return;
@@ -331,10 +336,12 @@ static void write_advice(struct gc_out *out, const struct gc_report *report)
         const struct gc_device_snapshot *device = &report->snapshot->devices[i];
         advise_limit(out, device);
         if (device->invalid_free_count > 0)
-            put_count(out, "   - ", device->invalid_free_count,
-                      " frees of what was no live allocation: freed twice, or a wrong\n     address\n");
+            put_count(
+                out, "   - ", device->invalid_free_count,
+                " frees of what was no live allocation: freed twice, or a wrong\n     address\n");
         if (device->leak_count > 0)
-            put_count(out, "   - ", device->leak_count, " allocations were never freed: see the list above\n");
+            put_count(out, "   - ", device->leak_count,
+                      " allocations were never freed: see the list above\n");
     }
     for (uint32_t i = 0; i < report->facts.warning_count; i++) {
         char text[COMMAND_COLUMNS + 8];

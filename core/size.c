@@ -11,11 +11,11 @@ struct unit {
 };
 
 static const struct unit units[] = {
-    {"k", UINT64_C(1) << 10},   {"m", UINT64_C(1) << 20},   {"g", UINT64_C(1) << 30},
-    {"t", UINT64_C(1) << 40},   {"ki", UINT64_C(1) << 10},  {"mi", UINT64_C(1) << 20},
-    {"gi", UINT64_C(1) << 30},  {"ti", UINT64_C(1) << 40},  {"kib", UINT64_C(1) << 10},
-    {"mib", UINT64_C(1) << 20}, {"gib", UINT64_C(1) << 30}, {"tib", UINT64_C(1) << 40},
-    {"kb", UINT64_C(1000)},     {"mb", UINT64_C(1000000)},  {"gb", UINT64_C(1000000000)},
+    {"k", UINT64_C(1) << 10},        {"m", UINT64_C(1) << 20},   {"g", UINT64_C(1) << 30},
+    {"t", UINT64_C(1) << 40},        {"ki", UINT64_C(1) << 10},  {"mi", UINT64_C(1) << 20},
+    {"gi", UINT64_C(1) << 30},       {"ti", UINT64_C(1) << 40},  {"kib", UINT64_C(1) << 10},
+    {"mib", UINT64_C(1) << 20},      {"gib", UINT64_C(1) << 30}, {"tib", UINT64_C(1) << 40},
+    {"kb", UINT64_C(1000)},          {"mb", UINT64_C(1000000)},  {"gb", UINT64_C(1000000000)},
     {"tb", UINT64_C(1000000000000)},
 };
 
@@ -65,7 +65,8 @@ static bool parse_percent(const char *text, double *percent)
 static bool is_uuid(const char *text, size_t length)
 {
     static const char form[] = "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
-    if (length != sizeof(form) - 1 || (memcmp(text, "GPU-", 4) != 0 && memcmp(text, "MIG-", 4) != 0))
+    if (length != sizeof(form) - 1 ||
+        (memcmp(text, "GPU-", 4) != 0 && memcmp(text, "MIG-", 4) != 0))
         return false;
     for (size_t i = 4; i < length; i++) {
         if (form[i] == '-' ? text[i] != '-' : strchr("0123456789abcdefABCDEF", text[i]) == NULL)
@@ -90,7 +91,8 @@ static bool same_key(const struct gc_size_entry *a, const struct gc_size_entry *
     return a->ordinal == b->ordinal && gc_text_equal_nocase(a->uuid, b->uuid, sizeof(a->uuid));
 }
 
-static bool parse_entry(const char *text, size_t length, bool per_device, struct gc_size_entry *entry)
+static bool parse_entry(const char *text, size_t length, bool per_device,
+                        struct gc_size_entry *entry)
 {
     char value[64];
     *entry = (struct gc_size_entry){.ordinal = -1};

@@ -267,6 +267,11 @@ void gc_core_count_invalid_free(struct gc_core *core, struct gc_device *device)
     gc_counter_add(&device->stats.invalid_free_count, 1);
 }
 
+void gc_core_note_use(struct gc_core *core)
+{
+    atomic_store_explicit(&core->was_used, true, memory_order_relaxed);
+}
+
 bool gc_core_was_used(const struct gc_core *core)
 {
     return atomic_load_explicit(&core->was_used, memory_order_relaxed);

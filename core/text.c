@@ -143,7 +143,8 @@ const char *gc_text_size(uint64_t bytes, char text[GC_TEXT_SIZE_BYTES])
         unit++;
     const unsigned shift = 10 * (unit + 1);
     const uint64_t rest = bytes & ((UINT64_C(1) << shift) - 1);
-    uint64_t tenths = (uint64_t)(((unsigned __int128)rest * 10 + (UINT64_C(1) << (shift - 1))) >> shift);
+    uint64_t tenths =
+        (uint64_t)(((unsigned __int128)rest * 10 + (UINT64_C(1) << (shift - 1))) >> shift);
     tenths += (bytes >> shift) * 10;
     size_t used = put_uint(text, tenths / 10);
     text[used++] = '.';

@@ -26,11 +26,12 @@
 #define WRITE_INTERVAL_NS UINT64_C(1000000000)
 
 struct gc_trace {
-    pthread_mutex_t lock; /* guards everything below up to the blank line; a leaf: nothing is taken under it */
+    pthread_mutex_t
+        lock; /* guards everything below up to the blank line; a leaf: nothing is taken under it */
     pthread_cond_t written;
     struct gc_trace_record *active;
     struct gc_trace_record *spare;
-    size_t used; /* records in active */
+    size_t used;  /* records in active */
     bool writing; /* a thread writes what was active; spare is not free */
     uint64_t last_write_ns;
 
@@ -48,7 +49,8 @@ static __thread uint32_t thread_number;
 static void stop(struct gc_trace *trace, int error)
 {
     if (!atomic_exchange_explicit(&trace->stopped, true, memory_order_relaxed))
-        gc_log_write(trace->log, GC_LOG_ERROR, "trace %s: %s; recording stops", trace->path, strerror(error));
+        gc_log_write(trace->log, GC_LOG_ERROR, "trace %s: %s; recording stops", trace->path,
+                     strerror(error));
 }
 
 /* ---- the file ---- */
@@ -78,7 +80,8 @@ static enum gc_status check_file(int fd, const char **why)
 static enum gc_status open_file(const char *path, int *opened, const char **why)
 {
     *why = NULL;
-    const int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    const int fd =
+        open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
     if (fd < 0) {
         if (errno == ELOOP)
             *why = "is a symbolic link, not followed";
@@ -101,8 +104,8 @@ fail:;
     return GC_IO;
 }
 
-static enum gc_status write_header(int fd, const struct gc_process *process, const char *const *api_names,
-                                   uint16_t api_count)
+static enum gc_status write_header(int fd, const struct gc_process *process,
+                                   const char *const *api_names, uint16_t api_count)
 {
     static const char zeros[8];
     struct gc_out out;
@@ -127,7 +130,8 @@ static enum gc_status write_header(int fd, const struct gc_process *process, con
     return gc_out_flush(&out);
 }
 
-static enum gc_status create(int fd, const char *path, const struct gc_log *log, struct gc_trace **created)
+static enum gc_status create(int fd, const char *path, const struct gc_log *log,
+                             struct gc_trace **created)
 {
     struct gc_trace *trace =
         mmap(NULL, sizeof(*trace), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -220,7 +224,8 @@ void gc_trace_record(struct gc_trace *trace, const struct gc_trace_event *event)
     if (trace == NULL || is_stopped(trace))
         return;
     if (event->thread == 0 && thread_number == 0)
-        thread_number = atomic_fetch_add_explicit(&trace->thread_count, 1, memory_order_relaxed) + 1;
+        thread_number =
+            atomic_fetch_add_explicit(&trace->thread_count, 1, memory_order_relaxed) + 1;
     const struct gc_trace_record record = {
         .op = event->op,
         .device = event->device,

@@ -56,7 +56,8 @@ bool gc_trace_reader_next(struct gc_trace_reader *reader, struct gc_trace_event 
     while (reader->bytes - reader->position >= sizeof(record)) {
         memcpy(&record, reader->data + reader->position, sizeof(record));
         reader->position += sizeof(record);
-        if (record.op < GC_TRACE_ALLOC || record.op > GC_TRACE_OOM || record.api >= reader->api_count) {
+        if (record.op < GC_TRACE_ALLOC || record.op > GC_TRACE_OOM ||
+            record.api >= reader->api_count) {
             reader->skipped++;
             continue;
         }

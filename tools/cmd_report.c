@@ -19,7 +19,8 @@ static int run(int argc, char **argv)
 {
     bool json = false;
     const char *path;
-    const struct tool_option options[] = {{.name = "--json", .flag = &json}, {.name = "--html", .absent = true}};
+    const struct tool_option options[] = {{.name = "--json", .flag = &json},
+                                          {.name = "--html", .absent = true}};
     struct tool_file file;
     struct report_loaded loaded;
     char why[256];

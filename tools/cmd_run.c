@@ -48,7 +48,8 @@ static int find_library(char path[PATH_MAX])
         if (access(candidate, R_OK) == 0 && realpath(candidate, path) != NULL)
             return TOOL_DONE;
     }
-    return tool_fail(&tool_command_run, "libgpucache.so is neither beside %s/gpucache nor in ../lib", folder);
+    return tool_fail(&tool_command_run,
+                     "libgpucache.so is neither beside %s/gpucache nor in ../lib", folder);
 }
 
 static int put(const char *name, const char *value)
@@ -65,7 +66,8 @@ static int set_preload(void)
     if (status != TOOL_DONE)
         return status;
     if (strpbrk(library, " :") != NULL)
-        return tool_fail(&tool_command_run, "%s: LD_PRELOAD cannot name a path with a blank or a colon", library);
+        return tool_fail(&tool_command_run,
+                         "%s: LD_PRELOAD cannot name a path with a blank or a colon", library);
     const char *before = getenv("LD_PRELOAD");
     if (before == NULL || before[0] == '\0')
         return put("LD_PRELOAD", library);
@@ -111,9 +113,10 @@ static int check(const struct settings *settings)
     struct gc_size_spec limit;
     const struct gc_option_row *mode = gc_option_row(GC_OPTION_MODE);
     if (settings->limit != NULL && gc_parse_size_spec(settings->limit, true, &limit) != GC_OK)
-        return tool_usage(&tool_command_run, "--limit %s is not valid; accepted: %s", settings->limit,
-                          gc_option_row(GC_OPTION_LIMIT)->accepts);
-    if (settings->mode != NULL && gc_text_find_word(mode->accepts, settings->mode, strlen(settings->mode)) < 0)
+        return tool_usage(&tool_command_run, "--limit %s is not valid; accepted: %s",
+                          settings->limit, gc_option_row(GC_OPTION_LIMIT)->accepts);
+    if (settings->mode != NULL &&
+        gc_text_find_word(mode->accepts, settings->mode, strlen(settings->mode)) < 0)
         return tool_usage(&tool_command_run, "--mode %s is not valid; accepted: %s", settings->mode,
                           mode->accepts);
     return TOOL_DONE;
@@ -138,13 +141,17 @@ static int run(int argc, char **argv)
 {
     struct settings settings = {.limit = NULL};
     const struct tool_option options[] = {
-        {.name = "--limit", .value = &settings.limit}, {.name = "--mode", .value = &settings.mode},
-        {.name = "--report", .value = &settings.report}, {.name = "--trace", .value = &settings.trace},
-        {.name = "--model", .absent = true}, {.name = "--budget", .absent = true},
+        {.name = "--limit", .value = &settings.limit},
+        {.name = "--mode", .value = &settings.mode},
+        {.name = "--report", .value = &settings.report},
+        {.name = "--trace", .value = &settings.trace},
+        {.name = "--model", .absent = true},
+        {.name = "--budget", .absent = true},
         {.name = "--gate", .absent = true},
     };
     int next;
-    int status = tool_parse(&tool_command_run, options, sizeof(options) / sizeof(options[0]), argc, argv, &next);
+    int status = tool_parse(&tool_command_run, options, sizeof(options) / sizeof(options[0]), argc,
+                            argv, &next);
     if (status != TOOL_DONE || next == 0)
         return status;
     if (next == argc)

@@ -39,7 +39,8 @@ static void put_bytes(struct gc_out *out, const char *name, uint64_t bytes, uint
     gc_out_text(out, " allocations\n");
 }
 
-static void print_text(struct gc_out *out, const struct gc_trace_reader *reader, const struct trace_sum *sum)
+static void print_text(struct gc_out *out, const struct gc_trace_reader *reader,
+                       const struct trace_sum *sum)
 {
     put_line(out, "pid", reader->pid, "");
     put_line(out, "events", sum->events, "");
@@ -73,7 +74,8 @@ static void print_text(struct gc_out *out, const struct gc_trace_reader *reader,
     }
 }
 
-static void print_json(struct gc_out *out, const struct gc_trace_reader *reader, const struct trace_sum *sum)
+static void print_json(struct gc_out *out, const struct gc_trace_reader *reader,
+                       const struct trace_sum *sum)
 {
     struct gc_json json;
     gc_json_init(&json, out);
@@ -125,7 +127,8 @@ static int open_csv(const char *path, const struct tool_file *trace, int *fd)
             close(opened);
         return status;
     }
-    if ((unsigned long long)info.st_dev == trace->device && (unsigned long long)info.st_ino == trace->inode) {
+    if ((unsigned long long)info.st_dev == trace->device &&
+        (unsigned long long)info.st_ino == trace->inode) {
         close(opened);
         return tool_fail(&tool_command_trace, "%s: is the trace itself", path);
     }
@@ -149,7 +152,8 @@ static int close_csv(const char *path, struct gc_out *csv)
     return flushed ? TOOL_DONE : tool_fail(&tool_command_trace, "%s: %s", path, strerror(error));
 }
 
-static int print_summary(const struct gc_trace_reader *reader, const struct trace_sum *sum, bool json)
+static int print_summary(const struct gc_trace_reader *reader, const struct trace_sum *sum,
+                         bool json)
 {
     struct gc_out out;
     gc_out_init(&out, STDOUT_FILENO);
@@ -169,7 +173,8 @@ static int show(const struct tool_file *file, const char *csv_path, bool json)
     int fd = -1;
     int status;
     if (gc_trace_reader_init(&reader, file->data, file->bytes, &why) != GC_OK)
-        return tool_fail(&tool_command_trace, "%s: %s", file->path, file->bytes == 0 ? "the file is empty" : why);
+        return tool_fail(&tool_command_trace, "%s: %s", file->path,
+                         file->bytes == 0 ? "the file is empty" : why);
     if (csv_path != NULL) {
         status = open_csv(csv_path, file, &fd);
         if (status != TOOL_DONE)
@@ -193,12 +198,12 @@ static int run(int argc, char **argv)
     const char *path;
     struct tool_file file;
     const struct tool_option options[] = {
-        {.name = "--csv", .value = &csv},        {.name = "--json", .flag = &json},
-        {.name = "--perfetto", .absent = true},  {.name = "--pickle", .absent = true},
+        {.name = "--csv", .value = &csv},       {.name = "--json", .flag = &json},
+        {.name = "--perfetto", .absent = true}, {.name = "--pickle", .absent = true},
         {.name = "--html", .absent = true},
     };
-    int status = tool_parse_file(&tool_command_trace, options, sizeof(options) / sizeof(options[0]), argc, argv,
-                                 &path);
+    int status = tool_parse_file(&tool_command_trace, options, sizeof(options) / sizeof(options[0]),
+                                 argc, argv, &path);
     if (status != TOOL_DONE || path == NULL)
         return status;
     if (json && csv != NULL && strcmp(csv, "-") == 0)

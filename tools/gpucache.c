@@ -51,7 +51,8 @@ static const struct tool_command *nearest_command(const char *name)
     unsigned best = UINT32_MAX;
     for (size_t i = 0; i < NOW_COUNT + LATER_COUNT; i++) {
         const char *candidate = command_at(i)->name;
-        const unsigned distance = gc_text_distance(name, strlen(name), candidate, strlen(candidate));
+        const unsigned distance =
+            gc_text_distance(name, strlen(name), candidate, strlen(candidate));
         if (distance < best) {
             best = distance;
             nearest = command_at(i);
@@ -62,10 +63,11 @@ static const struct tool_command *nearest_command(const char *name)
 
 static void print_overview(struct gc_out *out)
 {
-    gc_out_text(out, "usage: gpucache COMMAND [ARGUMENTS]\n"
-                     "\n"
-                     "Runs CUDA programs under a caching, counting, limiting layer over device memory.\n"
-                     "\n");
+    gc_out_text(out,
+                "usage: gpucache COMMAND [ARGUMENTS]\n"
+                "\n"
+                "Runs CUDA programs under a caching, counting, limiting layer over device memory.\n"
+                "\n");
     for (size_t i = 0; i < NOW_COUNT + LATER_COUNT; i++) {
         if (i == NOW_COUNT)
             gc_out_text(out, "\nNot in this version:\n");
@@ -75,10 +77,11 @@ static void print_overview(struct gc_out *out)
         gc_out_text(out, command_at(i)->summary);
         gc_out_char(out, '\n');
     }
-    gc_out_text(out, "\n"
-                     "gpucache COMMAND --help tells more; gpucache help options lists the environment\n"
-                     "variables of the library; gpucache --version prints the version.\n"
-                     "Exit status: 0 done, 1 it failed, 2 usage, 3 does not fit.\n");
+    gc_out_text(out,
+                "\n"
+                "gpucache COMMAND --help tells more; gpucache help options lists the environment\n"
+                "variables of the library; gpucache --version prints the version.\n"
+                "Exit status: 0 done, 1 it failed, 2 usage, 3 does not fit.\n");
 }
 
 /* Words of `text`, broken before column 80, each line begun at `column`. */
@@ -101,9 +104,11 @@ static void print_wrapped(struct gc_out *out, size_t column, const char *text)
 
 static void print_options(struct gc_out *out)
 {
-    gc_out_text(out, "Environment variables of the library, also KEY=value lines of its configuration file.\n"
-                     "Sizes: a number with K M G T, Ki Mi Gi Ti, KiB MiB GiB TiB (1024) or KB MB GB TB\n"
-                     "(1000), or a percentage of the device's memory.\n");
+    gc_out_text(
+        out,
+        "Environment variables of the library, also KEY=value lines of its configuration file.\n"
+        "Sizes: a number with K M G T, Ki Mi Gi Ti, KiB MiB GiB TiB (1024) or KB MB GB TB\n"
+        "(1000), or a percentage of the device's memory.\n");
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         const struct gc_option_row *row = gc_option_row((enum gc_option)i);
         gc_out_text(out, "\n");
@@ -189,5 +194,6 @@ int main(int argc, char **argv)
     const struct tool_command *command = find_command(name);
     if (command == NULL)
         return unknown_command(name);
-    return command->run != NULL ? command->run(argc - 1, argv + 1) : run_later(command, argc - 1, argv + 1);
+    return command->run != NULL ? command->run(argc - 1, argv + 1)
+                                : run_later(command, argc - 1, argv + 1);
 }

@@ -20,7 +20,8 @@ struct loader {
     size_t why_bytes;
 };
 
-static void fail(struct loader *loader, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void fail(struct loader *loader, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static void fail(struct loader *loader, const char *format, ...)
 {
@@ -71,7 +72,8 @@ static const char *get_string(struct loader *loader, const json_t *object, const
     return value != NULL ? json_string_value(value) : "";
 }
 
-static void copy_string(struct loader *loader, const json_t *object, const char *key, char *to, size_t size)
+static void copy_string(struct loader *loader, const json_t *object, const char *key, char *to,
+                        size_t size)
 {
     const char *text = get_string(loader, object, key);
     gc_text_show(text, strlen(text), to, size);
@@ -121,8 +123,7 @@ static void number_keys(struct loader *loader, const json_t *object)
 {
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)object, name, value)
-        number_api(loader, name);
+    json_object_foreach((json_t *)object, name, value) number_api(loader, name);
 }
 
 static void number_apis(struct loader *loader, const json_t *root, const json_t *devices)
@@ -131,7 +132,8 @@ static void number_apis(struct loader *loader, const json_t *root, const json_t 
     const json_t *leak;
     size_t i;
     size_t j;
-    json_array_foreach(devices, i, device) {
+    json_array_foreach(devices, i, device)
+    {
         number_keys(loader, get(loader, device, "by_api", JSON_OBJECT));
         number_keys(loader, get(loader, device, "driver_calls", JSON_OBJECT));
         json_array_foreach(json_object_get(device, "leaks"), j, leak)
@@ -148,7 +150,8 @@ static void load_apis(struct loader *loader, const json_t *json, struct gc_devic
     json_t *calls = get(loader, json, "driver_calls", JSON_OBJECT);
     const char *name;
     json_t *value;
-    json_object_foreach(by_api, name, value) {
+    json_object_foreach(by_api, name, value)
+    {
         struct gc_api_figures *api = &device->apis[api_number(loader, name)];
         if (get(loader, by_api, name, JSON_OBJECT) == NULL)
             return;
@@ -157,8 +160,8 @@ static void load_apis(struct loader *loader, const json_t *json, struct gc_devic
         api->current_bytes = get_uint(loader, value, "current_bytes");
         api->peak_bytes = get_uint(loader, value, "peak_bytes");
     }
-    json_object_foreach(calls, name, value)
-        device->apis[api_number(loader, name)].driver_calls = get_uint(loader, calls, name);
+    json_object_foreach(calls, name, value) device->apis[api_number(loader, name)].driver_calls =
+        get_uint(loader, calls, name);
 }
 
 static bool parse_address(const char *text, uint64_t *address)
@@ -181,7 +184,8 @@ static void load_leaks(struct loader *loader, const json_t *json, struct gc_repo
     const json_t *list = get(loader, json, "leaks", JSON_ARRAY);
     const json_t *leak;
     size_t i;
-    const size_t count = json_array_size(list) < GC_REPORT_LEAK_MAX ? json_array_size(list) : GC_REPORT_LEAK_MAX;
+    const size_t count =
+        json_array_size(list) < GC_REPORT_LEAK_MAX ? json_array_size(list) : GC_REPORT_LEAK_MAX;
     struct gc_leak *loaded = calloc(count + 1, sizeof(*loaded));
     if (loaded == NULL) {
         fail(loader, "out of memory");
@@ -189,7 +193,8 @@ static void load_leaks(struct loader *loader, const json_t *json, struct gc_repo
     }
     leaks->leaks = loaded;
     leaks->count = (uint32_t)count;
-    json_array_foreach(list, i, leak) {
+    json_array_foreach(list, i, leak)
+    {
         if (i >= count || loader->failed)
             break;
         if (!parse_address(get_string(loader, leak, "address"), &loaded[i].address))
@@ -199,7 +204,8 @@ static void load_leaks(struct loader *loader, const json_t *json, struct gc_repo
     }
 }
 
-static void load_fragmentation(struct loader *loader, const json_t *json, struct gc_device_snapshot *device)
+static void load_fragmentation(struct loader *loader, const json_t *json,
+                               struct gc_device_snapshot *device)
 {
     const json_t *fragmentation = get(loader, json, "fragmentation", JSON_OBJECT);
     if (fragmentation == NULL)
@@ -222,8 +228,8 @@ static void load_extra(struct loader *loader, const json_t *json, struct gc_devi
     }
 }
 
-static void load_device(struct loader *loader, const json_t *json, struct gc_device_snapshot *device,
-                        struct gc_report_leaks *leaks)
+static void load_device(struct loader *loader, const json_t *json,
+                        struct gc_device_snapshot *device, struct gc_report_leaks *leaks)
 {
     device->info.ordinal = get_int(loader, json, "ordinal");
     copy_string(loader, json, "uuid", device->info.uuid, sizeof(device->info.uuid));
@@ -246,7 +252,8 @@ static void load_device(struct loader *loader, const json_t *json, struct gc_dev
     load_extra(loader, json, device);
 }
 
-static bool allocate(struct loader *loader, size_t device_count, size_t api_count, size_t warning_count)
+static bool allocate(struct loader *loader, size_t device_count, size_t api_count,
+                     size_t warning_count)
 {
     struct report_loaded *loaded = loader->loaded;
     struct gc_snapshot *snapshot = &loaded->snapshot;
@@ -255,8 +262,8 @@ static bool allocate(struct loader *loader, size_t device_count, size_t api_coun
     loaded->leaks = calloc(device_count + 1, sizeof(*loaded->leaks));
     loaded->api_names = calloc(api_count + 1, sizeof(*loaded->api_names));
     loaded->warnings = calloc(warning_count + 1, sizeof(*loaded->warnings));
-    bool done = snapshot->devices != NULL && snapshot->process_driver_calls != NULL && loaded->leaks != NULL &&
-                loaded->api_names != NULL && loaded->warnings != NULL;
+    bool done = snapshot->devices != NULL && snapshot->process_driver_calls != NULL &&
+                loaded->leaks != NULL && loaded->api_names != NULL && loaded->warnings != NULL;
     for (size_t i = 0; done && i < device_count; i++) {
         snapshot->device_count = (uint32_t)(i + 1);
         snapshot->devices[i].apis = calloc(api_count + 1, sizeof(struct gc_api_figures));
@@ -282,16 +289,19 @@ static void load_devices(struct loader *loader, const json_t *root)
     if (loader->failed)
         return;
     number_apis(loader, root, devices);
-    if (loader->failed || !allocate(loader, json_array_size(devices), json_object_size(loader->api_numbers),
-                                    json_array_size(warnings)))
+    if (loader->failed ||
+        !allocate(loader, json_array_size(devices), json_object_size(loader->api_numbers),
+                  json_array_size(warnings)))
         return;
     json_object_foreach(loader->api_numbers, name, value)
         loaded->api_names[json_integer_value(value)] = name;
     json_object_foreach(calls, name, value)
-        loaded->snapshot.process_driver_calls[api_number(loader, name)] = get_uint(loader, calls, name);
+        loaded->snapshot.process_driver_calls[api_number(loader, name)] =
+        get_uint(loader, calls, name);
     json_array_foreach(devices, i, value)
         load_device(loader, value, &loaded->snapshot.devices[i], &loaded->leaks[i]);
-    json_array_foreach(warnings, i, value) {
+    json_array_foreach(warnings, i, value)
+    {
         if (!json_is_string(value))
             fail(loader, "a warning is no text");
         else
@@ -312,7 +322,8 @@ static void load_facts(struct loader *loader, const json_t *root)
     copy_string(loader, root, "command", loaded->process.command, sizeof(loaded->process.command));
     copy_string(loader, root, "host", loaded->process.host, sizeof(loaded->process.host));
     facts->start_unix = (int64_t)get_uint(loader, root, "start_unix");
-    if (!json_is_number(duration) || !(json_number_value(duration) >= 0 && json_number_value(duration) < 1e10))
+    if (!json_is_number(duration) ||
+        !(json_number_value(duration) >= 0 && json_number_value(duration) < 1e10))
         fail(loader, "\"duration_s\" is missing or no duration");
     else
         facts->duration_ns = (uint64_t)(json_number_value(duration) * 1e9 + 0.5);

@@ -9,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void print_error(const struct tool_command *command, const char *format, va_list arguments, bool usage)
+static void print_error(const struct tool_command *command, const char *format, va_list arguments,
+                        bool usage)
 {
     char text[2048];
     struct gc_out out;
@@ -72,8 +73,8 @@ void tool_print_help(struct gc_out *out, const struct tool_command *command)
 
 /* ---- options ---- */
 
-static const struct tool_option *find_option(const struct tool_option *options, size_t count, const char *text,
-                                             size_t length)
+static const struct tool_option *find_option(const struct tool_option *options, size_t count,
+                                             const char *text, size_t length)
 {
     for (size_t i = 0; i < count; i++) {
         if (strlen(options[i].name) == length && memcmp(options[i].name, text, length) == 0)
@@ -82,8 +83,8 @@ static const struct tool_option *find_option(const struct tool_option *options, 
     return NULL;
 }
 
-static int parse_one(const struct tool_command *command, const struct tool_option *options, size_t count,
-                     int argc, char **argv, int *at)
+static int parse_one(const struct tool_command *command, const struct tool_option *options,
+                     size_t count, int argc, char **argv, int *at)
 {
     const char *text = argv[*at];
     const char *equals = strchr(text, '=');
@@ -123,8 +124,8 @@ static int print_help(const struct tool_command *command)
     return tool_finish(command, &out);
 }
 
-int tool_parse(const struct tool_command *command, const struct tool_option *options, size_t count, int argc,
-               char **argv, int *next)
+int tool_parse(const struct tool_command *command, const struct tool_option *options, size_t count,
+               int argc, char **argv, int *next)
 {
     int at = 1;
     while (at < argc && argv[at][0] == '-' && argv[at][1] != '\0') {
@@ -144,8 +145,8 @@ int tool_parse(const struct tool_command *command, const struct tool_option *opt
     return TOOL_DONE;
 }
 
-int tool_parse_file(const struct tool_command *command, const struct tool_option *options, size_t count,
-                    int argc, char **argv, const char **file)
+int tool_parse_file(const struct tool_command *command, const struct tool_option *options,
+                    size_t count, int argc, char **argv, const char **file)
 {
     bool only_files = false;
     *file = NULL;

@@ -19,7 +19,8 @@ struct tool_command {
     const char *synopsis; /* behind the name */
     const char *summary;  /* one line */
     const char *help;     /* lines about options; NULL if there are none */
-    int (*run)(int argc, char **argv); /* argv[0] is the command's name; NULL: not in this version */
+    int (*run)(int argc,
+               char **argv); /* argv[0] is the command's name; NULL: not in this version */
 };
 
 extern const struct tool_command tool_command_run;
@@ -27,9 +28,11 @@ extern const struct tool_command tool_command_report;
 extern const struct tool_command tool_command_trace;
 
 /* A line on stderr, "gpucache COMMAND: text"; returns TOOL_FAILED. */
-int tool_fail(const struct tool_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int tool_fail(const struct tool_command *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* The same with a pointer to the help behind it; returns TOOL_USAGE. */
-int tool_usage(const struct tool_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int tool_usage(const struct tool_command *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Flushes what was written on stdout; TOOL_FAILED, with a line, if that failed. */
 int tool_finish(const struct tool_command *command, struct gc_out *out);
 void tool_print_help(struct gc_out *out, const struct tool_command *command);
@@ -45,12 +48,12 @@ struct tool_option {
 /* Reads options until the first argument that is none, or "--", which is skipped. *next is the index of the
  * argument after them. TOOL_USAGE, with a line, for an unknown, absent, repeated or incomplete option;
  * TOOL_DONE with *next == 0 after --help, which it printed. */
-int tool_parse(const struct tool_command *command, const struct tool_option *options, size_t count, int argc,
-               char **argv, int *next) GC_CHECKED;
+int tool_parse(const struct tool_command *command, const struct tool_option *options, size_t count,
+               int argc, char **argv, int *next) GC_CHECKED;
 
 /* The same where options may stand before and behind one argument, the file. */
-int tool_parse_file(const struct tool_command *command, const struct tool_option *options, size_t count,
-                    int argc, char **argv, const char **file) GC_CHECKED;
+int tool_parse_file(const struct tool_command *command, const struct tool_option *options,
+                    size_t count, int argc, char **argv, const char **file) GC_CHECKED;
 
 /* A regular file's content, read-only. Unmapped with tool_unmap. */
 struct tool_file {
@@ -61,7 +64,8 @@ struct tool_file {
     unsigned long long inode;
 };
 /* TOOL_FAILED with a line if it is no readable regular file. */
-int tool_map(const struct tool_command *command, const char *path, struct tool_file *file) GC_CHECKED;
+int tool_map(const struct tool_command *command, const char *path,
+             struct tool_file *file) GC_CHECKED;
 void tool_unmap(struct tool_file *file);
 
 #endif

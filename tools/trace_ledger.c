@@ -21,7 +21,8 @@ static size_t slot_of(const struct trace_ledger *ledger, uint64_t address)
 
 static enum gc_status grow(struct trace_ledger *ledger)
 {
-    struct trace_ledger larger = {.capacity = ledger->capacity > 0 ? ledger->capacity * 2 : CAPACITY_MIN,
+    struct trace_ledger larger = {.capacity =
+                                      ledger->capacity > 0 ? ledger->capacity * 2 : CAPACITY_MIN,
                                   .count = ledger->count};
     larger.slots = calloc(larger.capacity, sizeof(*larger.slots));
     if (larger.slots == NULL)
@@ -35,7 +36,8 @@ static enum gc_status grow(struct trace_ledger *ledger)
     return GC_OK;
 }
 
-enum gc_status trace_ledger_add(struct trace_ledger *ledger, const struct trace_allocation *allocation)
+enum gc_status trace_ledger_add(struct trace_ledger *ledger,
+                                const struct trace_allocation *allocation)
 {
     if (ledger->count * 2 >= ledger->capacity) {
         const enum gc_status status = grow(ledger);
@@ -61,7 +63,8 @@ static void close_hole(struct trace_ledger *ledger, size_t hole)
     ledger->slots[hole].id = 0;
 }
 
-bool trace_ledger_remove(struct trace_ledger *ledger, uint64_t address, struct trace_allocation *allocation)
+bool trace_ledger_remove(struct trace_ledger *ledger, uint64_t address,
+                         struct trace_allocation *allocation)
 {
     if (ledger->count == 0)
         return false;

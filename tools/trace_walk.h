@@ -22,12 +22,13 @@ struct trace_sum {
     uint64_t live_bytes;
     uint64_t live_count;
     uint64_t peak_bytes;
-    uint64_t peak_count; /* live allocations when live_bytes peaked */
+    uint64_t peak_count;        /* live allocations when live_bytes peaked */
     struct trace_api_sum *apis; /* reader->api_count entries */
 };
 
 /* Reads `reader` to its end. `csv` may be NULL. GC_NO_HOST_MEMORY; a failed write shows in `csv`. */
-enum gc_status trace_walk(struct gc_trace_reader *reader, struct gc_out *csv, struct trace_sum *sum) GC_CHECKED;
+enum gc_status trace_walk(struct gc_trace_reader *reader, struct gc_out *csv,
+                          struct trace_sum *sum) GC_CHECKED;
 void trace_sum_fini(struct trace_sum *sum);
 
 #endif

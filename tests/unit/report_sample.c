@@ -4,9 +4,20 @@
 #include <string.h>
 
 static const char *const api_names[REPORT_SAMPLE_API_COUNT] = {
-    "cuMemAlloc_v2", "cudaMalloc", "cuMemFree_v2", "cuCtxSynchronize", "cuMemAllocAsync_ptsz",
-    "entry5", "entry6", "entry7", "entry8", "entry9", "entry10", "entry11",
-    "cuGraphAddMemAllocNode_with_a_very_long_name_indeed", "cuInit",
+    "cuMemAlloc_v2",
+    "cudaMalloc",
+    "cuMemFree_v2",
+    "cuCtxSynchronize",
+    "cuMemAllocAsync_ptsz",
+    "entry5",
+    "entry6",
+    "entry7",
+    "entry8",
+    "entry9",
+    "entry10",
+    "entry11",
+    "cuGraphAddMemAllocNode_with_a_very_long_name_indeed",
+    "cuInit",
 };
 
 static const char *const warnings[] = {"GPUCACHE_GROUP=team: not in this version, ignored"};
@@ -32,7 +43,8 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
     uint64_t value = 100;
     memset(device, 0, sizeof(*device));
     device->info.ordinal = ordinal;
-    snprintf(device->info.uuid, sizeof(device->info.uuid), "GPU-00000000-0000-0000-0000-00000000000%d", ordinal);
+    snprintf(device->info.uuid, sizeof(device->info.uuid),
+             "GPU-00000000-0000-0000-0000-00000000000%d", ordinal);
     snprintf(device->info.name, sizeof(device->info.name), "Simulated \"Device\" %d", ordinal);
     device->info.total_bytes = UINT64_C(16) << 30;
     device->limit_bytes = ordinal == 0 ? UINT64_C(4) << 30 : UINT64_MAX;
@@ -51,9 +63,11 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
     device->leak_bytes = ordinal == 0 ? UINT64_C(5) << 30 : 0;
     device->apis = apis[ordinal];
     for (unsigned i = 0; i < REPORT_SAMPLE_API_COUNT; i++) {
-        apis[ordinal][i] = (struct gc_api_figures){
-            .count = i == 2 ? 0 : i + 1, .bytes = (i + 1) * 1000, .current_bytes = i, .peak_bytes = (i + 1) * 500,
-            .driver_calls = i % 2 == 0 ? i + 1 : 0};
+        apis[ordinal][i] = (struct gc_api_figures){.count = i == 2 ? 0 : i + 1,
+                                                   .bytes = (i + 1) * 1000,
+                                                   .current_bytes = i,
+                                                   .peak_bytes = (i + 1) * 500,
+                                                   .driver_calls = i % 2 == 0 ? i + 1 : 0};
     }
 }
 
@@ -63,7 +77,8 @@ const struct gc_report *report_sample(const char *program)
     process = (struct gc_process){.command = "./train --batch 8", .host = "node-1", .pid = 4242};
     snprintf(process.program, sizeof(process.program), "%s", program != NULL ? program : "train");
     for (uint32_t i = 0; i < REPORT_SAMPLE_LEAK_COUNT; i++)
-        leaks[i] = (struct gc_leak){.address = UINT64_C(0x7f0000000000) + i, .bytes = (100 - i) << 20, .api = 1};
+        leaks[i] = (struct gc_leak){
+            .address = UINT64_C(0x7f0000000000) + i, .bytes = (100 - i) << 20, .api = 1};
     fill_device(&devices[0], 0);
     fill_device(&devices[1], 1);
     report = (struct gc_report){

@@ -45,7 +45,8 @@ void scratch_reset(int fd)
 
 void scratch_folder(char *path, size_t size)
 {
-    must((size_t)snprintf(path, size, "/tmp/gpucache-unit.XXXXXX") < size && mkdtemp(path) != NULL, "mkdtemp");
+    must((size_t)snprintf(path, size, "/tmp/gpucache-unit.XXXXXX") < size && mkdtemp(path) != NULL,
+         "mkdtemp");
 }
 
 void scratch_remove(const char *folder)

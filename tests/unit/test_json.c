@@ -82,8 +82,12 @@ static void containers_nest(void **state)
 static void strings_come_back(void **state)
 {
     static const char *const strings[] = {
-        "", "plain", "quote \" backslash \\ slash /", "line\nbreak\ttab\r\b\f\x01\x1f\x7f",
-        "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80", "</script>",
+        "",
+        "plain",
+        "quote \" backslash \\ slash /",
+        "line\nbreak\ttab\r\b\f\x01\x1f\x7f",
+        "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80",
+        "</script>",
     };
     (void)state;
     gc_json_begin_array(&json, GC_JSON_LINES);
@@ -105,15 +109,17 @@ static void invalid_utf8_is_replaced(void **state)
         const char *from;
         const char *to;
     } cases[] = {
-        {"a\xff" "b", "a" R "b"},
+        {"a\xff"
+         "b",
+         "a" R "b"},
         {"\x80", R},
         {"\xc3", R},
         {"\xc3(", R "("},
-        {"\xc0\xaf", R R},                /* overlong */
-        {"\xe0\x80\xaf", R R R},          /* overlong */
-        {"\xed\xa0\x80", R R R},          /* surrogate */
-        {"\xf4\x90\x80\x80", R R R R},    /* above U+10FFFF */
-        {"\xf0\x9f\x98", R R R},          /* cut off */
+        {"\xc0\xaf", R R},             /* overlong */
+        {"\xe0\x80\xaf", R R R},       /* overlong */
+        {"\xed\xa0\x80", R R R},       /* surrogate */
+        {"\xf4\x90\x80\x80", R R R R}, /* above U+10FFFF */
+        {"\xf0\x9f\x98", R R R},       /* cut off */
         {"\xe2\x82\"", R R "\""},
     };
     (void)state;
@@ -182,8 +188,12 @@ int main(void)
     cmocka_set_message_output(CM_OUTPUT_TAP);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(containers_nest), TEST(strings_come_back), TEST(invalid_utf8_is_replaced), TEST(any_bytes_make_json),
-        TEST(failed_writes_are_remembered), TEST(columns_line_up),
+        TEST(containers_nest),
+        TEST(strings_come_back),
+        TEST(invalid_utf8_is_replaced),
+        TEST(any_bytes_make_json),
+        TEST(failed_writes_are_remembered),
+        TEST(columns_line_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,9 +78,10 @@ static const struct sample {
 } samples[] = {
     {"MODE", {"cache", "track", "off"}, {"Cache", "cach", "cache ", " cache", "cache,track", "1"}},
     {"LIMIT",
-     {"4GiB", "1.5g", "80%", "0=8GiB,1=50%", "GPU-01234567-89ab-cdef-0123-456789ABCDEF=8GiB", "100%", "1"},
-     {"0m", "-1", "4Gib4", "lots", "4GiB,2GiB", "0=1g,0=2g", "NaN", "0%", "101%", "20000000TiB", "x=1g",
-      "1,5g", "0x10", "1e3", "=1g", "1g,"}},
+     {"4GiB", "1.5g", "80%", "0=8GiB,1=50%", "GPU-01234567-89ab-cdef-0123-456789ABCDEF=8GiB",
+      "100%", "1"},
+     {"0m", "-1", "4Gib4", "lots", "4GiB,2GiB", "0=1g,0=2g", "NaN", "0%", "101%", "20000000TiB",
+      "x=1g", "1,5g", "0x10", "1e3", "=1g", "1g,"}},
     {"BACKEND", {"auto", "driver"}, {"VMM", "none"}},
     {"REUSE", {"fence", "sync"}, {"never"}},
     {"TRIM", {"0%", "50%", "99.5%", "100%"}, {"50", "101%", "-1%", "%", "1g", "nan%"}},
@@ -98,9 +99,13 @@ static const struct sample {
     {"SEQ_LEN", {"0", "4096"}, {"4k", "-1"}},
     {"DTYPE", {"f16", "bfloat16"}, {"F16", "half"}},
     {"KV_DTYPE", {"f8"}, {"f9"}},
-    {"DIMS", {"batch=1", "batch=1,seq=2"}, {"batch", "batch=", "=1", "batch=0", "batch=1,", "batch=x"}},
+    {"DIMS",
+     {"batch=1", "batch=1,seq=2"},
+     {"batch", "batch=", "=1", "batch=0", "batch=1,", "batch=x"}},
     {"OVERHEAD", {"1.1", "1", "100"}, {"0.9", "101", "1.1x", "1,1", "inf", "1e1"}},
-    {"TENANTS", {"a=liba.so:1GiB", "a=liba.so:1g,b=/x/lib:b.so:2g"}, {"a", "a=b", "a=:1g", "a=b:", "a=b:0", "=b:1g"}},
+    {"TENANTS",
+     {"a=liba.so:1GiB", "a=liba.so:1g,b=/x/lib:b.so:2g"},
+     {"a", "a=b", "a=:1g", "a=b:", "a=b:0", "=b:1g"}},
     {"WAIT", {"0", "100"}, {"100ms", "-1", "86400001"}},
     {"DEBUG", {"poison", "poison,guard,uaf"}, {"poison,", "all", "poison guard"}},
     {"PLAN", {"/tmp/plan"}, {NULL}},
@@ -151,11 +156,13 @@ static void check_bad(enum gc_option option, const char *value)
     const char *kept = row->default_text[0] != '\0' ? row->default_text : "none";
     read_one(row->name, value);
     if (row->closed)
-        snprintf(wanted, sizeof(wanted), "gpucache: %s=%s: not valid; accepted: %s; CUDA is refused\n", row->name,
-                 value, row->accepts);
+        snprintf(wanted, sizeof(wanted),
+                 "gpucache: %s=%s: not valid; accepted: %s; CUDA is refused\n", row->name, value,
+                 row->accepts);
     else
-        snprintf(wanted, sizeof(wanted), "gpucache: %s=%s: not valid; accepted: %s; keeping the default: %s\n",
-                 row->name, value, row->accepts, kept);
+        snprintf(wanted, sizeof(wanted),
+                 "gpucache: %s=%s: not valid; accepted: %s; keeping the default: %s\n", row->name,
+                 value, row->accepts, kept);
     assert_string_equal(lines, wanted);
     assert_int_equal(options->refused, row->closed);
     assert_false(gc_options_is_set(options, option));
@@ -176,8 +183,8 @@ static void only_limits_budget_and_gate_close(void **state)
 {
     (void)state;
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
-        const bool closes = i == GC_OPTION_LIMIT || i == GC_OPTION_GROUP_LIMIT || i == GC_OPTION_BUDGET ||
-                            i == GC_OPTION_GATE;
+        const bool closes = i == GC_OPTION_LIMIT || i == GC_OPTION_GROUP_LIMIT ||
+                            i == GC_OPTION_BUDGET || i == GC_OPTION_GATE;
         assert_int_equal(gc_option_row((enum gc_option)i)->closed, closes);
     }
 }
@@ -185,8 +192,9 @@ static void only_limits_budget_and_gate_close(void **state)
 static void bad_values_leave_the_defaults(void **state)
 {
     (void)state;
-    char *environment[] = {"GPUCACHE_MODE=x", "GPUCACHE_TRIM=x",  "GPUCACHE_REPORT=", "GPUCACHE_LOG=x",
-                           "GPUCACHE_BATCH=x", "GPUCACHE_DEBUG=x", "GPUCACHE_DIMS=x",  NULL};
+    char *environment[] = {
+        "GPUCACHE_MODE=x",  "GPUCACHE_TRIM=x",  "GPUCACHE_REPORT=", "GPUCACHE_LOG=x",
+        "GPUCACHE_BATCH=x", "GPUCACHE_DEBUG=x", "GPUCACHE_DIMS=x",  NULL};
     read_environment(environment);
     assert_int_equal(line_count(), 7);
     assert_int_equal(options->mode, GC_MODE_CACHE);
@@ -202,7 +210,8 @@ static void bad_values_leave_the_defaults(void **state)
 static void defaults_say_nothing(void **state)
 {
     (void)state;
-    char *environment[] = {"PATH=/bin", "GPUCACHE", "XGPUCACHE_MODE=off", "gpucache_mode=off", NULL};
+    char *environment[] = {"PATH=/bin", "GPUCACHE", "XGPUCACHE_MODE=off", "gpucache_mode=off",
+                           NULL};
     read_environment(environment);
     assert_string_equal(lines, "");
     assert_int_equal(options->mode, GC_MODE_CACHE);
@@ -221,12 +230,14 @@ static void unknown_names_give_one_line_with_the_nearest(void **state)
 {
     (void)state;
     read_one("GPUCACHE_LIMT", "4GiB");
-    assert_string_equal(lines, "gpucache: GPUCACHE_LIMT=4GiB: unknown name, ignored; nearest: GPUCACHE_LIMIT (a "
-                               "size or percentage, or per device: 0=8GiB,GPU-...=50%)\n");
+    assert_string_equal(
+        lines, "gpucache: GPUCACHE_LIMT=4GiB: unknown name, ignored; nearest: GPUCACHE_LIMIT (a "
+               "size or percentage, or per device: 0=8GiB,GPU-...=50%)\n");
     assert_int_equal(options->limit.count, 0);
     read_one("GPUCACHE_MDOE", "off");
-    assert_string_equal(lines, "gpucache: GPUCACHE_MDOE=off: unknown name, ignored; nearest: GPUCACHE_MODE "
-                               "(cache, track, off)\n");
+    assert_string_equal(
+        lines, "gpucache: GPUCACHE_MDOE=off: unknown name, ignored; nearest: GPUCACHE_MODE "
+               "(cache, track, off)\n");
     read_one("GPUCACHE_limit", "1g");
     assert_non_null(strstr(lines, "unknown name"));
     read_one("GPUCACHE_", "x");
@@ -260,7 +271,8 @@ static void unserved_values_give_one_line(void **state)
     assert_string_equal(lines, "gpucache: GPUCACHE_GROUP=team: not in this version, ignored\n");
     assert_false(options->refused);
     read_one("GPUCACHE_BACKEND", "vmm");
-    assert_string_equal(lines, "gpucache: GPUCACHE_BACKEND=vmm: not in this version; driver is used\n");
+    assert_string_equal(lines,
+                        "gpucache: GPUCACHE_BACKEND=vmm: not in this version; driver is used\n");
     read_one("GPUCACHE_STACKS", "off");
     assert_string_equal(lines, "");
     read_one("GPUCACHE_REUSE", "fence");
@@ -277,7 +289,8 @@ static void unserved_limits_and_gates_close(void **state)
     (void)state;
     read_one("GPUCACHE_GROUP_LIMIT", "4GiB");
     assert_string_equal(
-        lines, "gpucache: GPUCACHE_GROUP_LIMIT=4GiB: not in this version, and unsafe to ignore; CUDA is refused\n");
+        lines,
+        "gpucache: GPUCACHE_GROUP_LIMIT=4GiB: not in this version, and unsafe to ignore; CUDA is refused\n");
     assert_true(options->refused);
     char *warned[] = {"GPUCACHE_MODEL=/m", "GPUCACHE_GATE=warn", NULL};
     read_environment(warned);
@@ -316,7 +329,8 @@ static void foreign_limits_are_the_limit(void **state)
 static void foreign_limits_yield_to_ours(void **state)
 {
     (void)state;
-    char *environment[] = {"CUDA_DEVICE_MEMORY_LIMIT=0m", "CUDA_DEVICE_MEMORY_LIMIT_x=1", "GPUCACHE_LIMIT=1g", NULL};
+    char *environment[] = {"CUDA_DEVICE_MEMORY_LIMIT=0m", "CUDA_DEVICE_MEMORY_LIMIT_x=1",
+                           "GPUCACHE_LIMIT=1g", NULL};
     read_environment(environment);
     assert_string_equal(lines, "");
     assert_false(options->refused);
@@ -336,10 +350,11 @@ static void bad_foreign_limits_close(void **state)
     for (size_t i = 0; i < 2; i++) {
         for (size_t j = 0; j < sizeof(values) / sizeof(values[0]); j++) {
             read_one(names[i], values[j]);
-            snprintf(wanted, sizeof(wanted),
-                     "gpucache: %s=%s: not valid; accepted: a size, for all devices, or for one with its number "
-                     "behind the name; CUDA is refused\n",
-                     names[i], values[j]);
+            snprintf(
+                wanted, sizeof(wanted),
+                "gpucache: %s=%s: not valid; accepted: a size, for all devices, or for one with its number "
+                "behind the name; CUDA is refused\n",
+                names[i], values[j]);
             assert_string_equal(lines, wanted);
             assert_true(options->refused);
         }
@@ -380,7 +395,8 @@ static void config_file_is_read_and_the_environment_wins(void **state)
     char *environment[] = {"GPUCACHE_MODE=track", NULL, NULL};
     char named[256];
     (void)state;
-    write_config("# limits\n\n  GPUCACHE_LIMIT = 50% \r\nGPUCACHE_MODE=nonsense\nGPUCACHE_TRIM=10%");
+    write_config(
+        "# limits\n\n  GPUCACHE_LIMIT = 50% \r\nGPUCACHE_MODE=nonsense\nGPUCACHE_TRIM=10%");
     snprintf(named, sizeof(named), "GPUCACHE_CONFIG=%s", config_path);
     environment[1] = named;
     read_environment(environment);
@@ -413,16 +429,18 @@ static void config_file_mistakes_give_one_line_each(void **state)
     (void)state;
     write_config("GPUCACHE_TRIM=7\nnothing\nGPUCACHE_LOGG=1\nGPUCACHE_CONFIG=/x\n=1\n");
     read_default_config(NULL, false);
-    snprintf(wanted, sizeof(wanted),
-             "gpucache: %s: line 2 is no KEY=value line, ignored\n"
-             "gpucache: GPUCACHE_LOGG=1 in %s: unknown name, ignored; nearest: GPUCACHE_LOG (error, warn, info, "
-             "debug)\n",
-             config_path, config_path);
+    snprintf(
+        wanted, sizeof(wanted),
+        "gpucache: %s: line 2 is no KEY=value line, ignored\n"
+        "gpucache: GPUCACHE_LOGG=1 in %s: unknown name, ignored; nearest: GPUCACHE_LOG (error, warn, info, "
+        "debug)\n",
+        config_path, config_path);
     assert_memory_equal(lines, wanted, strlen(wanted));
     assert_int_equal(line_count(), 5);
     assert_non_null(strstr(lines, "line 5 is no KEY=value line"));
     assert_non_null(strstr(lines, "GPUCACHE_CONFIG=/x in "));
-    snprintf(wanted, sizeof(wanted), "GPUCACHE_TRIM=7 in %s: not valid; accepted: a percentage", config_path);
+    snprintf(wanted, sizeof(wanted), "GPUCACHE_TRIM=7 in %s: not valid; accepted: a percentage",
+             config_path);
     assert_non_null(strstr(lines, wanted));
     write_config("GPUCACHE_LIMIT=0m\n");
     read_default_config(NULL, false);
@@ -459,7 +477,8 @@ static void config_file_that_cannot_be_read_keeps_the_default(void **state)
 
 static void raised_privileges_trust_neither_environment_nor_paths(void **state)
 {
-    char *environment[] = {"GPUCACHE_LIMIT=1g", "GPUCACHE_BOGUS=1", "CUDA_DEVICE_MEMORY_LIMIT=2g", NULL};
+    char *environment[] = {"GPUCACHE_LIMIT=1g", "GPUCACHE_BOGUS=1", "CUDA_DEVICE_MEMORY_LIMIT=2g",
+                           NULL};
     (void)state;
     write_config("GPUCACHE_MODE=track\nGPUCACHE_REPORT=/tmp/x\nGPUCACHE_TRACE=/tmp/y\n");
     read_default_config(environment, true);
@@ -478,14 +497,51 @@ static void sizes_are_exact(void **state)
         const char *text;
         uint64_t bytes;
     } good[] = {
-        {"512", 512}, {"4Gi", UINT64_C(4) << 30}, {"4GiB", UINT64_C(4) << 30}, {"4g", UINT64_C(4) << 30},
-        {"4 GiB", UINT64_C(4) << 30}, {"4GB", UINT64_C(4000000000)}, {"1.5k", 1536}, {"1tib", UINT64_C(1) << 40},
-        {"0.1MB", 100000}, {"1KB", 1000}, {"16777215TiB", UINT64_C(16777215) << 40},
-        {"18446744073709551615", UINT64_MAX}, {"0.000000000000000000000000001", 0}, {"00001k", 1024},
+        {"512", 512},
+        {"4Gi", UINT64_C(4) << 30},
+        {"4GiB", UINT64_C(4) << 30},
+        {"4g", UINT64_C(4) << 30},
+        {"4 GiB", UINT64_C(4) << 30},
+        {"4GB", UINT64_C(4000000000)},
+        {"1.5k", 1536},
+        {"1tib", UINT64_C(1) << 40},
+        {"0.1MB", 100000},
+        {"1KB", 1000},
+        {"16777215TiB", UINT64_C(16777215) << 40},
+        {"18446744073709551615", UINT64_MAX},
+        {"0.000000000000000000000000001", 0},
+        {"00001k", 1024},
     };
-    static const char *const bad[] = {"", " ", "k", "0", "0m", "0.0g", "-1", "+1", "1x", "1gg", "1 ", "1  g", " 1",
-                                      "1.g", ".5g", "1.5", "1..5g", "18446744073709551616", "16777216TiB", "nan",
-                                      "inf", "1e9", "0x10", "1,5g", "4Gib4", "4GiBB", "1b", "%", "50%", "1ki b"};
+    static const char *const bad[] = {"",
+                                      " ",
+                                      "k",
+                                      "0",
+                                      "0m",
+                                      "0.0g",
+                                      "-1",
+                                      "+1",
+                                      "1x",
+                                      "1gg",
+                                      "1 ",
+                                      "1  g",
+                                      " 1",
+                                      "1.g",
+                                      ".5g",
+                                      "1.5",
+                                      "1..5g",
+                                      "18446744073709551616",
+                                      "16777216TiB",
+                                      "nan",
+                                      "inf",
+                                      "1e9",
+                                      "0x10",
+                                      "1,5g",
+                                      "4Gib4",
+                                      "4GiBB",
+                                      "1b",
+                                      "%",
+                                      "50%",
+                                      "1ki b"};
     uint64_t bytes = 7;
     (void)state;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -509,7 +565,9 @@ static void the_most_particular_entry_counts(void **state)
     const char *uuid = "GPU-00000000-1111-2222-3333-44444444abcd";
     const uint64_t total = UINT64_C(1000);
     (void)state;
-    assert_int_equal(gc_parse_size_spec("25%,GPU-00000000-1111-2222-3333-44444444ABCD=1k,0=50%", true, &spec), GC_OK);
+    assert_int_equal(
+        gc_parse_size_spec("25%,GPU-00000000-1111-2222-3333-44444444ABCD=1k,0=50%", true, &spec),
+        GC_OK);
     assert_int_equal(spec.count, 3);
     assert_int_equal(gc_size_spec_resolve(&spec, 0, uuid, total), 1024);
     assert_int_equal(gc_size_spec_resolve(&spec, 0, NULL, total), 500);

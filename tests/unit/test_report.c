@@ -40,7 +40,8 @@ static void assert_keys(json_t *object, const char *const *keys)
     const char *key;
     json_t *value;
     assert_true(json_is_object(object));
-    json_object_foreach(object, key, value) {
+    json_object_foreach(object, key, value)
+    {
         if (*keys != NULL && strcmp(*keys, key) == 0)
             keys++;
     }
@@ -48,14 +49,36 @@ static void assert_keys(json_t *object, const char *const *keys)
         fail_msg("\"%s\" is missing or out of order", *keys);
 }
 
-static const char *const root_keys[] = {"schema", "version", "pid", "program", "command", "host", "start_unix",
-                                        "duration_s", "mode", "backend", "driver_version", "devices", "latency_ns",
-                                        "estimate", "gate", "warnings", NULL};
-static const char *const device_keys[] = {
-    "ordinal", "uuid", "name", "total_bytes", "limit_bytes", "requested_bytes", "allocated_bytes",
-    "reserved_bytes", "pending_bytes", "host_metadata_bytes", "alloc_count", "free_count", "hit_count",
-    "miss_count", "oom_count", "retry_count", "trim_count", "fence_count", "invalid_free_count", "driver_calls",
-    "by_api", "fragmentation", "leaks", "leak_count", "leak_bytes", NULL};
+static const char *const root_keys[] = {
+    "schema",     "version",  "pid",     "program",        "command", "host",       "start_unix",
+    "duration_s", "mode",     "backend", "driver_version", "devices", "latency_ns", "estimate",
+    "gate",       "warnings", NULL};
+static const char *const device_keys[] = {"ordinal",
+                                          "uuid",
+                                          "name",
+                                          "total_bytes",
+                                          "limit_bytes",
+                                          "requested_bytes",
+                                          "allocated_bytes",
+                                          "reserved_bytes",
+                                          "pending_bytes",
+                                          "host_metadata_bytes",
+                                          "alloc_count",
+                                          "free_count",
+                                          "hit_count",
+                                          "miss_count",
+                                          "oom_count",
+                                          "retry_count",
+                                          "trim_count",
+                                          "fence_count",
+                                          "invalid_free_count",
+                                          "driver_calls",
+                                          "by_api",
+                                          "fragmentation",
+                                          "leaks",
+                                          "leak_count",
+                                          "leak_bytes",
+                                          NULL};
 static const char *const gauge_keys[] = {"current", "peak", NULL};
 static const char *const api_keys[] = {"count", "bytes", "current_bytes", "peak_bytes", NULL};
 static const char *const fragmentation_keys[] = {"free_bytes", "largest_free_bytes", "ratio", NULL};
@@ -106,11 +129,14 @@ static void values_are_those_given(void **state)
     assert_int_equal(integer(json_object_get(device, "reserved_bytes"), "peak"), 102000);
     assert_int_equal(integer(device, "alloc_count"), 104);
     assert_int_equal(integer(device, "invalid_free_count"), 112);
-    assert_true(json_real_value(json_object_get(json_object_get(device, "fragmentation"), "ratio")) == 0.75);
+    assert_true(json_real_value(
+                    json_object_get(json_object_get(device, "fragmentation"), "ratio")) == 0.75);
     assert_int_equal(integer(json_object_get(device, "driver_calls"), "cuMemAlloc_v2"), 1);
     assert_null(json_object_get(json_object_get(device, "driver_calls"), "cudaMalloc"));
     assert_null(json_object_get(json_object_get(device, "by_api"), "cuMemFree_v2"));
-    assert_int_equal(integer(json_object_get(json_object_get(device, "by_api"), "cudaMalloc"), "peak_bytes"), 1000);
+    assert_int_equal(
+        integer(json_object_get(json_object_get(device, "by_api"), "cudaMalloc"), "peak_bytes"),
+        1000);
     assert_int_equal(integer(json_object_get(root, "driver_calls"), "cuInit"), 1);
     assert_int_equal(json_array_size(json_object_get(device, "leaks")), REPORT_SAMPLE_LEAK_COUNT);
     assert_int_equal(integer(device, "leak_count"), 1234);
@@ -126,7 +152,8 @@ static void odd_names_are_escaped(void **state)
 {
     (void)state;
     json_t *root = written_json(report_sample("a\"b\\c\n\xff\xc3\xa4"));
-    assert_string_equal(json_string_value(json_object_get(root, "program")), "a\"b\\c\n\xef\xbf\xbd\xc3\xa4");
+    assert_string_equal(json_string_value(json_object_get(root, "program")),
+                        "a\"b\\c\n\xef\xbf\xbd\xc3\xa4");
     json_decref(root);
 }
 
@@ -160,10 +187,18 @@ static void text_fits_80_columns(void **state)
 static void text_says_what_matters(void **state)
 {
     static const char *const wanted[] = {
-        "== gpucache 1.2.3: train, pid 4242", "driver 12.4", "limit 4.0 GiB", "no limit",
-        "never freed: 1234 allocations, 5.0 GiB", "0x7f0000000000", "100.0 MiB  cudaMalloc",
-        "... and 1224 more", "108 requests found no room on device 0: raise GPUCACHE_LIMIT above",
-        "GPUCACHE_GROUP=team: not in this version", "112 frees of what was no live allocation", "... and 3 more\n",
+        "== gpucache 1.2.3: train, pid 4242",
+        "driver 12.4",
+        "limit 4.0 GiB",
+        "no limit",
+        "never freed: 1234 allocations, 5.0 GiB",
+        "0x7f0000000000",
+        "100.0 MiB  cudaMalloc",
+        "... and 1224 more",
+        "108 requests found no room on device 0: raise GPUCACHE_LIMIT above",
+        "GPUCACHE_GROUP=team: not in this version",
+        "112 frees of what was no live allocation",
+        "... and 3 more\n",
     };
     (void)state;
     char *text = written_text(report_sample(NULL));
@@ -232,8 +267,12 @@ static uint64_t clock_ns(void *self)
     return 1;
 }
 
-static const struct gc_driver driver = {.out_of_memory = 2, .mem_alloc = mem_alloc, .mem_free = mem_free,
-                                        .mem_info = mem_info, .synchronize = synchronize, .clock_ns = clock_ns};
+static const struct gc_driver driver = {.out_of_memory = 2,
+                                        .mem_alloc = mem_alloc,
+                                        .mem_free = mem_free,
+                                        .mem_info = mem_info,
+                                        .synchronize = synchronize,
+                                        .clock_ns = clock_ns};
 
 static void allocate(struct gc_context *context, uint64_t bytes)
 {
@@ -245,7 +284,8 @@ static void allocate(struct gc_context *context, uint64_t bytes)
 
 static int setup(void **state)
 {
-    const struct gc_device_info info = {.total_bytes = DEVICE_BYTES, .name = "Test", .uuid = "GPU-x"};
+    const struct gc_device_info info = {
+        .total_bytes = DEVICE_BYTES, .name = "Test", .uuid = "GPU-x"};
     struct gc_device *device;
     struct gc_context *context;
     (void)state;
@@ -253,8 +293,11 @@ static int setup(void **state)
     scratch_folder(folder, sizeof(folder));
     log_to = (struct gc_log){.level = GC_LOG_WARN, .fd = scratch_fd()};
     assert_int_equal(gc_options_load(NULL, NULL, &options), GC_OK);
-    const struct gc_core_config config = {
-        .options = options, .driver = &driver, .log = &log_to, .api_names = api_names, .api_count = 2};
+    const struct gc_core_config config = {.options = options,
+                                          .driver = &driver,
+                                          .log = &log_to,
+                                          .api_names = api_names,
+                                          .api_count = 2};
     assert_int_equal(gc_core_create(&config, &core), GC_OK);
     assert_int_equal(gc_core_add_device(core, &info, &device), GC_OK);
     assert_int_equal(gc_core_add_context(core, 7, device, &context), GC_OK);
@@ -361,8 +404,8 @@ static void later_formats_are_written_as_text(void **state)
     scratch_path(path, sizeof(path), folder, "r.html");
     assert_int_equal(emit(path), GC_OK);
     char *text = log_text();
-    snprintf(wanted, sizeof(wanted), "gpucache: report %s: this format is not in this version; written as text\n",
-             path);
+    snprintf(wanted, sizeof(wanted),
+             "gpucache: report %s: this format is not in this version; written as text\n", path);
     assert_string_equal(text, wanted);
     free(text);
     text = scratch_file(path, NULL);

@@ -43,8 +43,14 @@ static void sizes_for_people(void **state)
         uint64_t bytes;
         const char *text;
     } cases[] = {
-        {0, "0 B"}, {1023, "1023 B"}, {1024, "1.0 KiB"}, {1536, "1.5 KiB"}, {UINT64_C(1) << 20, "1.0 MiB"},
-        {(UINT64_C(1) << 20) - 1, "1024.0 KiB"}, {UINT64_C(80) << 30, "80.0 GiB"}, {UINT64_MAX, "16.0 EiB"},
+        {0, "0 B"},
+        {1023, "1023 B"},
+        {1024, "1.0 KiB"},
+        {1536, "1.5 KiB"},
+        {UINT64_C(1) << 20, "1.0 MiB"},
+        {(UINT64_C(1) << 20) - 1, "1024.0 KiB"},
+        {UINT64_C(80) << 30, "80.0 GiB"},
+        {UINT64_MAX, "16.0 EiB"},
     };
     char text[GC_TEXT_SIZE_BYTES];
     (void)state;
@@ -58,7 +64,10 @@ static void shown_text_is_cut_and_printable(void **state)
     (void)state;
     assert_string_equal(gc_text_show("abcdefg", 7, text, sizeof(text)), "abcdefg");
     assert_string_equal(gc_text_show("abcdefgh", 8, text, sizeof(text)), "abcd...");
-    assert_string_equal(gc_text_show("a\n\x7f" "b", 4, text, sizeof(text)), "a??b");
+    assert_string_equal(gc_text_show("a\n\x7f"
+                                     "b",
+                                     4, text, sizeof(text)),
+                        "a??b");
 }
 
 static void words_are_whole(void **state)

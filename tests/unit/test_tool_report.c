@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static char *write_with(enum gc_status (*write_report)(const struct gc_report *, int), const struct gc_report *report,
-                        size_t *bytes)
+static char *write_with(enum gc_status (*write_report)(const struct gc_report *, int),
+                        const struct gc_report *report, size_t *bytes)
 {
     const int fd = scratch_fd();
     assert_int_equal(write_report(report, fd), GC_OK);
@@ -110,10 +110,10 @@ static void damage(json_t *root, json_t *object, const char *const *optional)
     const char *key;
     json_t *value;
     size_t i;
-    json_object_foreach(object, key, value)
-        json_array_append_new(keys, json_string(key));
+    json_object_foreach(object, key, value) json_array_append_new(keys, json_string(key));
     assert_true(json_array_size(keys) > 0);
-    json_array_foreach(keys, i, value) {
+    json_array_foreach(keys, i, value)
+    {
         const char *name = json_string_value(value);
         if (is_listed(optional, name))
             continue;

@@ -39,9 +39,12 @@ static void begin(void)
 
 static void add(uint8_t op, uint64_t address, uint64_t bytes, uint64_t time_us)
 {
-    file.records[record_count++] = (struct gc_trace_record){
-        .op = op, .api = op == GC_TRACE_FREE, .address = address, .bytes = bytes, .stream = 9,
-        .time_ns = 5000000 + time_us * 1000};
+    file.records[record_count++] = (struct gc_trace_record){.op = op,
+                                                            .api = op == GC_TRACE_FREE,
+                                                            .address = address,
+                                                            .bytes = bytes,
+                                                            .stream = 9,
+                                                            .time_ns = 5000000 + time_us * 1000};
 }
 
 static char *walk(struct trace_sum *sum)
@@ -49,7 +52,8 @@ static char *walk(struct trace_sum *sum)
     struct gc_trace_reader reader;
     struct gc_out csv;
     const char *why;
-    const size_t bytes = sizeof(file.header) + sizeof(file.names) + record_count * sizeof(struct gc_trace_record);
+    const size_t bytes =
+        sizeof(file.header) + sizeof(file.names) + record_count * sizeof(struct gc_trace_record);
     assert_int_equal(gc_trace_reader_init(&reader, &file, bytes, &why), GC_OK);
     gc_out_init(&csv, scratch_fd());
     assert_int_equal(trace_walk(&reader, &csv, sum), GC_OK);
@@ -72,8 +76,9 @@ static void allocations_are_numbered_and_frees_matched(void **state)
     add(GC_TRACE_ALLOC, 0x1000, 50, 10);
     add(GC_TRACE_ALLOC, 0x2000, 10, 11);
     char *text = walk(&sum);
-    assert_string_equal(text, "op,id,bytes,stream,time_us\n"
-                              "a,1,100,9,0\na,2,200,9,5\nf,1,100,9,7\na,3,50,9,10\nf,2,200,9,11\na,4,10,9,11\n");
+    assert_string_equal(
+        text, "op,id,bytes,stream,time_us\n"
+              "a,1,100,9,0\na,2,200,9,5\nf,1,100,9,7\na,3,50,9,10\nf,2,200,9,11\na,4,10,9,11\n");
     free(text);
     assert_int_equal(sum.events, 7);
     assert_int_equal(sum.allocs, 4);
@@ -125,7 +130,8 @@ static void the_ledger_agrees_with_a_naive_model(void **state)
         } else {
             assert_true(trace_ledger_remove(&ledger, address, &got));
             if (got.id != ids[which] || got.bytes != which)
-                fail_msg("seed %llx, step %llu", (unsigned long long)seed, (unsigned long long)step);
+                fail_msg("seed %llx, step %llu", (unsigned long long)seed,
+                         (unsigned long long)step);
             ids[which] = 0;
             live--;
         }

@@ -129,8 +129,10 @@ static struct gc_trace *shared;
 static void *record_many(void *argument)
 {
     for (uint64_t i = 0; i < PER_THREAD; i++) {
-        const struct gc_trace_event event = {
-            .op = GC_TRACE_ALLOC, .bytes = i, .stream = (uint64_t)(uintptr_t)argument, .time_ns = 1};
+        const struct gc_trace_event event = {.op = GC_TRACE_ALLOC,
+                                             .bytes = i,
+                                             .stream = (uint64_t)(uintptr_t)argument,
+                                             .time_ns = 1};
         gc_trace_record(shared, &event);
         if (i % 1000 == 0)
             gc_trace_flush(shared);
@@ -407,8 +409,8 @@ static void damaged_records_are_skipped(void **state)
     (void)state;
     char *data = valid_trace(&bytes);
     char *records = data + bytes - 10 * sizeof(struct gc_trace_record);
-    records[0] = 0;                                           /* no op */
-    records[sizeof(struct gc_trace_record)] = 4;              /* unknown op */
+    records[0] = 0;                                                    /* no op */
+    records[sizeof(struct gc_trace_record)] = 4;                       /* unknown op */
     memset(records + 2 * sizeof(struct gc_trace_record) + 2, 0xff, 2); /* unknown entry point */
     assert_int_equal(count_events(data, bytes, &reader), 7);
     assert_int_equal(reader.skipped, 3);
@@ -427,11 +429,13 @@ static void hostile_files_do_no_harm(void **state)
         memcpy(copy, data, bytes);
         const unsigned changes = 1 + (unsigned)(scratch_next(&random) % 4);
         for (unsigned i = 0; i < changes; i++) {
-            const size_t span = scratch_next(&random) % 2 == 0 ? sizeof(struct gc_trace_header) : bytes;
+            const size_t span =
+                scratch_next(&random) % 2 == 0 ? sizeof(struct gc_trace_header) : bytes;
             copy[(size_t)(scratch_next(&random) % span)] = (char)scratch_next(&random);
         }
-        (void)count_events(copy, scratch_next(&random) % 4 == 0 ? (size_t)(scratch_next(&random) % bytes) : bytes,
-                           &reader);
+        (void)count_events(
+            copy, scratch_next(&random) % 4 == 0 ? (size_t)(scratch_next(&random) % bytes) : bytes,
+            &reader);
     }
     free(copy);
     free(data);

@@ -1,8 +1,9 @@
 /* link: -l:libcuda.so.1 */
 /* Device memory taken by every way but the pool: usage: direct CASE
  *
- * Each case does one thing and ends; what the report says afterwards is the script's to check. Cases named
- * …-hold end with the memory still held. A call whose answer the script knows is printed as `name: code`. */
+ * Each case takes and frees a plain block first, so that there is a report, does one thing and ends; what
+ * the report says is the script's to check. Cases named …-hold end with the memory still held. A call whose
+ * answer the script knows is printed as `name: code`. */
 #include "program.h"
 
 #include <stdbool.h>
@@ -442,6 +443,7 @@ int main(int argument_count, char **arguments)
         if (strcmp(arguments[1], cases[i].name) != 0)
             continue;
         context = program_start();
+        CHECK(cuMemFree(program_alloc(512))); /* so that a report is due */
         if (cases[i].run != NULL)
             cases[i].run();
         else

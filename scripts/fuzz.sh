@@ -1,0 +1,33 @@
+#!/bin/bash
+# Builds the fuzzers of tests/fuzz with clang and runs each for FUZZ_SECONDS (30). New inputs stay under the
+# build folder, from where later runs go on; a crash leaves its input there too and fails the run.
+# usage: scripts/fuzz.sh [NAME…]
+set -eu
+cd "$(dirname "$0")/.." || exit 1
+BUILD_DIR=${BUILD_DIR:-$PWD/build}
+seconds=${FUZZ_SECONDS:-30}
+command -v clang > /dev/null || { echo 'make fuzz: needs clang (apt-get install clang)' >&2; exit 1; }
+out=$BUILD_DIR/fuzz
+mkdir -p "$out"
+flags=(-std=gnu11 -g -O1 "-fsanitize=fuzzer-no-link,address,undefined" -fno-sanitize-recover=undefined -I.
+    "-DGC_VERSION=\"$(cat VERSION)\"")
+objects=()
+for source in core/*.c tools/*.c; do
+    [ "$source" = tools/gpucache.c ] && continue
+    object=$out/${source//\//_}.o
+    clang "${flags[@]}" -c -o "$object" "$source"
+    objects+=("$object")
+done
+names=("$@")
+[ ${#names[@]} -gt 0 ] || for source in tests/fuzz/fuzz_*.c; do
+    name=${source##*/fuzz_}
+    names+=("${name%.c}")
+done
+for name in "${names[@]}"; do
+    clang "${flags[@]}" -fsanitize=fuzzer -o "$out/fuzz_$name" "tests/fuzz/fuzz_$name.c" "${objects[@]}" \
+        -ljansson -lpthread -ldl -lm
+    mkdir -p "$out/corpus/$name"
+    "$out/fuzz_$name" -max_total_time="$seconds" -max_len=8192 -dict="tests/fuzz/$name.dict" -print_final_stats=0 \
+        -verbosity=0 -artifact_prefix="$out/$name-" "$out/corpus/$name" "tests/fuzz/corpus/$name"
+    echo "fuzz_$name: $seconds s, nothing found"
+done
