@@ -12,6 +12,7 @@ UNKNOWABLE+="cuMemPoolGetAttribute cuDeviceGetGraphMemAttribute cuDeviceTotalMem
 UNIT=2097152 # what the simulated driver takes at least; a charge of less is not rounded up to it
 
 # check FAILURE: runs the program with it; says what is wrong.
+# shellcheck disable=SC2317 # called through ok
 check() {
     local held reserved
     rm -f "$REPORT"
@@ -19,7 +20,7 @@ check() {
         timeout 20 "$FAULTS" 2>&1) || { echo "$1: ended with $?: $held" && return 1; }
     [ -e "$REPORT" ] || return 0 # nothing was taken at all
     reserved=$(grep -o '"reserved_bytes": *{[^}]*' "$REPORT" | head -1 | grep -o '"current": *[0-9]*' | grep -o '[0-9]*')
-    [ $((held - reserved)) -lt $UNIT ] && [ $((reserved - held)) -lt $UNIT ] && return 0
+    [ $((held - reserved)) -lt "$UNIT" ] && [ $((reserved - held)) -lt "$UNIT" ] && return 0
     echo "$1: the driver holds $held, the accounts say $reserved"
     return 1
 }

@@ -36,9 +36,9 @@ static void plain(void)
     CUdeviceptr block;
     size_t pitch;
 
-    if (works(cuMemAlloc(&block, 3 * MIB)))
+    if (works(cuMemAlloc(&block, 4 * MIB)))
         cuMemFree(block);
-    if (works(cuMemAllocPitch(&block, &pitch, 1000, 1000, 4)))
+    if (works(cuMemAllocPitch(&block, &pitch, 1024, 2048, 4)))
         cuMemFree(block);
     if (works(cuMemAllocManaged(&block, MIB, CU_MEM_ATTACH_GLOBAL)))
         cuMemFree(block);
@@ -49,7 +49,7 @@ static void arrays(void)
     CUDA_ARRAY_DESCRIPTOR plane = {
         .Width = 512, .Height = 512, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
     CUDA_ARRAY3D_DESCRIPTOR solid = {
-        .Width = 64, .Height = 64, .Depth = 64, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 4};
+        .Width = 128, .Height = 64, .Depth = 64, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 4};
     CUmipmappedArray mipmap;
     CUarray array;
 
@@ -107,12 +107,12 @@ static void ordered(CUstream stream)
     CUdeviceptr block;
 
     for (int i = 0; i < 2; i++)
-        if (works(cuMemAllocAsync(&block, 5 * MIB, stream)))
+        if (works(cuMemAllocAsync(&block, 6 * MIB, stream)))
             cuMemFreeAsync(block, stream);
-    if (works(cuMemAllocAsync(&block, 5 * MIB, stream)))
+    if (works(cuMemAllocAsync(&block, 6 * MIB, stream)))
         cuMemFree(block);
     if (works(cuMemPoolCreate(&pool, &device_pool))) {
-        if (works(cuMemAllocFromPoolAsync(&block, 9 * MIB, pool, stream)))
+        if (works(cuMemAllocFromPoolAsync(&block, 10 * MIB, pool, stream)))
             cuMemFreeAsync(block, stream);
         cuStreamSynchronize(stream);
         cuMemPoolTrimTo(pool, 0);
