@@ -125,6 +125,42 @@ static void instantiated_nodes_can_be_changed(void **state)
     assert_cuda(cuGraphDestroy(same));
 }
 
+static void nodes_can_be_changed_by_kind_independent_parameters(void **state)
+{
+    CUgraph graph;
+    CUgraphNode host, record;
+    CUgraphExec exec;
+    CUevent events[2], got;
+    atomic_int first = 0, second = 0;
+    CUDA_HOST_NODE_PARAMS parameters = {.fn = count_up, .userData = &first};
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {.fn = count_up, .userData = &second}};
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_cuda(cuEventCreate(&events[i], CU_EVENT_DEFAULT));
+    assert_cuda(cuGraphCreate(&graph, 0));
+    assert_cuda(cuGraphAddHostNode(&host, graph, NULL, 0, &parameters));
+    assert_cuda(cuGraphAddEventRecordNode(&record, graph, &host, 1, events[0]));
+    assert_cuda(cuGraphNodeSetParams(host, &any));
+    assert_result(cuGraphNodeSetParams(record, &any), CUDA_ERROR_INVALID_VALUE); /* another kind */
+    assert_cuda(cuGraphEventRecordNodeSetEvent(record, events[1]));
+    assert_cuda(cuGraphEventRecordNodeGetEvent(record, &got));
+    assert_ptr_equal(got, events[1]);
+    assert_cuda(cuGraphInstantiate(&exec, graph, 0));
+    assert_cuda(cuGraphLaunch(exec, NULL));
+    assert_cuda(cuCtxSynchronize());
+    assert_int_equal(atomic_load(&first), 0);
+    assert_int_equal(atomic_load(&second), 1);
+    any.host.userData = &first;
+    assert_cuda(cuGraphExecNodeSetParams(exec, host, &any));
+    assert_cuda(cuGraphLaunch(exec, NULL));
+    assert_cuda(cuCtxSynchronize());
+    assert_int_equal(atomic_load(&first), 1);
+    assert_cuda(cuGraphExecDestroy(exec));
+    assert_cuda(cuGraphDestroy(graph));
+    for (int i = 0; i < 2; i++)
+        assert_cuda(cuEventDestroy(events[i]));
+}
+
 /* "The address of the allocation is returned … in dptr" when the node is made; memory is there between the nodes. */
 static void memory_nodes_fix_the_address(void **state)
 {
@@ -208,6 +244,7 @@ int main(void)
         cmocka_unit_test(cycles_are_refused),
         cmocka_unit_test(child_graphs_are_cloned),
         cmocka_unit_test(instantiated_nodes_can_be_changed),
+        cmocka_unit_test(nodes_can_be_changed_by_kind_independent_parameters),
         cmocka_unit_test(memory_nodes_fix_the_address),
         cmocka_unit_test(modules_know_their_names),
         cmocka_unit_test(libraries_load_into_each_context),

@@ -11,6 +11,7 @@
 #define SIM_SHARED_PER_BLOCK 232448
 #define SIM_MULTIPROCESSORS 132
 #define SIM_BLOCK_THREADS 1024
+#define SIM_CLUSTER_BLOCKS 8
 
 /* ---- attributes ---- */
 
@@ -245,4 +246,30 @@ SIM_API(cuOccupancyAvailableDynamicSMemPerBlock,
     each = each > SIM_SHARED_RESERVED ? each - SIM_SHARED_RESERVED : 0;
     *shared_bytes = each < SIM_SHARED_PER_BLOCK ? each : SIM_SHARED_PER_BLOCK;
     return CUDA_SUCCESS;
+}
+
+SIM_API(cuOccupancyMaxPotentialClusterSize, (int *blocks, CUfunction handle, const CUlaunchConfig *config),
+        (blocks, handle, config), "%p", (void *)handle)
+{
+    struct sim_function *function;
+    CUresult result = function_check(handle, &function);
+    if (result)
+        return result;
+    if (!blocks || !config)
+        return CUDA_ERROR_INVALID_VALUE;
+    *blocks = SIM_CLUSTER_BLOCKS;
+    return CUDA_SUCCESS;
+}
+
+SIM_API(cuOccupancyMaxActiveClusters, (int *clusters, CUfunction handle, const CUlaunchConfig *config),
+        (clusters, handle, config), "%p", (void *)handle)
+{
+    int blocks;
+    if (!clusters || !config)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = active_blocks(&blocks, handle, (int)(config->blockDimX * config->blockDimY * config->blockDimZ),
+                                    config->sharedMemBytes);
+    if (result == CUDA_SUCCESS)
+        *clusters = blocks * SIM_MULTIPROCESSORS / SIM_CLUSTER_BLOCKS;
+    return result;
 }

@@ -4,6 +4,8 @@
 
 #include "tests/simcuda/driver/engine.h"
 
+#define SIM_NODE_ATTRIBUTES 20
+
 /* What a node was made from, for the Get…Params calls; captured nodes have none. */
 struct node_parameters {
     bool is_set;
@@ -23,6 +25,7 @@ struct sim_graph_node {
     struct sim_graph *graph;
     struct graph_work work;
     struct node_parameters parameters;
+    CUkernelNodeAttrValue attributes[SIM_NODE_ATTRIBUTES];
     struct sim_graph *child;         /* its own clone */
     struct sim_graph_node *original; /* what it was cloned from */
     struct sim_graph_node **before;  /* dependencies */
