@@ -10,8 +10,9 @@ static void format_uuid(const CUuuid *uuid, char *text, size_t bytes)
     const unsigned char *b = (const unsigned char *)uuid->bytes;
 
     snprintf(text, bytes,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3],
-             b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
 }
 
 static struct gc_device *add_device(CUdevice ordinal)
@@ -53,7 +54,8 @@ struct gc_context *gc_shim_current_context(void)
     context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
     if (context != NULL)
         return context;
-    if (GC_USE(cuCtxGetDevice, &ordinal) != CUDA_SUCCESS || (device = gc_shim_device(ordinal)) == NULL ||
+    if (GC_USE(cuCtxGetDevice, &ordinal) != CUDA_SUCCESS ||
+        (device = gc_shim_device(ordinal)) == NULL ||
         gc_core_add_context(gc_shim.core, (uint64_t)(uintptr_t)handle, device, &context) != GC_OK)
         return NULL;
     return context;

@@ -5,10 +5,11 @@
  * not fit: those calls go to the driver and are charged and recorded as memory taken from it directly. */
 #include "shim/direct.h"
 
-#define PITCH_BYTES 512             /* what the driver rounds a row up to */
+#define PITCH_BYTES 512                /* what the driver rounds a row up to */
 #define PITCH_MAX UINT64_C(2147483647) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device */
 
-GC_EXPORT CUresult cuInit(unsigned flags)
+GC_EXPORT
+CUresult cuInit(unsigned flags)
 {
     gc_shim_ready();
     if (gc_shim.is_refused)
@@ -41,7 +42,8 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *addre
     return gc_shim_result(status, driver_code);
 }
 
-GC_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+GC_EXPORT
+CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
 {
     uint64_t address = 0;
     CUresult result;
@@ -58,10 +60,12 @@ GC_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
 }
 
 /* The driver's own conditions for a pitched allocation. */
-static bool pitch_is_plain(const void *dptr, const void *pitch, size_t width, size_t height, unsigned element)
+static bool pitch_is_plain(const void *dptr, const void *pitch, size_t width, size_t height,
+                           unsigned element)
 {
-    return dptr != NULL && pitch != NULL && width > 0 && height > 0 && width <= PITCH_MAX - PITCH_BYTES &&
-           height <= PITCH_MAX && (element == 4 || element == 8 || element == 16);
+    return dptr != NULL && pitch != NULL && width > 0 && height > 0 &&
+           width <= PITCH_MAX - PITCH_BYTES && height <= PITCH_MAX &&
+           (element == 4 || element == 8 || element == 16);
 }
 
 static uint64_t pitch_of(size_t width)
@@ -69,8 +73,9 @@ static uint64_t pitch_of(size_t width)
     return (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES;
 }
 
-GC_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
-                                      unsigned element)
+GC_EXPORT
+CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                            unsigned element)
 {
     uint64_t address = 0, row_bytes;
     CUresult result;
@@ -78,7 +83,8 @@ GC_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t w
     if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
         return GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
     row_bytes = pitch_of(width);
-    result = alloc_from_pool(row_bytes * height, gc_shim_enter(GC_API_cuMemAllocPitch_v2), &address);
+    result =
+        alloc_from_pool(row_bytes * height, gc_shim_enter(GC_API_cuMemAllocPitch_v2), &address);
     if (result == CUDA_ERROR_NOT_FOUND) {
         result = GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
     } else if (result == CUDA_SUCCESS) {
@@ -89,7 +95,8 @@ GC_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t w
     return result;
 }
 
-GC_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
+GC_EXPORT
+CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     int driver_code = CUDA_SUCCESS;
     enum gc_status status;
@@ -100,14 +107,16 @@ GC_EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr)
         return GC_FORWARD(cuMemFree_v2, dptr);
     api = gc_shim_enter(GC_API_cuMemFree_v2);
     status = gc_core_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
-    result = status == GC_NOT_OURS ? gc_shim_free_direct(dptr, false) : gc_shim_result(status, driver_code);
+    result = status == GC_NOT_OURS ? gc_shim_free_direct(dptr, false)
+                                   : gc_shim_result(status, driver_code);
     gc_shim_leave();
     return result;
 }
 
 /* ---- the first ABI ---- */
 
-GC_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned bytes)
+GC_EXPORT
+CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned bytes)
 {
     struct gc_direct_request request;
     CUresult result;
@@ -123,8 +132,9 @@ GC_EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned bytes)
     return gc_direct_end(&request, result);
 }
 
-GC_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned *pitch, unsigned width, unsigned height,
-                                   unsigned element)
+GC_EXPORT
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned *pitch, unsigned width, unsigned height,
+                         unsigned element)
 {
     struct gc_direct_request request;
     uint64_t bytes;
@@ -136,13 +146,15 @@ GC_EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned *pitch, unsign
     gc_direct_begin(&request, GC_API_cuMemAllocPitch);
     result = gc_direct_charge(&request, bytes);
     if (result == CUDA_SUCCESS)
-        result = GC_DIRECT_CALL(&request, bytes, cuMemAllocPitch, dptr, pitch, width, height, element);
+        result =
+            GC_DIRECT_CALL(&request, bytes, cuMemAllocPitch, dptr, pitch, width, height, element);
     if (result == CUDA_SUCCESS)
         gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes);
     return gc_direct_end(&request, result);
 }
 
-GC_EXPORT CUresult cuMemFree(CUdeviceptr_v1 dptr)
+GC_EXPORT
+CUresult cuMemFree(CUdeviceptr_v1 dptr)
 {
     CUresult result;
 

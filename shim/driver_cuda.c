@@ -8,7 +8,8 @@
 /* Makes `context` current; *pushed says whether leave_context has something to undo. */
 static CUresult enter_context(uint64_t context, bool *pushed)
 {
-    CUcontext wanted = (CUcontext)(uintptr_t)context, current = NULL; /* NOLINT: handles travel as integers */
+    CUcontext wanted = (CUcontext)(uintptr_t)context,
+              current = NULL; /* NOLINT: handles travel as integers */
     CUresult result;
 
     *pushed = false;

@@ -12,7 +12,7 @@
 struct object {
     uintptr_t base;
     const char *strings;
-    const ElfW(Sym) *symbols;
+    const ElfW(Sym) * symbols;
     const uint32_t *gnu_hash;
     const char *soname;
 };
@@ -61,7 +61,8 @@ static void *object_find(const struct object *object, const char *name)
 {
     const uint32_t bucket_count = object->gnu_hash[0], first = object->gnu_hash[1];
     const uint32_t bloom_words = object->gnu_hash[2];
-    const uint32_t *buckets = object->gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+    const uint32_t *buckets =
+        object->gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
     const uint32_t *chain = buckets + bucket_count;
     const uint32_t hash = hash_of(name);
     uint32_t i = bucket_count == 0 ? 0 : buckets[hash % bucket_count];
@@ -72,7 +73,8 @@ static void *object_find(const struct object *object, const char *name)
         const ElfW(Sym) *symbol = &object->symbols[i];
 
         if ((chain[i - first] | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
-            ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && strcmp(object->strings + symbol->st_name, name) == 0)
+            ELF64_ST_TYPE(symbol->st_info) == STT_FUNC &&
+            strcmp(object->strings + symbol->st_name, name) == 0)
             return (void *)(object->base + symbol->st_value);
         if (chain[i - first] & 1)
             return NULL;
@@ -94,8 +96,8 @@ static int find_libc(struct dl_phdr_info *info, size_t size, void *argument)
     *(void **)&libc->dlclose = object_find(&object, "dlclose");
     *(void **)&libc->dlerror = object_find(&object, "dlerror");
     *(void **)&libc->dladdr = object_find(&object, "dladdr");
-    return libc->dlsym != NULL && libc->dlvsym != NULL && libc->dlopen != NULL && libc->dlclose != NULL &&
-           libc->dlerror != NULL && libc->dladdr != NULL;
+    return libc->dlsym != NULL && libc->dlvsym != NULL && libc->dlopen != NULL &&
+           libc->dlclose != NULL && libc->dlerror != NULL && libc->dladdr != NULL;
 }
 
 const struct gc_libc *gc_elf_libc(void)

@@ -20,7 +20,8 @@
 #include <unistd.h>
 
 struct gc_shim gc_shim = {.log = {GC_LOG_WARN, STDERR_FILENO}};
-__thread struct gc_thread gc_thread __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT};
+__thread struct gc_thread gc_thread
+    __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT};
 
 const char *const gc_api_names[GC_API_COUNT] = {
 #define API(symbol, ...) #symbol,
@@ -32,12 +33,13 @@ enum life_state { LIFE_NEW, LIFE_STARTING, LIFE_READY };
 
 static struct {
     atomic_int state;
-    atomic_int starter; /* pid of the process that is starting or has started */
+    atomic_int starter;           /* pid of the process that is starting or has started */
     volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: compare pids */
     int64_t start_unix;
     uint64_t start_ns;
     struct gc_process process;
-    atomic_uint early_calls[GC_API_COUNT]; /* driver calls made before there was a core to count them */
+    atomic_uint
+        early_calls[GC_API_COUNT]; /* driver calls made before there was a core to count them */
 } life;
 
 static bool is_child(void)
@@ -67,21 +69,24 @@ static void mark_process(void)
 static void open_trace(void)
 {
     if (gc_shim.options->trace[0] != '\0' &&
-        gc_trace_open(gc_shim.options->trace, gc_api_names, GC_API_COUNT, &gc_shim.log, &gc_shim.trace) != GC_OK)
+        gc_trace_open(gc_shim.options->trace, gc_api_names, GC_API_COUNT, &gc_shim.log,
+                      &gc_shim.trace) != GC_OK)
         gc_shim.trace = NULL;
 }
 
 static void count_early_calls(void)
 {
     for (uint16_t api = 0; api < GC_API_COUNT; api++)
-        for (unsigned n = atomic_exchange_explicit(&life.early_calls[api], 0, memory_order_relaxed); n > 0; n--)
+        for (unsigned n = atomic_exchange_explicit(&life.early_calls[api], 0, memory_order_relaxed);
+             n > 0; n--)
             gc_core_count_driver_call(gc_shim.core, NULL, api);
 }
 
 static void create_core(void)
 {
     struct gc_driver platform;
-    struct gc_core_config config = {.log = &gc_shim.log, .api_names = gc_api_names, .api_count = GC_API_COUNT};
+    struct gc_core_config config = {
+        .log = &gc_shim.log, .api_names = gc_api_names, .api_count = GC_API_COUNT};
 
     if (gc_options_load(environ, &gc_shim.log, &gc_shim.options) != GC_OK)
         goto fail;
@@ -102,7 +107,8 @@ static void create_core(void)
     }
     gc_shim.core = NULL;
 fail:
-    gc_log_write(&gc_shim.log, GC_LOG_ERROR, "no host memory to start with: memory is not cached or limited");
+    gc_log_write(&gc_shim.log, GC_LOG_ERROR,
+                 "no host memory to start with: memory is not cached or limited");
 }
 
 /* True once the start is done, by this thread or another one. */
@@ -111,8 +117,8 @@ static bool start(void)
     int expected = LIFE_NEW;
     struct timespec pause = {0, 50000};
 
-    if (atomic_compare_exchange_strong_explicit(&life.state, &expected, LIFE_STARTING, memory_order_relaxed,
-                                                memory_order_relaxed)) {
+    if (atomic_compare_exchange_strong_explicit(&life.state, &expected, LIFE_STARTING,
+                                                memory_order_relaxed, memory_order_relaxed)) {
         gc_thread.is_starting = true;
         atomic_store_explicit(&life.starter, getpid(), memory_order_relaxed);
         mark_process();
@@ -220,14 +226,16 @@ static void write_report(void)
         warnings[i] = gc_shim.options->warnings[i];
     clock_gettime(CLOCK_MONOTONIC, &now);
     facts.duration_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - life.start_ns;
-    if (gc_report_emit(gc_shim.core, &facts, gc_api_names, gc_shim.options->report, &gc_shim.log) != GC_OK)
+    if (gc_report_emit(gc_shim.core, &facts, gc_api_names, gc_shim.options->report, &gc_shim.log) !=
+        GC_OK)
         gc_log_write(&gc_shim.log, GC_LOG_INFO, "no report was written");
 }
 
 __attribute__((destructor)) static void finish(void)
 {
-    if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY || gc_shim.core == NULL ||
-        is_child() || getpid() != atomic_load_explicit(&life.starter, memory_order_relaxed))
+    if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY ||
+        gc_shim.core == NULL || is_child() ||
+        getpid() != atomic_load_explicit(&life.starter, memory_order_relaxed))
         return;
     gc_trace_flush(gc_shim.trace);
     if (gc_core_was_used(gc_shim.core))

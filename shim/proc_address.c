@@ -4,14 +4,16 @@
  * A look-up does not start the library: programs look names up when they load and fork before they use any. */
 #include "shim/resolve.h"
 
-static void substitute(const char *symbol, void **pfn, int version, cuuint64_t flags, const void *caller)
+static void substitute(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                       const void *caller)
 {
     if (symbol == NULL || pfn == NULL || *pfn == NULL || gc_resolve_is_driver_code(caller))
         return;
     *pfn = gc_row_substitute(symbol, version, flags, *pfn);
 }
 
-GC_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags)
+GC_EXPORT
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, cuuint64_t flags)
 {
     CUresult result;
 
@@ -26,8 +28,9 @@ GC_EXPORT CUresult cuGetProcAddress(const char *symbol, void **pfn, int version,
     return result;
 }
 
-GC_EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
-                                       CUdriverProcAddressQueryResult *status)
+GC_EXPORT
+CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status)
 {
     CUresult result;
 

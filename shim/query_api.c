@@ -31,7 +31,8 @@ static bool mem_info(uint64_t *free_bytes, uint64_t *total_bytes, CUresult *resu
     return true;
 }
 
-GC_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+GC_EXPORT
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     uint64_t available, total;
     CUresult result = CUDA_SUCCESS;
@@ -54,7 +55,8 @@ GC_EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     return result;
 }
 
-GC_EXPORT CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes)
+GC_EXPORT
+CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes)
 {
     uint64_t available, total;
     CUresult result = CUDA_SUCCESS;
@@ -77,7 +79,8 @@ GC_EXPORT CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes)
     return result;
 }
 
-GC_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+GC_EXPORT
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     struct gc_device *known;
     CUresult result;
@@ -92,7 +95,8 @@ GC_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     return result;
 }
 
-GC_EXPORT CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
+GC_EXPORT
+CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 {
     struct gc_device *known;
     CUresult result;
@@ -109,7 +113,8 @@ GC_EXPORT CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 
 /* ---- where an address belongs ---- */
 
-GC_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
+GC_EXPORT
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
 {
     struct gc_block_info block;
     enum gc_status status;
@@ -132,14 +137,16 @@ GC_EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUde
 }
 
 /* A pool address does not fit this ABI: there is nothing to correct. */
-GC_EXPORT CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned *size, CUdeviceptr_v1 dptr)
+GC_EXPORT
+CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned *size, CUdeviceptr_v1 dptr)
 {
     gc_shim_ready();
     return GC_FORWARD(cuMemGetAddressRange, base, size, dptr);
 }
 
 /* The attributes whose value is the block's rather than its slab's. */
-static void correct_attribute(CUpointer_attribute attribute, const struct gc_block_info *block, void *data)
+static void correct_attribute(CUpointer_attribute attribute, const struct gc_block_info *block,
+                              void *data)
 {
     if (data == NULL)
         return;
@@ -151,7 +158,8 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
         *(unsigned long long *)data = block->id | BUFFER_ID_OURS;
 }
 
-GC_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr dptr)
+GC_EXPORT
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr dptr)
 {
     struct gc_block_info block;
     enum gc_status status;
@@ -169,8 +177,9 @@ GC_EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribu
     return result;
 }
 
-GC_EXPORT CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **data,
-                                          CUdeviceptr dptr)
+GC_EXPORT
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **data,
+                                CUdeviceptr dptr)
 {
     struct gc_block_info block;
     enum gc_status status;
@@ -191,7 +200,8 @@ GC_EXPORT CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *a
 
 /* SYNC_MEMOPS is the only attribute that can be set; set on a block it holds for the block's whole slab:
  * stricter ordering than asked for, never weaker. */
-GC_EXPORT CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr dptr)
+GC_EXPORT
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr dptr)
 {
     struct gc_block_info block;
     enum gc_status status;

@@ -13,11 +13,17 @@
 _Static_assert(sizeof(struct gc_real) == GC_ROW_COUNT * sizeof(void *), "one slot per row");
 
 const struct gc_row gc_rows[GC_ROW_COUNT] = {
-#define API(symbol, base, version, variant, kind, parameters, arguments)                                   \
-    {#symbol, #base, (void *)symbol, version, GC_ROW_TYPE_API, GC_VARIANT_##variant, sizeof(#symbol) - 1},
-#define USE(symbol, base, version, parameters)                                                             \
+#define API(symbol, base, version, variant, kind, parameters, arguments)                           \
+    {#symbol,                                                                                      \
+     #base,                                                                                        \
+     (void *)symbol,                                                                               \
+     version,                                                                                      \
+     GC_ROW_TYPE_API,                                                                              \
+     GC_VARIANT_##variant,                                                                         \
+     sizeof(#symbol) - 1},
+#define USE(symbol, base, version, parameters)                                                     \
     {#symbol, #base, NULL, version, GC_ROW_TYPE_USE, GC_VARIANT_NONE, sizeof(#symbol) - 1},
-#define RUNTIME(symbol, kind, type, parameters, arguments)                                                 \
+#define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
     {#symbol, NULL, (void *)symbol, 0, GC_ROW_TYPE_RUNTIME, GC_VARIANT_NONE, sizeof(#symbol) - 1},
 #include "shim/api.def"
 };
@@ -44,7 +50,8 @@ void *gc_row_record(const struct gc_row *row, void *real)
 {
     void *current = NULL;
 
-    if (__atomic_compare_exchange_n(slot_of(row), &current, real, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    if (__atomic_compare_exchange_n(slot_of(row), &current, real, false, __ATOMIC_RELAXED,
+                                    __ATOMIC_RELAXED))
         return real;
     return current;
 }
@@ -57,7 +64,8 @@ const struct gc_row *gc_row_find(const char *symbol)
         return NULL;
     length = strlen(symbol);
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
-        if (row->symbol_length == length && row->wrapper != NULL && memcmp(row->symbol, symbol, length) == 0)
+        if (row->symbol_length == length && row->wrapper != NULL &&
+            memcmp(row->symbol, symbol, length) == 0)
             return row;
     return NULL;
 }
@@ -133,7 +141,8 @@ bool gc_resolve_row(enum gc_row_id id)
 
     if (gc_row_real(row) != NULL)
         return true;
-    if (row->base == NULL || atomic_exchange_explicit(&driver.was_asked[id], true, memory_order_relaxed))
+    if (row->base == NULL ||
+        atomic_exchange_explicit(&driver.was_asked[id], true, memory_order_relaxed))
         return false;
     /* An older driver answers with its own, older ABI: exact only if the driver is new enough. */
     if (gc_resolve_driver_version() < row->version)
@@ -159,7 +168,8 @@ static const struct gc_row *find_abi(const char *name, int version, enum gc_vari
     const struct gc_row *best = NULL;
 
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
-        if (fits(row, name, variant) && row->version <= version && (best == NULL || row->version > best->version))
+        if (fits(row, name, variant) && row->version <= version &&
+            (best == NULL || row->version > best->version))
             best = row;
     return best;
 }
@@ -179,9 +189,11 @@ void *gc_row_substitute(const char *name, int version, cuuint64_t flags, void *r
     enum gc_variant variant = GC_VARIANT_NONE;
 
     const int newest = gc_resolve_driver_version();
-    const int known = version < newest ? version : newest; /* no driver hands out what is newer than itself */
+    const int known =
+        version < newest ? version : newest; /* no driver hands out what is newer than itself */
 
-    if (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM && find_abi(name, known, GC_VARIANT_PTSZ))
+    if (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM &&
+        find_abi(name, known, GC_VARIANT_PTSZ))
         variant = GC_VARIANT_PTSZ;
     row = find_abi(name, known, variant);
     if (row == NULL || row->wrapper == real)
@@ -196,7 +208,7 @@ void *gc_row_substitute(const char *name, int version, cuuint64_t flags, void *r
         gc_row_record(row, real); /* if the symbol itself is not exported */
         return row->wrapper;
     }
-    gc_log_once(&gc_shim.log, &said, GC_LOG_WARN, "%s of CUDA %d is not known to this version: passed through",
-                name, version);
+    gc_log_once(&gc_shim.log, &said, GC_LOG_WARN,
+                "%s of CUDA %d is not known to this version: passed through", name, version);
     return real;
 }

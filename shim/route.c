@@ -8,15 +8,16 @@
  * where there is no CUDA at all, so what lies behind us is what counts. Look-ups made by libcuda itself are
  * never touched. */
 #define _GNU_SOURCE
+#include "shim/route.h"
 #include "shim/elf.h"
 #include "shim/resolve.h"
-#include "shim/route.h"
 
 #include <string.h>
 
 /* The name as the object that holds `caller` and its dependencies define it: its own scope, which ours does
  * not contain if it came by dlopen. */
-static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_row *row, const void *caller)
+static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_row *row,
+                                   const void *caller)
 {
     Dl_info info;
     void *handle, *found;
@@ -31,7 +32,8 @@ static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_r
     return found == row->wrapper ? NULL : found;
 }
 
-static void *find_behind_us(const struct gc_libc *libc, const struct gc_row *row, const void *caller)
+static void *find_behind_us(const struct gc_libc *libc, const struct gc_row *row,
+                            const void *caller)
 {
     void *found = libc->dlsym(RTLD_NEXT, row->symbol);
 
@@ -104,7 +106,8 @@ static void *own_resolver(const char *name)
     return NULL;
 }
 
-struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *version, const void *caller)
+struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *version,
+                                const void *caller)
 {
     const struct gc_libc *libc = gc_elf_libc();
     const struct gc_row *row = name == NULL ? NULL : gc_row_find(name);

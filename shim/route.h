@@ -9,6 +9,7 @@ struct gc_route {
 };
 
 struct gc_route gc_route_dlsym(void *handle, const char *name, const void *caller);
-struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *version, const void *caller);
+struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *version,
+                                const void *caller);
 
 #endif

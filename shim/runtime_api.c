@@ -30,7 +30,8 @@ static void pin(const struct gc_libc *libc, const void *code)
 }
 
 /* What the object that holds `caller` sees under the row's name in its own dependencies. */
-static void *find_in_scope_of(const struct gc_libc *libc, const struct gc_row *row, const void *caller)
+static void *find_in_scope_of(const struct gc_libc *libc, const struct gc_row *row,
+                              const void *caller)
 {
     Dl_info info;
     void *handle, *found;
@@ -72,19 +73,20 @@ void *gc_runtime_find(const struct gc_row *row, const void *caller)
 
 #define API(...)
 #define USE(...)
-#define RUNTIME(symbol, kind, type, parameters, arguments)                                                 \
-    GC_EXPORT type symbol parameters                                                                       \
-    {                                                                                                      \
-        __typeof__(gc_shim.real.symbol) real =                                                             \
-            (__typeof__(real))gc_runtime_find(&gc_rows[GC_ROW_##symbol], __builtin_return_address(0));     \
-        bool outermost;                                                                                    \
-        type result;                                                                                       \
-                                                                                                           \
-        if (real == NULL)                                                                                  \
-            return cudaErrorInitializationError;                                                           \
-        outermost = gc_shim_enter_runtime(GC_API_##symbol);                                                \
-        result = real arguments;                                                                           \
-        gc_shim_leave_runtime(outermost);                                                                  \
-        return result;                                                                                     \
+#define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
+    GC_EXPORT                                                                                      \
+    type symbol parameters                                                                         \
+    {                                                                                              \
+        __typeof__(gc_shim.real.symbol) real = (__typeof__(real))gc_runtime_find(                  \
+            &gc_rows[GC_ROW_##symbol], __builtin_return_address(0));                               \
+        bool outermost;                                                                            \
+        type result;                                                                               \
+                                                                                                   \
+        if (real == NULL)                                                                          \
+            return cudaErrorInitializationError;                                                   \
+        outermost = gc_shim_enter_runtime(GC_API_##symbol);                                        \
+        result = real arguments;                                                                   \
+        gc_shim_leave_runtime(outermost);                                                          \
+        return result;                                                                             \
     }
 #include "shim/api.def"

@@ -55,15 +55,20 @@ enum gc_row_id {
 /* The real pointers, typed from the table. NULL until resolved or where the driver has none. Read them
  * through GC_REAL only: threads may be filling them in. */
 struct gc_real {
-#define API(symbol, base, version, variant, kind, parameters, arguments) CUresult(*symbol) parameters;
+#define API(symbol, base, version, variant, kind, parameters, arguments)                           \
+    CUresult(*symbol) parameters;
 #define USE(symbol, base, version, parameters) CUresult(*symbol) parameters;
 #define RUNTIME(symbol, kind, type, parameters, arguments) type(*symbol) parameters;
 #include "shim/api.def"
 };
 
 /* Prototypes: those of the headers must agree with the table, and older headers lack some. */
-#define API(symbol, base, version, variant, kind, parameters, arguments) GC_EXPORT CUresult symbol parameters;
-#define RUNTIME(symbol, kind, type, parameters, arguments) GC_EXPORT type symbol parameters;
+#define API(symbol, base, version, variant, kind, parameters, arguments)                           \
+    GC_EXPORT                                                                                      \
+    CUresult symbol parameters;
+#define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
+    GC_EXPORT                                                                                      \
+    type symbol parameters;
 #include "shim/api.def"
 
 struct gc_shim {
@@ -73,7 +78,8 @@ struct gc_shim {
     struct gc_log log;
     struct gc_trace *trace;
     bool is_refused; /* a setting is so wrong that cuInit must fail */
-    atomic_bool ipc_seen; /* a block inside a slab was asked for an IPC handle: allocate dedicated from now on */
+    atomic_bool
+        ipc_seen; /* a block inside a slab was asked for an IPC handle: allocate dedicated from now on */
     atomic_int driver_version; /* once a device was seen: the report asks the driver nothing */
 };
 extern struct gc_shim gc_shim;
@@ -141,11 +147,12 @@ bool gc_resolve_is_driver_code(const void *address);
 /* Calls the real driver entry point and counts the call for `device` (struct gc_device *, NULL: none).
  * CUDA_ERROR_NOT_SUPPORTED where the driver has no such entry point.
  * Usage: GC_CALL(device, cuMemFree_v2, dptr) */
-#define GC_CALL(device, symbol, ...)                                                                       \
-    (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED                                                           \
+#define GC_CALL(device, symbol, ...)                                                               \
+    (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED                                                   \
                       : (gc_shim_count((device), GC_API_##symbol), GC_REAL(symbol)(__VA_ARGS__)))
 /* The same for USE rows: not counted. */
-#define GC_USE(symbol, ...) (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED : GC_REAL(symbol)(__VA_ARGS__))
+#define GC_USE(symbol, ...)                                                                        \
+    (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED : GC_REAL(symbol)(__VA_ARGS__))
 /* A call the library has nothing to say about: the driver's answer, counted for no device. */
 #define GC_FORWARD(symbol, ...) GC_CALL(NULL, symbol, ##__VA_ARGS__)
 

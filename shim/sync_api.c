@@ -12,7 +12,8 @@ static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult resu
     return result;
 }
 
-GC_EXPORT CUresult cuCtxSynchronize(void)
+GC_EXPORT
+CUresult cuCtxSynchronize(void)
 {
     struct gc_context *context;
     uint64_t epoch;
@@ -29,7 +30,8 @@ GC_EXPORT CUresult cuCtxSynchronize(void)
     return result;
 }
 
-GC_EXPORT CUresult cuCtxSynchronize_v2(CUcontext handle)
+GC_EXPORT
+CUresult cuCtxSynchronize_v2(CUcontext handle)
 {
     struct gc_context *context;
     uint64_t epoch;
@@ -41,8 +43,9 @@ GC_EXPORT CUresult cuCtxSynchronize_v2(CUcontext handle)
     context = handle == NULL ? gc_shim_current_context()
                              : gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
     epoch = context == NULL ? 0 : gc_context_epoch(context);
-    result = retire(context, epoch,
-                    GC_CALL(context == NULL ? NULL : gc_context_device(context), cuCtxSynchronize_v2, handle));
+    result = retire(
+        context, epoch,
+        GC_CALL(context == NULL ? NULL : gc_context_device(context), cuCtxSynchronize_v2, handle));
     gc_shim_leave();
     return result;
 }

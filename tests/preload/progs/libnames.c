@@ -1,11 +1,11 @@
 /* A library with names that begin like CUDA's, or are CUDA's, and are its own. */
 #include <stddef.h>
 
-#define OWN(name, result)                                                                                  \
-    __attribute__((visibility("default"))) int name(void);                                                 \
-    int name(void)                                                                                         \
-    {                                                                                                      \
-        return result;                                                                                     \
+#define OWN(name, result)                                                                          \
+    __attribute__((visibility("default"))) int name(void);                                         \
+    int name(void)                                                                                 \
+    {                                                                                              \
+        return result;                                                                             \
     }
 
 OWN(curl_easy_init, 1)

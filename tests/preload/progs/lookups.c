@@ -46,9 +46,11 @@ static void check_without_cuda(void)
     check("cuInit is not found where there is no CUDA", dlsym(RTLD_DEFAULT, "cuInit") == NULL);
     check("and dlerror says so", dlerror() != NULL);
     check("and once only", dlerror() == NULL);
-    check("nor by the program's own handle", dlsym(program, "cuMemAlloc_v2") == NULL && dlerror() != NULL);
+    check("nor by the program's own handle",
+          dlsym(program, "cuMemAlloc_v2") == NULL && dlerror() != NULL);
     check("nor behind the program", dlsym(RTLD_NEXT, "cudaMalloc") == NULL && dlerror() != NULL);
-    check("nor with a version", dlvsym(RTLD_DEFAULT, "cudaMalloc", "libcudart.so.13") == NULL && dlerror() != NULL);
+    check("nor with a version",
+          dlvsym(RTLD_DEFAULT, "cudaMalloc", "libcudart.so.13") == NULL && dlerror() != NULL);
     check("an empty name is not found", dlsym(program, "") == NULL && dlerror() != NULL);
 }
 
@@ -75,7 +77,8 @@ static void check_names_of_others(const char *path)
     check("nothing behind the program", dlsym(RTLD_NEXT, "probe") == NULL && dlerror() != NULL);
     names = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     check("the next one is behind the program",
-          call(dlsym(RTLD_NEXT, "probe")) == 7 || strstr(owner(dlsym(RTLD_NEXT, "probe")), "libnames") == NULL);
+          call(dlsym(RTLD_NEXT, "probe")) == 7 ||
+              strstr(owner(dlsym(RTLD_NEXT, "probe")), "libnames") == NULL);
 }
 
 static void check_versions(void)
@@ -84,7 +87,8 @@ static void check_versions(void)
 
     check("a name with its version", dlvsym(libc, "memcpy", "GLIBC_2.14") != NULL ||
                                          dlvsym(libc, "memcpy", "GLIBC_2.17") != NULL);
-    check("a name with a wrong version", dlvsym(libc, "memcpy", "GLIBC_9.9") == NULL && dlerror() != NULL);
+    check("a name with a wrong version",
+          dlvsym(libc, "memcpy", "GLIBC_9.9") == NULL && dlerror() != NULL);
 }
 
 static void check_with_cuda(void)
@@ -96,9 +100,11 @@ static void check_with_cuda(void)
     check("its allocator is wrapped", strstr(owner(wrapper), "libgpucache") != NULL);
     check("a success leaves no error behind", dlerror() == NULL);
     check("the same each time", wrapper == dlsym(cuda, "cuMemAlloc_v2"));
-    check("not in the global scope", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") == NULL ||
-                                         strstr(owner(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2")), "libnames") != NULL);
-    check("what has no row is the driver's own", strstr(owner(dlsym(cuda, "cuDeviceGet")), "libcuda.so") != NULL);
+    check("not in the global scope",
+          dlsym(RTLD_DEFAULT, "cuMemAlloc_v2") == NULL ||
+              strstr(owner(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2")), "libnames") != NULL);
+    check("what has no row is the driver's own",
+          strstr(owner(dlsym(cuda, "cuDeviceGet")), "libcuda.so") != NULL);
     check("the first ABI is another function",
           dlsym(cuda, "cuMemAlloc") == NULL || dlsym(cuda, "cuMemAlloc") != wrapper);
 }
@@ -109,10 +115,12 @@ static void check_with_runtime(void)
 
     if (runtime == NULL)
         return;
-    check("cudaMalloc is wrapped", strstr(owner(dlsym(runtime, "cudaMalloc")), "libgpucache") != NULL);
+    check("cudaMalloc is wrapped",
+          strstr(owner(dlsym(runtime, "cudaMalloc")), "libgpucache") != NULL);
     check("cudaMalloc with its version is wrapped",
           strstr(owner(dlvsym(runtime, "cudaMalloc", "libcudart.so.13")), "libgpucache") != NULL);
-    check("with another version it is not found", dlvsym(runtime, "cudaMalloc", "libcudart.so.99") == NULL);
+    check("with another version it is not found",
+          dlvsym(runtime, "cudaMalloc", "libcudart.so.99") == NULL);
     check("cudaGetLastError is the runtime's own",
           strstr(owner(dlsym(runtime, "cudaGetLastError")), "libcudart") != NULL);
 }

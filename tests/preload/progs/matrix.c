@@ -16,7 +16,8 @@ struct row {
 #define NONE 0
 #define PTSZ 1
 static const struct row driver_rows[] = {
-#define API(symbol, base, version, variant, kind, parameters, arguments) {#symbol, #base, version, variant},
+#define API(symbol, base, version, variant, kind, parameters, arguments)                           \
+    {#symbol, #base, version, variant},
 #include "shim/api.def"
 };
 static const struct row runtime_rows[] = {
@@ -52,7 +53,8 @@ static void *find(const char *way, void *handle, const struct row *row)
     }
     if (strcmp(way, "proc2") == 0) {
         proc2_function proc = (proc2_function)dlsym(handle, "cuGetProcAddress_v2");
-        return proc(row->base, &found, row->version, row->per_thread ? 2 : 0, &status) == 0 ? found : NULL;
+        return proc(row->base, &found, row->version, row->per_thread ? 2 : 0, &status) == 0 ? found
+                                                                                            : NULL;
     }
     return NULL;
 }

@@ -15,23 +15,23 @@
 #include <unistd.h>
 
 /* CALL(symbol, base, version) */
-#define CALLS                                                                                              \
-    CALL(cuInit, "cuInit", 2000)                                                                           \
-    CALL(cuDeviceGet, "cuDeviceGet", 2000)                                                                 \
-    CALL(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000)                                       \
-    CALL(cuCtxSetCurrent, "cuCtxSetCurrent", 4000)                                                         \
-    CALL(cuCtxSynchronize, "cuCtxSynchronize", 2000)                                                       \
-    CALL(cuMemAlloc_v2, "cuMemAlloc", 3020)                                                                \
-    CALL(cuMemAllocPitch_v2, "cuMemAllocPitch", 3020)                                                      \
-    CALL(cuMemFree_v2, "cuMemFree", 3020)                                                                  \
-    CALL(cuMemGetInfo, "cuMemGetInfo", 2000)                                                               \
-    CALL(cuMemGetInfo_v2, "cuMemGetInfo", 3020)                                                            \
-    CALL(cuDeviceTotalMem, "cuDeviceTotalMem", 2000)                                                       \
-    CALL(cuDeviceTotalMem_v2, "cuDeviceTotalMem", 3020)                                                    \
-    CALL(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020)                                            \
-    CALL(cuPointerGetAttribute, "cuPointerGetAttribute", 4000)                                             \
-    CALL(cuPointerGetAttributes, "cuPointerGetAttributes", 7000)                                           \
-    CALL(cuPointerSetAttribute, "cuPointerSetAttribute", 6000)                                             \
+#define CALLS                                                                                      \
+    CALL(cuInit, "cuInit", 2000)                                                                   \
+    CALL(cuDeviceGet, "cuDeviceGet", 2000)                                                         \
+    CALL(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000)                               \
+    CALL(cuCtxSetCurrent, "cuCtxSetCurrent", 4000)                                                 \
+    CALL(cuCtxSynchronize, "cuCtxSynchronize", 2000)                                               \
+    CALL(cuMemAlloc_v2, "cuMemAlloc", 3020)                                                        \
+    CALL(cuMemAllocPitch_v2, "cuMemAllocPitch", 3020)                                              \
+    CALL(cuMemFree_v2, "cuMemFree", 3020)                                                          \
+    CALL(cuMemGetInfo, "cuMemGetInfo", 2000)                                                       \
+    CALL(cuMemGetInfo_v2, "cuMemGetInfo", 3020)                                                    \
+    CALL(cuDeviceTotalMem, "cuDeviceTotalMem", 2000)                                               \
+    CALL(cuDeviceTotalMem_v2, "cuDeviceTotalMem", 3020)                                            \
+    CALL(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020)                                    \
+    CALL(cuPointerGetAttribute, "cuPointerGetAttribute", 4000)                                     \
+    CALL(cuPointerGetAttributes, "cuPointerGetAttributes", 7000)                                   \
+    CALL(cuPointerSetAttribute, "cuPointerSetAttribute", 6000)                                     \
     CALL(cuMemAllocManaged, "cuMemAllocManaged", 6000)
 
 static struct {
@@ -53,16 +53,19 @@ static void *find(const char *way, const char *symbol, const char *base, int ver
         return dlsym(RTLD_NEXT, symbol);
     if (strcmp(way, "proc1") == 0 && cuGetProcAddress(base, &found, version, 0) == CUDA_SUCCESS)
         return found;
-    if (strcmp(way, "proc2") == 0 && cuGetProcAddress_v2(base, &found, version, 0, &status) == CUDA_SUCCESS)
+    if (strcmp(way, "proc2") == 0 &&
+        cuGetProcAddress_v2(base, &found, version, 0, &status) == CUDA_SUCCESS)
         return found;
     return NULL;
 }
 
 static void load(const char *way)
 {
-#define CALL(symbol, base, version)                                                                        \
-    driver.symbol = strcmp(way, "linked") == 0 ? symbol : (__typeof__(&symbol))find(way, #symbol, base, version); \
-    if (driver.symbol == NULL)                                                                             \
+#define CALL(symbol, base, version)                                                                \
+    driver.symbol = strcmp(way, "linked") == 0                                                     \
+                        ? symbol                                                                   \
+                        : (__typeof__(&symbol))find(way, #symbol, base, version);                  \
+    if (driver.symbol == NULL)                                                                     \
         fprintf(stderr, "%s was not found\n", #symbol);
     CALLS
 #undef CALL
@@ -72,7 +75,8 @@ static void load(const char *way)
 
 static void ask_about(CUdeviceptr block, CUdeviceptr inside)
 {
-    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE,
                                    CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
     CUdeviceptr base = 0, start = 0;
     unsigned type = 0, one = 1;
@@ -99,7 +103,8 @@ static void ask_about(CUdeviceptr block, CUdeviceptr inside)
 
 static void ask_about_nothing(CUdeviceptr gone)
 {
-    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE};
     CUdeviceptr base = 0, start = 7;
     size_t size = 0, range = 7;
     void *values[] = {&start, &range};
@@ -133,7 +138,8 @@ static void *run(void *unused)
     SAY(cuDevicePrimaryCtxRetain(&context, device));
     SAY(cuCtxSetCurrent(context));
     SAY(cuMemGetInfo_v2(&free_bytes, &total_bytes));
-    printf("total %zu of %zu, free is less: %d\n", total_bytes, device_bytes, free_bytes <= total_bytes);
+    printf("total %zu of %zu, free is less: %d\n", total_bytes, device_bytes,
+           free_bytes <= total_bytes);
     SAY(cuMemGetInfo(&free_old, &total_old));
     printf("old total %u\n", total_old);
     SAY(cuDeviceTotalMem(&total_old, device));
