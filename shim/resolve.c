@@ -174,10 +174,12 @@ static const struct gc_row *find_abi(const char *name, int version, enum gc_vari
     return best;
 }
 
-static const struct gc_row *find_same(const char *name, enum gc_variant variant, const void *real)
+/* Of either variant: a driver without a per-thread flavour of a name hands out the plain one. */
+static const struct gc_row *find_same(const char *name, const void *real)
 {
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
-        if (fits(row, name, variant) && gc_row_real(row) == real)
+        if (row->type == GC_ROW_TYPE_API && strcmp(row->base, name) == 0 &&
+            gc_row_real(row) == real)
             return row;
     return NULL;
 }
@@ -201,7 +203,7 @@ void *gc_row_substitute(const char *name, int version, cuuint64_t flags, void *r
     if (gc_row_real(row) == real)
         return row->wrapper;
     /* The driver may be newer than this table: its pointer tells. */
-    same = find_same(name, variant, real);
+    same = find_same(name, real);
     if (same != NULL)
         return same->wrapper;
     if (version <= GC_API_TABLE_VERSION) {

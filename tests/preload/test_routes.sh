@@ -53,6 +53,16 @@ for order in "$progs/libhook.so $LIB" "$LIB $progs/libhook.so"; do
         "$(json "$(echo "$TMP"/*.json)" 'd["by_api"]["cuMemAlloc_v2"]["count"]')" 3
 done
 
+# ---- a library that brings the runtime along, in its own scope, and uses it under the dynamic linker's lock ----
+
+for pause in 0 5 10; do
+    rm -f "$TMP"/*.json
+    with=$(LOADED_PAUSE_MS=$pause GPUCACHE_REPORT=$TMP/%p.json LD_PRELOAD=$LIB timeout 20 "$progs/loaded" "$progs/libloaded.so" 2>&1)
+    is "library loaded late, pause $pause: runs" "$with" $'thread: 0\nrun: 0'
+    is "library loaded late, pause $pause: counted as the runtime's calls" \
+        "$(json "$(echo "$TMP"/*.json)" '[d["by_api"]["cudaMalloc"]["count"], d["leak_count"]]')" "[2, 0]"
+done
+
 # ---- programs without CUDA ----
 
 unset LD_LIBRARY_PATH

@@ -81,7 +81,7 @@ int main(int argc, char **argv)
         if (found == NULL)
             continue;
         looked++;
-        if (found == exported && is_ours(found))
+        if ((found == exported || exported == NULL) && is_ours(found))
             continue;
         bad++;
         printf("%s by %s: %s\n", rows[i].symbol, way,
