@@ -135,7 +135,8 @@ CUresult sim_stream_wait(struct sim_stream *stream);
 CUresult sim_context_wait(struct sim_context *context);
 /* True when all work submitted to the stream before the call is done. */
 bool sim_stream_is_idle(struct sim_stream *stream);
-/* Sequence points for the stream-ordered allocator: a position in a stream and whether it has passed. */
+/* Sequence points for the stream-ordered allocator: a position in a stream and whether it has passed. These three are
+ * called with the memory part's lock held, so that a stream cannot end meanwhile; they call nothing back. */
 uint64_t sim_stream_position(struct sim_stream *stream);
 bool sim_stream_has_passed(struct sim_stream *stream, uint64_t position);
 /* True if work submitted to `later` from now on is ordered behind `position` of `earlier` (same stream,

@@ -2,6 +2,8 @@
  * as NVIDIA's driver API documentation states it. */
 #include "tests/unit/sim_memory_test.h"
 
+#include <pthread.h>
+
 /* ---- cuMemAlloc, cuMemFree ---- */
 
 /* cuMemAlloc: "If bytesize is 0, cuMemAlloc() returns CUDA_ERROR_INVALID_VALUE"; what does not fit is out of memory. */
@@ -90,7 +92,8 @@ static void pitch_is_a_multiple_of_512(void **state)
     MUST(cuMemFree(pointer));
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemAllocPitch(&pointer, &pitch, 1000, 10, 3));
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemAllocPitch(&pointer, &pitch, 0, 10, 4));
-    MUST_BE(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocPitch(&pointer, &pitch, (size_t)1 << 40, (size_t)1 << 40, 4));
+    MUST_BE(CUDA_ERROR_OUT_OF_MEMORY,
+            cuMemAllocPitch(&pointer, &pitch, (size_t)1 << 40, (size_t)1 << 40, 4));
 }
 
 /* "Either or both of the parameters pbase and psize may be NULL"; "CUDA_ERROR_NOT_FOUND" for memory it does not know. */
@@ -127,7 +130,8 @@ static void copies_there_and_back(void **state)
     MUST(cuMemcpyDtoH(in, other + 12345, sizeof in));
     assert_memory_equal(out, in, sizeof in);
     memset(in, 0, sizeof in);
-    MUST(cuMemcpy((CUdeviceptr)(uintptr_t)in, one, sizeof in)); /* unified addressing: the kind is inferred */
+    MUST(cuMemcpy((CUdeviceptr)(uintptr_t)in, one,
+                  sizeof in)); /* unified addressing: the kind is inferred */
     assert_memory_equal(out, in, sizeof in);
     MUST(cuMemFree(one));
     MUST(cuMemFree(other));
@@ -190,9 +194,16 @@ static void copies_of_two_dimensions(void **state)
     copy.WidthInBytes = 10;
     copy.Height = 8;
     MUST(cuMemcpy2D(&copy));
-    copy = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = pointer, .srcPitch = pitch,
-                           .srcXInBytes = 2, .srcY = 1, .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = in,
-                           .dstPitch = 12, .WidthInBytes = 8, .Height = 7};
+    copy = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = pointer,
+                           .srcPitch = pitch,
+                           .srcXInBytes = 2,
+                           .srcY = 1,
+                           .dstMemoryType = CU_MEMORYTYPE_HOST,
+                           .dstHost = in,
+                           .dstPitch = 12,
+                           .WidthInBytes = 8,
+                           .Height = 7};
     MUST(cuMemcpy2D(&copy));
     for (size_t y = 0; y < 7; y++) {
         assert_memory_equal(in[y], &out[y + 1][2], 8);
@@ -207,10 +218,14 @@ static void copies_of_two_dimensions(void **state)
 
 static void arrays_hold_texels(void **state)
 {
-    const CUDA_ARRAY_DESCRIPTOR flat = {.Width = 16, .Height = 4, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 2};
+    const CUDA_ARRAY_DESCRIPTOR flat = {
+        .Width = 16, .Height = 4, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 2};
     CUDA_ARRAY_DESCRIPTOR got;
-    CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcPitch = 128, .dstMemoryType = CU_MEMORYTYPE_ARRAY,
-                          .WidthInBytes = 128, .Height = 4};
+    CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcPitch = 128,
+                          .dstMemoryType = CU_MEMORYTYPE_ARRAY,
+                          .WidthInBytes = 128,
+                          .Height = 4};
     char out[512], in[512];
     size_t before = free_bytes();
     CUarray array;
@@ -227,8 +242,13 @@ static void arrays_hold_texels(void **state)
     MUST(cuMemcpy2D(&copy));
     copy.Height = 5; /* more rows than the array has */
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D(&copy));
-    copy = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_ARRAY, .srcArray = array, .dstMemoryType = CU_MEMORYTYPE_HOST,
-                           .dstHost = in, .dstPitch = 128, .WidthInBytes = 128, .Height = 4};
+    copy = (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+                           .srcArray = array,
+                           .dstMemoryType = CU_MEMORYTYPE_HOST,
+                           .dstHost = in,
+                           .dstPitch = 128,
+                           .WidthInBytes = 128,
+                           .Height = 4};
     MUST(cuMemcpy2D(&copy));
     assert_memory_equal(in, out, sizeof in);
     MUST(cuArrayDestroy(array));
@@ -239,8 +259,8 @@ static void arrays_hold_texels(void **state)
 /* cuMipmappedArrayCreate: levels are "clamped to the range [1, 1 + floor(log2(max(width, height, depth)))]". */
 static void mipmaps_have_levels_of_half_the_size(void **state)
 {
-    const CUDA_ARRAY3D_DESCRIPTOR base = {.Width = 64, .Height = 16, .Format = CU_AD_FORMAT_UNSIGNED_INT8,
-                                          .NumChannels = 4};
+    const CUDA_ARRAY3D_DESCRIPTOR base = {
+        .Width = 64, .Height = 16, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 4};
     CUDA_ARRAY3D_DESCRIPTOR got;
     size_t before = free_bytes();
     CUmipmappedArray mipmap;
@@ -312,7 +332,8 @@ static void managed_memory_is_seen_by_both(void **state)
     assert_int_equal(byte_at(pointer + 100), 9);
     MUST(cuMemsetD8(pointer, 4, 4096));
     assert_int_equal(*(unsigned char *)(uintptr_t)(pointer + 4095), 4);
-    MUST(cuMemRangeGetAttribute(&preferred, sizeof preferred, CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, pointer, 4096));
+    MUST(cuMemRangeGetAttribute(&preferred, sizeof preferred,
+                                CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, pointer, 4096));
     assert_int_equal(preferred, CU_DEVICE_INVALID);
     MUST(cuMemFree(pointer));
 }
@@ -350,10 +371,12 @@ static void attributes_of_device_memory(void **state)
     MUST(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, pointer));
     MUST(cuPointerGetAttribute(&other_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, other));
     assert_int_not_equal(id, other_id);
-    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_HOST_POINTER, pointer));
+    MUST_BE(CUDA_ERROR_INVALID_VALUE,
+            cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_HOST_POINTER, pointer));
     MUST(cuMemFree(pointer));
     MUST(cuMemFree(other));
-    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer));
+    MUST_BE(CUDA_ERROR_INVALID_VALUE,
+            cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer));
 }
 
 /* cuPointerGetAttributes: an unknown pointer is no error; "the attributes are assigned default NULL values". */
@@ -369,8 +392,8 @@ static void attributes_of_an_unknown_pointer_are_null(void **state)
     MUST(cuPointerGetAttributes(2, wanted, data, (CUdeviceptr)(uintptr_t)host));
     assert_null(context);
     assert_int_equal(type, 0);
-    MUST_BE(CUDA_ERROR_INVALID_VALUE,
-            cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)host));
+    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                            (CUdeviceptr)(uintptr_t)host));
 }
 
 /* ---- many ---- */
@@ -404,6 +427,54 @@ static void random_allocations_keep_their_contents(void **state)
     assert_int_equal(free_bytes(), before);
 }
 
+/* What one of several threads does: every kind of call, its own memory, its own stream. */
+static void *use_memory(void *argument)
+{
+    CUcontext context = argument;
+    uintptr_t wrong = 0;
+    CUstream stream;
+
+    wrong += cuCtxSetCurrent(context) != 0;
+    wrong += cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != 0;
+    for (int i = 0; i < 40; i++) {
+        CUdeviceptr plain, pooled;
+        unsigned char byte = 0;
+
+        wrong += cuMemAlloc(&plain, (size_t)(i % 7) * 300000 + 1) != 0;
+        wrong += cuMemAllocAsync(&pooled, 70000, stream) != 0;
+        wrong += cuMemsetD8Async(pooled, (unsigned char)i, 70000, stream) != 0;
+        wrong += cuMemcpyDtoDAsync(plain, pooled + 69999, 1, stream) != 0;
+        wrong += cuMemFreeAsync(pooled, stream) != 0;
+        wrong += cuStreamSynchronize(stream) != 0;
+        wrong += cuMemcpyDtoH(&byte, plain, 1) != 0;
+        wrong += byte != i;
+        wrong += cuMemFree(plain) != 0;
+    }
+    wrong += cuStreamDestroy(stream) != 0;
+    return (void *)wrong;
+}
+
+static void threads_do_not_disturb_each_other(void **state)
+{
+    enum { THREADS = 4 };
+    size_t before = free_bytes();
+    pthread_t threads[THREADS];
+    CUcontext context;
+
+    (void)state;
+    MUST(cuCtxGetCurrent(&context));
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_memory, context), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *wrong;
+
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+    MUST(cuCtxSynchronize());
+    assert_int_equal(free_bytes(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +496,7 @@ int main(void)
         cmocka_unit_test(attributes_of_device_memory),
         cmocka_unit_test(attributes_of_an_unknown_pointer_are_null),
         cmocka_unit_test(random_allocations_keep_their_contents),
+        cmocka_unit_test(threads_do_not_disturb_each_other),
     };
 
     cmocka_set_message_output(CM_OUTPUT_TAP);

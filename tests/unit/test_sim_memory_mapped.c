@@ -8,7 +8,8 @@
 
 static CUmemAllocationProp prop_of(int device, CUmemAllocationHandleType types)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = types};
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .requestedHandleTypes = types};
 
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     prop.location.id = device;
@@ -134,7 +135,8 @@ static void access_must_be_given(void **state)
     assert_int_equal(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     MUST(cuMemsetD8(address, 1, 16));
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemFree(address)); /* not cuMemAlloc's */
-    MUST(cuCtxSynchronize()); /* fills of device memory do not wait, and unmapping waits for nothing */
+    MUST(
+        cuCtxSynchronize()); /* fills of device memory do not wait, and unmapping waits for nothing */
     MUST(cuMemUnmap(address, PAGE));
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(address, 1, 16));
     MUST(cuMemRelease(handle));
@@ -195,15 +197,17 @@ static void descriptors_share_memory(void **state)
             cuMemExportToShareableHandle(&fd, plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     MUST(cuMemCreate(&handle, PAGE, &prop, 0));
     MUST(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    MUST(cuMemImportFromShareableHandle(&same, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    MUST(cuMemImportFromShareableHandle(&same, (void *)(intptr_t)fd,
+                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     close(fd);
     assert_int_equal(free_bytes(), before - PAGE);
     MUST(cuMemRelease(handle));
     assert_int_equal(free_bytes(), before - PAGE);
     MUST(cuMemRelease(same));
     assert_int_equal(free_bytes(), before);
-    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemImportFromShareableHandle(&same, (void *)(intptr_t)0,
-                                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    MUST_BE(CUDA_ERROR_INVALID_VALUE,
+            cuMemImportFromShareableHandle(&same, (void *)(intptr_t)0,
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     MUST(cuMemRelease(plain));
 }
 
@@ -269,8 +273,10 @@ static void threshold_keeps_memory(void **state)
     MUST(cuMemPoolTrimTo(pool, 0));
     assert_int_equal(free_bytes(), before);
     threshold = 1; /* "high watermark can only be reset to zero" */
-    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &threshold));
-    MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(pool)); /* "the default pool cannot be destroyed" */
+    MUST_BE(CUDA_ERROR_INVALID_VALUE,
+            cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &threshold));
+    MUST_BE(CUDA_ERROR_INVALID_VALUE,
+            cuMemPoolDestroy(pool)); /* "the default pool cannot be destroyed" */
 }
 
 /* Memory freed on one stream behind running work: another stream gets it only when it is ordered behind the free. */
@@ -429,7 +435,8 @@ static void peers(void **state)
 /* A context destroyed takes its memory along. */
 static void destroyed_context_gives_all_back(void **state)
 {
-    const CUDA_ARRAY_DESCRIPTOR flat = {.Width = 1000, .Height = 1000, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+    const CUDA_ARRAY_DESCRIPTOR flat = {
+        .Width = 1000, .Height = 1000, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
     size_t before = free_bytes();
     CUdeviceptr small, large;
     CUcontext context;

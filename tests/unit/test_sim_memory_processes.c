@@ -36,7 +36,9 @@ static void send_descriptor(int socket, int fd)
     } control = {0};
     char byte = 0;
     struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
                              .msg_controllen = sizeof control};
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 
@@ -56,7 +58,9 @@ static int receive_descriptor(int socket)
     } control = {0};
     char byte;
     struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
                              .msg_controllen = sizeof control};
     int fd = -1;
 
@@ -118,8 +122,8 @@ static void run_exporter(int socket)
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     if (cuMemAlloc(&other, 700) || cuMemAlloc(&small, 700) || cuMemAlloc(&large, 5 * MIB) ||
         cuMemsetD8(small, 21, 700) || cuMemsetD8(large, 22, 5 * MIB) || cuCtxSynchronize() ||
-        cuIpcGetMemHandle(&offer.small, small) || cuIpcGetMemHandle(&offer.large, large + 4 * MIB) ||
-        cuMemCreate(&handle, PAGE, &prop, 0) ||
+        cuIpcGetMemHandle(&offer.small, small) ||
+        cuIpcGetMemHandle(&offer.large, large + 4 * MIB) || cuMemCreate(&handle, PAGE, &prop, 0) ||
         cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0))
         _exit(5);
     offer.address = large;
@@ -190,7 +194,8 @@ static void handles_open_in_another_process(void **state)
     MUST(cuCtxSynchronize());
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemFree(large));
 
-    MUST(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    MUST(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
+                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     MUST(cuMemAddressReserve(&mapped, PAGE, 0, 0, 0));
     MUST(cuMemMap(mapped, PAGE, 0, imported, 0));
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -216,7 +221,8 @@ static void handles_open_in_another_process(void **state)
 
     MUST(cuMemAlloc(&own, 100));
     MUST(cuIpcGetMemHandle(&handle, own));
-    MUST_BE(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenMemHandle(&base, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    MUST_BE(CUDA_ERROR_INVALID_CONTEXT,
+            cuIpcOpenMemHandle(&base, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
     MUST(cuMemFree(own));
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, own));
 }

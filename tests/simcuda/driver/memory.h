@@ -20,8 +20,8 @@
 #include "memory_tree.h"
 #include "tests/simcuda/sim.h"
 
-#define SIM_PAGE (UINT64_C(2) << 20) /* granularity of capacity and of mapping */
-#define SIM_UNIT UINT64_C(512)       /* granularity of small allocations, and the pitch */
+#define SIM_PAGE (UINT64_C(2) << 20)  /* granularity of capacity and of mapping */
+#define SIM_UNIT UINT64_C(512)        /* granularity of small allocations, and the pitch */
 #define SIM_SMALL (UINT64_C(1) << 20) /* up to this an allocation shares a chunk */
 
 /* Rounds up; 0 when it does not fit in 64 bits. */
@@ -67,26 +67,26 @@ enum sim_kind {
 struct sim_pool;
 
 struct sim_block {
-    struct sim_node node;        /* what the program asked for */
+    struct sim_node node; /* what the program asked for */
     enum sim_kind kind;
     unsigned flags;              /* host: the flags given; managed: the attachment */
     struct sim_context *context; /* that made it */
     struct sim_device *device;
     struct sim_pool *pool;
-    uint64_t id;                 /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
-    uint64_t span;               /* bytes of address space taken at node.start; 0: inside a chunk */
-    uint64_t mapped_at;          /* imported: where the span begins */
-    uint64_t origin_id;          /* imported: the exporter's process and block */
+    uint64_t id;        /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
+    uint64_t span;      /* bytes of address space taken at node.start; 0: inside a chunk */
+    uint64_t mapped_at; /* imported: where the span begins */
+    uint64_t origin_id; /* imported: the exporter's process and block */
     uint32_t origin_pid, open_count;
     struct sim_block *next_import;
-    bool is_committed;           /* graph memory: physical memory is there */
-    bool is_used;                /* graph memory: allocated by a launch */
-    bool is_orphan;              /* graph memory: the graph is gone */
+    bool is_committed; /* graph memory: physical memory is there */
+    bool is_used;      /* graph memory: allocated by a launch */
+    bool is_orphan;    /* graph memory: the graph is gone */
     struct sim_block *next_graph;
     bool sync_memops;
-    int preferred;               /* managed: CUdevice, CU_DEVICE_CPU, or CU_DEVICE_INVALID */
+    int preferred; /* managed: CUdevice, CU_DEVICE_CPU, or CU_DEVICE_INVALID */
     int prefetched;
-    uint64_t accessed_by;        /* managed: bit per device, bit 63 the CPU */
+    uint64_t accessed_by; /* managed: bit per device, bit 63 the CPU */
     bool read_mostly;
 };
 
@@ -118,7 +118,7 @@ void sim_device_drop_context_locked(struct sim_context *context);
 
 /* What a CUmemGenericAllocationHandle names. Lives while handles or mappings refer to it. */
 struct sim_physical {
-    struct sim_node node;      /* [handle, handle + 1) */
+    struct sim_node node; /* [handle, handle + 1) */
     struct sim_physical *next_shared;
     struct sim_device *device; /* NULL: host memory */
     CUmemAllocationProp prop;
@@ -126,10 +126,10 @@ struct sim_physical {
     uint64_t id;
     uint64_t handle_count;
     uint64_t map_count;
-    uint64_t address;          /* its place in a window; 0: it has a file of its own */
-    int fd;                    /* the file of its own, or -1 */
+    uint64_t address; /* its place in a window; 0: it has a file of its own */
+    int fd;           /* the file of its own, or -1 */
     uint64_t file_device, file_inode;
-    bool is_charged;           /* not so when imported */
+    bool is_charged; /* not so when imported */
 };
 
 /* sim_memory_lock held. */
@@ -148,7 +148,7 @@ struct sim_mapping_info {
     struct sim_physical *physical; /* NULL: reserved only */
     uint64_t start, bytes;
     uint64_t reserved_start, reserved_bytes;
-    unsigned access;               /* CUmemAccess_flags of the device asked about */
+    unsigned access; /* CUmemAccess_flags of the device asked about */
     bool is_mapped;
 };
 bool sim_mapping_query(uint64_t address, int device_ordinal, struct sim_mapping_info *info);
@@ -156,7 +156,8 @@ bool sim_mapping_query(uint64_t address, int device_ordinal, struct sim_mapping_
 /* ---- pools (memory_pool.c) ---- */
 
 /* Whether all of the range is memory that a pool holds. sim_memory_lock held. */
-bool sim_pool_owns(const struct sim_context *context, uint64_t address, uint64_t bytes, bool is_write);
+bool sim_pool_owns(const struct sim_context *context, uint64_t address, uint64_t bytes,
+                   bool is_write);
 void sim_pool_drop_device(struct sim_device *device);
 /* Frees pool memory behind a position of a stream; NULL: at once. sim_memory_lock held. */
 void sim_pool_free_locked(struct sim_block *block, struct sim_stream *stream, uint64_t position);
@@ -213,7 +214,8 @@ struct sim_order {
 
 CUresult sim_copy_submit(const struct sim_copy *copy, struct sim_order order);
 /* The linear case. */
-CUresult sim_copy_linear(struct sim_side to, struct sim_side from, uint64_t bytes, struct sim_order order);
+CUresult sim_copy_linear(struct sim_side to, struct sim_side from, uint64_t bytes,
+                         struct sim_order order);
 /* Reads the program's descriptor, checking it. */
 CUresult sim_copy_parse(const CUDA_MEMCPY3D *descriptor, struct sim_copy *copy);
 /* True if the memory, when not an array, is on the host / asks for synchronous operations. */

@@ -16,7 +16,7 @@ struct CUarray_st {
     struct sim_node node; /* [handle, handle + 1) */
     CUDA_ARRAY3D_DESCRIPTOR descriptor;
     struct sim_context *context;
-    struct sim_block *block; /* its memory; NULL for levels and for deferred mapping */
+    struct sim_block *block;            /* its memory; NULL for levels and for deferred mapping */
     struct CUmipmappedArray_st *mipmap; /* whose level it is */
     uint64_t address;
 };
@@ -148,8 +148,8 @@ bool sim_array_surface(CUarray handle, struct sim_surface *surface)
 /* ---- arrays ---- */
 
 /* Memory for texels, unless the program brings it later. */
-static CUresult take_memory(struct sim_context *context, const CUDA_ARRAY3D_DESCRIPTOR *in, uint64_t bytes,
-                            struct sim_block **block)
+static CUresult take_memory(struct sim_context *context, const CUDA_ARRAY3D_DESCRIPTOR *in,
+                            uint64_t bytes, struct sim_block **block)
 {
     *block = NULL;
 #ifdef CUDA_ARRAY3D_DEFERRED_MAPPING
@@ -191,8 +191,9 @@ static CUresult create(CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *in)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuArrayCreate_v2, (CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray),
-        (pHandle, pAllocateArray), "%p", pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle)
+SIM_API(cuArrayCreate_v2, (CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray),
+        (pHandle, pAllocateArray), "%p",
+        pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle)
 {
     if (pAllocateArray == NULL)
         return create(pHandle, NULL);
@@ -202,8 +203,9 @@ SIM_API(cuArrayCreate_v2, (CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAlloc
                                                       .NumChannels = pAllocateArray->NumChannels});
 }
 
-SIM_API(cuArrayCreate, (CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray),
-        (pHandle, pAllocateArray), "%p", pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle)
+SIM_API(cuArrayCreate, (CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray),
+        (pHandle, pAllocateArray), "%p",
+        pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle)
 {
     if (pAllocateArray == NULL)
         return create(pHandle, NULL);
@@ -213,14 +215,16 @@ SIM_API(cuArrayCreate, (CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAlloc
                                                       .NumChannels = pAllocateArray->NumChannels});
 }
 
-SIM_API(cuArray3DCreate_v2, (CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray),
-        (pHandle, pAllocateArray), "%p", pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle)
+SIM_API(cuArray3DCreate_v2, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray),
+        (pHandle, pAllocateArray), "%p",
+        pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle)
 {
     return create(pHandle, pAllocateArray);
 }
 
-SIM_API(cuArray3DCreate, (CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray),
-        (pHandle, pAllocateArray), "%p", pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle)
+SIM_API(cuArray3DCreate, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray),
+        (pHandle, pAllocateArray), "%p",
+        pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle)
 {
     if (pAllocateArray == NULL)
         return create(pHandle, NULL);
@@ -250,7 +254,7 @@ static CUresult describe(CUarray handle, CUDA_ARRAY3D_DESCRIPTOR *out)
     return result;
 }
 
-SIM_API(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, CUarray hArray),
+SIM_API(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR * pArrayDescriptor, CUarray hArray),
         (pArrayDescriptor, hArray), "%p", (void *)hArray)
 {
     return pArrayDescriptor == NULL ? CUDA_ERROR_INVALID_VALUE : describe(hArray, pArrayDescriptor);
@@ -261,11 +265,12 @@ SIM_API(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR *pArrayDescriptor, C
      (out)->Height = (__typeof__((out)->Height))(in).Height, (out)->Format = (in).Format,          \
      (out)->NumChannels = (in).NumChannels)
 
-SIM_API(cuArray3DGetDescriptor, (CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray),
+SIM_API(cuArray3DGetDescriptor, (CUDA_ARRAY3D_DESCRIPTOR_v1 * pArrayDescriptor, CUarray hArray),
         (pArrayDescriptor, hArray), "%p", (void *)hArray)
 {
     CUDA_ARRAY3D_DESCRIPTOR whole;
-    CUresult result = pArrayDescriptor == NULL ? CUDA_ERROR_INVALID_VALUE : describe(hArray, &whole);
+    CUresult result =
+        pArrayDescriptor == NULL ? CUDA_ERROR_INVALID_VALUE : describe(hArray, &whole);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -275,22 +280,24 @@ SIM_API(cuArray3DGetDescriptor, (CUDA_ARRAY3D_DESCRIPTOR_v1 *pArrayDescriptor, C
     return result;
 }
 
-SIM_API(cuArrayGetDescriptor_v2, (CUDA_ARRAY_DESCRIPTOR *pArrayDescriptor, CUarray hArray),
+SIM_API(cuArrayGetDescriptor_v2, (CUDA_ARRAY_DESCRIPTOR * pArrayDescriptor, CUarray hArray),
         (pArrayDescriptor, hArray), "%p", (void *)hArray)
 {
     CUDA_ARRAY3D_DESCRIPTOR whole;
-    CUresult result = pArrayDescriptor == NULL ? CUDA_ERROR_INVALID_VALUE : describe(hArray, &whole);
+    CUresult result =
+        pArrayDescriptor == NULL ? CUDA_ERROR_INVALID_VALUE : describe(hArray, &whole);
 
     if (result == CUDA_SUCCESS)
         NARROW(pArrayDescriptor, whole);
     return result;
 }
 
-SIM_API(cuArrayGetDescriptor, (CUDA_ARRAY_DESCRIPTOR_v1 *pArrayDescriptor, CUarray hArray),
+SIM_API(cuArrayGetDescriptor, (CUDA_ARRAY_DESCRIPTOR_v1 * pArrayDescriptor, CUarray hArray),
         (pArrayDescriptor, hArray), "%p", (void *)hArray)
 {
     CUDA_ARRAY3D_DESCRIPTOR whole;
-    CUresult result = pArrayDescriptor == NULL ? CUDA_ERROR_INVALID_VALUE : describe(hArray, &whole);
+    CUresult result =
+        pArrayDescriptor == NULL ? CUDA_ERROR_INVALID_VALUE : describe(hArray, &whole);
 
     if (result == CUDA_SUCCESS)
         NARROW(pArrayDescriptor, whole);
@@ -444,7 +451,8 @@ static CUresult create_mipmap(CUmipmappedArray *handle, struct sim_context *cont
 }
 
 SIM_API(cuMipmappedArrayCreate,
-        (CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc, unsigned numMipmapLevels),
+        (CUmipmappedArray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
+         unsigned numMipmapLevels),
         (pHandle, pMipmappedArrayDesc, numMipmapLevels), "%p %u",
         pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle, numMipmapLevels)
 {
@@ -462,7 +470,8 @@ SIM_API(cuMipmappedArrayCreate,
     return create_mipmap(pHandle, context, pMipmappedArrayDesc, numMipmapLevels);
 }
 
-SIM_API(cuMipmappedArrayGetLevel, (CUarray *pLevelArray, CUmipmappedArray hMipmappedArray, unsigned level),
+SIM_API(cuMipmappedArrayGetLevel,
+        (CUarray * pLevelArray, CUmipmappedArray hMipmappedArray, unsigned level),
         (pLevelArray, hMipmappedArray, level), "%p %u", (void *)hMipmappedArray, level)
 {
     struct CUmipmappedArray_st *mipmap;
@@ -521,7 +530,7 @@ static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, const CUDA_ARR
 }
 
 SIM_API(cuArrayGetMemoryRequirements,
-        (CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUarray array, CUdevice device),
+        (CUDA_ARRAY_MEMORY_REQUIREMENTS * memoryRequirements, CUarray array, CUdevice device),
         (memoryRequirements, array, device), "%p %d", (void *)array, device)
 {
     struct CUarray_st *found;
@@ -539,7 +548,8 @@ SIM_API(cuArrayGetMemoryRequirements,
 }
 
 SIM_API(cuMipmappedArrayGetMemoryRequirements,
-        (CUDA_ARRAY_MEMORY_REQUIREMENTS *memoryRequirements, CUmipmappedArray mipmap, CUdevice device),
+        (CUDA_ARRAY_MEMORY_REQUIREMENTS * memoryRequirements, CUmipmappedArray mipmap,
+         CUdevice device),
         (memoryRequirements, mipmap, device), "%p %d", (void *)mipmap, device)
 {
     struct CUmipmappedArray_st *found;
@@ -549,8 +559,9 @@ SIM_API(cuMipmappedArrayGetMemoryRequirements,
         return result;
     pthread_mutex_lock(&sim_memory_lock);
     found = find_mipmap(mipmap);
-    result = found == NULL ? CUDA_ERROR_INVALID_HANDLE
-                           : requirements(memoryRequirements, &found->descriptor, found->bytes, device);
+    result = found == NULL
+                 ? CUDA_ERROR_INVALID_HANDLE
+                 : requirements(memoryRequirements, &found->descriptor, found->bytes, device);
     pthread_mutex_unlock(&sim_memory_lock);
     return result;
 }

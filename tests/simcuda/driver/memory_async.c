@@ -109,7 +109,8 @@ static bool make_room(CUmemoryPool handle)
 }
 
 /* `handle` NULL: the device's current pool. */
-static CUresult take(CUmemoryPool handle, struct sim_stream *stream, uint64_t bytes, uint64_t *address)
+static CUresult take(CUmemoryPool handle, struct sim_stream *stream, uint64_t bytes,
+                     uint64_t *address)
 {
     struct sim_block *block = sim_block_new(SIM_POOLED, sim_stream_context(stream));
     struct sim_pool *pool;
@@ -139,7 +140,8 @@ static CUresult take(CUmemoryPool handle, struct sim_stream *stream, uint64_t by
     return result;
 }
 
-static CUresult allocate(CUdeviceptr *dptr, uint64_t bytes, CUmemoryPool pool, CUstream handle, bool per_thread)
+static CUresult allocate(CUdeviceptr *dptr, uint64_t bytes, CUmemoryPool pool, CUstream handle,
+                         bool per_thread)
 {
     struct sim_context *context;
     struct sim_stream *stream;
@@ -159,7 +161,7 @@ static CUresult allocate(CUdeviceptr *dptr, uint64_t bytes, CUmemoryPool pool, C
     return result;
 }
 
-SIM_API_THREAD(cuMemAllocAsync, _ptsz, (CUdeviceptr *dptr, size_t bytesize, CUstream hStream),
+SIM_API_THREAD(cuMemAllocAsync, _ptsz, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),
                (dptr, bytesize, hStream), "0x%llx %zu %p",
                dptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *dptr, bytesize, (void *)hStream)
 {
@@ -167,12 +169,13 @@ SIM_API_THREAD(cuMemAllocAsync, _ptsz, (CUdeviceptr *dptr, size_t bytesize, CUst
 }
 
 SIM_API_THREAD(cuMemAllocFromPoolAsync, _ptsz,
-               (CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+               (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
                (dptr, bytesize, pool, hStream), "0x%llx %zu %p %p",
                dptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *dptr, bytesize, (void *)pool,
                (void *)hStream)
 {
-    return pool == NULL ? CUDA_ERROR_INVALID_VALUE : allocate(dptr, bytesize, pool, hStream, per_thread);
+    return pool == NULL ? CUDA_ERROR_INVALID_VALUE
+                        : allocate(dptr, bytesize, pool, hStream, per_thread);
 }
 
 /* ---- frees ---- */
@@ -234,8 +237,8 @@ static CUresult free_on(struct sim_stream *stream, uint64_t address)
     return is_capturing ? capture_node(stream, address, true) : submit_free(stream, address);
 }
 
-SIM_API_THREAD(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream), "0x%llx %p", dptr,
-               (void *)hStream)
+SIM_API_THREAD(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream),
+               "0x%llx %p", dptr, (void *)hStream)
 {
     struct sim_context *context;
     struct sim_stream *stream;

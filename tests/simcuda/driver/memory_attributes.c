@@ -94,7 +94,8 @@ static bool has_host_address(const struct described *d)
 }
 
 /* What the pointer is and where; false in *is_mine: another group's attribute. */
-static CUresult get_place(const struct described *d, CUpointer_attribute attribute, void *data, bool *is_mine)
+static CUresult get_place(const struct described *d, CUpointer_attribute attribute, void *data,
+                          bool *is_mine)
 {
     *is_mine = true;
     switch ((int)attribute) {
@@ -218,8 +219,8 @@ static void store_null(CUpointer_attribute attribute, void *data)
 
 /* ---- entry points ---- */
 
-SIM_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr ptr), (data, attribute, ptr),
-        "%d 0x%llx", (int)attribute, ptr)
+SIM_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr ptr),
+        (data, attribute, ptr), "%d 0x%llx", (int)attribute, ptr)
 {
     struct described described;
     struct sim_context *context;
@@ -257,7 +258,8 @@ SIM_API(cuPointerGetAttributes,
             return CUDA_ERROR_INVALID_VALUE;
     describe(ptr, context->device->ordinal, &described);
     for (unsigned i = 0; i < numAttributes; i++)
-        if (!described.is_known || get_attribute(&described, attributes[i], data[i]) != CUDA_SUCCESS)
+        if (!described.is_known ||
+            get_attribute(&described, attributes[i], data[i]) != CUDA_SUCCESS)
             store_null(attributes[i], data[i]);
     return CUDA_SUCCESS;
 }

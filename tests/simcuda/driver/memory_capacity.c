@@ -30,7 +30,8 @@ struct shared_file {
 };
 
 static struct {
-    pthread_mutex_t lock; /* opening; and the file lock of byte 0, which threads of a process share */
+    pthread_mutex_t
+        lock; /* opening; and the file lock of byte 0, which threads of a process share */
     struct shared_file *file;
     struct slot *slot;
     int fd;

@@ -59,8 +59,8 @@ static bool is_side_accessible(struct sim_context *context, const struct sim_sid
     return true;
 }
 
-static bool is_accessible(struct sim_context *context, const struct sim_copy *copy, const struct rows *from,
-                          const struct rows *to)
+static bool is_accessible(struct sim_context *context, const struct sim_copy *copy,
+                          const struct rows *from, const struct rows *to)
 {
     bool is_good;
 
@@ -183,8 +183,8 @@ static bool is_readable(struct sim_context *context, const struct sim_copy *copy
     return check_now(context, copy) == CUDA_SUCCESS;
 }
 
-static CUresult prepare(const struct sim_copy *copy, struct sim_order order, struct sim_context **context,
-                        struct sim_stream **stream)
+static CUresult prepare(const struct sim_copy *copy, struct sim_order order,
+                        struct sim_context **context, struct sim_stream **stream)
 {
     CUresult result = sim_current(context);
 
@@ -223,7 +223,8 @@ CUresult sim_copy_submit(const struct sim_copy *copy, struct sim_order order)
     return result;
 }
 
-CUresult sim_copy_linear(struct sim_side to, struct sim_side from, uint64_t bytes, struct sim_order order)
+CUresult sim_copy_linear(struct sim_side to, struct sim_side from, uint64_t bytes,
+                         struct sim_order order)
 {
     const struct sim_copy copy = {.from = from, .to = to, .width = bytes, .height = 1, .depth = 1};
 

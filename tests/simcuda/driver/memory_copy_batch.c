@@ -3,10 +3,11 @@
 
 #if CUDA_VERSION >= 12080
 /* Attribute i covers the copies from attrsIdxs[i] to the next index; the first must be 0. */
-static CUresult check_attributes(const CUmemcpyAttributes *attrs, const size_t *indices, size_t attr_count,
-                                 size_t count)
+static CUresult check_attributes(const CUmemcpyAttributes *attrs, const size_t *indices,
+                                 size_t attr_count, size_t count)
 {
-    if (attrs == NULL || indices == NULL || attr_count == 0 || attr_count > count || indices[0] != 0)
+    if (attrs == NULL || indices == NULL || attr_count == 0 || attr_count > count ||
+        indices[0] != 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < attr_count; i++) {
         if (indices[i] >= count || (i > 0 && indices[i] <= indices[i - 1]))
@@ -39,7 +40,8 @@ static CUresult check_batch_stream(CUstream stream, bool per_thread)
                                                                          : CUDA_SUCCESS;
 }
 
-static CUresult copy_batch(const struct batch *batch, size_t *failed, bool per_thread, CUstream stream)
+static CUresult copy_batch(const struct batch *batch, size_t *failed, bool per_thread,
+                           CUstream stream)
 {
     CUresult result = check_batch_stream(stream, per_thread);
 
@@ -63,9 +65,11 @@ static CUresult copy_batch(const struct batch *batch, size_t *failed, bool per_t
 }
 
 SIM_API_THREAD(cuMemcpyBatchAsync, _ptsz,
-               (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
-                size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream),
-               (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream), "%zu", count)
+               (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
+                CUstream hStream),
+               (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream), "%zu",
+               count)
 {
     const struct batch batch = {dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs};
 
@@ -75,8 +79,8 @@ SIM_API_THREAD(cuMemcpyBatchAsync, _ptsz,
 
 #if CUDA_VERSION >= 13000
 SIM_API_THREAD(cuMemcpyBatchAsync_v2, _ptsz,
-               (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
-                size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
+               (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
                (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream), "%zu", count)
 {
     const struct batch batch = {dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs};
@@ -163,8 +167,8 @@ static CUresult copy_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count, s
 }
 
 SIM_API_THREAD(cuMemcpy3DBatchAsync, _ptsz,
-               (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags,
-                CUstream hStream),
+               (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx,
+                unsigned long long flags, CUstream hStream),
                (numOps, opList, failIdx, flags, hStream), "%zu", numOps)
 {
     return copy_batch_3d(opList, numOps, failIdx, flags, hStream, per_thread);
@@ -173,7 +177,8 @@ SIM_API_THREAD(cuMemcpy3DBatchAsync, _ptsz,
 
 #if CUDA_VERSION >= 13000
 SIM_API_THREAD(cuMemcpy3DBatchAsync_v2, _ptsz,
-               (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags, CUstream hStream),
+               (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags,
+                CUstream hStream),
                (numOps, opList, flags, hStream), "%zu", numOps)
 {
     return copy_batch_3d(opList, numOps, NULL, flags, hStream, per_thread);

@@ -7,13 +7,14 @@
 
 /* ---- unified addresses ---- */
 
-SIM_API_THREAD(cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount),
-               "0x%llx 0x%llx %zu", dst, src, ByteCount)
+SIM_API_THREAD(cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),
+               (dst, src, ByteCount), "0x%llx 0x%llx %zu", dst, src, ByteCount)
 {
     return sim_copy_linear(SIM_MEMORY(dst), SIM_MEMORY(src), ByteCount, SYNC);
 }
 
-SIM_API_THREAD(cuMemcpyAsync, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
+SIM_API_THREAD(cuMemcpyAsync, _ptsz,
+               (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
                (dst, src, ByteCount, hStream), "0x%llx 0x%llx %zu %p", dst, src, ByteCount,
                (void *)hStream)
 {
@@ -38,8 +39,8 @@ static CUresult copy_peer(uint64_t to, CUcontext to_context, uint64_t from, CUco
 }
 
 SIM_API_THREAD(cuMemcpyPeer, _ptds,
-               (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                size_t ByteCount),
+               (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                CUcontext srcContext, size_t ByteCount),
                (dstDevice, dstContext, srcDevice, srcContext, ByteCount), "0x%llx 0x%llx %zu",
                dstDevice, srcDevice, ByteCount)
 {
@@ -47,8 +48,8 @@ SIM_API_THREAD(cuMemcpyPeer, _ptds,
 }
 
 SIM_API_THREAD(cuMemcpyPeerAsync, _ptsz,
-               (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                size_t ByteCount, CUstream hStream),
+               (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                CUcontext srcContext, size_t ByteCount, CUstream hStream),
                (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream),
                "0x%llx 0x%llx %zu %p", dstDevice, srcDevice, ByteCount, (void *)hStream)
 {
@@ -57,7 +58,8 @@ SIM_API_THREAD(cuMemcpyPeerAsync, _ptsz,
 
 /* ---- host and device ---- */
 
-SIM_API_THREAD(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),
+SIM_API_THREAD(cuMemcpyHtoD_v2, _ptds,
+               (CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount),
                (dstDevice, srcHost, ByteCount), "0x%llx %p %zu", dstDevice, srcHost, ByteCount)
 {
     return sim_copy_linear(SIM_MEMORY(dstDevice), SIM_HOST_MEMORY(srcHost), ByteCount, SYNC);
@@ -81,8 +83,10 @@ SIM_API(cuMemcpyDtoH, (void *dstHost, CUdeviceptr_v1 srcDevice, unsigned ByteCou
     return sim_copy_linear(SIM_HOST_MEMORY(dstHost), SIM_MEMORY(srcDevice), ByteCount, SYNC_V1);
 }
 
-SIM_API_THREAD(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),
-               (dstDevice, srcDevice, ByteCount), "0x%llx 0x%llx %zu", dstDevice, srcDevice, ByteCount)
+SIM_API_THREAD(cuMemcpyDtoD_v2, _ptds,
+               (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),
+               (dstDevice, srcDevice, ByteCount), "0x%llx 0x%llx %zu", dstDevice, srcDevice,
+               ByteCount)
 {
     return sim_copy_linear(SIM_MEMORY(dstDevice), SIM_MEMORY(srcDevice), ByteCount, SYNC);
 }
@@ -118,7 +122,8 @@ SIM_API_THREAD(cuMemcpyDtoHAsync_v2, _ptsz,
     return sim_copy_linear(SIM_HOST_MEMORY(dstHost), SIM_MEMORY(srcDevice), ByteCount, ASYNC);
 }
 
-SIM_API(cuMemcpyDtoHAsync, (void *dstHost, CUdeviceptr_v1 srcDevice, unsigned ByteCount, CUstream hStream),
+SIM_API(cuMemcpyDtoHAsync,
+        (void *dstHost, CUdeviceptr_v1 srcDevice, unsigned ByteCount, CUstream hStream),
         (dstHost, srcDevice, ByteCount, hStream), "%p 0x%x %u %p", dstHost, srcDevice, ByteCount,
         (void *)hStream)
 {
@@ -136,8 +141,8 @@ SIM_API_THREAD(cuMemcpyDtoDAsync_v2, _ptsz,
 
 SIM_API(cuMemcpyDtoDAsync,
         (CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsigned ByteCount, CUstream hStream),
-        (dstDevice, srcDevice, ByteCount, hStream), "0x%x 0x%x %u %p", dstDevice, srcDevice, ByteCount,
-        (void *)hStream)
+        (dstDevice, srcDevice, ByteCount, hStream), "0x%x 0x%x %u %p", dstDevice, srcDevice,
+        ByteCount, (void *)hStream)
 {
     return sim_copy_linear(SIM_MEMORY(dstDevice), SIM_MEMORY(srcDevice), ByteCount,
                            SIM_ASYNC(false, hStream));
@@ -153,11 +158,13 @@ SIM_API_THREAD(cuMemcpyDtoA_v2, _ptds,
     return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_MEMORY(srcDevice), ByteCount, SYNC);
 }
 
-SIM_API(cuMemcpyDtoA, (CUarray dstArray, unsigned dstOffset, CUdeviceptr_v1 srcDevice, unsigned ByteCount),
+SIM_API(cuMemcpyDtoA,
+        (CUarray dstArray, unsigned dstOffset, CUdeviceptr_v1 srcDevice, unsigned ByteCount),
         (dstArray, dstOffset, srcDevice, ByteCount), "%p %u 0x%x %u", (void *)dstArray, dstOffset,
         srcDevice, ByteCount)
 {
-    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_MEMORY(srcDevice), ByteCount, SYNC_V1);
+    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_MEMORY(srcDevice), ByteCount,
+                           SYNC_V1);
 }
 
 SIM_API_THREAD(cuMemcpyAtoD_v2, _ptds,
@@ -168,70 +175,83 @@ SIM_API_THREAD(cuMemcpyAtoD_v2, _ptds,
     return sim_copy_linear(SIM_MEMORY(dstDevice), SIM_TEXELS(srcArray, srcOffset), ByteCount, SYNC);
 }
 
-SIM_API(cuMemcpyAtoD, (CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned srcOffset, unsigned ByteCount),
+SIM_API(cuMemcpyAtoD,
+        (CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned srcOffset, unsigned ByteCount),
         (dstDevice, srcArray, srcOffset, ByteCount), "0x%x %p %u %u", dstDevice, (void *)srcArray,
         srcOffset, ByteCount)
 {
-    return sim_copy_linear(SIM_MEMORY(dstDevice), SIM_TEXELS(srcArray, srcOffset), ByteCount, SYNC_V1);
+    return sim_copy_linear(SIM_MEMORY(dstDevice), SIM_TEXELS(srcArray, srcOffset), ByteCount,
+                           SYNC_V1);
 }
 
 SIM_API_THREAD(cuMemcpyHtoA_v2, _ptds,
                (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount),
-               (dstArray, dstOffset, srcHost, ByteCount), "%p %zu %p %zu", (void *)dstArray, dstOffset,
-               srcHost, ByteCount)
+               (dstArray, dstOffset, srcHost, ByteCount), "%p %zu %p %zu", (void *)dstArray,
+               dstOffset, srcHost, ByteCount)
 {
-    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_HOST_MEMORY(srcHost), ByteCount, SYNC);
-}
-
-SIM_API(cuMemcpyHtoA, (CUarray dstArray, unsigned dstOffset, const void *srcHost, unsigned ByteCount),
-        (dstArray, dstOffset, srcHost, ByteCount), "%p %u %p %u", (void *)dstArray, dstOffset, srcHost,
-        ByteCount)
-{
-    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_HOST_MEMORY(srcHost), ByteCount, SYNC_V1);
-}
-
-SIM_API_THREAD(cuMemcpyAtoH_v2, _ptds, (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount),
-               (dstHost, srcArray, srcOffset, ByteCount), "%p %p %zu %zu", dstHost, (void *)srcArray,
-               srcOffset, ByteCount)
-{
-    return sim_copy_linear(SIM_HOST_MEMORY(dstHost), SIM_TEXELS(srcArray, srcOffset), ByteCount, SYNC);
-}
-
-SIM_API(cuMemcpyAtoH, (void *dstHost, CUarray srcArray, unsigned srcOffset, unsigned ByteCount),
-        (dstHost, srcArray, srcOffset, ByteCount), "%p %p %u %u", dstHost, (void *)srcArray, srcOffset,
-        ByteCount)
-{
-    return sim_copy_linear(SIM_HOST_MEMORY(dstHost), SIM_TEXELS(srcArray, srcOffset), ByteCount, SYNC_V1);
-}
-
-SIM_API_THREAD(cuMemcpyAtoA_v2, _ptds,
-               (CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount),
-               (dstArray, dstOffset, srcArray, srcOffset, ByteCount), "%p %zu %p %zu %zu",
-               (void *)dstArray, dstOffset, (void *)srcArray, srcOffset, ByteCount)
-{
-    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_TEXELS(srcArray, srcOffset), ByteCount,
+    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_HOST_MEMORY(srcHost), ByteCount,
                            SYNC);
 }
 
-SIM_API(cuMemcpyAtoA,
-        (CUarray dstArray, unsigned dstOffset, CUarray srcArray, unsigned srcOffset, unsigned ByteCount),
-        (dstArray, dstOffset, srcArray, srcOffset, ByteCount), "%p %u %p %u %u", (void *)dstArray,
-        dstOffset, (void *)srcArray, srcOffset, ByteCount)
+SIM_API(cuMemcpyHtoA,
+        (CUarray dstArray, unsigned dstOffset, const void *srcHost, unsigned ByteCount),
+        (dstArray, dstOffset, srcHost, ByteCount), "%p %u %p %u", (void *)dstArray, dstOffset,
+        srcHost, ByteCount)
 {
-    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_TEXELS(srcArray, srcOffset), ByteCount,
+    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_HOST_MEMORY(srcHost), ByteCount,
                            SYNC_V1);
 }
 
-SIM_API_THREAD(cuMemcpyHtoAAsync_v2, _ptsz,
-               (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream),
-               (dstArray, dstOffset, srcHost, ByteCount, hStream), "%p %zu %p %zu %p", (void *)dstArray,
-               dstOffset, srcHost, ByteCount, (void *)hStream)
+SIM_API_THREAD(cuMemcpyAtoH_v2, _ptds,
+               (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount),
+               (dstHost, srcArray, srcOffset, ByteCount), "%p %p %zu %zu", dstHost,
+               (void *)srcArray, srcOffset, ByteCount)
 {
-    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_HOST_MEMORY(srcHost), ByteCount, ASYNC);
+    return sim_copy_linear(SIM_HOST_MEMORY(dstHost), SIM_TEXELS(srcArray, srcOffset), ByteCount,
+                           SYNC);
+}
+
+SIM_API(cuMemcpyAtoH, (void *dstHost, CUarray srcArray, unsigned srcOffset, unsigned ByteCount),
+        (dstHost, srcArray, srcOffset, ByteCount), "%p %p %u %u", dstHost, (void *)srcArray,
+        srcOffset, ByteCount)
+{
+    return sim_copy_linear(SIM_HOST_MEMORY(dstHost), SIM_TEXELS(srcArray, srcOffset), ByteCount,
+                           SYNC_V1);
+}
+
+SIM_API_THREAD(cuMemcpyAtoA_v2, _ptds,
+               (CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+                size_t ByteCount),
+               (dstArray, dstOffset, srcArray, srcOffset, ByteCount), "%p %zu %p %zu %zu",
+               (void *)dstArray, dstOffset, (void *)srcArray, srcOffset, ByteCount)
+{
+    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_TEXELS(srcArray, srcOffset),
+                           ByteCount, SYNC);
+}
+
+SIM_API(cuMemcpyAtoA,
+        (CUarray dstArray, unsigned dstOffset, CUarray srcArray, unsigned srcOffset,
+         unsigned ByteCount),
+        (dstArray, dstOffset, srcArray, srcOffset, ByteCount), "%p %u %p %u %u", (void *)dstArray,
+        dstOffset, (void *)srcArray, srcOffset, ByteCount)
+{
+    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_TEXELS(srcArray, srcOffset),
+                           ByteCount, SYNC_V1);
+}
+
+SIM_API_THREAD(cuMemcpyHtoAAsync_v2, _ptsz,
+               (CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount,
+                CUstream hStream),
+               (dstArray, dstOffset, srcHost, ByteCount, hStream), "%p %zu %p %zu %p",
+               (void *)dstArray, dstOffset, srcHost, ByteCount, (void *)hStream)
+{
+    return sim_copy_linear(SIM_TEXELS(dstArray, dstOffset), SIM_HOST_MEMORY(srcHost), ByteCount,
+                           ASYNC);
 }
 
 SIM_API(cuMemcpyHtoAAsync,
-        (CUarray dstArray, unsigned dstOffset, const void *srcHost, unsigned ByteCount, CUstream hStream),
+        (CUarray dstArray, unsigned dstOffset, const void *srcHost, unsigned ByteCount,
+         CUstream hStream),
         (dstArray, dstOffset, srcHost, ByteCount, hStream), "%p %u %p %u %p", (void *)dstArray,
         dstOffset, srcHost, ByteCount, (void *)hStream)
 {
@@ -240,17 +260,19 @@ SIM_API(cuMemcpyHtoAAsync,
 }
 
 SIM_API_THREAD(cuMemcpyAtoHAsync_v2, _ptsz,
-               (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream),
+               (void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+                CUstream hStream),
                (dstHost, srcArray, srcOffset, ByteCount, hStream), "%p %p %zu %zu %p", dstHost,
                (void *)srcArray, srcOffset, ByteCount, (void *)hStream)
 {
-    return sim_copy_linear(SIM_HOST_MEMORY(dstHost), SIM_TEXELS(srcArray, srcOffset), ByteCount, ASYNC);
+    return sim_copy_linear(SIM_HOST_MEMORY(dstHost), SIM_TEXELS(srcArray, srcOffset), ByteCount,
+                           ASYNC);
 }
 
 SIM_API(cuMemcpyAtoHAsync,
         (void *dstHost, CUarray srcArray, unsigned srcOffset, unsigned ByteCount, CUstream hStream),
-        (dstHost, srcArray, srcOffset, ByteCount, hStream), "%p %p %u %u %p", dstHost, (void *)srcArray,
-        srcOffset, ByteCount, (void *)hStream)
+        (dstHost, srcArray, srcOffset, ByteCount, hStream), "%p %p %u %u %p", dstHost,
+        (void *)srcArray, srcOffset, ByteCount, (void *)hStream)
 {
     return sim_copy_linear(SIM_HOST_MEMORY(dstHost), SIM_TEXELS(srcArray, srcOffset), ByteCount,
                            SIM_ASYNC(false, hStream));

@@ -10,7 +10,8 @@ struct described {
     CUarray array;
 };
 
-static CUresult parse_side(const struct described *in, const CUDA_MEMCPY3D *whole, struct sim_side *side)
+static CUresult parse_side(const struct described *in, const CUDA_MEMCPY3D *whole,
+                           struct sim_side *side)
 {
     uint64_t base = in->type == CU_MEMORYTYPE_HOST ? in->host : in->device;
 
@@ -43,26 +44,16 @@ static CUresult parse_side(const struct described *in, const CUDA_MEMCPY3D *whol
 
 CUresult sim_copy_parse(const CUDA_MEMCPY3D *in, struct sim_copy *copy)
 {
-    const struct described from = {in->srcMemoryType,
-                                   (uint64_t)(uintptr_t)in->srcHost,
-                                   in->srcDevice,
-                                   in->srcXInBytes,
-                                   in->srcY,
-                                   in->srcZ,
-                                   in->srcLOD,
-                                   in->srcPitch,
-                                   in->srcHeight,
-                                   in->srcArray};
-    const struct described to = {in->dstMemoryType,
-                                 (uint64_t)(uintptr_t)in->dstHost,
-                                 in->dstDevice,
-                                 in->dstXInBytes,
-                                 in->dstY,
-                                 in->dstZ,
-                                 in->dstLOD,
-                                 in->dstPitch,
-                                 in->dstHeight,
-                                 in->dstArray};
+    const struct described from = {in->srcMemoryType, (uint64_t)(uintptr_t)in->srcHost,
+                                   in->srcDevice,     in->srcXInBytes,
+                                   in->srcY,          in->srcZ,
+                                   in->srcLOD,        in->srcPitch,
+                                   in->srcHeight,     in->srcArray};
+    const struct described to = {in->dstMemoryType, (uint64_t)(uintptr_t)in->dstHost,
+                                 in->dstDevice,     in->dstXInBytes,
+                                 in->dstY,          in->dstZ,
+                                 in->dstLOD,        in->dstPitch,
+                                 in->dstHeight,     in->dstArray};
     CUresult result = parse_side(&from, in, &copy->from);
 
     if (result == CUDA_SUCCESS)
@@ -136,8 +127,9 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *in, struct sim_order orde
     return copy_3d(&(CUDA_MEMCPY3D){COMMON_FIELDS(in), DEPTH_FIELDS(in)}, order);
 }
 
-#define FORMAT_COPY(type) "%p %zu %zu", (const void *)pCopy, \
-    pCopy == NULL ? (size_t)0 : (size_t)pCopy->WidthInBytes, pCopy == NULL ? (size_t)0 : (size_t)pCopy->Height
+#define FORMAT_COPY(type)                                                                          \
+    "%p %zu %zu", (const void *)pCopy, pCopy == NULL ? (size_t)0 : (size_t)pCopy->WidthInBytes,    \
+        pCopy == NULL ? (size_t)0 : (size_t)pCopy->Height
 
 SIM_API_THREAD(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D *pCopy), (pCopy), FORMAT_COPY(2D))
 {
@@ -149,7 +141,8 @@ SIM_API(cuMemcpy2D, (const CUDA_MEMCPY2D_v1 *pCopy), (pCopy), FORMAT_COPY(2D))
     return copy_2d_v1(pCopy, SIM_SYNC(false));
 }
 
-SIM_API_THREAD(cuMemcpy2DUnaligned_v2, _ptds, (const CUDA_MEMCPY2D *pCopy), (pCopy), FORMAT_COPY(2D))
+SIM_API_THREAD(cuMemcpy2DUnaligned_v2, _ptds, (const CUDA_MEMCPY2D *pCopy), (pCopy),
+               FORMAT_COPY(2D))
 {
     return copy_2d(pCopy, SIM_SYNC(per_thread));
 }
@@ -159,13 +152,14 @@ SIM_API(cuMemcpy2DUnaligned, (const CUDA_MEMCPY2D_v1 *pCopy), (pCopy), FORMAT_CO
     return copy_2d_v1(pCopy, SIM_SYNC(false));
 }
 
-SIM_API_THREAD(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D *pCopy, CUstream hStream), (pCopy, hStream),
-               FORMAT_COPY(2D))
+SIM_API_THREAD(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D *pCopy, CUstream hStream),
+               (pCopy, hStream), FORMAT_COPY(2D))
 {
     return copy_2d(pCopy, SIM_ASYNC(per_thread, hStream));
 }
 
-SIM_API(cuMemcpy2DAsync, (const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream), (pCopy, hStream), FORMAT_COPY(2D))
+SIM_API(cuMemcpy2DAsync, (const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream), (pCopy, hStream),
+        FORMAT_COPY(2D))
 {
     return copy_2d_v1(pCopy, SIM_ASYNC(false, hStream));
 }
@@ -180,13 +174,14 @@ SIM_API(cuMemcpy3D, (const CUDA_MEMCPY3D_v1 *pCopy), (pCopy), FORMAT_COPY(3D))
     return copy_3d_v1(pCopy, SIM_SYNC(false));
 }
 
-SIM_API_THREAD(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D *pCopy, CUstream hStream), (pCopy, hStream),
-               FORMAT_COPY(3D))
+SIM_API_THREAD(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D *pCopy, CUstream hStream),
+               (pCopy, hStream), FORMAT_COPY(3D))
 {
     return copy_3d(pCopy, SIM_ASYNC(per_thread, hStream));
 }
 
-SIM_API(cuMemcpy3DAsync, (const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream), (pCopy, hStream), FORMAT_COPY(3D))
+SIM_API(cuMemcpy3DAsync, (const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream), (pCopy, hStream),
+        FORMAT_COPY(3D))
 {
     return copy_3d_v1(pCopy, SIM_ASYNC(false, hStream));
 }

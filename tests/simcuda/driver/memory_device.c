@@ -36,7 +36,8 @@ static struct heap *find_heap(struct sim_context *context)
 }
 
 /* Takes capacity, addresses and access for whole pages. */
-static CUresult take_pages(struct sim_device *device, uint64_t bytes, bool is_low, uint64_t *address)
+static CUresult take_pages(struct sim_device *device, uint64_t bytes, bool is_low,
+                           uint64_t *address)
 {
     CUresult result = sim_capacity_take(device, bytes);
 
@@ -114,7 +115,8 @@ static CUresult alloc_locked(struct sim_block *block, uint64_t bytes, bool is_lo
     return result;
 }
 
-CUresult sim_device_alloc(struct sim_context *context, uint64_t bytes, bool is_low, struct sim_block **out)
+CUresult sim_device_alloc(struct sim_context *context, uint64_t bytes, bool is_low,
+                          struct sim_block **out)
 {
     struct sim_block *block = sim_block_new(SIM_PLAIN, context);
     CUresult result;
@@ -184,7 +186,7 @@ static CUresult allocate(uint64_t bytes, bool is_low, uint64_t *address)
     return result;
 }
 
-SIM_API(cuMemAlloc_v2, (CUdeviceptr *dptr, size_t bytesize), (dptr, bytesize), "0x%llx %zu",
+SIM_API(cuMemAlloc_v2, (CUdeviceptr * dptr, size_t bytesize), (dptr, bytesize), "0x%llx %zu",
         dptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *dptr, bytesize)
 {
     uint64_t address;
@@ -198,7 +200,7 @@ SIM_API(cuMemAlloc_v2, (CUdeviceptr *dptr, size_t bytesize), (dptr, bytesize), "
     return result;
 }
 
-SIM_API(cuMemAlloc, (CUdeviceptr_v1 *dptr, unsigned bytesize), (dptr, bytesize), "0x%x %u",
+SIM_API(cuMemAlloc, (CUdeviceptr_v1 * dptr, unsigned bytesize), (dptr, bytesize), "0x%x %u",
         dptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *dptr, bytesize)
 {
     uint64_t address;
@@ -212,8 +214,8 @@ SIM_API(cuMemAlloc, (CUdeviceptr_v1 *dptr, unsigned bytesize), (dptr, bytesize),
     return result;
 }
 
-static CUresult allocate_pitched(uint64_t width, uint64_t height, unsigned element_bytes, bool is_low,
-                                 uint64_t *address, uint64_t *pitch)
+static CUresult allocate_pitched(uint64_t width, uint64_t height, unsigned element_bytes,
+                                 bool is_low, uint64_t *address, uint64_t *pitch)
 {
     uint64_t bytes;
 
@@ -228,7 +230,7 @@ static CUresult allocate_pitched(uint64_t width, uint64_t height, unsigned eleme
 }
 
 SIM_API(cuMemAllocPitch_v2,
-        (CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
+        (CUdeviceptr * dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
          unsigned ElementSizeBytes),
         (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes), "0x%llx %zu %zu",
         dptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *dptr, WidthInBytes, Height)
@@ -247,7 +249,7 @@ SIM_API(cuMemAllocPitch_v2,
 }
 
 SIM_API(cuMemAllocPitch,
-        (CUdeviceptr_v1 *dptr, unsigned *pPitch, unsigned WidthInBytes, unsigned Height,
+        (CUdeviceptr_v1 * dptr, unsigned *pPitch, unsigned WidthInBytes, unsigned Height,
          unsigned ElementSizeBytes),
         (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes), "0x%x %u %u",
         dptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *dptr, WidthInBytes, Height)

@@ -16,9 +16,11 @@ static bool is_accessible(struct sim_context *context, const struct fill *fill)
     bool is_good = true;
 
     pthread_mutex_lock(&sim_memory_lock);
-    if (!sim_range_is_accessible(context, fill->address, (fill->height - 1) * fill->pitch + row_bytes, true))
+    if (!sim_range_is_accessible(context, fill->address,
+                                 (fill->height - 1) * fill->pitch + row_bytes, true))
         for (uint64_t y = 0; is_good && y < fill->height; y++)
-            is_good = sim_range_is_accessible(context, fill->address + y * fill->pitch, row_bytes, true);
+            is_good =
+                sim_range_is_accessible(context, fill->address + y * fill->pitch, row_bytes, true);
     pthread_mutex_unlock(&sim_memory_lock);
     return is_good;
 }
@@ -70,7 +72,8 @@ static CUresult check_fill(const struct fill *fill)
     uint64_t row_bytes, all;
 
     if (__builtin_mul_overflow(fill->width, fill->element_bytes, &row_bytes) ||
-        __builtin_mul_overflow(fill->height, fill->pitch, &all) || fill->address % fill->element_bytes != 0)
+        __builtin_mul_overflow(fill->height, fill->pitch, &all) ||
+        fill->address % fill->element_bytes != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (fill->height > 1 && (fill->pitch < row_bytes || fill->pitch % fill->element_bytes != 0))
         return CUDA_ERROR_INVALID_VALUE;
@@ -121,8 +124,8 @@ static CUresult fill_1d(uint64_t address, unsigned bytes, unsigned value, uint64
     return submit(&(struct fill){address, 0, bytes, value, count, 1}, order);
 }
 
-static CUresult fill_2d(uint64_t address, uint64_t pitch, unsigned bytes, unsigned value, uint64_t width,
-                        uint64_t height, struct sim_order order)
+static CUresult fill_2d(uint64_t address, uint64_t pitch, unsigned bytes, unsigned value,
+                        uint64_t width, uint64_t height, struct sim_order order)
 {
     return submit(&(struct fill){address, pitch, bytes, value, width, height}, order);
 }
@@ -146,11 +149,11 @@ static CUresult fill_2d(uint64_t address, uint64_t pitch, unsigned bytes, unsign
     {                                                                                              \
         return fill_1d(dstDevice, (bits) / 8, value, N, SIM_ASYNC(per_thread, hStream));           \
     }                                                                                              \
-    SIM_API_THREAD(cuMemsetD2D##bits##_v2, _ptds,                                                  \
-                   (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,              \
-                    size_t Height),                                                                \
-                   (dstDevice, dstPitch, value, Width, Height), "0x%llx %zu %u %zu %zu",           \
-                   dstDevice, dstPitch, (unsigned)value, Width, Height)                            \
+    SIM_API_THREAD(                                                                                \
+        cuMemsetD2D##bits##_v2, _ptds,                                                             \
+        (CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height),         \
+        (dstDevice, dstPitch, value, Width, Height), "0x%llx %zu %u %zu %zu", dstDevice, dstPitch, \
+        (unsigned)value, Width, Height)                                                            \
     {                                                                                              \
         return fill_2d(dstDevice, dstPitch, (bits) / 8, value, Width, Height,                      \
                        SIM_SYNC(per_thread));                                                      \

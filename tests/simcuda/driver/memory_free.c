@@ -127,7 +127,7 @@ static unsigned clamp32(uint64_t bytes)
     return bytes > UINT32_MAX ? UINT32_MAX : (unsigned)bytes;
 }
 
-SIM_API(cuMemGetInfo_v2, (size_t *free, size_t *total), (free, total), "%zu %zu",
+SIM_API(cuMemGetInfo_v2, (size_t * free, size_t *total), (free, total), "%zu %zu",
         free == NULL || sim_result != CUDA_SUCCESS ? 0 : *free,
         total == NULL || sim_result != CUDA_SUCCESS ? 0 : *total)
 {
@@ -186,7 +186,7 @@ static CUresult address_range(uint64_t address, uint64_t *base, uint64_t *bytes)
     return result;
 }
 
-SIM_API(cuMemGetAddressRange_v2, (CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr),
+SIM_API(cuMemGetAddressRange_v2, (CUdeviceptr * pbase, size_t *psize, CUdeviceptr dptr),
         (pbase, psize, dptr), "0x%llx", dptr)
 {
     uint64_t base, bytes;
@@ -201,7 +201,7 @@ SIM_API(cuMemGetAddressRange_v2, (CUdeviceptr *pbase, size_t *psize, CUdeviceptr
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuMemGetAddressRange, (CUdeviceptr_v1 *pbase, unsigned *psize, CUdeviceptr_v1 dptr),
+SIM_API(cuMemGetAddressRange, (CUdeviceptr_v1 * pbase, unsigned *psize, CUdeviceptr_v1 dptr),
         (pbase, psize, dptr), "0x%x", dptr)
 {
     uint64_t base, bytes;

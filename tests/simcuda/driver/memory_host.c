@@ -30,8 +30,8 @@ static CUresult allocate(void **out, uint64_t bytes, unsigned flags)
         goto fail_block;
     block->span = sim_round_up(bytes, HOST_PAGE);
     block->flags = flags;
-    memory = mmap(NULL, block->span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                  -1, 0);
+    memory = mmap(NULL, block->span, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         goto fail_block;
     pthread_mutex_lock(&sim_memory_lock);
@@ -57,8 +57,8 @@ SIM_API(cuMemAllocHost, (void **pp, unsigned bytesize), (pp, bytesize), "%p %u",
     return allocate(pp, bytesize, 0);
 }
 
-SIM_API(cuMemHostAlloc, (void **pp, size_t bytesize, unsigned Flags), (pp, bytesize, Flags), "%p %zu %u",
-        pp == NULL || sim_result != CUDA_SUCCESS ? NULL : *pp, bytesize, Flags)
+SIM_API(cuMemHostAlloc, (void **pp, size_t bytesize, unsigned Flags), (pp, bytesize, Flags),
+        "%p %zu %u", pp == NULL || sim_result != CUDA_SUCCESS ? NULL : *pp, bytesize, Flags)
 {
     return allocate(pp, bytesize, Flags);
 }
@@ -114,7 +114,8 @@ static CUresult register_host(void *p, uint64_t bytes, unsigned flags)
 
     if (result != CUDA_SUCCESS)
         return result;
-    if (p == NULL || bytes == 0 || address > UINT64_MAX - bytes || (flags & ~(unsigned)REGISTER_FLAGS) != 0)
+    if (p == NULL || bytes == 0 || address > UINT64_MAX - bytes ||
+        (flags & ~(unsigned)REGISTER_FLAGS) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     result = sim_check_unsafe_call(context);
     if (result != CUDA_SUCCESS)
@@ -137,14 +138,14 @@ static CUresult register_host(void *p, uint64_t bytes, unsigned flags)
     return result;
 }
 
-SIM_API(cuMemHostRegister_v2, (void *p, size_t bytesize, unsigned Flags), (p, bytesize, Flags), "%p %zu %u",
-        p, bytesize, Flags)
+SIM_API(cuMemHostRegister_v2, (void *p, size_t bytesize, unsigned Flags), (p, bytesize, Flags),
+        "%p %zu %u", p, bytesize, Flags)
 {
     return register_host(p, bytesize, Flags);
 }
 
-SIM_API(cuMemHostRegister, (void *p, size_t bytesize, unsigned Flags), (p, bytesize, Flags), "%p %zu %u", p,
-        bytesize, Flags)
+SIM_API(cuMemHostRegister, (void *p, size_t bytesize, unsigned Flags), (p, bytesize, Flags),
+        "%p %zu %u", p, bytesize, Flags)
 {
     return register_host(p, bytesize, Flags);
 }
@@ -175,7 +176,8 @@ static CUresult device_pointer(uint64_t *out, void *p, unsigned flags)
     return result;
 }
 
-SIM_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr *pdptr, void *p, unsigned Flags), (pdptr, p, Flags), "%p", p)
+SIM_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * pdptr, void *p, unsigned Flags),
+        (pdptr, p, Flags), "%p", p)
 {
     uint64_t address;
     CUresult result = device_pointer(&address, p, Flags);
@@ -188,7 +190,8 @@ SIM_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr *pdptr, void *p, unsigned Fla
 }
 
 /* Host addresses do not fit the old 32-bit pointers. */
-SIM_API(cuMemHostGetDevicePointer, (CUdeviceptr_v1 *pdptr, void *p, unsigned Flags), (pdptr, p, Flags), "%p", p)
+SIM_API(cuMemHostGetDevicePointer, (CUdeviceptr_v1 * pdptr, void *p, unsigned Flags),
+        (pdptr, p, Flags), "%p", p)
 {
     uint64_t address;
     CUresult result = device_pointer(&address, p, Flags);

@@ -23,7 +23,8 @@ struct ipc_handle {
 
 _Static_assert(sizeof(struct ipc_handle) <= CU_IPC_HANDLE_SIZE, "an IPC handle has 64 bytes");
 
-SIM_API(cuIpcGetMemHandle, (CUipcMemHandle *pHandle, CUdeviceptr dptr), (pHandle, dptr), "0x%llx", dptr)
+SIM_API(cuIpcGetMemHandle, (CUipcMemHandle * pHandle, CUdeviceptr dptr), (pHandle, dptr), "0x%llx",
+        dptr)
 {
     struct ipc_handle handle = {.magic = HANDLE_MAGIC, .pid = (uint32_t)getpid()};
     struct sim_context *context;
@@ -85,7 +86,8 @@ static CUresult map_import(struct sim_block *block, const struct ipc_handle *han
     result = sim_space_take(block->span, SIM_PAGE, false, &block->mapped_at);
     if (result != CUDA_SUCCESS)
         return result;
-    if (sim_space_map(block->mapped_at, block->span, fd, low, PROT_READ | PROT_WRITE) != CUDA_SUCCESS) {
+    if (sim_space_map(block->mapped_at, block->span, fd, low, PROT_READ | PROT_WRITE) !=
+        CUDA_SUCCESS) {
         sim_space_give(block->mapped_at, block->span);
         return CUDA_ERROR_MAP_FAILED;
     }
@@ -95,7 +97,8 @@ static CUresult map_import(struct sim_block *block, const struct ipc_handle *han
     return CUDA_SUCCESS;
 }
 
-static CUresult import(struct sim_context *context, const struct ipc_handle *handle, uint64_t *address)
+static CUresult import(struct sim_context *context, const struct ipc_handle *handle,
+                       uint64_t *address)
 {
     struct sim_block *block = sim_block_new(SIM_IMPORTED, context);
     CUresult result = CUDA_ERROR_MAP_FAILED;
@@ -159,14 +162,14 @@ static CUresult open_handle(CUdeviceptr *out, const CUipcMemHandle *raw, unsigne
     return result;
 }
 
-SIM_API(cuIpcOpenMemHandle_v2, (CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned Flags), (pdptr, handle, Flags),
-        "0x%llx", pdptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *pdptr)
+SIM_API(cuIpcOpenMemHandle_v2, (CUdeviceptr * pdptr, CUipcMemHandle handle, unsigned Flags),
+        (pdptr, handle, Flags), "0x%llx", pdptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *pdptr)
 {
     return open_handle(pdptr, &handle, Flags);
 }
 
-SIM_API(cuIpcOpenMemHandle, (CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned Flags), (pdptr, handle, Flags),
-        "0x%llx", pdptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *pdptr)
+SIM_API(cuIpcOpenMemHandle, (CUdeviceptr * pdptr, CUipcMemHandle handle, unsigned Flags),
+        (pdptr, handle, Flags), "0x%llx", pdptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *pdptr)
 {
     return open_handle(pdptr, &handle, Flags);
 }

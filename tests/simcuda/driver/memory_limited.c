@@ -12,8 +12,9 @@ static CUresult refuse(bool is_valid)
 }
 
 /* "If the CUDA array is not allocated with flag CUDA_ARRAY3D_SPARSE, CUDA_ERROR_INVALID_VALUE": none ever is. */
-SIM_API(cuArrayGetSparseProperties, (CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUarray array),
-        (sparseProperties, array), "%p", (void *)array)
+SIM_API(cuArrayGetSparseProperties,
+        (CUDA_ARRAY_SPARSE_PROPERTIES * sparseProperties, CUarray array), (sparseProperties, array),
+        "%p", (void *)array)
 {
     (void)sparseProperties;
     (void)array;
@@ -21,8 +22,8 @@ SIM_API(cuArrayGetSparseProperties, (CUDA_ARRAY_SPARSE_PROPERTIES *sparsePropert
 }
 
 SIM_API(cuMipmappedArrayGetSparseProperties,
-        (CUDA_ARRAY_SPARSE_PROPERTIES *sparseProperties, CUmipmappedArray mipmap), (sparseProperties, mipmap), "%p",
-        (void *)mipmap)
+        (CUDA_ARRAY_SPARSE_PROPERTIES * sparseProperties, CUmipmappedArray mipmap),
+        (sparseProperties, mipmap), "%p", (void *)mipmap)
 {
     (void)sparseProperties;
     (void)mipmap;
@@ -30,8 +31,8 @@ SIM_API(cuMipmappedArrayGetSparseProperties,
 }
 
 /* Only multi-planar formats have planes, and no such array can be made. */
-SIM_API(cuArrayGetPlane, (CUarray *pPlaneArray, CUarray hArray, unsigned planeIdx), (pPlaneArray, hArray, planeIdx),
-        "%p %u", (void *)hArray, planeIdx)
+SIM_API(cuArrayGetPlane, (CUarray * pPlaneArray, CUarray hArray, unsigned planeIdx),
+        (pPlaneArray, hArray, planeIdx), "%p %u", (void *)hArray, planeIdx)
 {
     (void)pPlaneArray;
     (void)hArray;
@@ -39,19 +40,22 @@ SIM_API(cuArrayGetPlane, (CUarray *pPlaneArray, CUarray hArray, unsigned planeId
     return refuse(false);
 }
 
-SIM_API_THREAD(cuMemMapArrayAsync, _ptsz, (CUarrayMapInfo *mapInfoList, unsigned count, CUstream hStream),
+SIM_API_THREAD(cuMemMapArrayAsync, _ptsz,
+               (CUarrayMapInfo * mapInfoList, unsigned count, CUstream hStream),
                (mapInfoList, count, hStream), "%u %p", count, (void *)hStream)
 {
     (void)per_thread;
     return refuse(mapInfoList != NULL && count != 0);
 }
 
-SIM_API(cuIpcGetEventHandle, (CUipcEventHandle *pHandle, CUevent event), (pHandle, event), "%p", (void *)event)
+SIM_API(cuIpcGetEventHandle, (CUipcEventHandle * pHandle, CUevent event), (pHandle, event), "%p",
+        (void *)event)
 {
     return refuse(pHandle != NULL && event != NULL);
 }
 
-SIM_API(cuIpcOpenEventHandle, (CUevent *phEvent, CUipcEventHandle handle), (phEvent, handle), "%p", (void *)phEvent)
+SIM_API(cuIpcOpenEventHandle, (CUevent * phEvent, CUipcEventHandle handle), (phEvent, handle), "%p",
+        (void *)phEvent)
 {
     (void)handle;
     return refuse(phEvent != NULL);
@@ -59,7 +63,8 @@ SIM_API(cuIpcOpenEventHandle, (CUevent *phEvent, CUipcEventHandle handle), (phEv
 
 #if CUDA_VERSION >= 11070
 SIM_API(cuMemGetHandleForAddressRange,
-        (void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags),
+        (void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
+         unsigned long long flags),
         (handle, dptr, size, handleType, flags), "0x%llx %zu", dptr, size)
 {
     (void)handleType;
@@ -70,7 +75,8 @@ SIM_API(cuMemGetHandleForAddressRange,
 
 #if CUDA_VERSION >= 12060
 SIM_API_THREAD(cuMemBatchDecompressAsync, _ptsz,
-               (CUmemDecompressParams *paramsArray, size_t count, unsigned flags, size_t *errorIndex, CUstream stream),
+               (CUmemDecompressParams * paramsArray, size_t count, unsigned flags,
+                size_t *errorIndex, CUstream stream),
                (paramsArray, count, flags, errorIndex, stream), "%zu %p", count, (void *)stream)
 {
     (void)per_thread;

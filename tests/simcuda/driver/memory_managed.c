@@ -7,8 +7,9 @@
 
 #define CPU_BIT (UINT64_C(1) << 63)
 
-SIM_API(cuMemAllocManaged, (CUdeviceptr *dptr, size_t bytesize, unsigned flags), (dptr, bytesize, flags),
-        "0x%llx %zu %u", dptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *dptr, bytesize, flags)
+SIM_API(cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytesize, unsigned flags),
+        (dptr, bytesize, flags), "0x%llx %zu %u",
+        dptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *dptr, bytesize, flags)
 {
     struct sim_context *context;
     struct sim_block *block;
@@ -17,7 +18,8 @@ SIM_API(cuMemAllocManaged, (CUdeviceptr *dptr, size_t bytesize, unsigned flags),
 
     if (result != CUDA_SUCCESS)
         return result;
-    if (dptr == NULL || bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    if (dptr == NULL || bytesize == 0 ||
+        (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
     result = sim_check_unsafe_call(context);
     if (result != CUDA_SUCCESS)
@@ -28,7 +30,8 @@ SIM_API(cuMemAllocManaged, (CUdeviceptr *dptr, size_t bytesize, unsigned flags),
     block->flags = flags;
     block->span = sim_round_up(bytesize, SIM_PAGE);
     pthread_mutex_lock(&sim_memory_lock);
-    result = block->span == 0 ? CUDA_ERROR_OUT_OF_MEMORY : sim_space_take(block->span, SIM_PAGE, false, &address);
+    result = block->span == 0 ? CUDA_ERROR_OUT_OF_MEMORY
+                              : sim_space_take(block->span, SIM_PAGE, false, &address);
     if (result == CUDA_SUCCESS) {
         result = sim_space_commit(address, block->span);
         if (result == CUDA_SUCCESS) {
@@ -51,7 +54,8 @@ static struct sim_block *find_range(uint64_t address, uint64_t bytes)
 {
     struct sim_block *block = sim_block_find(address);
 
-    if (block == NULL || block->kind != SIM_MANAGED || bytes == 0 || bytes > block->node.end - address)
+    if (block == NULL || block->kind != SIM_MANAGED || bytes == 0 ||
+        bytes > block->node.end - address)
         return NULL;
     return block;
 }
@@ -59,7 +63,8 @@ static struct sim_block *find_range(uint64_t address, uint64_t bytes)
 /* A location as the older entry points write it: a device or CU_DEVICE_CPU. */
 static CUresult check_ordinal(int ordinal)
 {
-    return ordinal == CU_DEVICE_CPU || sim_device(ordinal) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return ordinal == CU_DEVICE_CPU || sim_device(ordinal) != NULL ? CUDA_SUCCESS
+                                                                   : CUDA_ERROR_INVALID_DEVICE;
 }
 
 #if CUDA_VERSION >= 12020
@@ -80,7 +85,8 @@ static CUresult ordinal_of(const CUmemLocation *location, int *ordinal)
 }
 #endif
 
-static CUresult prefetch(uint64_t address, uint64_t bytes, int ordinal, CUstream handle, bool per_thread)
+static CUresult prefetch(uint64_t address, uint64_t bytes, int ordinal, CUstream handle,
+                         bool per_thread)
 {
     struct sim_context *context;
     struct sim_stream *stream;
@@ -103,7 +109,8 @@ static CUresult prefetch(uint64_t address, uint64_t bytes, int ordinal, CUstream
     return result;
 }
 
-SIM_API_THREAD(cuMemPrefetchAsync, _ptsz, (CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream),
+SIM_API_THREAD(cuMemPrefetchAsync, _ptsz,
+               (CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream),
                (devPtr, count, dstDevice, hStream), "0x%llx %zu %d", devPtr, count, dstDevice)
 {
     return prefetch(devPtr, count, dstDevice, hStream, per_thread);
@@ -111,7 +118,8 @@ SIM_API_THREAD(cuMemPrefetchAsync, _ptsz, (CUdeviceptr devPtr, size_t count, CUd
 
 #if CUDA_VERSION >= 12020
 SIM_API_THREAD(cuMemPrefetchAsync_v2, _ptsz,
-               (CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned flags, CUstream hStream),
+               (CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned flags,
+                CUstream hStream),
                (devPtr, count, location, flags, hStream), "0x%llx %zu %d %d", devPtr, count,
                (int)location.type, location.id)
 {
@@ -126,8 +134,8 @@ SIM_API_THREAD(cuMemPrefetchAsync_v2, _ptsz,
 
 #if CUDA_VERSION >= 13000
 static CUresult prefetch_batch(const CUdeviceptr *dptrs, const size_t *sizes, size_t count,
-                               const CUmemLocation *locations, const size_t *indices, size_t location_count,
-                               CUstream stream, bool per_thread)
+                               const CUmemLocation *locations, const size_t *indices,
+                               size_t location_count, CUstream stream, bool per_thread)
 {
     size_t at = 0;
     CUresult result = CUDA_SUCCESS;
@@ -148,19 +156,22 @@ static CUresult prefetch_batch(const CUdeviceptr *dptrs, const size_t *sizes, si
 }
 
 SIM_API_THREAD(cuMemPrefetchBatchAsync, _ptsz,
-               (CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
-                size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream),
-               (dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream), "%zu", count)
+               (CUdeviceptr * dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
+                size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+                CUstream hStream),
+               (dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags,
+                hStream),
+               "%zu", count)
 {
     if (flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    return prefetch_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, hStream,
-                          per_thread);
+    return prefetch_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs,
+                          hStream, per_thread);
 }
 
 /* Discarding lets the content become anything; here it stays. */
-static CUresult check_discard(const CUdeviceptr *dptrs, const size_t *sizes, size_t count, unsigned long long flags,
-                              CUstream handle, bool per_thread)
+static CUresult check_discard(const CUdeviceptr *dptrs, const size_t *sizes, size_t count,
+                              unsigned long long flags, CUstream handle, bool per_thread)
 {
     struct sim_context *context;
     struct sim_stream *stream;
@@ -179,23 +190,27 @@ static CUresult check_discard(const CUdeviceptr *dptrs, const size_t *sizes, siz
 }
 
 SIM_API_THREAD(cuMemDiscardBatchAsync, _ptsz,
-               (CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream),
+               (CUdeviceptr * dptrs, size_t *sizes, size_t count, unsigned long long flags,
+                CUstream hStream),
                (dptrs, sizes, count, flags, hStream), "%zu", count)
 {
     return check_discard(dptrs, sizes, count, flags, hStream, per_thread);
 }
 
 SIM_API_THREAD(cuMemDiscardAndPrefetchBatchAsync, _ptsz,
-               (CUdeviceptr *dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
-                size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream),
-               (dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream), "%zu", count)
+               (CUdeviceptr * dptrs, size_t *sizes, size_t count, CUmemLocation *prefetchLocs,
+                size_t *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+                CUstream hStream),
+               (dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags,
+                hStream),
+               "%zu", count)
 {
     CUresult result = check_discard(dptrs, sizes, count, flags, hStream, per_thread);
 
     if (result != CUDA_SUCCESS)
         return result;
-    return prefetch_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, hStream,
-                          per_thread);
+    return prefetch_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs,
+                          hStream, per_thread);
 }
 #endif
 
@@ -255,12 +270,14 @@ SIM_API(cuMemAdvise, (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUd
 }
 
 #if CUDA_VERSION >= 12020
-SIM_API(cuMemAdvise_v2, (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location),
-        (devPtr, count, advice, location), "0x%llx %zu %d %d %d", devPtr, count, (int)advice, (int)location.type,
-        location.id)
+SIM_API(cuMemAdvise_v2,
+        (CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location),
+        (devPtr, count, advice, location), "0x%llx %zu %d %d %d", devPtr, count, (int)advice,
+        (int)location.type, location.id)
 {
     int ordinal = CU_DEVICE_INVALID;
-    bool is_placeless = advice == CU_MEM_ADVISE_SET_READ_MOSTLY || advice == CU_MEM_ADVISE_UNSET_READ_MOSTLY ||
+    bool is_placeless = advice == CU_MEM_ADVISE_SET_READ_MOSTLY ||
+                        advice == CU_MEM_ADVISE_UNSET_READ_MOSTLY ||
                         advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
     CUresult result = is_placeless ? CUDA_SUCCESS : ordinal_of(&location, &ordinal);
 
@@ -324,8 +341,8 @@ static CUresult get_one(const struct sim_block *block, CUmem_range_attribute att
     }
 }
 
-static CUresult get_attribute(void *data, size_t data_bytes, CUmem_range_attribute attribute, uint64_t address,
-                              uint64_t bytes)
+static CUresult get_attribute(void *data, size_t data_bytes, CUmem_range_attribute attribute,
+                              uint64_t address, uint64_t bytes)
 {
     struct sim_block *block;
     CUresult result = CUDA_SUCCESS;
@@ -347,24 +364,28 @@ static CUresult get_attribute(void *data, size_t data_bytes, CUmem_range_attribu
 }
 
 SIM_API(cuMemRangeGetAttribute,
-        (void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count),
+        (void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr,
+         size_t count),
         (data, dataSize, attribute, devPtr, count), "%d 0x%llx %zu", (int)attribute, devPtr, count)
 {
     struct sim_context *context;
     CUresult result = sim_current(&context);
 
-    return result != CUDA_SUCCESS ? result : get_attribute(data, dataSize, attribute, devPtr, count);
+    return result != CUDA_SUCCESS ? result
+                                  : get_attribute(data, dataSize, attribute, devPtr, count);
 }
 
 SIM_API(cuMemRangeGetAttributes,
-        (void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t numAttributes, CUdeviceptr devPtr,
-         size_t count),
-        (data, dataSizes, attributes, numAttributes, devPtr, count), "%zu 0x%llx %zu", numAttributes, devPtr, count)
+        (void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t numAttributes,
+         CUdeviceptr devPtr, size_t count),
+        (data, dataSizes, attributes, numAttributes, devPtr, count), "%zu 0x%llx %zu",
+        numAttributes, devPtr, count)
 {
     struct sim_context *context;
     CUresult result = sim_current(&context);
 
-    if (result == CUDA_SUCCESS && (data == NULL || dataSizes == NULL || attributes == NULL || numAttributes == 0))
+    if (result == CUDA_SUCCESS &&
+        (data == NULL || dataSizes == NULL || attributes == NULL || numAttributes == 0))
         result = CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; result == CUDA_SUCCESS && i < numAttributes; i++)
         result = get_attribute(data[i], dataSizes[i], attributes[i], devPtr, count);
@@ -373,8 +394,10 @@ SIM_API(cuMemRangeGetAttributes,
 
 /* ---- attachment to a stream ---- */
 
-SIM_API_THREAD(cuStreamAttachMemAsync, _ptsz, (CUstream hStream, CUdeviceptr dptr, size_t length, unsigned flags),
-               (hStream, dptr, length, flags), "%p 0x%llx %zu %u", (void *)hStream, dptr, length, flags)
+SIM_API_THREAD(cuStreamAttachMemAsync, _ptsz,
+               (CUstream hStream, CUdeviceptr dptr, size_t length, unsigned flags),
+               (hStream, dptr, length, flags), "%p 0x%llx %zu %u", (void *)hStream, dptr, length,
+               flags)
 {
     struct sim_context *context;
     struct sim_stream *stream;
@@ -385,7 +408,8 @@ SIM_API_THREAD(cuStreamAttachMemAsync, _ptsz, (CUstream hStream, CUdeviceptr dpt
         result = sim_stream_resolve(hStream, per_thread, &stream);
     if (result != CUDA_SUCCESS)
         return result;
-    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST &&
+        flags != CU_MEM_ATTACH_SINGLE)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim_memory_lock);
     block = sim_block_find(dptr);

@@ -7,11 +7,12 @@ static CUresult check_pair(CUdevice one, CUdevice other)
 
     if (result != CUDA_SUCCESS)
         return result;
-    return sim_device(one) == NULL || sim_device(other) == NULL ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    return sim_device(one) == NULL || sim_device(other) == NULL ? CUDA_ERROR_INVALID_DEVICE
+                                                                : CUDA_SUCCESS;
 }
 
-SIM_API(cuDeviceCanAccessPeer, (int *canAccessPeer, CUdevice dev, CUdevice peerDev), (canAccessPeer, dev, peerDev),
-        "%d %d", dev, peerDev)
+SIM_API(cuDeviceCanAccessPeer, (int *canAccessPeer, CUdevice dev, CUdevice peerDev),
+        (canAccessPeer, dev, peerDev), "%d %d", dev, peerDev)
 {
     CUresult result = check_pair(dev, peerDev);
 
@@ -23,7 +24,8 @@ SIM_API(cuDeviceCanAccessPeer, (int *canAccessPeer, CUdevice dev, CUdevice peerD
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuDeviceGetP2PAttribute, (int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice),
+SIM_API(cuDeviceGetP2PAttribute,
+        (int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice),
         (value, attrib, srcDevice, dstDevice), "%d %d %d", (int)attrib, srcDevice, dstDevice)
 {
     CUresult result = check_pair(srcDevice, dstDevice);
@@ -65,7 +67,8 @@ static CUresult find_peer(CUcontext handle, struct sim_context **context, struct
     return result;
 }
 
-SIM_API(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned Flags), (peerContext, Flags), "%p", (void *)peerContext)
+SIM_API(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned Flags), (peerContext, Flags), "%p",
+        (void *)peerContext)
 {
     struct sim_context *context, *peer;
     CUresult result = find_peer(peerContext, &context, &peer);
@@ -100,9 +103,10 @@ SIM_API(cuCtxDisablePeerAccess, (CUcontext peerContext), (peerContext), "%p", (v
 #if CUDA_VERSION >= 13000
 /* Every operation on every width, as NATIVE_ATOMIC_SUPPORTED says. */
 SIM_API(cuDeviceGetP2PAtomicCapabilities,
-        (unsigned *capabilities, const CUatomicOperation *operations, unsigned count, CUdevice srcDevice,
-         CUdevice dstDevice),
-        (capabilities, operations, count, srcDevice, dstDevice), "%u %d %d", count, srcDevice, dstDevice)
+        (unsigned *capabilities, const CUatomicOperation *operations, unsigned count,
+         CUdevice srcDevice, CUdevice dstDevice),
+        (capabilities, operations, count, srcDevice, dstDevice), "%u %d %d", count, srcDevice,
+        dstDevice)
 {
     CUresult result = check_pair(srcDevice, dstDevice);
 

@@ -97,7 +97,8 @@ CUresult sim_location_check(const CUmemLocation *location)
 
 static CUresult check_prop(const CUmemAllocationProp *prop)
 {
-    if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->win32HandleMetaData != NULL)
+    if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        prop->win32HandleMetaData != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     switch ((int)prop->requestedHandleTypes) {
     case CU_MEM_HANDLE_TYPE_NONE:
@@ -137,7 +138,7 @@ static CUresult back_locked(struct sim_physical *physical)
 }
 
 SIM_API(cuMemCreate,
-        (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
+        (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp *prop,
          unsigned long long flags),
         (handle, size, prop, flags), "0x%llx %zu",
         handle == NULL || sim_result != CUDA_SUCCESS ? 0 : *handle, size)
@@ -199,8 +200,8 @@ SIM_API(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle), "0x%llx",
     return result;
 }
 
-SIM_API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *handle, void *addr), (handle, addr),
-        "%p", addr)
+SIM_API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * handle, void *addr),
+        (handle, addr), "%p", addr)
 {
     struct sim_mapping_info info;
     CUresult result = sim_check_init();
@@ -221,7 +222,8 @@ SIM_API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *handle, void
 }
 
 SIM_API(cuMemGetAllocationPropertiesFromHandle,
-        (CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle), (prop, handle), "0x%llx", handle)
+        (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle), (prop, handle), "0x%llx",
+        handle)
 {
     struct sim_physical *physical;
     CUresult result = sim_check_init();
@@ -241,7 +243,8 @@ SIM_API(cuMemGetAllocationPropertiesFromHandle,
 }
 
 SIM_API(cuMemGetAllocationGranularity,
-        (size_t *granularity, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option),
+        (size_t * granularity, const CUmemAllocationProp *prop,
+         CUmemAllocationGranularity_flags option),
         (granularity, prop, option), "%d", (int)option)
 {
     CUresult result = sim_check_init();
@@ -258,8 +261,8 @@ SIM_API(cuMemGetAllocationGranularity,
 }
 
 SIM_API(cuMemExportToShareableHandle,
-        (void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
-         unsigned long long flags),
+        (void *shareableHandle, CUmemGenericAllocationHandle handle,
+         CUmemAllocationHandleType handleType, unsigned long long flags),
         (shareableHandle, handle, handleType, flags), "0x%llx %d", handle, (int)handleType)
 {
     struct sim_physical *physical;
@@ -346,7 +349,8 @@ static CUresult import_new(int fd, const struct stat *status, struct sim_physica
 }
 
 SIM_API(cuMemImportFromShareableHandle,
-        (CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType),
+        (CUmemGenericAllocationHandle * handle, void *osHandle,
+         CUmemAllocationHandleType shHandleType),
         (handle, osHandle, shHandleType), "%d %d", (int)(intptr_t)osHandle, (int)shHandleType)
 {
     struct sim_physical *physical;

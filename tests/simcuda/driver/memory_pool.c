@@ -86,7 +86,8 @@ void sim_pool_set_current(struct sim_device *device, struct sim_pool *pool)
 
 /* ---- pages ---- */
 
-bool sim_pool_owns(const struct sim_context *context, uint64_t address, uint64_t bytes, bool is_write)
+bool sim_pool_owns(const struct sim_context *context, uint64_t address, uint64_t bytes,
+                   bool is_write)
 {
     uint64_t bit = UINT64_C(1) << (context->device->ordinal & 63);
 
@@ -264,12 +265,14 @@ struct sim_stream *sim_pool_pending_stream(const struct sim_pool *pool)
 }
 
 /* Takes from one pending range; what is left of it stays pending. */
-static bool take_pending(struct sim_freed *freed, struct sim_stream *stream, uint64_t bytes, uint64_t *address)
+static bool take_pending(struct sim_freed *freed, struct sim_stream *stream, uint64_t bytes,
+                         uint64_t *address)
 {
     for (struct sim_pending **link = &freed->first; *link != NULL; link = &(*link)->next) {
         struct sim_pending *pending = *link;
 
-        if (freed->stream != stream && !sim_stream_is_ordered(freed->stream, pending->position, stream))
+        if (freed->stream != stream &&
+            !sim_stream_is_ordered(freed->stream, pending->position, stream))
             return false; /* later frees are not ordered either */
         if (pending->bytes < bytes)
             continue;
@@ -284,7 +287,8 @@ static bool take_pending(struct sim_freed *freed, struct sim_stream *stream, uin
 }
 
 /* The stream's own memory first: it is idle by order, and likely warm. */
-static bool take_freed(struct sim_pool *pool, struct sim_stream *stream, uint64_t bytes, uint64_t *address)
+static bool take_freed(struct sim_pool *pool, struct sim_stream *stream, uint64_t bytes,
+                       uint64_t *address)
 {
     for (struct sim_freed *freed = pool->freed; freed != NULL; freed = freed->next)
         if (freed->stream == stream && take_pending(freed, stream, bytes, address))
@@ -292,7 +296,8 @@ static bool take_freed(struct sim_pool *pool, struct sim_stream *stream, uint64_
     return false;
 }
 
-static bool take_ordered(struct sim_pool *pool, struct sim_stream *stream, uint64_t bytes, uint64_t *address)
+static bool take_ordered(struct sim_pool *pool, struct sim_stream *stream, uint64_t bytes,
+                         uint64_t *address)
 {
     for (struct sim_freed *freed = pool->freed; freed != NULL; freed = freed->next)
         if (freed->stream != stream && freed->first != NULL &&
@@ -301,7 +306,8 @@ static bool take_ordered(struct sim_pool *pool, struct sim_stream *stream, uint6
     return false;
 }
 
-CUresult sim_pool_allot(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream, uint64_t *address)
+CUresult sim_pool_allot(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream,
+                        uint64_t *address)
 {
     CUresult result;
 

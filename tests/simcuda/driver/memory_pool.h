@@ -23,7 +23,7 @@ struct sim_pool {
     struct sim_device *device;
     CUmemPoolProps props;
     bool is_default;
-    bool is_destroyed;    /* goes with its last allocation */
+    bool is_destroyed; /* goes with its last allocation */
     struct sim_ranges free;
     struct sim_freed *freed;
     uint64_t block_count;
@@ -48,7 +48,8 @@ void sim_pool_reap(struct sim_pool *pool);
 /* Gives whole free pages back until at most `keep` bytes are reserved. sim_use_lock held for writing. */
 void sim_pool_trim(struct sim_pool *pool, uint64_t keep);
 /* Takes memory for the stream; NULL: CUDA_ERROR_OUT_OF_MEMORY. */
-CUresult sim_pool_allot(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream, uint64_t *address);
+CUresult sim_pool_allot(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream,
+                        uint64_t *address);
 /* A stream on which something is pending, or NULL. */
 struct sim_stream *sim_pool_pending_stream(const struct sim_pool *pool);
 

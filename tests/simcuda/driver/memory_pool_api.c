@@ -33,8 +33,8 @@ static CUresult check_props(const CUmemPoolProps *props)
     return props->handleTypes == CU_MEM_HANDLE_TYPE_NONE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-SIM_API(cuMemPoolCreate, (CUmemoryPool *pool, const CUmemPoolProps *poolProps), (pool, poolProps), "%p",
-        pool == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pool)
+SIM_API(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *poolProps), (pool, poolProps),
+        "%p", pool == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pool)
 {
     struct sim_pool *made;
     CUresult result = sim_check_init();
@@ -72,8 +72,8 @@ static CUresult trim(struct sim_pool *pool, uint64_t keep)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuMemPoolTrimTo, (CUmemoryPool pool, size_t minBytesToKeep), (pool, minBytesToKeep), "%p %zu",
-        (void *)pool, minBytesToKeep)
+SIM_API(cuMemPoolTrimTo, (CUmemoryPool pool, size_t minBytesToKeep), (pool, minBytesToKeep),
+        "%p %zu", (void *)pool, minBytesToKeep)
 {
     WITH_POOL(pool, trim(found, minBytesToKeep));
 }
@@ -126,7 +126,8 @@ static CUresult reset_high(struct sim_pool *pool, CUmemPool_attribute attribute,
     return CUDA_SUCCESS;
 }
 
-static CUresult set_attribute(struct sim_pool *pool, CUmemPool_attribute attribute, const void *value)
+static CUresult set_attribute(struct sim_pool *pool, CUmemPool_attribute attribute,
+                              const void *value)
 {
     int *toggle = find_switch(pool, attribute);
     cuuint64_t count;
@@ -156,16 +157,16 @@ static CUresult get_attribute(struct sim_pool *pool, CUmemPool_attribute attribu
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void *value), (pool, attr, value),
-        "%p %d", (void *)pool, (int)attr)
+SIM_API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void *value),
+        (pool, attr, value), "%p %d", (void *)pool, (int)attr)
 {
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_POOL(pool, set_attribute(found, attr, value));
 }
 
-SIM_API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void *value), (pool, attr, value),
-        "%p %d", (void *)pool, (int)attr)
+SIM_API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void *value),
+        (pool, attr, value), "%p %d", (void *)pool, (int)attr)
 {
     if (value == NULL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -199,28 +200,30 @@ static CUresult set_access(struct sim_pool *pool, const CUmemAccessDesc *map, si
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count), (pool, map, count),
-        "%p %zu", (void *)pool, count)
+SIM_API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count),
+        (pool, map, count), "%p %zu", (void *)pool, count)
 {
     if (map == NULL && count != 0)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_POOL(pool, set_access(found, map, count));
 }
 
-static CUresult get_access(const struct sim_pool *pool, CUmemAccess_flags *flags, const CUmemLocation *location)
+static CUresult get_access(const struct sim_pool *pool, CUmemAccess_flags *flags,
+                           const CUmemLocation *location)
 {
     if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_device(location->id) == NULL)
         return CUDA_ERROR_INVALID_DEVICE;
-    *flags = location->id == pool->device->ordinal ||
-                     (pool->writers >> (location->id & 63) & 1) != 0
-                 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                 : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    *flags =
+        location->id == pool->device->ordinal || (pool->writers >> (location->id & 63) & 1) != 0
+            ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+            : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuMemPoolGetAccess, (CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location),
+SIM_API(cuMemPoolGetAccess,
+        (CUmemAccess_flags * flags, CUmemoryPool memPool, CUmemLocation *location),
         (flags, memPool, location), "%p", (void *)memPool)
 {
     if (flags == NULL || location == NULL)
@@ -263,17 +266,19 @@ static CUresult set_pool(struct sim_pool *pool, struct sim_device *device)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuDeviceGetDefaultMemPool, (CUmemoryPool *pool_out, CUdevice dev), (pool_out, dev), "%d", dev)
+SIM_API(cuDeviceGetDefaultMemPool, (CUmemoryPool * pool_out, CUdevice dev), (pool_out, dev), "%d",
+        dev)
 {
     return get_pool(pool_out, dev, true);
 }
 
-SIM_API(cuDeviceGetMemPool, (CUmemoryPool *pool, CUdevice dev), (pool, dev), "%d", dev)
+SIM_API(cuDeviceGetMemPool, (CUmemoryPool * pool, CUdevice dev), (pool, dev), "%d", dev)
 {
     return get_pool(pool, dev, false);
 }
 
-SIM_API(cuDeviceSetMemPool, (CUdevice dev, CUmemoryPool pool), (dev, pool), "%d %p", dev, (void *)pool)
+SIM_API(cuDeviceSetMemPool, (CUdevice dev, CUmemoryPool pool), (dev, pool), "%d %p", dev,
+        (void *)pool)
 {
     WITH_POOL(pool, set_pool(found, sim_device(dev)));
 }
@@ -288,7 +293,8 @@ static CUresult check_location(const CUmemLocation *location, CUmemAllocationTyp
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuMemGetDefaultMemPool, (CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type),
+SIM_API(cuMemGetDefaultMemPool,
+        (CUmemoryPool * pool_out, CUmemLocation *location, CUmemAllocationType type),
         (pool_out, location, type), "%d", (int)type)
 {
     CUresult result = check_location(location, type);
@@ -296,7 +302,7 @@ SIM_API(cuMemGetDefaultMemPool, (CUmemoryPool *pool_out, CUmemLocation *location
     return result != CUDA_SUCCESS ? result : get_pool(pool_out, location->id, true);
 }
 
-SIM_API(cuMemGetMemPool, (CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type),
+SIM_API(cuMemGetMemPool, (CUmemoryPool * pool, CUmemLocation *location, CUmemAllocationType type),
         (pool, location, type), "%d", (int)type)
 {
     CUresult result = check_location(location, type);
@@ -304,7 +310,7 @@ SIM_API(cuMemGetMemPool, (CUmemoryPool *pool, CUmemLocation *location, CUmemAllo
     return result != CUDA_SUCCESS ? result : get_pool(pool, location->id, false);
 }
 
-SIM_API(cuMemSetMemPool, (CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool),
+SIM_API(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool),
         (location, type, pool), "%d %p", (int)type, (void *)pool)
 {
     CUresult result = check_location(location, type);
@@ -318,7 +324,8 @@ SIM_API(cuMemSetMemPool, (CUmemLocation *location, CUmemAllocationType type, CUm
 /* ---- sharing: not supported by this device ---- */
 
 SIM_API(cuMemPoolExportToShareableHandle,
-        (void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags),
+        (void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
+         unsigned long long flags),
         (handle_out, pool, handleType, flags), "%p", (void *)pool)
 {
     if (handle_out == NULL || flags != 0)
@@ -328,7 +335,8 @@ SIM_API(cuMemPoolExportToShareableHandle,
 }
 
 SIM_API(cuMemPoolImportFromShareableHandle,
-        (CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags),
+        (CUmemoryPool * pool_out, void *handle, CUmemAllocationHandleType handleType,
+         unsigned long long flags),
         (pool_out, handle, handleType, flags), "%p", handle)
 {
     CUresult result = sim_check_init();
@@ -340,8 +348,8 @@ SIM_API(cuMemPoolImportFromShareableHandle,
     return pool_out == NULL || flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-SIM_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr), (shareData_out, ptr),
-        "0x%llx", ptr)
+SIM_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData * shareData_out, CUdeviceptr ptr),
+        (shareData_out, ptr), "0x%llx", ptr)
 {
     CUresult result = sim_check_init();
 
@@ -351,8 +359,8 @@ SIM_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData *shareData_out, CUdevice
 }
 
 SIM_API(cuMemPoolImportPointer,
-        (CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData), (ptr_out, pool, shareData),
-        "%p", (void *)pool)
+        (CUdeviceptr * ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData),
+        (ptr_out, pool, shareData), "%p", (void *)pool)
 {
     if (ptr_out == NULL || shareData == NULL)
         return CUDA_ERROR_INVALID_VALUE;

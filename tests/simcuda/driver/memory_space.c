@@ -33,7 +33,8 @@ static struct window *find_window(uint64_t address)
 
 static void *host(uint64_t address)
 {
-    return (void *)(uintptr_t)address; /* NOLINT(performance-no-int-to-ptr): device addresses are host ones */
+    return (void *)(uintptr_t)
+        address; /* NOLINT(performance-no-int-to-ptr): device addresses are host ones */
 }
 
 /* Reserves addresses whose start is a multiple of SIM_PAGE, cutting what is too much at both ends. */
@@ -71,7 +72,8 @@ static struct window *open_window(uint64_t bytes, bool is_low)
     window->fd = memfd_create("simcuda", MFD_CLOEXEC);
     if (window->fd < 0)
         goto fail_window;
-    if (ftruncate(window->fd, (off_t)bytes) != 0 || !reserve_addresses(bytes, is_low, window->fd, &base))
+    if (ftruncate(window->fd, (off_t)bytes) != 0 ||
+        !reserve_addresses(bytes, is_low, window->fd, &base))
         goto fail_fd;
     window->is_low = is_low;
     window->node.start = base;
@@ -164,8 +166,8 @@ void sim_space_decommit(uint64_t address, uint64_t bytes)
 
 CUresult sim_space_map(uint64_t address, uint64_t bytes, int fd, uint64_t offset, int protection)
 {
-    void *mapped = mmap(host(address), bytes, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd,
-                        (off_t)offset);
+    void *mapped = mmap(host(address), bytes, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+                        fd, (off_t)offset);
 
     return mapped == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }

@@ -67,7 +67,8 @@ static bool is_host_memory(uint64_t address, uint64_t bytes)
     return msync((void *)(uintptr_t)start, address + bytes - start, MS_ASYNC) == 0; /* NOLINT */
 }
 
-bool sim_range_is_accessible(struct sim_context *context, uint64_t address, uint64_t bytes, bool is_write)
+bool sim_range_is_accessible(struct sim_context *context, uint64_t address, uint64_t bytes,
+                             bool is_write)
 {
     struct sim_block *block;
 

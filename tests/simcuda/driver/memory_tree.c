@@ -238,7 +238,8 @@ bool sim_ranges_take_at(struct sim_ranges *ranges, uint64_t start, uint64_t byte
     return carve(ranges, SIM_CONTAINER(node, struct range, by_start), start, start + bytes);
 }
 
-bool sim_ranges_next(const struct sim_ranges *ranges, uint64_t from, uint64_t *start, uint64_t *bytes)
+bool sim_ranges_next(const struct sim_ranges *ranges, uint64_t from, uint64_t *start,
+                     uint64_t *bytes)
 {
     struct sim_node *node = sim_tree_lower_bound(&ranges->by_start, from, 0);
 

@@ -24,7 +24,7 @@ struct sim_tree {
 };
 
 #define SIM_CONTAINER(embedded, type, member)                                                      \
-    ((type *)(void *)((char *)(embedded) - offsetof(type, member)))
+    ((type *)(void *)((char *)(embedded)-offsetof(type, member)))
 
 /* The node's start and end must be set; ranges of one tree do not overlap unless the caller says so. */
 void sim_tree_insert(struct sim_tree *tree, struct sim_node *node);
@@ -49,11 +49,13 @@ struct sim_ranges {
 /* Adds [start, start+bytes), merged with its neighbours; the merged range goes to *start, *bytes. */
 bool sim_ranges_give(struct sim_ranges *ranges, uint64_t *start, uint64_t *bytes);
 /* Takes the smallest range that holds `bytes` at a multiple of `alignment` (a power of two). */
-bool sim_ranges_take(struct sim_ranges *ranges, uint64_t bytes, uint64_t alignment, uint64_t *start);
+bool sim_ranges_take(struct sim_ranges *ranges, uint64_t bytes, uint64_t alignment,
+                     uint64_t *start);
 /* Takes exactly [start, start+bytes) if all of it is free. */
 bool sim_ranges_take_at(struct sim_ranges *ranges, uint64_t start, uint64_t bytes);
 /* The first free range at or after the address: false at the end. */
-bool sim_ranges_next(const struct sim_ranges *ranges, uint64_t from, uint64_t *start, uint64_t *bytes);
+bool sim_ranges_next(const struct sim_ranges *ranges, uint64_t from, uint64_t *start,
+                     uint64_t *bytes);
 void sim_ranges_fini(struct sim_ranges *ranges);
 
 #endif

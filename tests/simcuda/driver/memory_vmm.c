@@ -93,7 +93,8 @@ bool sim_mapping_query(uint64_t address, int device_ordinal, struct sim_mapping_
 /* ---- reservations ---- */
 
 SIM_API(cuMemAddressReserve,
-        (CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags),
+        (CUdeviceptr * ptr, size_t size, size_t alignment, CUdeviceptr addr,
+         unsigned long long flags),
         (ptr, size, alignment, addr, flags), "0x%llx %zu",
         ptr == NULL || sim_result != CUDA_SUCCESS ? 0 : *ptr, size)
 {
@@ -158,7 +159,8 @@ static CUresult map_locked(struct mapping *mapping, uint64_t address, uint64_t b
     int fd;
 
     if (physical == NULL || bytes > physical->bytes || reserved == NULL ||
-        bytes > reserved->end - address || sim_tree_overlap(&mappings, address, address + bytes) != NULL)
+        bytes > reserved->end - address ||
+        sim_tree_overlap(&mappings, address, address + bytes) != NULL)
         return CUDA_ERROR_INVALID_VALUE;
     sim_physical_backing(physical, &fd, &offset);
     result = sim_space_map(address, bytes, fd, offset, PROT_NONE);
@@ -279,8 +281,8 @@ static CUresult set_access_locked(uint64_t address, uint64_t bytes, const CUmemA
 
     if (!is_covered(address, bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    for (struct mapping *mapping = find_mapping(address); mapping != NULL && mapping->node.start < end;
-         mapping = next_mapping(mapping)) {
+    for (struct mapping *mapping = find_mapping(address);
+         mapping != NULL && mapping->node.start < end; mapping = next_mapping(mapping)) {
         int protection = PROT_NONE;
         CUresult result;
 
