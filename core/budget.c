@@ -32,8 +32,12 @@ bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes)
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised, memory_order_relaxed,
                                                     memory_order_relaxed));
-    gc_gauge_raise_peak(budget->held, raised);
     return true;
+}
+
+void gc_budget_confirm(struct gc_budget *budget)
+{
+    gc_gauge_raise_peak(budget->held, gc_budget_held(budget));
 }
 
 void gc_budget_release(struct gc_budget *budget, uint64_t bytes)

@@ -1,6 +1,6 @@
 /* A device's budget: how much may be held, how much is. Bytes are reserved before the driver is asked and
- * released if it refuses or when it has them back, so what is held never exceeds the limit, and its peak
- * is the exact one.
+ * released if it refuses or when it has them back, so what is held never exceeds the limit. A reservation
+ * counts for the peak once the driver has agreed to it: one that it refuses leaves no mark.
  *
  * One atomic word carries the account; reserving is a compare-and-swap that declines where the sum would
  * pass the limit or wrap. The limit may change at any time: a lower one makes new reservations fail and
@@ -25,8 +25,10 @@ void gc_budget_init(struct gc_budget *budget, struct gc_gauge_cell *held, uint64
 void gc_budget_set_limit(struct gc_budget *budget, uint64_t limit);
 uint64_t gc_budget_limit(const struct gc_budget *budget);
 uint64_t gc_budget_held(const struct gc_budget *budget);
-/* False, with nothing changed, if there is no room. */
+/* False, with nothing changed, if there is no room. Does not touch the peak. */
 bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes);
+/* The driver agreed: what is held now counts for the peak. */
+void gc_budget_confirm(struct gc_budget *budget);
 void gc_budget_release(struct gc_budget *budget, uint64_t bytes);
 /* Takes note of what the driver did already, room or not. Saturates. */
 void gc_budget_charge(struct gc_budget *budget, uint64_t bytes);

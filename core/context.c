@@ -4,6 +4,11 @@
 #include "core/instance.h"
 
 #include <stddef.h>
+#include <time.h>
+
+/* How long a capture waits for a synchronisation under way: 2 s in all. */
+#define CAPTURE_PAUSE_NS 50000
+#define CAPTURE_PAUSES_MAX 40000
 
 static _Atomic(struct gc_context *) *bucket_of(struct gc_core *core, uint64_t handle)
 {
@@ -193,7 +198,15 @@ uint64_t gc_context_handle(const struct gc_context *context)
 
 void gc_context_capture_begin(struct gc_context *context)
 {
-    atomic_fetch_add_explicit(&context->capture_count, 1, memory_order_relaxed);
+    struct timespec pause = {0, CAPTURE_PAUSE_NS};
+    atomic_fetch_add_explicit(&context->capture_count, 1, memory_order_seq_cst);
+    /* A synchronisation of ours that ended inside the capture would invalidate it. No wait begins any more;
+     * those under way are the device's to end, so not for ever. */
+    for (unsigned i = 0; i < CAPTURE_PAUSES_MAX; i++) {
+        if (atomic_load_explicit(&context->wait_count, memory_order_seq_cst) == 0)
+            return;
+        nanosleep(&pause, NULL);
+    }
 }
 
 void gc_context_capture_end(struct gc_context *context)
@@ -242,19 +255,33 @@ void gc_context_remove_peer(struct gc_context *context, struct gc_context *peer)
     gc_pool_release(&context->pool);
 }
 
-bool gc_context_wait_set_locked(struct gc_context *context, struct gc_wait_set *set)
+/* Announces a wait, unless the context captures. The order of the two words matters: either this sees the
+ * capture, or gc_context_capture_begin sees the wait. */
+static bool announce_wait(struct gc_context *context, struct gc_wait_set *set)
 {
-    bool may_wait = !gc_context_is_capturing(context);
-    set->count = 0;
+    atomic_fetch_add_explicit(&context->wait_count, 1, memory_order_seq_cst);
     set->contexts[set->count++] = context;
-    for (uint32_t i = 0; i < context->peer_count; i++) {
-        struct gc_context *peer = context->peers[i];
-        if (gc_context_is_dropped(peer))
-            continue;
-        may_wait = may_wait && !gc_context_is_capturing(peer);
-        set->contexts[set->count++] = peer;
+    return atomic_load_explicit(&context->capture_count, memory_order_seq_cst) == 0;
+}
+
+bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set)
+{
+    set->count = 0;
+    bool may_wait = announce_wait(context, set);
+    for (uint32_t i = 0; may_wait && i < context->peer_count; i++) {
+        if (!gc_context_is_dropped(context->peers[i]))
+            may_wait = announce_wait(context->peers[i], set);
     }
+    if (!may_wait)
+        gc_context_wait_end(set);
     return may_wait;
+}
+
+void gc_context_wait_end(struct gc_wait_set *set)
+{
+    for (uint32_t i = 0; i < set->count; i++)
+        atomic_fetch_sub_explicit(&set->contexts[i]->wait_count, 1, memory_order_seq_cst);
+    set->count = 0;
 }
 
 uint64_t gc_context_epoch(struct gc_context *context)

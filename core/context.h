@@ -17,6 +17,7 @@ struct gc_context {
     _Atomic(struct gc_context *) next_in_device;
     atomic_bool is_dropped; /* set before the pool is emptied */
     atomic_uint capture_count;
+    atomic_uint wait_count; /* waits for this context's work that are under way */
     struct gc_pool pool;
     /* Guarded by the pool's lock. */
     uint32_t peer_count;
@@ -30,7 +31,10 @@ struct gc_wait_set {
 };
 
 bool gc_context_is_dropped(const struct gc_context *context);
-/* Fills the set under the pool's lock; false if one of them captures, so that nothing may be asked. */
-bool gc_context_wait_set_locked(struct gc_context *context, struct gc_wait_set *set);
+/* Fills the set under the pool's lock and announces the wait; a capture that begins meanwhile waits for its
+ * end. False, with an empty set, if one of them captures: nothing may be asked of the driver then. */
+bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set);
+/* The wait is over, or was not needed. Empties the set; no lock needed. */
+void gc_context_wait_end(struct gc_wait_set *set);
 
 #endif

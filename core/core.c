@@ -81,6 +81,7 @@ struct order {
     struct gc_segment_plan plan; /* the segment it would like */
     uint64_t address;
     bool is_hit;
+    struct gc_segment_refusal refusal;
 };
 
 static enum gc_status take_free(struct order *order, enum gc_class class)
@@ -108,28 +109,28 @@ static enum gc_status take_free(struct order *order, enum gc_class class)
     return status;
 }
 
-static enum gc_status take_fresh(struct order *order, int *driver_code)
+static enum gc_status take_fresh(struct order *order)
 {
     struct gc_segment_plan exact = order->plan;
     enum gc_status status =
-        gc_segment_create(order->context, &order->plan, &order->claim, &order->address, driver_code);
+        gc_segment_create(order->context, &order->plan, &order->claim, &order->address, &order->refusal);
     if (status != GC_OUT_OF_MEMORY || order->plan.bytes == order->claim.bytes)
         return status;
     /* No room for comfort: just what is needed. */
     exact.bytes = order->claim.bytes;
     exact.driver_bytes = exact.bytes;
-    return gc_segment_create(order->context, &exact, &order->claim, &order->address, driver_code);
+    return gc_segment_create(order->context, &exact, &order->claim, &order->address, &order->refusal);
 }
 
 /* One attempt: free memory, what is pending, the driver. */
-static enum gc_status attempt(struct order *order, int *driver_code)
+static enum gc_status attempt(struct order *order)
 {
     if (order->plan.is_dedicated)
-        return gc_segment_create(order->context, &order->plan, &order->claim, &order->address, driver_code);
+        return gc_segment_create(order->context, &order->plan, &order->claim, &order->address, &order->refusal);
     enum gc_status status = take_free(order, order->plan.class);
     if (status == GC_OUT_OF_MEMORY && gc_reuse_resolve(order->context))
         status = take_free(order, order->plan.class);
-    return status == GC_OUT_OF_MEMORY ? take_fresh(order, driver_code) : status;
+    return status == GC_OUT_OF_MEMORY ? take_fresh(order) : status;
 }
 
 static bool relieve_driver(const struct order *order)
@@ -140,7 +141,7 @@ static bool relieve_driver(const struct order *order)
            driver->relieve(driver->self, order->context->handle, order->plan.bytes);
 }
 
-static enum gc_status serve(struct order *order, int *driver_code)
+static enum gc_status serve(struct order *order)
 {
     struct gc_device *device = order->context->device;
     struct gc_shortage shortage;
@@ -150,14 +151,14 @@ static enum gc_status serve(struct order *order, int *driver_code)
     if (status != GC_OUT_OF_MEMORY)
         return status;
     gc_shortage_begin(&shortage, device, &order->context->pool);
-    status = attempt(order, driver_code);
-    while (status == GC_OUT_OF_MEMORY && gc_shortage_relieve(&shortage, order->plan.bytes)) {
+    status = attempt(order);
+    while (status == GC_OUT_OF_MEMORY && gc_shortage_relieve(&shortage, order->plan.bytes, order->refusal.rollback_count)) {
         if (shortage.attempts == 1)
             gc_counter_add(&device->stats.retry_count, 1);
-        status = attempt(order, driver_code);
+        status = attempt(order);
     }
     if (status == GC_OUT_OF_MEMORY && relieve_driver(order))
-        status = attempt(order, driver_code);
+        status = attempt(order);
     /* A hole among blocks of the other class is better than none. */
     if (status == GC_OUT_OF_MEMORY && !order->plan.is_dedicated)
         status = take_free(order, order->plan.class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL);
@@ -170,6 +171,8 @@ static enum gc_status make_order(struct gc_core *core, struct gc_context *contex
     *order = (struct order){.context = context};
     if (!gc_pool_plan(request->bytes, &order->claim.bytes, &order->plan))
         return GC_OUT_OF_MEMORY;
+    if (order->claim.bytes > context->device->info.total_bytes)
+        return GC_OUT_OF_MEMORY; /* it could never fit: no idle memory is given up for it */
     order->claim.requested_bytes = request->bytes;
     order->claim.stream = request->stream;
     order->claim.api = request->api;
@@ -191,7 +194,8 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context, c
         return GC_INVALID_ARGUMENT;
     enum gc_status status = make_order(core, context, request, &order);
     if (status == GC_OK)
-        status = serve(&order, driver_code);
+        status = serve(&order);
+    *driver_code = order.refusal.driver_code;
     if (status == GC_OUT_OF_MEMORY && !request->is_trial)
         gc_device_note_oom(device, request->bytes, request->stream, request->api);
     if (status != GC_OK)

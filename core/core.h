@@ -162,6 +162,8 @@ struct gc_direct {
 enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes) GC_CHECKED;
 /* The same for a caller that knows another way to make room: a refusal is not counted. */
 bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes) GC_CHECKED;
+/* The driver agreed to what was reserved: it counts for the peak. */
+void gc_core_confirm(struct gc_core *core, struct gc_device *device);
 void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t bytes);
 /* Makes the account agree with what the driver did after the fact: charges without asking (a context,
  * a module: measured by difference) or gives back. May exceed the limit; new requests then fail. */

@@ -235,6 +235,6 @@ void gc_device_note_vanished(struct gc_device *device, const struct gc_entry *en
 void gc_device_note_oom(struct gc_device *device, uint64_t bytes, uint64_t stream, uint16_t api)
 {
     const struct gc_entry entry = {.requested_bytes = bytes, .stream = stream, .api = api};
-    gc_counter_add(&device->stats.oom_count, 1);
+    gc_core_count_oom(device->core, device);
     gc_device_trace(device, GC_TRACE_OOM, &entry);
 }

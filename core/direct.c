@@ -53,7 +53,7 @@ bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, uint64_
         return true;
     if (bytes <= gc_device_limit_bytes(device)) {
         gc_shortage_begin(&shortage, device, NULL);
-        while (gc_shortage_relieve(&shortage, bytes)) {
+        while (gc_shortage_relieve(&shortage, bytes, 0)) {
             if (shortage.attempts == 1)
                 gc_counter_add(&device->stats.retry_count, 1);
             if (gc_budget_try_reserve(&device->budget, bytes))
@@ -71,6 +71,12 @@ enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device, u
         return GC_OK;
     gc_device_note_oom(device, bytes, 0, GC_API_NONE);
     return GC_OUT_OF_MEMORY;
+}
+
+void gc_core_confirm(struct gc_core *core, struct gc_device *device)
+{
+    (void)core;
+    gc_budget_confirm(&device->budget);
 }
 
 void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
@@ -94,7 +100,7 @@ bool gc_core_relieve(struct gc_core *core, struct gc_device *device, uint64_t wa
     struct gc_shortage shortage;
     (void)core;
     gc_shortage_begin(&shortage, device, NULL);
-    const bool changed = gc_shortage_relieve(&shortage, wanted_bytes);
+    const bool changed = gc_shortage_relieve(&shortage, wanted_bytes, 0);
     if (changed)
         gc_counter_add(&device->stats.retry_count, 1);
     return changed;

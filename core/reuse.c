@@ -155,16 +155,17 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
         .bytes = block->bytes,
         .api = block->api,
     };
-    if (!gc_context_wait_set_locked(context, &set))
+    if (!gc_context_wait_begin_locked(context, &set))
         return free_later_unlock(context, block, &entry);
     block->state = GC_BLOCK_FREEING;
     if (context->core->mode == GC_MODE_CACHE)
         pending = gc_pool_take_pending_locked(pool, pool->epoch);
     else
-        set.count = 0; /* the driver's own free waits, as it would without us */
+        gc_context_wait_end(&set); /* the driver's own free waits, as it would without us */
     gc_pool_release(pool);
 
     const enum gc_status status = wait_idle(&set, driver_code);
+    gc_context_wait_end(&set);
     settle_pending(context, pending, status == GC_OK);
     if (status != GC_OK) {
         revive(context, block, &entry);
@@ -184,12 +185,15 @@ bool gc_reuse_resolve(struct gc_context *context)
     struct gc_wait_set set = {.count = 0};
     int ignored;
     gc_pool_acquire_plain(pool);
-    if (pool->pending_first != NULL && gc_context_wait_set_locked(context, &set))
+    if (pool->pending_first != NULL && gc_context_wait_begin_locked(context, &set))
         pending = gc_pool_take_pending_locked(pool, pool->epoch);
     gc_pool_release(pool);
-    if (pending.first == NULL)
+    if (pending.first == NULL) {
+        gc_context_wait_end(&set);
         return false;
+    }
     const enum gc_status status = wait_idle(&set, &ignored);
+    gc_context_wait_end(&set);
     settle_pending(context, pending, status == GC_OK);
     return status == GC_OK;
 }
@@ -201,8 +205,9 @@ void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
     struct gc_wait_set set;
     gc_pool_acquire_plain(pool);
     /* A peer was not waited for, and in a capture nothing is known of what was captured. */
-    if (gc_context_wait_set_locked(context, &set) && set.count == 1)
+    if (gc_context_wait_begin_locked(context, &set) && set.count == 1)
         pending = gc_pool_take_pending_locked(pool, epoch);
+    gc_context_wait_end(&set);
     gc_pool_release(pool);
     settle_pending(context, pending, true);
     if (pending.first != NULL)

@@ -15,7 +15,7 @@ static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_
 
 /* Reserves and asks the driver. */
 static enum gc_status take_memory(struct gc_context *context, const struct gc_segment_plan *plan,
-                                  uint64_t *address, int *driver_code)
+                                  uint64_t *address, struct gc_segment_refusal *refusal)
 {
     struct gc_core *core = context->core;
     struct gc_device *device = context->device;
@@ -25,9 +25,11 @@ static enum gc_status take_memory(struct gc_context *context, const struct gc_se
     const int code = core->driver.mem_alloc(core->driver.self, context->handle, plan->driver_bytes, address);
     if (code != 0) {
         gc_device_release(device, plan->bytes);
-        *driver_code = code;
+        refusal->rollback_count++;
+        refusal->driver_code = code;
         return code == core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
     }
+    gc_budget_confirm(&device->budget);
     const enum gc_status status = gc_pagemap_prepare(&core->pagemap, *address, plan->bytes);
     if (status != GC_OK) {
         undo_mem_alloc(context, *address, plan->bytes);
@@ -58,14 +60,15 @@ static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment 
 }
 
 enum gc_status gc_segment_create(struct gc_context *context, const struct gc_segment_plan *plan,
-                                 const struct gc_claim *claim, uint64_t *address, int *driver_code)
+                                 const struct gc_claim *claim, uint64_t *address,
+                                 struct gc_segment_refusal *refusal)
 {
     struct gc_slab *records = &context->device->segments;
     struct gc_segment *segment = gc_slab_take(records);
     if (segment == NULL)
         return GC_NO_HOST_MEMORY;
     uint64_t base;
-    enum gc_status status = take_memory(context, plan, &base, driver_code);
+    enum gc_status status = take_memory(context, plan, &base, refusal);
     if (status != GC_OK)
         goto fail;
     segment->address = base;

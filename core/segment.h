@@ -55,11 +55,18 @@ struct gc_claim {
     uint16_t api;
 };
 
+/* What an attempt that failed leaves to say. */
+struct gc_segment_refusal {
+    int driver_code;
+    uint64_t rollback_count; /* reservations given back because the driver refused; adds up over attempts */
+};
+
 /* Reserves, asks the driver, adds the segment to the context's pool and carves a live block from it at
- * once. GC_OUT_OF_MEMORY: budget or driver; GC_DRIVER with *driver_code; GC_INVALID_ARGUMENT: the context was
+ * once. GC_OUT_OF_MEMORY: budget or driver; GC_DRIVER with refusal->driver_code; GC_INVALID_ARGUMENT: the context was
  * dropped meanwhile; GC_NO_HOST_MEMORY. Nothing is held after a failure. No lock may be held. */
 enum gc_status gc_segment_create(struct gc_context *context, const struct gc_segment_plan *plan,
-                                 const struct gc_claim *claim, uint64_t *address, int *driver_code) GC_CHECKED;
+                                 const struct gc_claim *claim, uint64_t *address,
+                                 struct gc_segment_refusal *refusal) GC_CHECKED;
 
 /* Gives a segment that was removed from its pool, and whose memory is idle, back to the driver. Returns the
  * driver's code; on refusal the segment is in the pool again, its one block live as it was if `noted` says

@@ -28,12 +28,14 @@ static uint64_t give_back_oldest(struct gc_context *context)
     struct gc_device *device = context->device;
     struct gc_pool *pool = &context->pool;
     struct gc_block *block = NULL;
-    struct gc_wait_set set;
+    struct gc_wait_set set = {.count = 0};
     uint64_t bytes = 0;
     gc_device_give_back_begin(device);
     gc_pool_acquire_plain(pool);
     /* What would have to be waited for captures: nothing is unmapped then either. */
-    struct gc_segment *segment = gc_context_wait_set_locked(context, &set) ? pool->idle_oldest : NULL;
+    struct gc_segment *segment = pool->idle_oldest;
+    if (segment != NULL && !gc_context_wait_begin_locked(context, &set))
+        segment = NULL;
     if (segment != NULL) {
         bytes = segment->bytes;
         block = gc_pool_remove_locked(pool, segment);
@@ -41,6 +43,7 @@ static uint64_t give_back_oldest(struct gc_context *context)
     gc_pool_release(pool);
     if (segment != NULL && gc_segment_give_back(context, segment, block, NULL) != 0)
         bytes = 0;
+    gc_context_wait_end(&set);
     if (bytes != 0)
         gc_counter_add(&device->stats.trim_count, 1);
     gc_device_give_back_end(device);
@@ -92,12 +95,14 @@ void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device, s
     note_generations(shortage);
 }
 
-bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes)
+bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes, uint64_t own_rollbacks)
 {
     struct gc_device *device = shortage->device;
     if (shortage->attempts >= ATTEMPTS_MAX)
         return false;
     const uint64_t enough = shortage->attempts < PARTIAL_ATTEMPTS ? wanted_bytes : UINT64_MAX;
+    shortage->device_generation += own_rollbacks - shortage->own_rollbacks;
+    shortage->own_rollbacks = own_rollbacks;
     bool changed = resolve_all(device);
     if (!changed)
         changed = gc_shortage_give_back(device, 0, enough) > 0;

@@ -257,8 +257,8 @@ void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, u
 
 void gc_core_count_oom(struct gc_core *core, struct gc_device *device)
 {
-    (void)core;
     gc_counter_add(&device->stats.oom_count, 1);
+    gc_core_note_use(core); /* what a program could not have is worth a report too */
 }
 
 void gc_core_count_invalid_free(struct gc_core *core, struct gc_device *device)

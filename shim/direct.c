@@ -102,6 +102,8 @@ CUresult gc_direct_end(struct gc_direct_request *request, CUresult result)
 {
     if (request->device != NULL && request->reserved_bytes != 0)
         gc_core_unreserve(gc_shim.core, request->device, request->reserved_bytes);
+    if (result == CUDA_SUCCESS && request->device != NULL)
+        gc_core_confirm(gc_shim.core, request->device);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && request->device != NULL && !request->is_refused)
         gc_core_count_oom(gc_shim.core, request->device);
     gc_shim_leave();

@@ -107,6 +107,28 @@ static void impossible_sizes_fail_cleanly(void **state)
     workbench_close(&bench);
 }
 
+/* No limit, and the driver runs out: it is asked for the comfortable size, for the exact one, and no more. */
+static void refusal_by_the_driver_is_asked_for_once_and_leaves_no_mark(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    const uint64_t total = gc_device_total_bytes(bench.device);
+    const uint64_t half = workbench_alloc(&bench, 0, total / 2);
+    uint64_t other;
+    const uint64_t asked = bench.sim.calls[SIM_MEM_ALLOC];
+    assert_status(workbench_try_alloc(&bench, 0, total / 2 + GC_MIB(4) + 512, &other), GC_OUT_OF_MEMORY);
+    assert_true(bench.sim.calls[SIM_MEM_ALLOC] - asked <= 2);
+    assert_status(workbench_try_alloc(&bench, 0, UINT64_C(1) << 63, &other), GC_OUT_OF_MEMORY);
+    assert_true(bench.sim.calls[SIM_MEM_ALLOC] - asked <= 2);
+    const struct gc_device_snapshot figures = workbench_figures(&bench);
+    assert_int_equal(figures.reserved.peak, total / 2);
+    assert_int_equal(figures.retry_count, 0);
+    assert_int_equal(figures.oom_count, 2);
+    workbench_free(&bench, half);
+    workbench_close(&bench);
+}
+
 static void dedicated_request_has_an_allocation_of_its_own(void **state)
 {
     struct workbench bench;
@@ -424,6 +446,7 @@ int main(void)
         cmocka_unit_test(best_fit_takes_the_smallest_hole),
         cmocka_unit_test(neighbours_merge_in_every_order),
         cmocka_unit_test(impossible_sizes_fail_cleanly),
+        cmocka_unit_test(refusal_by_the_driver_is_asked_for_once_and_leaves_no_mark),
         cmocka_unit_test(dedicated_request_has_an_allocation_of_its_own),
         cmocka_unit_test(track_mode_keeps_nothing),
         cmocka_unit_test(wrong_frees_are_told_apart),

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define THREADS 8
 #define ROUNDS 6000
@@ -187,6 +188,62 @@ static void idle_memory_of_others_never_makes_a_request_fail(void **state)
     workbench_close(&team.bench);
 }
 
+struct capturer {
+    struct workbench bench;
+    atomic_bool is_over;
+    atomic_bool is_capturing;
+    atomic_uint torn; /* synchronisations inside a capture */
+    atomic_uint waits;
+};
+
+/* A synchronisation that takes its time, so that captures begin in the middle of it. */
+static void watch_synchronize(void *argument, enum sim_call call, uint64_t context)
+{
+    struct capturer *capturer = argument;
+    const struct timespec while_busy = {0, 20000};
+    if (call != SIM_SYNCHRONIZE || context != 1)
+        return;
+    atomic_fetch_add(&capturer->waits, 1);
+    nanosleep(&while_busy, NULL);
+    if (atomic_load(&capturer->is_capturing))
+        atomic_fetch_add(&capturer->torn, 1);
+}
+
+static void *free_all_the_time(void *argument)
+{
+    struct capturer *capturer = argument;
+    while (!atomic_load(&capturer->is_over))
+        workbench_free(&capturer->bench, workbench_alloc(&capturer->bench, 0, 4096));
+    return NULL;
+}
+
+static void capture_never_meets_a_synchronisation(void **state)
+{
+    const struct timespec while_capturing = {0, 30000};
+    static struct capturer capturer;
+    pthread_t threads[2];
+    (void)state;
+    workbench_open_plain(&capturer.bench);
+    capturer.bench.sim.hook = watch_synchronize;
+    capturer.bench.sim.hook_argument = &capturer;
+    for (unsigned i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, free_all_the_time, &capturer);
+    for (unsigned i = 0; i < 2000; i++) {
+        gc_context_capture_begin(capturer.bench.contexts[0]);
+        atomic_store(&capturer.is_capturing, true);
+        nanosleep(&while_capturing, NULL);
+        atomic_store(&capturer.is_capturing, false);
+        gc_context_capture_end(capturer.bench.contexts[0]);
+        nanosleep(&while_capturing, NULL);
+    }
+    atomic_store(&capturer.is_over, true);
+    for (unsigned i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    assert_true(capturer.waits > 100);
+    assert_int_equal(capturer.torn, 0);
+    workbench_close(&capturer.bench);
+}
+
 struct dropper {
     struct workbench bench;
     _Atomic(struct gc_context *) context;
@@ -255,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_share_a_limit),
         cmocka_unit_test(idle_memory_of_others_never_makes_a_request_fail),
+        cmocka_unit_test(capture_never_meets_a_synchronisation),
         cmocka_unit_test(contexts_come_and_go_under_use),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -21,6 +21,7 @@ static void add(struct workbench *bench, const struct gc_direct *direct)
 {
     assert_status(gc_core_reserve(bench->core, bench->device, direct->charged_bytes), GC_OK);
     assert_status(gc_core_track(bench->core, direct), GC_OK);
+    gc_core_confirm(bench->core, bench->device);
 }
 
 static void charge_lives_as_long_as_the_record(void **state)
