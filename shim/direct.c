@@ -14,6 +14,8 @@
 
 /* How often a thread yields to another that is about to drop the record of the same key. */
 #define RELEASE_YIELDS 10000
+/* How often room is made for one request: other threads may take it first. */
+#define ROOM_ATTEMPTS 4
 
 static atomic_flag record_lost_said = ATOMIC_FLAG_INIT;
 
@@ -31,8 +33,9 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
     if (request->device == NULL || bytes == 0)
         return CUDA_SUCCESS;
     bool is_reserved = gc_core_try_reserve(gc_shim.core, request->device, bytes);
-    if (!is_reserved && bytes <= gc_device_limit_bytes(request->device))
-        (void)gc_direct_make_room(request->device);
+    bool may_fit = bytes <= gc_device_limit_bytes(request->device);
+    for (int i = 0; !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_direct_make_room(request->device); i++)
+        is_reserved = gc_core_try_reserve(gc_shim.core, request->device, bytes);
     if (!is_reserved && gc_core_reserve(gc_shim.core, request->device, bytes) != GC_OK) {
         request->is_refused = true;
         return CUDA_ERROR_OUT_OF_MEMORY;

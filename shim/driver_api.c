@@ -5,6 +5,7 @@
  * not fit: those calls go to the driver and are charged and recorded as memory taken from it directly. */
 #include "shim/direct.h"
 
+#define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
 #define PITCH_BYTES 512                /* what the driver rounds a row up to */
 #define PITCH_MAX UINT64_C(2147483647) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device */
 
@@ -34,9 +35,8 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *addre
         return CUDA_ERROR_NOT_FOUND;
     request.is_trial = gc_direct_may_make_room();
     enum gc_status status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
-    if (status == GC_OUT_OF_MEMORY && request.is_trial) {
-        (void)gc_direct_make_room(gc_context_device(context));
-        request.is_trial = false;
+    for (int i = 0; status == GC_OUT_OF_MEMORY && request.is_trial; i++) {
+        request.is_trial = i < ROOM_ATTEMPTS && gc_direct_make_room(gc_context_device(context));
         status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
     }
     return gc_shim_result(status, driver_code);

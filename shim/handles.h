@@ -33,7 +33,7 @@ struct gc_handle {
 };
 
 /* What a record holds is its user's business; it is zeroed when taken. */
-#define GC_HANDLE_RECORD_BYTES 64
+#define GC_HANDLE_RECORD_BYTES 128
 
 /* Makes sure that two more entries and one more record fit. False: no host memory. Call unlocked. */
 bool gc_handles_prepare(void);

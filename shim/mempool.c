@@ -10,15 +10,24 @@
 
 #define POOL_GRANULARITY (UINT64_C(2) << 20)
 #define LOOK_ATTEMPTS 16
+#define ROOM_ATTEMPTS 4
+#define FREED_NOWHERE UINT64_C(0)
+#define FREED_ANYWHERE UINT64_MAX
 
 struct gc_mempool {
     struct gc_mempool *next;
     _Atomic(CUmemoryPool) handle; /* NULL once destroyed */
     struct gc_device *_Atomic device;
-    uint64_t charged; /* these three: under the handles' lock */
+    /* These six: under the handles' lock. */
+    uint64_t charged;
+    uint64_t ahead;    /* charged besides, for what allocations under way may grow the pool by */
+    uint64_t claimed;  /* what those allocations claimed of it */
+    uint64_t promised; /* idle memory they count on */
     uint64_t sequence;
     uint64_t live_count;
     bool is_free; /* serves no pool */
+    /* Where memory was freed since all was known to be done: such memory is idle for that stream only. */
+    _Atomic(uint64_t) freed_in;
 };
 _Static_assert(sizeof(struct gc_mempool) <= GC_HANDLE_RECORD_BYTES, "a pool fits a record");
 
@@ -33,7 +42,8 @@ static bool read_figure(CUmemoryPool handle, CUmemPool_attribute attribute, uint
     gc_capture_relax(&guard);
     CUresult result = GC_USE(cuMemPoolGetAttribute, handle, attribute, &value);
     gc_capture_restore(&guard);
-    *bytes = value;
+    if (result == CUDA_SUCCESS)
+        *bytes = value;
     return result == CUDA_SUCCESS;
 }
 
@@ -64,6 +74,7 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
         if (pool != NULL) {
             pool->is_free = false;
             pool->live_count = 0;
+            pool->freed_in = FREED_NOWHERE;
             pool->device = device;
             pool->handle = handle;
             gc_handles_put_locked(GC_HANDLE_POOL, (uintptr_t)handle, (uintptr_t)pool, 0);
@@ -73,80 +84,196 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
     return pool;
 }
 
+CUmemoryPool gc_mempool_handle(const struct gc_mempool *pool)
+{
+    return pool->handle;
+}
+
 struct gc_device *gc_mempool_device(const struct gc_mempool *pool)
 {
     return pool->device;
 }
 
-uint64_t gc_mempool_growth(const struct gc_mempool *pool, uint64_t bytes)
-{
-    uint64_t reserved, used;
-    CUmemoryPool handle = pool->handle;
+/* ---- claims ---- */
 
-    if (pool->device == NULL || gc_device_limit_bytes(pool->device) == UINT64_MAX)
-        return 0;
-    if (bytes > UINT64_MAX - POOL_GRANULARITY)
-        return bytes;
-    uint64_t rounded = (bytes + POOL_GRANULARITY - 1) & ~(POOL_GRANULARITY - 1);
-    if (handle == NULL || !read_figure(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ||
-        !read_figure(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used))
-        return rounded;
-    uint64_t idle = reserved > used ? reserved - used : 0;
-    return rounded > idle ? rounded - idle : 0;
+/* A stream's identity; the per-thread stream is another one in each thread. Never a FREED_ value. */
+static uint64_t stream_key(CUstream stream)
+{
+    return stream == CU_STREAM_PER_THREAD ? (uintptr_t)&gc_thread : (uintptr_t)stream;
 }
 
-/* Sets what is charged to `bytes` under the lock; returns the difference. */
-static int64_t set_charged_locked(struct gc_mempool *pool, uint64_t bytes)
+static void note_freed(struct gc_mempool *pool, uint64_t where)
 {
-    int64_t growth = (int64_t)(bytes - pool->charged);
+    uint64_t seen = FREED_NOWHERE;
 
-    atomic_fetch_add_explicit(&charged_total, (uint64_t)growth, memory_order_relaxed);
-    pool->charged = bytes;
-    pool->sequence++;
-    return growth;
+    if (!atomic_compare_exchange_strong(&pool->freed_in, &seen, where) && seen != where)
+        atomic_store(&pool->freed_in, FREED_ANYWHERE);
 }
 
-/* Brings pool->charged up to date; returns by how much it changed. */
-static int64_t follow(struct gc_mempool *pool)
+void gc_mempool_note_free(uint64_t address, CUstream stream)
 {
-    int64_t growth = 0;
+    struct gc_handle found;
+
+    if (gc_handles_get(GC_HANDLE_ASYNC, address, &found))
+        note_freed((struct gc_mempool *)(uintptr_t)found.value, stream_key(stream));
+}
+
+/* Whether the pool's idle memory is there for an allocation in `stream` at once. */
+static bool is_idle_for(const struct gc_mempool *pool, CUstream stream)
+{
+    uint64_t where = atomic_load(&pool->freed_in);
+    return where == FREED_NOWHERE || where == stream_key(stream);
+}
+
+/* The pool's idle memory that is of use in `stream`, by figures between which no allocation was settled; 0 if
+ * that cannot be said, or if some of it was freed in another stream. Returns with the lock held. */
+static uint64_t read_idle_and_lock(struct gc_mempool *pool, CUstream stream)
+{
+    uint64_t reserved = 0, used = 0;
 
     for (int attempt = 0; attempt < LOOK_ATTEMPTS; attempt++) {
-        uint64_t bytes;
         CUmemoryPool handle = pool->handle;
-        if (handle == NULL)
-            return 0;
         gc_handles_lock();
         uint64_t sequence = pool->sequence;
         gc_handles_unlock();
-        if (!read_figure(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes))
-            return 0;
+        bool is_read = handle != NULL && is_idle_for(pool, stream) &&
+                       read_figure(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
+                       read_figure(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) &&
+                       is_idle_for(pool, stream);
         gc_handles_lock();
-        bool is_current = pool->handle == handle &&
-                          (pool->sequence == sequence || attempt == LOOK_ATTEMPTS - 1);
-        if (is_current)
-            growth = set_charged_locked(pool, bytes);
+        if (!is_read)
+            return 0;
+        if (pool->sequence == sequence)
+            return reserved > used ? reserved - used : 0;
         gc_handles_unlock();
-        if (is_current)
-            break;
     }
-    return growth;
+    gc_handles_lock();
+    return 0;
 }
 
-bool gc_mempool_settle(struct gc_mempool *pool, uint64_t *reserved)
+/* Promises idle memory of the pool, all of `bytes` or (`in_part`) as much as there is. */
+static void promise_idle(struct gc_mempool *pool, uint64_t bytes, bool in_part, struct gc_mempool_claim *claim)
+{
+    uint64_t idle = read_idle_and_lock(pool, claim->stream);
+
+    idle = idle > pool->promised ? idle - pool->promised : 0;
+    if (idle < bytes && !in_part)
+        idle = 0;
+    claim->promised_bytes = idle < bytes ? idle : bytes;
+    pool->promised += claim->promised_bytes;
+    gc_handles_unlock();
+}
+
+static void end_promise(struct gc_mempool *pool, struct gc_mempool_claim *claim)
+{
+    if (claim->promised_bytes == 0)
+        return;
+    gc_handles_lock();
+    pool->promised -= claim->promised_bytes;
+    gc_handles_unlock();
+    claim->promised_bytes = 0;
+}
+
+static void add_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim)
+{
+    gc_handles_lock();
+    pool->claimed += bytes;
+    pool->ahead += bytes;
+    gc_handles_unlock();
+    claim->reserved_bytes = bytes;
+}
+
+static bool try_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim)
+{
+    if (!gc_core_try_reserve(gc_shim.core, pool->device, bytes))
+        return false;
+    add_claim(pool, bytes, claim);
+    return true;
+}
+
+bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim)
 {
     struct gc_device *device = pool->device;
-    int64_t excess = 0;
+
+    if (device == NULL || gc_device_limit_bytes(device) == UINT64_MAX)
+        return true;
+    uint64_t rounded = bytes > UINT64_MAX - POOL_GRANULARITY
+                           ? bytes
+                           : (bytes + POOL_GRANULARITY - 1) & ~(POOL_GRANULARITY - 1);
+    promise_idle(pool, rounded, false, claim);
+    if (claim->promised_bytes != 0 || try_claim(pool, rounded, claim))
+        return true;
+    bool may_fit = rounded <= gc_device_limit_bytes(device);
+    for (int i = 0; may_fit && i < ROOM_ATTEMPTS && gc_direct_make_room(device); i++)
+        if (try_claim(pool, rounded, claim))
+            return true;
+    /* What is idle but in one piece with what is in use could not go back. */
+    promise_idle(pool, rounded, true, claim);
+    uint64_t growth = rounded - claim->promised_bytes;
+    if (growth == 0 || gc_core_reserve(gc_shim.core, device, growth) == GC_OK) {
+        add_claim(pool, growth, claim);
+        return true;
+    }
+    end_promise(pool, claim);
+    return false;
+}
+
+/* ---- looks ---- */
+
+/* Sets what is charged to `bytes` under the lock, and ends a claim. What was charged and is not in the pool stays
+ * charged ahead, as far as the allocations under way may need it: one that claimed growth may have got the
+ * idle memory another was promised, or the driver may have trimmed that; then the other grows the pool.
+ * Returns by how much the account must change. */
+static int64_t set_charged_locked(struct gc_mempool *pool, uint64_t bytes, const struct gc_mempool_claim *claim)
+{
+    uint64_t before = pool->charged + pool->ahead;
+
+    if (claim != NULL) {
+        pool->claimed -= claim->reserved_bytes;
+        pool->promised -= claim->promised_bytes;
+    }
+    pool->ahead = before > bytes ? before - bytes : 0;
+    if (pool->ahead > pool->claimed + pool->promised)
+        pool->ahead = pool->claimed + pool->promised;
+    atomic_fetch_add_explicit(&charged_total, bytes - pool->charged, memory_order_relaxed);
+    pool->charged = bytes;
+    pool->sequence++;
+    return (int64_t)(pool->charged + pool->ahead - before);
+}
+
+/* Brings the record up to date and ends a claim, if any; returns by how much the account must change. */
+static int64_t follow(struct gc_mempool *pool, const struct gc_mempool_claim *claim)
+{
+    for (int attempt = 0;; attempt++) {
+        CUmemoryPool handle = pool->handle;
+        gc_handles_lock();
+        uint64_t sequence = pool->sequence;
+        uint64_t bytes = pool->charged; /* unchanged where the driver does not say */
+        gc_handles_unlock();
+        if (handle != NULL)
+            (void)read_figure(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
+        gc_handles_lock();
+        bool is_current =
+            pool->handle == handle && (pool->sequence == sequence || attempt == LOOK_ATTEMPTS);
+        int64_t change = is_current ? set_charged_locked(pool, bytes, claim) : 0;
+        gc_handles_unlock();
+        if (is_current)
+            return change;
+    }
+}
+
+bool gc_mempool_settle(struct gc_mempool *pool, struct gc_mempool_claim *claim)
+{
+    struct gc_device *device = pool->device;
 
     if (device == NULL)
         return true;
-    excess = follow(pool) - (int64_t)*reserved;
-    *reserved = 0;
+    int64_t excess = follow(pool, claim);
     if (excess <= 0) {
         gc_direct_adjust(device, excess);
         return true;
     }
-    if (gc_core_reserve(gc_shim.core, device, (uint64_t)excess) == GC_OK)
+    if (gc_core_try_reserve(gc_shim.core, device, (uint64_t)excess))
         return true;
     gc_direct_adjust(device, excess);
     return false;
@@ -155,7 +282,7 @@ bool gc_mempool_settle(struct gc_mempool *pool, uint64_t *reserved)
 void gc_mempool_look(struct gc_mempool *pool)
 {
     if (pool->device != NULL)
-        gc_direct_adjust(pool->device, follow(pool));
+        gc_direct_adjust(pool->device, follow(pool, NULL));
 }
 
 static struct gc_mempool *first_pool(void)
@@ -192,6 +319,19 @@ static void trim_all(struct gc_device *device)
     }
 }
 
+/* Waits for all work of the current context: then nothing that was freed before is pending. */
+static bool wait_for_frees(struct gc_device *device)
+{
+    for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
+        if (pool->device == device)
+            atomic_store(&pool->freed_in, FREED_NOWHERE);
+    if (GC_CALL(device, cuCtxSynchronize) == CUDA_SUCCESS)
+        return true;
+    for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
+        atomic_store(&pool->freed_in, FREED_ANYWHERE);
+    return false;
+}
+
 bool gc_mempool_trim(struct gc_device *device)
 {
     uint64_t before = atomic_load_explicit(&charged_total, memory_order_relaxed);
@@ -201,7 +341,7 @@ bool gc_mempool_trim(struct gc_device *device)
     trim_all(device);
     if (atomic_load_explicit(&charged_total, memory_order_relaxed) < before)
         return true;
-    if (gc_capture_is_any() || GC_CALL(device, cuCtxSynchronize) != CUDA_SUCCESS)
+    if (gc_capture_is_any() || !wait_for_frees(device))
         return false;
     trim_all(device);
     return atomic_load_explicit(&charged_total, memory_order_relaxed) < before;
@@ -213,7 +353,7 @@ static int64_t retire_if_done_locked(struct gc_mempool *pool)
     if (pool->handle != NULL || pool->live_count != 0 || pool->is_free)
         return 0;
     pool->is_free = true;
-    return set_charged_locked(pool, 0);
+    return set_charged_locked(pool, 0, NULL);
 }
 
 struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool handle)

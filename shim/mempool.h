@@ -14,14 +14,24 @@ struct gc_mempool; /* record of a pool; never unmapped, used again once pool and
 /* The record of a pool, made on first sight; NULL if there is no host memory for one. `device` NULL: a
  * pool that is not charged (imported, on the host, managed). */
 struct gc_mempool *gc_mempool_find(CUmemoryPool pool, struct gc_device *device);
+/* NULL once destroyed. */
+CUmemoryPool gc_mempool_handle(const struct gc_mempool *pool);
 /* NULL if not charged. */
 struct gc_device *gc_mempool_device(const struct gc_mempool *pool);
-/* What an allocation of `bytes` may add to the pool, beyond what it holds idle. */
-uint64_t gc_mempool_growth(const struct gc_mempool *pool, uint64_t bytes);
-/* The driver allocated: charges what the pool grew by, of which *reserved bytes are charged already, and
- * sets *reserved to 0. False if it grew beyond that and the limit has no room: the caller undoes the
- * allocation; the account is right all the same. */
-bool gc_mempool_settle(struct gc_mempool *pool, uint64_t *reserved);
+/* What an allocation under way has claimed. Zeroed at first, but for the stream. */
+struct gc_mempool_claim {
+    CUstream stream;         /* explicit */
+    uint64_t reserved_bytes; /* charged for what the pool may grow by */
+    uint64_t promised_bytes; /* of the pool's idle memory, so that no other counts on it */
+};
+/* Before an allocation of `bytes` where a limit is in force. From the idle memory of the pool if it has
+ * enough, else charged like any memory, for which idle memory of all pools goes back if that is what it
+ * takes. False: there is no room (counted). */
+bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim);
+/* After the driver's answer: charges what the pool grew by and ends the claim. False if the pool grew by
+ * more than was claimed and the limit has no room for that: the caller undoes the allocation. The account is
+ * right all the same. */
+bool gc_mempool_settle(struct gc_mempool *pool, struct gc_mempool_claim *claim);
 /* Makes one account agree with the driver. */
 void gc_mempool_look(struct gc_mempool *pool);
 /* All pools of a device, or of all (NULL). Cheap while no pool holds memory. */
@@ -36,6 +46,9 @@ void gc_mempool_destroy_end(struct gc_mempool *pool, CUmemoryPool handle, bool i
 
 /* An allocation of the pool, and its end. */
 void gc_mempool_remember(struct gc_mempool *pool, uint64_t address);
+/* It is about to be freed in `stream` (explicit; NULL: in no stream's order): until all work is known to be
+ * done its memory may be of use to that stream alone. */
+void gc_mempool_note_free(uint64_t address, CUstream stream);
 bool gc_mempool_forget(uint64_t address); /* false: not stream-ordered memory */
 
 /* ---- graph memory (graph_api.c) ---- */

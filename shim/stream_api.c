@@ -69,32 +69,53 @@ static struct gc_mempool *find_pool(const struct gc_direct_request *request, con
     return handle ? gc_mempool_find(handle, request->device) : NULL;
 }
 
-/* The pool grew past the limit: the allocation is undone, as if the driver had refused it. */
-static CUresult undo_alloc(struct gc_direct_request *request, const struct async_call *call,
-                           struct gc_mempool *pool, CUdeviceptr *dptr)
+/* The pool grew past the limit: the allocation is undone. */
+static void undo_alloc(const struct gc_direct_request *request, const struct async_call *call,
+                       struct gc_mempool *pool, CUdeviceptr dptr)
 {
-    request->is_refused = true; /* counted by the reservation that failed */
-    (void)GC_CALL(request->device, cuMemFreeAsync, *dptr, call->stream);
-    *dptr = 0;
+    (void)GC_CALL(request->device, cuMemFreeAsync, dptr, call->stream);
     if (!gc_capture_is_any())
         (void)GC_CALL(request->device, cuStreamSynchronize, call->stream);
-    gc_mempool_trim(request->device);
+    (void)GC_CALL(request->device, cuMemPoolTrimTo, gc_mempool_handle(pool), 0);
     gc_mempool_look(pool);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* *is_over: the driver took more than the limit has room for, and it was undone. */
+static CUresult try_alloc(struct gc_direct_request *request, const struct async_call *call,
+                          struct gc_mempool *pool, CUdeviceptr *dptr, size_t bytes, bool *is_over)
+{
+    struct gc_mempool_claim claim = {.stream = call->stream};
+    CUdeviceptr address = 0;
+
+    *is_over = false;
+    if (!gc_mempool_claim(pool, bytes, &claim)) {
+        request->is_refused = true;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = alloc_with_relief(request, call, &address, bytes);
+    bool fits = gc_mempool_settle(pool, &claim);
+    if (result == CUDA_SUCCESS && !fits) {
+        undo_alloc(request, call, pool, address);
+        *is_over = true;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS)
+        *dptr = address;
+    return result;
 }
 
 static CUresult alloc_from_pool(struct gc_direct_request *request, const struct async_call *call,
                                 struct gc_mempool *pool, CUdeviceptr *dptr, size_t bytes)
 {
-    request->device = gc_mempool_device(pool) ? gc_mempool_device(pool) : request->device;
-    CUresult result = gc_direct_charge(request, gc_mempool_growth(pool, bytes));
+    bool is_over;
+
+    if (gc_mempool_device(pool) != NULL)
+        request->device = gc_mempool_device(pool);
+    CUresult result = try_alloc(request, call, pool, dptr, bytes, &is_over);
+    if (is_over)
+        result = try_alloc(request, call, pool, dptr, bytes, &is_over);
     if (result != CUDA_SUCCESS)
         return result;
-    result = alloc_with_relief(request, call, dptr, bytes);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!gc_mempool_settle(pool, &request->reserved_bytes))
-        return undo_alloc(request, call, pool, dptr);
     gc_direct_record(request, GC_DIRECT_ASYNC, *dptr, bytes);
     gc_mempool_remember(pool, *dptr);
     return CUDA_SUCCESS;
@@ -192,6 +213,7 @@ static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given,
     gc_direct_begin(&request, symbol);
     if (dptr != 0 && gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS)
         return gc_direct_end(&request, free_pool_block(request.device, request.api, dptr, stream));
+    gc_mempool_note_free(dptr, stream);
     gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
     result = symbol == GC_API_cuMemFreeAsync ? GC_CALL(request.device, cuMemFreeAsync, dptr, given)
                                              : GC_CALL(request.device, cuMemFreeAsync_ptsz, dptr, given);

@@ -156,4 +156,15 @@ run vmm SIMCUDA_FAIL=cuMemUnmap@1
 is "vmm without its unmapping: still charged" "$(json "$REPORT" 'd["reserved_bytes"]["current"]')" $((8 * MIB))
 run arrays SIMCUDA_FAIL=cuArrayDestroy@1
 is "arrays without their destruction: still charged" "$(json "$REPORT" 'd["reserved_bytes"]["current"]')" $((17 * MIB))
+
+# ---- eight threads, every way at once, against a limit ----
+DIRECT=$BUILD_DIR/tests/preload/direct_threads
+LIMIT=$((300 * MIB + CONTEXT_BYTES))
+run 4 GPUCACHE_MODE=cache GPUCACHE_LIMIT=$LIMIT
+is "threads: every failure is out-of-memory, every release works" "$status $(cat "$TMP/stderr")" "0 "
+like "  some were served and some refused" "$output" 'successes [1-9][0-9]* failures [1-9]'
+is "  the limit held" "$(json "$REPORT" "d['reserved_bytes']['peak'] <= $LIMIT")" true
+is "  the accounts are empty at the end" \
+    "$(json "$REPORT" 'f"""{d["reserved_bytes"]["current"]} {d["requested_bytes"]["current"]} {d["leak_count"]}"""')" "0 0 0"
+is "  each refusal is counted" "failures $(json "$REPORT" 'd["oom_count"]')" "${output#* [0-9]* }"
 done_testing
