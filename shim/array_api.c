@@ -102,7 +102,8 @@ static bool settle(struct gc_direct_request *request, CUresult asked, uint64_t n
     return true;
 }
 
-static CUresult finish_array(struct gc_direct_request *request, CUresult result, CUarray *array, uint64_t bytes)
+static CUresult finish_array(struct gc_direct_request *request, CUresult result, CUarray *array,
+                             uint64_t bytes)
 {
     CUDA_ARRAY_MEMORY_REQUIREMENTS needs = {0};
 
@@ -119,42 +120,47 @@ static CUresult finish_array(struct gc_direct_request *request, CUresult result,
     return gc_direct_end(request, result);
 }
 
-#define CREATE_ARRAY(symbol, convert)                                                                      \
-    do {                                                                                                   \
-        if (!gc_shim_ready() || descriptor == NULL)                                                        \
-            return GC_FORWARD(symbol, array, descriptor);                                                  \
-        const CUDA_ARRAY3D_DESCRIPTOR whole = convert;                                                     \
-        uint64_t bytes = array_bytes(&whole, 1);                                                           \
-        struct gc_direct_request request;                                                                  \
-        gc_direct_begin(&request, GC_API_##symbol);                                                        \
-        CUresult result = gc_direct_charge(&request, bytes);                                               \
-        if (result == CUDA_SUCCESS)                                                                        \
-            result = GC_DIRECT_CALL(&request, bytes, symbol, array, descriptor);                           \
-        return finish_array(&request, result, array, bytes);                                               \
+#define CREATE_ARRAY(symbol, convert)                                                              \
+    do {                                                                                           \
+        if (!gc_shim_ready() || descriptor == NULL)                                                \
+            return GC_FORWARD(symbol, array, descriptor);                                          \
+        const CUDA_ARRAY3D_DESCRIPTOR whole = convert;                                             \
+        uint64_t bytes = array_bytes(&whole, 1);                                                   \
+        struct gc_direct_request request;                                                          \
+        gc_direct_begin(&request, GC_API_##symbol);                                                \
+        CUresult result = gc_direct_charge(&request, bytes);                                       \
+        if (result == CUDA_SUCCESS)                                                                \
+            result = GC_DIRECT_CALL(&request, bytes, symbol, array, descriptor);                   \
+        return finish_array(&request, result, array, bytes);                                       \
     } while (0)
 
-GC_EXPORT CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *descriptor)
+GC_EXPORT
+CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *descriptor)
 {
     CREATE_ARRAY(cuArrayCreate, from_2d_v1(descriptor));
 }
 
-GC_EXPORT CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor)
+GC_EXPORT
+CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *descriptor)
 {
     CREATE_ARRAY(cuArrayCreate_v2, from_2d(descriptor));
 }
 
-GC_EXPORT CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *descriptor)
+GC_EXPORT
+CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *descriptor)
 {
     CREATE_ARRAY(cuArray3DCreate, from_3d_v1(descriptor));
 }
 
-GC_EXPORT CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)
+GC_EXPORT
+CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor)
 {
     CREATE_ARRAY(cuArray3DCreate_v2, *descriptor);
 }
 
-GC_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
-                                          unsigned levels)
+GC_EXPORT
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
+                                unsigned levels)
 {
     if (!gc_shim_ready() || descriptor == NULL)
         return GC_FORWARD(cuMipmappedArrayCreate, array, descriptor, levels);
@@ -178,26 +184,28 @@ GC_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_AR
     return gc_direct_end(&request, result);
 }
 
-#define DESTROY_ARRAY(symbol)                                                                              \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, array);                                                              \
-        struct gc_direct_request request;                                                                  \
-        gc_direct_begin(&request, GC_API_##symbol);                                                        \
-        gc_direct_release_begin(GC_DIRECT_ARRAY, (uintptr_t)array);                                        \
-        CUresult result = GC_CALL(request.device, symbol, array);                                          \
-        if (result == CUDA_SUCCESS)                                                                        \
-            gc_physical_unmap_array((uintptr_t)array);                                                     \
-        gc_direct_release_end(GC_DIRECT_ARRAY, (uintptr_t)array, result == CUDA_SUCCESS);                  \
-        return gc_direct_end(&request, result);                                                            \
+#define DESTROY_ARRAY(symbol)                                                                      \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, array);                                                      \
+        struct gc_direct_request request;                                                          \
+        gc_direct_begin(&request, GC_API_##symbol);                                                \
+        gc_direct_release_begin(GC_DIRECT_ARRAY, (uintptr_t)array);                                \
+        CUresult result = GC_CALL(request.device, symbol, array);                                  \
+        if (result == CUDA_SUCCESS)                                                                \
+            gc_physical_unmap_array((uintptr_t)array);                                             \
+        gc_direct_release_end(GC_DIRECT_ARRAY, (uintptr_t)array, result == CUDA_SUCCESS);          \
+        return gc_direct_end(&request, result);                                                    \
     } while (0)
 
-GC_EXPORT CUresult cuArrayDestroy(CUarray array)
+GC_EXPORT
+CUresult cuArrayDestroy(CUarray array)
 {
     DESTROY_ARRAY(cuArrayDestroy);
 }
 
-GC_EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
+GC_EXPORT
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
 {
     DESTROY_ARRAY(cuMipmappedArrayDestroy);
 }

@@ -54,7 +54,8 @@ static uint64_t key_of(CUstream stream)
 
 static void count_begin(CUstream stream, struct gc_context *context)
 {
-    if (context == NULL || !gc_handles_put(GC_HANDLE_CAPTURE, key_of(stream), (uintptr_t)context, 0))
+    if (context == NULL ||
+        !gc_handles_put(GC_HANDLE_CAPTURE, key_of(stream), (uintptr_t)context, 0))
         return;
     atomic_fetch_add_explicit(&capture_count, 1, memory_order_relaxed);
     gc_context_capture_begin(context);
@@ -82,7 +83,8 @@ void gc_capture_drop_context(struct gc_context *context)
 {
     for (;;) {
         gc_handles_lock();
-        const struct gc_handle *found = gc_handles_search_locked(GC_HANDLE_CAPTURE, is_of_context, context);
+        const struct gc_handle *found =
+            gc_handles_search_locked(GC_HANDLE_CAPTURE, is_of_context, context);
         bool is_found = found != NULL;
         if (is_found)
             gc_handles_remove_locked(GC_HANDLE_CAPTURE, found->key, NULL);
@@ -109,55 +111,64 @@ static struct gc_context *context_of(CUstream stream)
 }
 
 /* One wrapper body for the six flavours. */
-#define BEGIN_CAPTURE(symbol, is_per_thread, ...)                                                          \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, __VA_ARGS__);                                                        \
-        gc_shim_enter(GC_API_##symbol);                                                                    \
-        CUstream key = gc_stream_explicit(stream, is_per_thread);                                          \
-        bool is_new = !gc_stream_is_capturing(key);                                                        \
-        struct gc_context *context = is_new ? context_of(key) : NULL;                                      \
-        count_begin(key, context);                                                                         \
-        CUresult result = GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);       \
-        if (result != CUDA_SUCCESS && context != NULL)                                                     \
-            count_end(key);                                                                                \
-        gc_shim_leave();                                                                                   \
-        return result;                                                                                     \
+#define BEGIN_CAPTURE(symbol, is_per_thread, ...)                                                  \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        CUstream key = gc_stream_explicit(stream, is_per_thread);                                  \
+        bool is_new = !gc_stream_is_capturing(key);                                                \
+        struct gc_context *context = is_new ? context_of(key) : NULL;                              \
+        count_begin(key, context);                                                                 \
+        CUresult result =                                                                          \
+            GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);             \
+        if (result != CUDA_SUCCESS && context != NULL)                                             \
+            count_end(key);                                                                        \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
     } while (0)
 
-GC_EXPORT CUresult cuStreamBeginCapture(CUstream stream)
+GC_EXPORT
+CUresult cuStreamBeginCapture(CUstream stream)
 {
     BEGIN_CAPTURE(cuStreamBeginCapture, false, stream);
 }
 
-GC_EXPORT CUresult cuStreamBeginCapture_ptsz(CUstream stream)
+GC_EXPORT
+CUresult cuStreamBeginCapture_ptsz(CUstream stream)
 {
     BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, true, stream);
 }
 
-GC_EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
+GC_EXPORT
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
     BEGIN_CAPTURE(cuStreamBeginCapture_v2, false, stream, mode);
 }
 
-GC_EXPORT CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
+GC_EXPORT
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
     BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, true, stream, mode);
 }
 
-GC_EXPORT CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
-                                               const CUgraphEdgeData *edges, size_t count,
-                                               CUstreamCaptureMode mode)
+GC_EXPORT
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
+                                     const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
+                                     size_t count, CUstreamCaptureMode mode)
 {
-    BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, false, stream, graph, dependencies, edges, count, mode);
+    BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, false, stream, graph, dependencies, edges, count,
+                  mode);
 }
 
-GC_EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
-                                                    const CUgraphNode *dependencies,
-                                                    const CUgraphEdgeData *edges, size_t count,
-                                                    CUstreamCaptureMode mode)
+GC_EXPORT
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
+                                          const CUgraphNode *dependencies,
+                                          const CUgraphEdgeData *edges, size_t count,
+                                          CUstreamCaptureMode mode)
 {
-    BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, true, stream, graph, dependencies, edges, count, mode);
+    BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, true, stream, graph, dependencies, edges, count,
+                  mode);
 }
 
 /* After EndCapture: the capture is over unless the driver says the stream still captures (it was asked by
@@ -169,7 +180,8 @@ static void end_unless_capturing(CUstream stream, CUresult result)
         count_end(stream);
 }
 
-GC_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
+GC_EXPORT
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuStreamEndCapture, stream, graph);
@@ -180,7 +192,8 @@ GC_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
     return result;
 }
 
-GC_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
+GC_EXPORT
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuStreamEndCapture_ptsz, stream, graph);
@@ -193,25 +206,27 @@ GC_EXPORT CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 
 /* A destroyed stream takes its capture along. The count goes first: the driver may give the handle to
  * another thread's new stream at once. */
-#define DESTROY_STREAM(symbol)                                                                             \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, stream);                                                             \
-        gc_shim_enter(GC_API_##symbol);                                                                    \
-        struct gc_context *context = gc_capture_is_any() ? count_end(stream) : NULL;                       \
-        CUresult result = GC_CALL(gc_shim_current_device(), symbol, stream);                               \
-        if (result != CUDA_SUCCESS)                                                                        \
-            count_begin(stream, context);                                                                  \
-        gc_shim_leave();                                                                                   \
-        return result;                                                                                     \
+#define DESTROY_STREAM(symbol)                                                                     \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, stream);                                                     \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        struct gc_context *context = gc_capture_is_any() ? count_end(stream) : NULL;               \
+        CUresult result = GC_CALL(gc_shim_current_device(), symbol, stream);                       \
+        if (result != CUDA_SUCCESS)                                                                \
+            count_begin(stream, context);                                                          \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
     } while (0)
 
-GC_EXPORT CUresult cuStreamDestroy(CUstream stream)
+GC_EXPORT
+CUresult cuStreamDestroy(CUstream stream)
 {
     DESTROY_STREAM(cuStreamDestroy);
 }
 
-GC_EXPORT CUresult cuStreamDestroy_v2(CUstream stream)
+GC_EXPORT
+CUresult cuStreamDestroy_v2(CUstream stream)
 {
     DESTROY_STREAM(cuStreamDestroy_v2);
 }

@@ -91,61 +91,68 @@ static void drop_context(CUcontext handle)
 
 /* ---- create and destroy ---- */
 
-#define CREATE_CONTEXT(symbol, ...)                                                                        \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, __VA_ARGS__);                                                        \
-        enum gc_api api = gc_shim_enter(GC_API_##symbol);                                                  \
-        struct gc_device *device = gc_shim_device(ordinal);                                                \
-        struct gc_measure measure;                                                                         \
-        gc_measure_begin(&measure, device);                                                                \
-        CUresult result = GC_CALL(device, symbol, __VA_ARGS__);                                            \
-        if (result == CUDA_SUCCESS && device != NULL && context != NULL)                                   \
-            add_context(*context, device, api, gc_measure_end(&measure));                                  \
-        gc_shim_leave();                                                                                   \
-        return result;                                                                                     \
+#define CREATE_CONTEXT(symbol, ...)                                                                \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
+        enum gc_api api = gc_shim_enter(GC_API_##symbol);                                          \
+        struct gc_device *device = gc_shim_device(ordinal);                                        \
+        struct gc_measure measure;                                                                 \
+        gc_measure_begin(&measure, device);                                                        \
+        CUresult result = GC_CALL(device, symbol, __VA_ARGS__);                                    \
+        if (result == CUDA_SUCCESS && device != NULL && context != NULL)                           \
+            add_context(*context, device, api, gc_measure_end(&measure));                          \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
     } while (0)
 
-GC_EXPORT CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice ordinal)
+GC_EXPORT
+CUresult cuCtxCreate(CUcontext *context, unsigned flags, CUdevice ordinal)
 {
     CREATE_CONTEXT(cuCtxCreate, context, flags, ordinal);
 }
 
-GC_EXPORT CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice ordinal)
+GC_EXPORT
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice ordinal)
 {
     CREATE_CONTEXT(cuCtxCreate_v2, context, flags, ordinal);
 }
 
-GC_EXPORT CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int affinity_count,
-                                  unsigned flags, CUdevice ordinal)
+GC_EXPORT
+CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *affinity, int affinity_count,
+                        unsigned flags, CUdevice ordinal)
 {
     CREATE_CONTEXT(cuCtxCreate_v3, context, affinity, affinity_count, flags, ordinal);
 }
 
-GC_EXPORT CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned flags, CUdevice ordinal)
+GC_EXPORT
+CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned flags,
+                        CUdevice ordinal)
 {
     CREATE_CONTEXT(cuCtxCreate_v4, context, params, flags, ordinal);
 }
 
-#define DESTROY_CONTEXT(symbol)                                                                            \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, context);                                                            \
-        gc_shim_enter(GC_API_##symbol);                                                                    \
-        const struct gc_context *known = gc_core_find_context(gc_shim.core, (uintptr_t)context);           \
-        CUresult result = GC_CALL(known ? gc_context_device(known) : NULL, symbol, context);               \
-        if (result == CUDA_SUCCESS)                                                                        \
-            drop_context(context);                                                                         \
-        gc_shim_leave();                                                                                   \
-        return result;                                                                                     \
+#define DESTROY_CONTEXT(symbol)                                                                    \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, context);                                                    \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        const struct gc_context *known = gc_core_find_context(gc_shim.core, (uintptr_t)context);   \
+        CUresult result = GC_CALL(known ? gc_context_device(known) : NULL, symbol, context);       \
+        if (result == CUDA_SUCCESS)                                                                \
+            drop_context(context);                                                                 \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
     } while (0)
 
-GC_EXPORT CUresult cuCtxDestroy(CUcontext context)
+GC_EXPORT
+CUresult cuCtxDestroy(CUcontext context)
 {
     DESTROY_CONTEXT(cuCtxDestroy);
 }
 
-GC_EXPORT CUresult cuCtxDestroy_v2(CUcontext context)
+GC_EXPORT
+CUresult cuCtxDestroy_v2(CUcontext context)
 {
     DESTROY_CONTEXT(cuCtxDestroy_v2);
 }
@@ -164,7 +171,8 @@ static bool count_usage(CUcontext context, int change)
     return is_last;
 }
 
-GC_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned flags)
+GC_EXPORT
+CUresult cuCtxAttach(CUcontext *context, unsigned flags)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuCtxAttach, context, flags);
@@ -176,7 +184,8 @@ GC_EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned flags)
     return result;
 }
 
-GC_EXPORT CUresult cuCtxDetach(CUcontext context)
+GC_EXPORT
+CUresult cuCtxDetach(CUcontext context)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuCtxDetach, context);
@@ -200,7 +209,8 @@ static bool primary_is_active(CUdevice ordinal)
     unsigned flags;
     int is_active = 0;
 
-    return GC_USE(cuDevicePrimaryCtxGetState, ordinal, &flags, &is_active) == CUDA_SUCCESS && is_active;
+    return GC_USE(cuDevicePrimaryCtxGetState, ordinal, &flags, &is_active) == CUDA_SUCCESS &&
+           is_active;
 }
 
 /* The driver gave the primary context up. The handle stays known: a reset context keeps it. */
@@ -212,7 +222,8 @@ static void drop_primary(CUdevice ordinal)
         drop_context((CUcontext)(uintptr_t)primary.value);
 }
 
-GC_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
+GC_EXPORT
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuDevicePrimaryCtxRetain, context, ordinal);
@@ -231,34 +242,38 @@ GC_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal
     return result;
 }
 
-#define RELEASE_PRIMARY(symbol, always)                                                                    \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, ordinal);                                                            \
-        gc_shim_enter(GC_API_##symbol);                                                                    \
-        CUresult result = GC_CALL(gc_shim_device(ordinal), symbol, ordinal);                               \
-        if (result == CUDA_SUCCESS && ((always) || !primary_is_active(ordinal)))                           \
-            drop_primary(ordinal);                                                                         \
-        gc_shim_leave();                                                                                   \
-        return result;                                                                                     \
+#define RELEASE_PRIMARY(symbol, always)                                                            \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, ordinal);                                                    \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        CUresult result = GC_CALL(gc_shim_device(ordinal), symbol, ordinal);                       \
+        if (result == CUDA_SUCCESS && ((always) || !primary_is_active(ordinal)))                   \
+            drop_primary(ordinal);                                                                 \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
     } while (0)
 
-GC_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
+GC_EXPORT
+CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
 {
     RELEASE_PRIMARY(cuDevicePrimaryCtxRelease, false);
 }
 
-GC_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
+GC_EXPORT
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
 {
     RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2, false);
 }
 
-GC_EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
+GC_EXPORT
+CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
 {
     RELEASE_PRIMARY(cuDevicePrimaryCtxReset, true);
 }
 
-GC_EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
+GC_EXPORT
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 {
     RELEASE_PRIMARY(cuDevicePrimaryCtxReset_v2, true);
 }
@@ -286,7 +301,8 @@ static void add_extra(CUcontext context, struct gc_device *device, int64_t bytes
         gc_direct_adjust(device, bytes);
 }
 
-GC_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+GC_EXPORT
+CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuCtxSetLimit, limit, value);
@@ -299,36 +315,42 @@ GC_EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     if (result == CUDA_ERROR_OUT_OF_MEMORY && device != NULL && gc_direct_relieve(device, value))
         result = GC_CALL(device, cuCtxSetLimit, limit, value);
     if (result == CUDA_SUCCESS && context != NULL)
-        add_extra((CUcontext)(uintptr_t)gc_context_handle(context), device, gc_measure_end(&measure));
+        add_extra((CUcontext)(uintptr_t)gc_context_handle(context), device,
+                  gc_measure_end(&measure));
     gc_shim_leave();
     return result;
 }
 
 static atomic_flag peer_lost_said = ATOMIC_FLAG_INIT;
 
-GC_EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+GC_EXPORT
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuCtxEnablePeerAccess, peer, flags);
     gc_shim_enter(GC_API_cuCtxEnablePeerAccess);
     struct gc_context *current = gc_shim_current_context();
-    CUresult result = GC_CALL(current ? gc_context_device(current) : NULL, cuCtxEnablePeerAccess, peer, flags);
+    CUresult result =
+        GC_CALL(current ? gc_context_device(current) : NULL, cuCtxEnablePeerAccess, peer, flags);
     struct gc_context *owner = gc_core_find_context(gc_shim.core, (uintptr_t)peer);
     if (result == CUDA_SUCCESS && current != NULL && owner != NULL &&
         gc_context_add_peer(owner, current) != GC_OK)
-        gc_log_once(&gc_shim.log, &peer_lost_said, GC_LOG_ERROR,
-                    "no host memory to remember a peer: its work is not waited for when memory is freed");
+        gc_log_once(
+            &gc_shim.log, &peer_lost_said, GC_LOG_ERROR,
+            "no host memory to remember a peer: its work is not waited for when memory is freed");
     gc_shim_leave();
     return result;
 }
 
-GC_EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
+GC_EXPORT
+CUresult cuCtxDisablePeerAccess(CUcontext peer)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuCtxDisablePeerAccess, peer);
     gc_shim_enter(GC_API_cuCtxDisablePeerAccess);
     struct gc_context *current = gc_shim_current_context();
-    CUresult result = GC_CALL(current ? gc_context_device(current) : NULL, cuCtxDisablePeerAccess, peer);
+    CUresult result =
+        GC_CALL(current ? gc_context_device(current) : NULL, cuCtxDisablePeerAccess, peer);
     struct gc_context *owner = gc_core_find_context(gc_shim.core, (uintptr_t)peer);
     if (result == CUDA_SUCCESS && current != NULL && owner != NULL)
         gc_context_remove_peer(owner, current);

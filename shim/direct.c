@@ -34,7 +34,8 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
         return CUDA_SUCCESS;
     bool is_reserved = gc_core_try_reserve(gc_shim.core, request->device, bytes);
     bool may_fit = bytes <= gc_device_limit_bytes(request->device);
-    for (int i = 0; !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_direct_make_room(request->device); i++)
+    for (int i = 0;
+         !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_direct_make_room(request->device); i++)
         is_reserved = gc_core_try_reserve(gc_shim.core, request->device, bytes);
     if (!is_reserved && gc_core_reserve(gc_shim.core, request->device, bytes) != GC_OK) {
         request->is_refused = true;
@@ -44,7 +45,8 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult result, uint64_t bytes)
+bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult result,
+                            uint64_t bytes)
 {
     return result == CUDA_ERROR_OUT_OF_MEMORY && request->device != NULL &&
            gc_direct_relieve(request->device, bytes);
@@ -71,8 +73,8 @@ static void clear_key(enum gc_direct_kind kind, uint64_t key)
         sched_yield();
     }
     if (gc_core_untrack(gc_shim.core, kind, key, &stale) == GC_OK)
-        gc_log_write(&gc_shim.log, GC_LOG_DEBUG, "0x%llx was released unseen; its record is replaced",
-                     (unsigned long long)key);
+        gc_log_write(&gc_shim.log, GC_LOG_DEBUG,
+                     "0x%llx was released unseen; its record is replaced", (unsigned long long)key);
 }
 
 void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,

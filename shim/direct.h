@@ -51,7 +51,8 @@ void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol);
 /* Charges `bytes` more before the driver is asked: CUDA_SUCCESS, or CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes);
 /* The driver said OUT_OF_MEMORY: gives idle memory back; true if trying once more may help. */
-bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult result, uint64_t bytes);
+bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult result,
+                            uint64_t bytes);
 /* After success: records the allocation with what is charged. Before gc_direct_end. */
 void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
                       uint64_t requested_bytes);
@@ -59,12 +60,13 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
 CUresult gc_direct_end(struct gc_direct_request *request, CUresult result);
 
 /* The driver call with one retry after relief. */
-#define GC_DIRECT_CALL(request, bytes, symbol, ...)                                                        \
-    ({                                                                                                     \
-        CUresult result_ = GC_CALL((request)->device, symbol, __VA_ARGS__);                                \
-        if (result_ == CUDA_ERROR_OUT_OF_MEMORY && gc_direct_should_retry((request), result_, (bytes)))    \
-            result_ = GC_CALL((request)->device, symbol, __VA_ARGS__);                                     \
-        result_;                                                                                           \
+#define GC_DIRECT_CALL(request, bytes, symbol, ...)                                                \
+    ({                                                                                             \
+        CUresult result_ = GC_CALL((request)->device, symbol, __VA_ARGS__);                        \
+        if (result_ == CUDA_ERROR_OUT_OF_MEMORY &&                                                 \
+            gc_direct_should_retry((request), result_, (bytes)))                                   \
+            result_ = GC_CALL((request)->device, symbol, __VA_ARGS__);                             \
+        result_;                                                                                   \
     })
 
 /* Around the driver's own release of `key`: the record goes when the release succeeded, and a new

@@ -6,7 +6,7 @@
 #include "shim/direct.h"
 
 #define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
-#define PITCH_BYTES 512                /* what the driver rounds a row up to */
+#define PITCH_BYTES 512 /* what the driver rounds a row up to */
 #define PITCH_MAX UINT64_C(2147483647) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device */
 
 GC_EXPORT

@@ -114,15 +114,16 @@ bool gc_graph_trim(struct gc_device *device)
 
 /* ---- nodes ---- */
 
-GC_EXPORT CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
-                                          size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params)
+GC_EXPORT
+CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                                size_t count, CUDA_MEM_ALLOC_NODE_PARAMS *params)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuGraphAddMemAllocNode, node, graph, dependencies, count, params);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuGraphAddMemAllocNode);
-    CUresult result =
-        GC_DIRECT_CALL(&request, 0, cuGraphAddMemAllocNode, node, graph, dependencies, count, params);
+    CUresult result = GC_DIRECT_CALL(&request, 0, cuGraphAddMemAllocNode, node, graph, dependencies,
+                                     count, params);
     if (result == CUDA_SUCCESS)
         gc_graph_expect(params->poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE
                             ? gc_shim_device(params->poolProps.location.id)
@@ -136,86 +137,97 @@ static bool is_memory_node(const CUgraphNodeParams *params)
     return params != NULL && *(const int *)(const void *)params == CU_GRAPH_NODE_TYPE_MEM_ALLOC;
 }
 
-#define ADD_NODE(symbol, ...)                                                                              \
-    do {                                                                                                   \
-        if (!gc_shim_ready() || !is_memory_node(params))                                                   \
-            return GC_FORWARD(symbol, __VA_ARGS__);                                                        \
-        struct gc_direct_request request;                                                                  \
-        gc_direct_begin(&request, GC_API_##symbol);                                                        \
-        CUresult result = GC_DIRECT_CALL(&request, 0, symbol, __VA_ARGS__);                                \
-        if (result == CUDA_SUCCESS)                                                                        \
-            gc_graph_expect(request.device);                                                               \
-        return gc_direct_end(&request, result);                                                            \
+#define ADD_NODE(symbol, ...)                                                                      \
+    do {                                                                                           \
+        if (!gc_shim_ready() || !is_memory_node(params))                                           \
+            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
+        struct gc_direct_request request;                                                          \
+        gc_direct_begin(&request, GC_API_##symbol);                                                \
+        CUresult result = GC_DIRECT_CALL(&request, 0, symbol, __VA_ARGS__);                        \
+        if (result == CUDA_SUCCESS)                                                                \
+            gc_graph_expect(request.device);                                                       \
+        return gc_direct_end(&request, result);                                                    \
     } while (0)
 
-GC_EXPORT CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
-                                  size_t count, CUgraphNodeParams *params)
+GC_EXPORT
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                        size_t count, CUgraphNodeParams *params)
 {
     ADD_NODE(cuGraphAddNode, node, graph, dependencies, count, params);
 }
 
-GC_EXPORT CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
-                                     const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
+GC_EXPORT
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                           const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *params)
 {
     ADD_NODE(cuGraphAddNode_v2, node, graph, dependencies, edges, count, params);
 }
 
 /* ---- calls that take or give graph memory: retried once after relief, then the account is looked at ---- */
 
-#define GRAPH_CALL(symbol, ...)                                                                            \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, __VA_ARGS__);                                                        \
-        struct gc_direct_request request;                                                                  \
-        gc_direct_begin(&request, GC_API_##symbol);                                                        \
-        CUresult result = GC_DIRECT_CALL(&request, 0, symbol, __VA_ARGS__);                                \
-        gc_graph_refresh_all();                                                                            \
-        return gc_direct_end(&request, result);                                                            \
+#define GRAPH_CALL(symbol, ...)                                                                    \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
+        struct gc_direct_request request;                                                          \
+        gc_direct_begin(&request, GC_API_##symbol);                                                \
+        CUresult result = GC_DIRECT_CALL(&request, 0, symbol, __VA_ARGS__);                        \
+        gc_graph_refresh_all();                                                                    \
+        return gc_direct_end(&request, result);                                                    \
     } while (0)
 
-GC_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+GC_EXPORT
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags)
 {
     GRAPH_CALL(cuGraphInstantiateWithFlags, exec, graph, flags);
 }
 
-GC_EXPORT CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
-                                                CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+GC_EXPORT
+CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
     GRAPH_CALL(cuGraphInstantiateWithParams, exec, graph, params);
 }
 
-GC_EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
-                                                     CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+GC_EXPORT
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
     GRAPH_CALL(cuGraphInstantiateWithParams_ptsz, exec, graph, params);
 }
 
-GC_EXPORT CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
+GC_EXPORT
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
     GRAPH_CALL(cuGraphUpload, exec, stream);
 }
 
-GC_EXPORT CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
+GC_EXPORT
+CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 {
     GRAPH_CALL(cuGraphUpload_ptsz, exec, stream);
 }
 
-GC_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+GC_EXPORT
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
     GRAPH_CALL(cuGraphLaunch, exec, stream);
 }
 
-GC_EXPORT CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
+GC_EXPORT
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
     GRAPH_CALL(cuGraphLaunch_ptsz, exec, stream);
 }
 
-GC_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec)
+GC_EXPORT
+CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
     GRAPH_CALL(cuGraphExecDestroy, exec);
 }
 
-GC_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice ordinal)
+GC_EXPORT
+CUresult cuDeviceGraphMemTrim(CUdevice ordinal)
 {
     GRAPH_CALL(cuDeviceGraphMemTrim, ordinal);
 }

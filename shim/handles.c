@@ -15,7 +15,8 @@ struct free_record {
 };
 
 static struct {
-    pthread_mutex_t lock; /* guards everything below; a leaf: nothing is locked or called under it */
+    pthread_mutex_t
+        lock; /* guards everything below; a leaf: nothing is locked or called under it */
     struct gc_handle *slots;
     size_t slot_count; /* a power of two */
     size_t used;
@@ -127,7 +128,8 @@ struct gc_handle *gc_handles_find_locked(enum gc_handle_kind kind, uint64_t key)
         return NULL;
     size_t mask = table.slot_count - 1;
 
-    for (size_t i = hash_of(kind, key) & mask; table.slots[i].kind != GC_HANDLE_NONE; i = (i + 1) & mask)
+    for (size_t i = hash_of(kind, key) & mask; table.slots[i].kind != GC_HANDLE_NONE;
+         i = (i + 1) & mask)
         if (table.slots[i].kind == kind && table.slots[i].key == key)
             return &table.slots[i];
     return NULL;

@@ -23,15 +23,17 @@ static CUresult check_export(CUdeviceptr dptr)
     atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
     if (block.address == block.segment_address)
         return CUDA_SUCCESS;
-    gc_log_once(&gc_shim.log, &refusal_said, GC_LOG_WARN,
-                "cuIpcGetMemHandle: 0x%llx shares a driver allocation with other blocks and cannot be given "
-                "to another process; set GPUCACHE_MODE=track for this program (allocations made from now on "
-                "can be given)",
-                (unsigned long long)dptr);
+    gc_log_once(
+        &gc_shim.log, &refusal_said, GC_LOG_WARN,
+        "cuIpcGetMemHandle: 0x%llx shares a driver allocation with other blocks and cannot be given "
+        "to another process; set GPUCACHE_MODE=track for this program (allocations made from now on "
+        "can be given)",
+        (unsigned long long)dptr);
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-GC_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
+GC_EXPORT
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 {
     if (!gc_shim_ready() || handle == NULL)
         return GC_FORWARD(cuIpcGetMemHandle, handle, dptr);
@@ -43,16 +45,16 @@ GC_EXPORT CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
     return result;
 }
 
-#define OPEN_HANDLE(symbol)                                                                                \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, dptr, handle, flags);                                                \
-        struct gc_direct_request request;                                                                  \
-        gc_direct_begin(&request, GC_API_##symbol);                                                        \
-        CUresult result = GC_DIRECT_CALL(&request, 0, symbol, dptr, handle, flags);                        \
-        if (result == CUDA_SUCCESS && dptr != NULL)                                                        \
-            record_opened(&request, *dptr);                                                                \
-        return gc_direct_end(&request, result);                                                            \
+#define OPEN_HANDLE(symbol)                                                                        \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, dptr, handle, flags);                                        \
+        struct gc_direct_request request;                                                          \
+        gc_direct_begin(&request, GC_API_##symbol);                                                \
+        CUresult result = GC_DIRECT_CALL(&request, 0, symbol, dptr, handle, flags);                \
+        if (result == CUDA_SUCCESS && dptr != NULL)                                                \
+            record_opened(&request, *dptr);                                                        \
+        return gc_direct_end(&request, result);                                                    \
     } while (0)
 
 static void record_opened(struct gc_direct_request *request, CUdeviceptr dptr)
@@ -65,17 +67,20 @@ static void record_opened(struct gc_direct_request *request, CUdeviceptr dptr)
     gc_direct_record(request, GC_DIRECT_IMPORT, dptr, bytes);
 }
 
-GC_EXPORT CUresult cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
+GC_EXPORT
+CUresult cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
 {
     OPEN_HANDLE(cuIpcOpenMemHandle);
 }
 
-GC_EXPORT CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
+GC_EXPORT
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
 {
     OPEN_HANDLE(cuIpcOpenMemHandle_v2);
 }
 
-GC_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+GC_EXPORT
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuIpcCloseMemHandle, dptr);
@@ -89,8 +94,9 @@ GC_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 
 /* ---- external memory and graphics ---- */
 
-GC_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory,
-                                          const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *descriptor)
+GC_EXPORT
+CUresult cuImportExternalMemory(CUexternalMemory *memory,
+                                const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *descriptor)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuImportExternalMemory, memory, descriptor);
@@ -102,7 +108,8 @@ GC_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory,
     return gc_direct_end(&request, result);
 }
 
-GC_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory)
+GC_EXPORT
+CUresult cuDestroyExternalMemory(CUexternalMemory memory)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuDestroyExternalMemory, memory);
@@ -114,20 +121,21 @@ GC_EXPORT CUresult cuDestroyExternalMemory(CUexternalMemory memory)
     return gc_direct_end(&request, result);
 }
 
-#define GET_MAPPED(symbol)                                                                                 \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, dptr, bytes, resource);                                              \
-        struct gc_direct_request request;                                                                  \
-        gc_direct_begin(&request, GC_API_##symbol);                                                        \
-        CUresult result = GC_CALL(request.device, symbol, dptr, bytes, resource);                          \
-        if (result == CUDA_SUCCESS)                                                                        \
-            record_mapped(&request, resource, bytes ? *bytes : 0);                                         \
-        return gc_direct_end(&request, result);                                                            \
+#define GET_MAPPED(symbol)                                                                         \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, dptr, bytes, resource);                                      \
+        struct gc_direct_request request;                                                          \
+        gc_direct_begin(&request, GC_API_##symbol);                                                \
+        CUresult result = GC_CALL(request.device, symbol, dptr, bytes, resource);                  \
+        if (result == CUDA_SUCCESS)                                                                \
+            record_mapped(&request, resource, bytes ? *bytes : 0);                                 \
+        return gc_direct_end(&request, result);                                                    \
     } while (0)
 
 /* A resource may be asked for its pointer any number of times while it is mapped. */
-static void record_mapped(struct gc_direct_request *request, CUgraphicsResource resource, uint64_t bytes)
+static void record_mapped(struct gc_direct_request *request, CUgraphicsResource resource,
+                          uint64_t bytes)
 {
     struct gc_direct known;
 
@@ -135,14 +143,16 @@ static void record_mapped(struct gc_direct_request *request, CUgraphicsResource 
         gc_direct_record(request, GC_DIRECT_IMPORT, (uintptr_t)resource, bytes);
 }
 
-GC_EXPORT CUresult cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *dptr, unsigned *bytes,
-                                                      CUgraphicsResource resource)
+GC_EXPORT
+CUresult cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *dptr, unsigned *bytes,
+                                            CUgraphicsResource resource)
 {
     GET_MAPPED(cuGraphicsResourceGetMappedPointer);
 }
 
-GC_EXPORT CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *dptr, size_t *bytes,
-                                                         CUgraphicsResource resource)
+GC_EXPORT
+CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *dptr, size_t *bytes,
+                                               CUgraphicsResource resource)
 {
     GET_MAPPED(cuGraphicsResourceGetMappedPointer_v2);
 }
@@ -155,24 +165,27 @@ static void forget_mapped(unsigned count, const CUgraphicsResource *resources)
         (void)!gc_core_untrack(gc_shim.core, GC_DIRECT_IMPORT, (uintptr_t)resources[i], &direct);
 }
 
-#define UNMAP_RESOURCES(symbol)                                                                            \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, count, resources, stream);                                           \
-        gc_shim_enter(GC_API_##symbol);                                                                    \
-        CUresult result = GC_CALL(gc_shim_current_device(), symbol, count, resources, stream);             \
-        if (result == CUDA_SUCCESS)                                                                        \
-            forget_mapped(count, resources);                                                               \
-        gc_shim_leave();                                                                                   \
-        return result;                                                                                     \
+#define UNMAP_RESOURCES(symbol)                                                                    \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, count, resources, stream);                                   \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        CUresult result = GC_CALL(gc_shim_current_device(), symbol, count, resources, stream);     \
+        if (result == CUDA_SUCCESS)                                                                \
+            forget_mapped(count, resources);                                                       \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
     } while (0)
 
-GC_EXPORT CUresult cuGraphicsUnmapResources(unsigned count, CUgraphicsResource *resources, CUstream stream)
+GC_EXPORT
+CUresult cuGraphicsUnmapResources(unsigned count, CUgraphicsResource *resources, CUstream stream)
 {
     UNMAP_RESOURCES(cuGraphicsUnmapResources);
 }
 
-GC_EXPORT CUresult cuGraphicsUnmapResources_ptsz(unsigned count, CUgraphicsResource *resources, CUstream stream)
+GC_EXPORT
+CUresult cuGraphicsUnmapResources_ptsz(unsigned count, CUgraphicsResource *resources,
+                                       CUstream stream)
 {
     UNMAP_RESOURCES(cuGraphicsUnmapResources_ptsz);
 }

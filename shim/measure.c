@@ -42,7 +42,8 @@ static bool load_nvml(struct nvml *found, bool may_load)
     *(void **)&found->init = libc->dlsym(library, "nvmlInit_v2");
     *(void **)&found->get_handle = libc->dlsym(library, "nvmlDeviceGetHandleByUUID");
     *(void **)&found->get_memory = libc->dlsym(library, "nvmlDeviceGetMemoryInfo");
-    if (found->init == NULL || found->get_handle == NULL || found->get_memory == NULL || found->init() != 0) {
+    if (found->init == NULL || found->get_handle == NULL || found->get_memory == NULL ||
+        found->init() != 0) {
         libc->dlclose(library);
         return false;
     }
@@ -52,7 +53,8 @@ static bool load_nvml(struct nvml *found, bool may_load)
 static bool have_nvml(bool may_load)
 {
     struct nvml found;
-    int state = atomic_load_explicit(&nvml_state, memory_order_acquire); /* with the release below */
+    int state =
+        atomic_load_explicit(&nvml_state, memory_order_acquire); /* with the release below */
 
     if (state != NVML_UNKNOWN)
         return state == NVML_USABLE;
@@ -118,7 +120,8 @@ static bool read_primary(struct gc_device *device, uint64_t *free_bytes)
     int is_active = 0;
     CUcontext context;
 
-    if (GC_USE(cuDevicePrimaryCtxGetState, ordinal, &flags, &is_active) != CUDA_SUCCESS || !is_active)
+    if (GC_USE(cuDevicePrimaryCtxGetState, ordinal, &flags, &is_active) != CUDA_SUCCESS ||
+        !is_active)
         return false;
     if (GC_CALL(device, cuDevicePrimaryCtxRetain, &context, ordinal) != CUDA_SUCCESS)
         return false;
@@ -140,7 +143,8 @@ static bool is_current_device(const struct gc_device *device)
 
 static bool read_driver(struct gc_device *device, uint64_t *free_bytes)
 {
-    return is_current_device(device) ? read_current(device, free_bytes) : read_primary(device, free_bytes);
+    return is_current_device(device) ? read_current(device, free_bytes)
+                                     : read_primary(device, free_bytes);
 }
 
 /* ---- before and after ---- */

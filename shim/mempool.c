@@ -152,7 +152,8 @@ static uint64_t read_idle_and_lock(struct gc_mempool *pool, CUstream stream)
 }
 
 /* Promises idle memory of the pool, all of `bytes` or (`in_part`) as much as there is. */
-static void promise_idle(struct gc_mempool *pool, uint64_t bytes, bool in_part, struct gc_mempool_claim *claim)
+static void promise_idle(struct gc_mempool *pool, uint64_t bytes, bool in_part,
+                         struct gc_mempool_claim *claim)
 {
     uint64_t idle = read_idle_and_lock(pool, claim->stream);
 
@@ -224,7 +225,8 @@ bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool
  * charged ahead, as far as the allocations under way may need it: one that claimed growth may have got the
  * idle memory another was promised, or the driver may have trimmed that; then the other grows the pool.
  * Returns by how much the account must change. */
-static int64_t set_charged_locked(struct gc_mempool *pool, uint64_t bytes, const struct gc_mempool_claim *claim)
+static int64_t set_charged_locked(struct gc_mempool *pool, uint64_t bytes,
+                                  const struct gc_mempool_claim *claim)
 {
     uint64_t before = pool->charged + pool->ahead;
 

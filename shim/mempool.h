@@ -9,7 +9,8 @@
 
 /* ---- stream-ordered pools (mempool.c) ---- */
 
-struct gc_mempool; /* record of a pool; never unmapped, used again once pool and allocations are gone */
+struct
+    gc_mempool; /* record of a pool; never unmapped, used again once pool and allocations are gone */
 
 /* The record of a pool, made on first sight; NULL if there is no host memory for one. `device` NULL: a
  * pool that is not charged (imported, on the host, managed). */

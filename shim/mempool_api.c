@@ -7,12 +7,14 @@
 /* The device whose memory the pool takes; NULL: none's. */
 static struct gc_device *device_of(const CUmemPoolProps *props)
 {
-    if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return NULL;
     return gc_shim_device(props->location.id);
 }
 
-GC_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
+GC_EXPORT
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
     if (!gc_shim_ready() || pool == NULL || props == NULL)
         return GC_FORWARD(cuMemPoolCreate, pool, props);
@@ -28,7 +30,8 @@ GC_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pro
     return result;
 }
 
-GC_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
+GC_EXPORT
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     if (!gc_shim_ready() || pool == NULL)
         return GC_FORWARD(cuMemPoolDestroy, pool);
@@ -40,7 +43,8 @@ GC_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
     return result;
 }
 
-GC_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
+GC_EXPORT
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemPoolTrimTo, pool, keep_bytes);
@@ -54,19 +58,22 @@ GC_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 
 /* A lower release threshold may give memory back. A high one needs no clamp: idle pool memory is trimmed
  * as soon as it stands in anybody's way. */
-GC_EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+GC_EXPORT
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemPoolSetAttribute, pool, attribute, value);
     gc_shim_enter(GC_API_cuMemPoolSetAttribute);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolSetAttribute, pool, attribute, value);
+    CUresult result =
+        GC_CALL(gc_shim_current_device(), cuMemPoolSetAttribute, pool, attribute, value);
     if (result == CUDA_SUCCESS)
         gc_mempool_refresh(NULL);
     gc_shim_leave();
     return result;
 }
 
-GC_EXPORT CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool)
+GC_EXPORT
+CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuDeviceSetMemPool, ordinal, pool);
@@ -79,21 +86,24 @@ GC_EXPORT CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool)
     return result;
 }
 
-GC_EXPORT CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
-                                                      CUmemAllocationHandleType type, unsigned long long flags)
+GC_EXPORT
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
+                                            CUmemAllocationHandleType type,
+                                            unsigned long long flags)
 {
     if (!gc_shim_ready() || pool == NULL)
         return GC_FORWARD(cuMemPoolImportFromShareableHandle, pool, handle, type, flags);
     gc_shim_enter(GC_API_cuMemPoolImportFromShareableHandle);
-    CUresult result =
-        GC_CALL(gc_shim_current_device(), cuMemPoolImportFromShareableHandle, pool, handle, type, flags);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolImportFromShareableHandle, pool,
+                              handle, type, flags);
     if (result == CUDA_SUCCESS)
         (void)gc_mempool_find(*pool, NULL);
     gc_shim_leave();
     return result;
 }
 
-GC_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *dptr, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+GC_EXPORT
+CUresult cuMemPoolImportPointer(CUdeviceptr *dptr, CUmemoryPool pool, CUmemPoolPtrExportData *data)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemPoolImportPointer, dptr, pool, data);

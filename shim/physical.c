@@ -13,7 +13,8 @@ struct physical {
     uint64_t mappings;
     enum gc_direct_kind kind;
 };
-_Static_assert(sizeof(struct physical) <= GC_HANDLE_RECORD_BYTES, "a physical handle fits a record");
+_Static_assert(sizeof(struct physical) <= GC_HANDLE_RECORD_BYTES,
+               "a physical handle fits a record");
 
 /* Where entries wait while the driver unmaps them: no address has this bit. */
 #define LEAVING (UINT64_C(1) << 63)
@@ -137,7 +138,8 @@ static void add_mapping(uint64_t handle, enum gc_handle_kind kind, uint64_t key,
 
     gc_handles_lock();
     struct physical *physical = find_locked(GC_HANDLE_PHYSICAL, handle);
-    if (physical != NULL && is_prepared && gc_handles_put_locked(kind, key, (uintptr_t)physical, extra))
+    if (physical != NULL && is_prepared &&
+        gc_handles_put_locked(kind, key, (uintptr_t)physical, extra))
         physical->mappings++;
     gc_handles_unlock();
 }
@@ -264,7 +266,8 @@ void gc_physical_unmap_array(uint64_t array)
     while (is_found) {
         struct physical *unheld = NULL;
         gc_handles_lock();
-        const struct gc_handle *found = gc_handles_search_locked(GC_HANDLE_SPARSE, is_of_array, &array);
+        const struct gc_handle *found =
+            gc_handles_search_locked(GC_HANDLE_SPARSE, is_of_array, &array);
         is_found = found != NULL;
         if (is_found)
             unheld = end_mapping_locked(GC_HANDLE_SPARSE, found->key);

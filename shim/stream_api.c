@@ -15,8 +15,8 @@ struct async_call {
     bool names_pool;
 };
 
-static CUresult driver_alloc(struct gc_device *device, const struct async_call *call, CUdeviceptr *dptr,
-                             size_t bytes)
+static CUresult driver_alloc(struct gc_device *device, const struct async_call *call,
+                             CUdeviceptr *dptr, size_t bytes)
 {
     switch (call->symbol) {
     case GC_API_cuMemAllocAsync:
@@ -32,8 +32,8 @@ static CUresult driver_alloc(struct gc_device *device, const struct async_call *
     }
 }
 
-static CUresult alloc_with_relief(const struct gc_direct_request *request, const struct async_call *call,
-                                  CUdeviceptr *dptr, size_t bytes)
+static CUresult alloc_with_relief(const struct gc_direct_request *request,
+                                  const struct async_call *call, CUdeviceptr *dptr, size_t bytes)
 {
     CUresult result = driver_alloc(request->device, call, dptr, bytes);
 
@@ -57,14 +57,15 @@ static void choose_device(struct gc_direct_request *request, CUstream stream)
     }
 }
 
-static struct gc_mempool *find_pool(const struct gc_direct_request *request, const struct async_call *call)
+static struct gc_mempool *find_pool(const struct gc_direct_request *request,
+                                    const struct async_call *call)
 {
     CUmemoryPool handle = call->pool;
 
     if (request->device == NULL)
         return NULL;
-    if (!call->names_pool &&
-        GC_USE(cuDeviceGetMemPool, &handle, gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
+    if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &handle,
+                                    gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
         return NULL;
     return handle ? gc_mempool_find(handle, request->device) : NULL;
 }
@@ -142,45 +143,50 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
     return gc_direct_end(&request, result);
 }
 
-#define ALLOC_ASYNC(name, is_per_thread)                                                                   \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(name, dptr, bytes, stream);                                                  \
-        const struct async_call call = {.symbol = GC_API_##name,                                           \
-                                        .stream = gc_stream_explicit(stream, is_per_thread),               \
-                                        .given = stream};                                                  \
-        return alloc_async(&call, dptr, bytes);                                                            \
+#define ALLOC_ASYNC(name, is_per_thread)                                                           \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(name, dptr, bytes, stream);                                          \
+        const struct async_call call = {.symbol = GC_API_##name,                                   \
+                                        .stream = gc_stream_explicit(stream, is_per_thread),       \
+                                        .given = stream};                                          \
+        return alloc_async(&call, dptr, bytes);                                                    \
     } while (0)
 
-GC_EXPORT CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
+GC_EXPORT
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
     ALLOC_ASYNC(cuMemAllocAsync, false);
 }
 
-GC_EXPORT CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
+GC_EXPORT
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
 {
     ALLOC_ASYNC(cuMemAllocAsync_ptsz, true);
 }
 
-#define ALLOC_FROM_POOL(name, is_per_thread)                                                               \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(name, dptr, bytes, pool, stream);                                            \
-        const struct async_call call = {.symbol = GC_API_##name,                                           \
-                                        .stream = gc_stream_explicit(stream, is_per_thread),               \
-                                        .given = stream,                                                   \
-                                        .pool = pool,                                                      \
-                                        .names_pool = true};                                               \
-        return alloc_async(&call, dptr, bytes);                                                            \
+#define ALLOC_FROM_POOL(name, is_per_thread)                                                       \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(name, dptr, bytes, pool, stream);                                    \
+        const struct async_call call = {.symbol = GC_API_##name,                                   \
+                                        .stream = gc_stream_explicit(stream, is_per_thread),       \
+                                        .given = stream,                                           \
+                                        .pool = pool,                                              \
+                                        .names_pool = true};                                       \
+        return alloc_async(&call, dptr, bytes);                                                    \
     } while (0)
 
-GC_EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream)
+GC_EXPORT
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                 CUstream stream)
 {
     ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, false);
 }
 
-GC_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
-                                                CUstream stream)
+GC_EXPORT
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                      CUstream stream)
 {
     ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, true);
 }
@@ -189,7 +195,8 @@ GC_EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes,
 
 /* Plain memory, served by the pool, may be freed in stream order too: what the stream has queued is waited
  * for, then it is an ordinary free. In a capture the driver takes only memory of graph nodes. */
-static CUresult free_pool_block(struct gc_device *device, enum gc_api api, CUdeviceptr dptr, CUstream stream)
+static CUresult free_pool_block(struct gc_device *device, enum gc_api api, CUdeviceptr dptr,
+                                CUstream stream)
 {
     int driver_code = 0;
 
@@ -215,22 +222,25 @@ static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given,
         return gc_direct_end(&request, free_pool_block(request.device, request.api, dptr, stream));
     gc_mempool_note_free(dptr, stream);
     gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
-    result = symbol == GC_API_cuMemFreeAsync ? GC_CALL(request.device, cuMemFreeAsync, dptr, given)
-                                             : GC_CALL(request.device, cuMemFreeAsync_ptsz, dptr, given);
+    result = symbol == GC_API_cuMemFreeAsync
+                 ? GC_CALL(request.device, cuMemFreeAsync, dptr, given)
+                 : GC_CALL(request.device, cuMemFreeAsync_ptsz, dptr, given);
     if (result == CUDA_SUCCESS && dptr != 0)
         gc_direct_forget_address(dptr);
     gc_direct_release_end(GC_DIRECT_ASYNC, dptr, false);
     return gc_direct_end(&request, result);
 }
 
-GC_EXPORT CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
+GC_EXPORT
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemFreeAsync, dptr, stream);
     return free_async(GC_API_cuMemFreeAsync, dptr, stream, gc_stream_explicit(stream, false));
 }
 
-GC_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
+GC_EXPORT
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemFreeAsync_ptsz, dptr, stream);
@@ -239,29 +249,32 @@ GC_EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 
 /* ---- synchronisations: the driver trims its pools then ---- */
 
-#define SYNCHRONIZE(symbol, object)                                                                        \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, object);                                                             \
-        gc_shim_enter(GC_API_##symbol);                                                                    \
-        CUresult result = GC_CALL(gc_shim_current_device(), symbol, object);                               \
-        if (result == CUDA_SUCCESS)                                                                        \
-            gc_mempool_refresh(NULL);                                                                      \
-        gc_shim_leave();                                                                                   \
-        return result;                                                                                     \
+#define SYNCHRONIZE(symbol, object)                                                                \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, object);                                                     \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        CUresult result = GC_CALL(gc_shim_current_device(), symbol, object);                       \
+        if (result == CUDA_SUCCESS)                                                                \
+            gc_mempool_refresh(NULL);                                                              \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
     } while (0)
 
-GC_EXPORT CUresult cuStreamSynchronize(CUstream stream)
+GC_EXPORT
+CUresult cuStreamSynchronize(CUstream stream)
 {
     SYNCHRONIZE(cuStreamSynchronize, stream);
 }
 
-GC_EXPORT CUresult cuStreamSynchronize_ptsz(CUstream stream)
+GC_EXPORT
+CUresult cuStreamSynchronize_ptsz(CUstream stream)
 {
     SYNCHRONIZE(cuStreamSynchronize_ptsz, stream);
 }
 
-GC_EXPORT CUresult cuEventSynchronize(CUevent event)
+GC_EXPORT
+CUresult cuEventSynchronize(CUevent event)
 {
     SYNCHRONIZE(cuEventSynchronize, event);
 }

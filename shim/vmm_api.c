@@ -8,11 +8,13 @@ typedef CUmemGenericAllocationHandle handle_t;
 /* The device whose memory the handle takes; NULL: none's. */
 static struct gc_device *device_of(const CUmemAllocationProp *prop)
 {
-    return prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? gc_shim_device(prop->location.id) : NULL;
+    return prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? gc_shim_device(prop->location.id)
+                                                              : NULL;
 }
 
-GC_EXPORT CUresult cuMemCreate(handle_t *handle, size_t bytes, const CUmemAllocationProp *prop,
-                               unsigned long long flags)
+GC_EXPORT
+CUresult cuMemCreate(handle_t *handle, size_t bytes, const CUmemAllocationProp *prop,
+                     unsigned long long flags)
 {
     if (!gc_shim_ready() || handle == NULL || prop == NULL || bytes == 0)
         return GC_FORWARD(cuMemCreate, handle, bytes, prop, flags);
@@ -30,7 +32,8 @@ GC_EXPORT CUresult cuMemCreate(handle_t *handle, size_t bytes, const CUmemAlloca
     return gc_direct_end(&request, result);
 }
 
-GC_EXPORT CUresult cuMemRelease(handle_t handle)
+GC_EXPORT
+CUresult cuMemRelease(handle_t handle)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemRelease, handle);
@@ -42,20 +45,23 @@ GC_EXPORT CUresult cuMemRelease(handle_t handle)
     return result;
 }
 
-GC_EXPORT CUresult cuMemRetainAllocationHandle(handle_t *handle, void *address)
+GC_EXPORT
+CUresult cuMemRetainAllocationHandle(handle_t *handle, void *address)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemRetainAllocationHandle, handle, address);
     gc_shim_enter(GC_API_cuMemRetainAllocationHandle);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuMemRetainAllocationHandle, handle, address);
+    CUresult result =
+        GC_CALL(gc_shim_current_device(), cuMemRetainAllocationHandle, handle, address);
     if (result == CUDA_SUCCESS && handle != NULL)
         gc_physical_retain(*handle, (uintptr_t)address);
     gc_shim_leave();
     return result;
 }
 
-GC_EXPORT CUresult cuMemMap(CUdeviceptr dptr, size_t bytes, size_t offset, handle_t handle,
-                            unsigned long long flags)
+GC_EXPORT
+CUresult cuMemMap(CUdeviceptr dptr, size_t bytes, size_t offset, handle_t handle,
+                  unsigned long long flags)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemMap, dptr, bytes, offset, handle, flags);
@@ -67,7 +73,8 @@ GC_EXPORT CUresult cuMemMap(CUdeviceptr dptr, size_t bytes, size_t offset, handl
     return gc_direct_end(&request, result);
 }
 
-GC_EXPORT CUresult cuMemUnmap(CUdeviceptr dptr, size_t bytes)
+GC_EXPORT
+CUresult cuMemUnmap(CUdeviceptr dptr, size_t bytes)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemUnmap, dptr, bytes);
@@ -95,7 +102,8 @@ static uint64_t tile_of(const CUarrayMapInfo *info)
     if (info->subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL)
         return mix(mix(hash, info->subresource.miptail.layer), info->subresource.miptail.offset);
     hash = mix(mix(hash, info->subresource.sparseLevel.level), info->subresource.sparseLevel.layer);
-    hash = mix(mix(hash, info->subresource.sparseLevel.offsetX), info->subresource.sparseLevel.offsetY);
+    hash = mix(mix(hash, info->subresource.sparseLevel.offsetX),
+               info->subresource.sparseLevel.offsetY);
     return mix(hash, info->subresource.sparseLevel.offsetZ);
 }
 
@@ -110,24 +118,26 @@ static void follow_tiles(const CUarrayMapInfo *list, unsigned count)
     }
 }
 
-#define MAP_ARRAY(symbol)                                                                                  \
-    do {                                                                                                   \
-        if (!gc_shim_ready())                                                                              \
-            return GC_FORWARD(symbol, list, count, stream);                                                \
-        gc_shim_enter(GC_API_##symbol);                                                                    \
-        CUresult result = GC_CALL(gc_shim_current_device(), symbol, list, count, stream);                  \
-        if (result == CUDA_SUCCESS)                                                                        \
-            follow_tiles(list, count);                                                                     \
-        gc_shim_leave();                                                                                   \
-        return result;                                                                                     \
+#define MAP_ARRAY(symbol)                                                                          \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, list, count, stream);                                        \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        CUresult result = GC_CALL(gc_shim_current_device(), symbol, list, count, stream);          \
+        if (result == CUDA_SUCCESS)                                                                \
+            follow_tiles(list, count);                                                             \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
     } while (0)
 
-GC_EXPORT CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned count, CUstream stream)
+GC_EXPORT
+CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned count, CUstream stream)
 {
     MAP_ARRAY(cuMemMapArrayAsync);
 }
 
-GC_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *list, unsigned count, CUstream stream)
+GC_EXPORT
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *list, unsigned count, CUstream stream)
 {
     MAP_ARRAY(cuMemMapArrayAsync_ptsz);
 }
@@ -136,32 +146,36 @@ GC_EXPORT CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *list, unsigned count,
 
 /* Memory that was exported lives on in its importers after it is released here; what this process holds
  * ends with its own references and mappings all the same. */
-GC_EXPORT CUresult cuMemExportToShareableHandle(void *shareable, handle_t handle, CUmemAllocationHandleType type,
-                                                unsigned long long flags)
+GC_EXPORT
+CUresult cuMemExportToShareableHandle(void *shareable, handle_t handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemExportToShareableHandle, shareable, handle, type, flags);
     gc_shim_enter(GC_API_cuMemExportToShareableHandle);
-    CUresult result =
-        GC_CALL(gc_shim_current_device(), cuMemExportToShareableHandle, shareable, handle, type, flags);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuMemExportToShareableHandle, shareable,
+                              handle, type, flags);
     gc_shim_leave();
     return result;
 }
 
-GC_EXPORT CUresult cuMemImportFromShareableHandle(handle_t *handle, void *os_handle,
-                                                  CUmemAllocationHandleType type)
+GC_EXPORT
+CUresult cuMemImportFromShareableHandle(handle_t *handle, void *os_handle,
+                                        CUmemAllocationHandleType type)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemImportFromShareableHandle, handle, os_handle, type);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuMemImportFromShareableHandle);
-    CUresult result = GC_CALL(request.device, cuMemImportFromShareableHandle, handle, os_handle, type);
+    CUresult result =
+        GC_CALL(request.device, cuMemImportFromShareableHandle, handle, os_handle, type);
     if (result == CUDA_SUCCESS && handle != NULL)
         gc_physical_add(&request, GC_DIRECT_IMPORT, *handle, 0);
     return gc_direct_end(&request, result);
 }
 
-GC_EXPORT CUresult cuMulticastCreate(handle_t *handle, const CUmulticastObjectProp *prop)
+GC_EXPORT
+CUresult cuMulticastCreate(handle_t *handle, const CUmulticastObjectProp *prop)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuMulticastCreate, handle, prop);

@@ -56,12 +56,15 @@ static CUresult make_array(CUarray *array, size_t width, size_t height)
 
 static void arrays(bool is_held)
 {
-    CUDA_ARRAY3D_DESCRIPTOR shape = {
-        .Width = 64, .Height = 64, .Depth = 64, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 4};
+    CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = 64,
+                                     .Height = 64,
+                                     .Depth = 64,
+                                     .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+                                     .NumChannels = 4};
     CUarray plane = NULL, solid = NULL;
     CUmipmappedArray mipmap = NULL;
 
-    CHECK(make_array(&plane, 1024, 1024)); /* 16 MiB */
+    CHECK(make_array(&plane, 1024, 1024));  /* 16 MiB */
     CHECK(cuArray3DCreate(&solid, &shape)); /* 1 MiB */
     shape.Depth = 0;
     CHECK(cuMipmappedArrayCreate(&mipmap, &shape, 7));
@@ -368,7 +371,8 @@ static void ipc(void)
     CUipcMemHandle handle;
     CUresult results[2] = {cuIpcGetMemHandle(&handle, first), cuIpcGetMemHandle(&handle, second)};
 
-    printf("one refused: %d\n", results[0] == CUDA_ERROR_NOT_SUPPORTED || results[1] == CUDA_ERROR_NOT_SUPPORTED);
+    printf("one refused: %d\n",
+           results[0] == CUDA_ERROR_NOT_SUPPORTED || results[1] == CUDA_ERROR_NOT_SUPPORTED);
     CHECK(cuMemFree(first));
     CHECK(cuMemFree(second));
     for (int i = 0; i < 3; i++) {

@@ -48,8 +48,11 @@ static void arrays(void)
 {
     CUDA_ARRAY_DESCRIPTOR plane = {
         .Width = 512, .Height = 512, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
-    CUDA_ARRAY3D_DESCRIPTOR solid = {
-        .Width = 128, .Height = 64, .Depth = 64, .Format = CU_AD_FORMAT_UNSIGNED_INT8, .NumChannels = 4};
+    CUDA_ARRAY3D_DESCRIPTOR solid = {.Width = 128,
+                                     .Height = 64,
+                                     .Depth = 64,
+                                     .Format = CU_AD_FORMAT_UNSIGNED_INT8,
+                                     .NumChannels = 4};
     CUmipmappedArray mipmap;
     CUarray array;
 
@@ -94,7 +97,8 @@ static void shared(void)
     prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     if (!works(cuMemCreate(&handle, 2 * MIB, &prop, 0)))
         return;
-    if (works(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)) &&
+    if (works(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                           0)) &&
         works(cuMemImportFromShareableHandle(&imported, (void *)(uintptr_t)fd,
                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)))
         cuMemRelease(imported);
@@ -134,7 +138,8 @@ static void graphs(CUstream stream)
             cuMemFreeAsync(block, stream);
         if (works(cuMemAlloc(&block, 100)))
             cuMemFree(block);
-        if (works(cuStreamEndCapture(stream, &graph)) && works(cuGraphInstantiate(&exec, graph, 0))) {
+        if (works(cuStreamEndCapture(stream, &graph)) &&
+            works(cuGraphInstantiate(&exec, graph, 0))) {
             cuGraphLaunch(exec, stream);
             cuStreamSynchronize(stream);
             cuGraphExecDestroy(exec);

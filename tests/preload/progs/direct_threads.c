@@ -84,7 +84,8 @@ static void take(struct held *held, unsigned kind, size_t bytes, CUstream stream
             held->kind = PLAIN;
         break;
     case 1:
-        if (expect(cuMemAllocManaged(&held->address, bytes, CU_MEM_ATTACH_GLOBAL), "cuMemAllocManaged"))
+        if (expect(cuMemAllocManaged(&held->address, bytes, CU_MEM_ATTACH_GLOBAL),
+                   "cuMemAllocManaged"))
             held->kind = MANAGED;
         break;
     case 2:
@@ -101,7 +102,8 @@ static void take(struct held *held, unsigned kind, size_t bytes, CUstream stream
             held->kind = ASYNC;
         break;
     default:
-        if (expect(cuMemAllocFromPoolAsync(&held->address, ASYNC_BYTES, pool, stream), "cuMemAllocFromPoolAsync"))
+        if (expect(cuMemAllocFromPoolAsync(&held->address, ASYNC_BYTES, pool, stream),
+                   "cuMemAllocFromPoolAsync"))
             held->kind = ASYNC;
         break;
     }
