@@ -124,6 +124,24 @@ asked again: 0
 asked again: 0"
 like "  and says why, once" "$(grep -c GPUCACHE_MODE=track "$TMP/stderr")" '^1$'
 
+run ipc-parent CHILD_REPORT="$TMP/child.json"
+is "ipc: another process opens a block" "$status $output $(cat "$TMP/stderr")" "0 child 0 wrote 5 "
+is "  which is not charged to that one" \
+    "$(json "$TMP/child.json" 'f"""{d["by_api"]["cuIpcOpenMemHandle_v2"]["bytes"]} {d["reserved_bytes"]["peak"]}"""')" \
+    "$((3 * MIB)) 512"
+ends peers 0 0 SIMCUDA_DEVICES=2
+says "enable again: 704"
+
+# ---- code, by difference ----
+ends module 0 0
+is "  both were measured" \
+    "$(json "$REPORT" 'min(d["by_api"][name]["bytes"] for name in ("cuModuleLoadData", "cuModuleLoadDataEx")) > 0')" true
+run module-hold
+is "module-hold: one is still charged" \
+    "$(json "$REPORT" 'd["reserved_bytes"]["current"] == d["by_api"]["cuModuleLoadData"]["bytes"] > 0')" true
+run graph-node-hold
+is "graph-node-hold: kept until it is trimmed" "$(json "$REPORT" 'd["reserved_bytes"]["current"]')" $((4 * MIB))
+
 # ---- limits ----
 run limits GPUCACHE_MODE=cache GPUCACHE_LIMIT=$((200 * MIB + CONTEXT_BYTES))
 is "limits: the program is content" "$status $(cat "$TMP/stderr")" "0 "

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -381,6 +383,105 @@ static void ipc(void)
     }
 }
 
+/* Another process opens what this one gives it, and closes it again. */
+static void ipc_child(void)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr opened;
+
+    if (read(STDIN_FILENO, &handle, sizeof(handle)) != (ssize_t)sizeof(handle))
+        exit(EXIT_FAILURE);
+    CHECK(cuIpcOpenMemHandle(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    CHECK(cuMemsetD8(opened, 5, 3 * MIB));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuIpcCloseMemHandle(opened));
+}
+
+static void ipc_parent(void)
+{
+    CUdeviceptr block = program_alloc(3 * MIB);
+    CUipcMemHandle handle;
+    unsigned char got = 0;
+    int ends[2], status = -1;
+
+    CHECK(cuIpcGetMemHandle(&handle, block));
+    if (pipe(ends) != 0)
+        exit(EXIT_FAILURE);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[0], STDIN_FILENO);
+        setenv("GPUCACHE_REPORT", getenv("CHILD_REPORT"), 1);
+        execl("/proc/self/exe", "direct", "ipc-child", (char *)NULL);
+        _exit(127);
+    }
+    if (write(ends[1], &handle, sizeof(handle)) != (ssize_t)sizeof(handle))
+        exit(EXIT_FAILURE);
+    waitpid(child, &status, 0);
+    CHECK(cuMemcpyDtoH(&got, block + 3 * MIB - 1, 1));
+    printf("child %d wrote %d\n", WEXITSTATUS(status), got);
+    CHECK(cuMemFree(block));
+}
+
+/* ---- code ---- */
+
+static const char code[] =
+    ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n";
+
+static void module(bool is_held)
+{
+    CUmodule loaded[2];
+
+    CHECK(cuModuleLoadData(&loaded[0], code));
+    CHECK(cuModuleLoadDataEx(&loaded[1], code, 0, NULL, NULL));
+    CHECK(cuModuleUnload(loaded[1]));
+    if (!is_held)
+        CHECK(cuModuleUnload(loaded[0]));
+}
+
+/* ---- peers: two devices ---- */
+
+static void peers(void)
+{
+    CUdeviceptr block;
+    CUcontext other;
+
+    CHECK(cuDevicePrimaryCtxRetain(&other, 1));
+    CHECK(cuCtxEnablePeerAccess(other, 0));
+    say("enable again", cuCtxEnablePeerAccess(other, 0));
+    CHECK(cuCtxSetCurrent(other));
+    for (int i = 0; i < 3; i++)
+        CHECK(cuMemFree(program_alloc(MIB)));
+    CHECK(cuMemAlloc(&block, 2 * MIB));
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuMemsetD8(block, 1, 2 * MIB));
+    CHECK(cuMemFree(block));
+    CHECK(cuCtxDisablePeerAccess(other));
+    CHECK(cuDevicePrimaryCtxRelease(1));
+}
+
+/* ---- graph nodes of their own ---- */
+
+static void graph_node(void)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS memory = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+        .bytesize = 4 * MIB,
+    };
+    CUgraphNode taken, given;
+    CUgraph built;
+    CUgraphExec exec;
+
+    CHECK(cuGraphCreate(&built, 0));
+    CHECK(cuGraphAddMemAllocNode(&taken, built, NULL, 0, &memory));
+    CHECK(cuGraphAddMemFreeNode(&given, built, &taken, 1, memory.dptr));
+    CHECK(cuGraphInstantiate(&exec, built, 0));
+    CHECK(cuGraphLaunch(exec, NULL));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuGraphExecDestroy(exec));
+    CHECK(cuGraphDestroy(built));
+}
+
 /* ---- limits: 200 MiB ---- */
 
 /* Every way is refused beyond the limit, and gets what idle cache holds within it. */
@@ -438,6 +539,12 @@ static const struct {
     {.name = "release", .run_held = primary_released},
     {.name = "release-hold", .run_held = primary_released, .is_held = true},
     {.name = "ipc", .run = ipc},
+    {.name = "ipc-parent", .run = ipc_parent},
+    {.name = "ipc-child", .run = ipc_child},
+    {.name = "module", .run_held = module},
+    {.name = "module-hold", .run_held = module, .is_held = true},
+    {.name = "peers", .run = peers},
+    {.name = "graph-node-hold", .run = graph_node},
     {.name = "limits", .run = limits},
 };
 
