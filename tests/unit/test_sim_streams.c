@@ -245,6 +245,30 @@ static void destroyed_stream_finishes_its_work(void **state)
     assert_int_equal(atomic_load(&gate.passed), 1);
 }
 
+static void *open_later(void *argument)
+{
+    usleep(20000);
+    atomic_store(&((struct gate *)argument)->is_open, true);
+    return NULL;
+}
+
+/* cuCtxSynchronize: "Blocks until the current context has completed all preceding requested tasks." The work
+ * of a stream that was destroyed since is among them. */
+static void synchronize_waits_for_work_of_destroyed_streams(void **state)
+{
+    struct gate gate = {false, 0};
+    pthread_t thread;
+    CUstream stream;
+    (void)state;
+    assert_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    assert_cuda(cuLaunchHostFunc(stream, wait_at_gate, &gate));
+    assert_cuda(cuStreamDestroy(stream));
+    assert_int_equal(pthread_create(&thread, NULL, open_later, &gate), 0);
+    assert_cuda(cuCtxSynchronize());
+    assert_int_equal(atomic_load(&gate.passed), 1);
+    pthread_join(thread, NULL);
+}
+
 static CUresult result_in_callback;
 
 static void call_driver(void *argument)
@@ -349,6 +373,7 @@ int main(void)
         cmocka_unit_test(elapsed_time_needs_two_complete_timed_events),
         cmocka_unit_test(context_events_cover_every_stream),
         cmocka_unit_test(destroyed_stream_finishes_its_work),
+        cmocka_unit_test(synchronize_waits_for_work_of_destroyed_streams),
         cmocka_unit_test(host_functions_may_not_call_the_driver),
         cmocka_unit_test(properties_are_kept),
         cmocka_unit_test(errors_of_work_stick),

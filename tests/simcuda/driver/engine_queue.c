@@ -177,12 +177,24 @@ static struct sim_item *next_item_locked(struct sim_stream *stream)
     return item;
 }
 
-/* The last of a closed stream: nothing is queued, nobody can name it. */
+static void unlink_locked(const struct sim_stream *stream)
+{
+    struct sim_stream **link = &stream->context->engine->streams;
+    while (*link && *link != stream)
+        link = &(*link)->next;
+    if (*link)
+        *link = stream->next;
+}
+
+/* The last of a closed stream: nothing is queued, nobody can name it. Until now its context's
+ * synchronisations and its legacy stream waited for what it still ran. */
 static void bury(struct sim_stream *stream)
 {
     sim_memory_drop_stream(stream);
     engine_lock();
+    unlink_locked(stream);
     engine_pool_give(&stream_pool, stream);
+    pthread_cond_broadcast(&progress);
     engine_unlock();
 }
 
@@ -286,11 +298,6 @@ void stream_close(struct sim_stream *stream)
 {
     engine_lock();
     capture_leave_locked(stream);
-    struct sim_stream **link = &stream->context->engine->streams;
-    while (*link && *link != stream)
-        link = &(*link)->next;
-    if (*link)
-        *link = stream->next;
     stream->magic = SIM_MAGIC_DEAD;
     stream->is_closing = true;
     bool has_worker = stream->has_worker;
@@ -311,8 +318,14 @@ void context_stop_streams(struct sim_context *context)
     context_points_locked(context, &points);
     points_wait_locked(&points);
     points_free(&points);
-    while (context->engine->streams) {
+    while (context->engine->streams && !engine_is_down()) {
         struct sim_stream *stream = context->engine->streams;
+        while (stream && stream->is_closing)
+            stream = stream->next;
+        if (!stream) {
+            pthread_cond_wait(&progress, engine_mutex());
+            continue;
+        }
         engine_unlock();
         stream_close(stream);
         engine_lock();
