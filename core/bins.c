@@ -112,7 +112,8 @@ static void walk_tree(const struct gc_block *block, struct walk *walk)
     const struct gc_block *left = block->bin.left;
     const struct gc_block *right = block->bin.right;
     walk_tree(left, walk);
-    walk->ok = walk->ok && block->state == GC_BLOCK_FREE && (walk->last == NULL || is_before(walk->last, block)) &&
+    walk->ok = walk->ok && block->state == GC_BLOCK_FREE &&
+               (walk->last == NULL || is_before(walk->last, block)) &&
                (left == NULL || priority(left) <= priority(block)) &&
                (right == NULL || priority(right) <= priority(block));
     walk->last = block;

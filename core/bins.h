@@ -1,12 +1,13 @@
 /* Free blocks of one class, for best fit.
  *
- * A treap ordered by (bytes, address); a block's priority is the mixed bits of its address, so the shape
- * depends on the set alone and no order of requests can unbalance it. Insertion, removal and search are
- * O(log n) expected, iterative, and allocate nothing: the links lie in the free blocks themselves.
+ * A treap ordered by (bytes, address); a block's priority is the mixed bits of its address, so the
+ * shape depends on the set alone and no order of requests can unbalance it. Insertion, removal and
+ * search are O(log n) expected, iterative, and allocate nothing: the links lie in the free blocks
+ * themselves.
  *
- * Invariants: keys rise from left to right; priorities never rise from parent to child; every block in it
- * is GC_BLOCK_FREE. Best fit is the smallest block that is large enough, the lowest of equal ones, which
- * keeps the upper ends of segments free.
+ * Invariants: keys rise from left to right; priorities never rise from parent to child; every block
+ * in it is GC_BLOCK_FREE. Best fit is the smallest block that is large enough, the lowest of equal
+ * ones, which keeps the upper ends of segments free.
  *
  * Guarded by the pool's lock. Source: Seidel and Aragon, Randomized Search Trees (1996). */
 #ifndef GC_BINS_H

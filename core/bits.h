@@ -51,7 +51,8 @@ static inline unsigned gc_top_bit_u64(uint64_t word)
     return 63U - (unsigned)__builtin_clzll(word);
 }
 
-/* Spreads a key over all bits (the finaliser of MurmurHash3): invertible, so unequal keys stay unequal. */
+/* Spreads a key over all bits (the finaliser of MurmurHash3): invertible, so unequal keys stay
+ * unequal. */
 static inline uint64_t gc_mix_u64(uint64_t key)
 {
     key ^= key >> 33;

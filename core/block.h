@@ -1,8 +1,8 @@
-/* A block: a piece of a segment, live or free. 64 bytes on the host; the memory it speaks of is never
- * touched. The blocks of a segment tile it and are linked in order of address.
+/* A block: a piece of a segment, live or free. 64 bytes on the host; the memory it speaks of is
+ * never touched. The blocks of a segment tile it and are linked in order of address.
  *
- * All fields belong to the lock of the pool that owns the segment, but `segment`, which lock-free readers
- * load to find that lock; it is NULL while the record is in no segment. */
+ * All fields belong to the lock of the pool that owns the segment, but `segment`, which lock-free
+ * readers load to find that lock; it is NULL while the record is in no segment. */
 #ifndef GC_BLOCK_H
 #define GC_BLOCK_H
 

@@ -30,8 +30,8 @@ bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes)
     do {
         if (!gc_add_u64(held, bytes, &raised) || (bytes > 0 && raised > gc_budget_limit(budget)))
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised,
+                                                    memory_order_relaxed, memory_order_relaxed));
     return true;
 }
 
@@ -52,8 +52,8 @@ void gc_budget_charge(struct gc_budget *budget, uint64_t bytes)
     do {
         if (!gc_add_u64(held, bytes, &raised))
             raised = UINT64_MAX;
-    } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised,
+                                                    memory_order_relaxed, memory_order_relaxed));
     gc_gauge_raise_peak(budget->held, raised);
 }
 

@@ -1,11 +1,12 @@
-/* A device's budget: how much may be held, how much is. Bytes are reserved before the driver is asked and
- * released if it refuses or when it has them back, so what is held never exceeds the limit. A reservation
- * counts for the peak once the driver has agreed to it: one that it refuses leaves no mark.
+/* A device's budget: how much may be held, how much is. Bytes are reserved before the driver is
+ * asked and released if it refuses or when it has them back, so what is held never exceeds the
+ * limit. A reservation counts for the peak once the driver has agreed to it: one that it refuses
+ * leaves no mark.
  *
- * One atomic word carries the account; reserving is a compare-and-swap that declines where the sum would
- * pass the limit or wrap. The limit may change at any time: a lower one makes new reservations fail and
- * takes nothing away. An account of a group would be reserved after this one and this one rolled back
- * where the group declines. */
+ * One atomic word carries the account; reserving is a compare-and-swap that declines where the sum
+ * would pass the limit or wrap. The limit may change at any time: a lower one makes new
+ * reservations fail and takes nothing away. An account of a group would be reserved after this one
+ * and this one rolled back where the group declines. */
 #ifndef GC_BUDGET_H
 #define GC_BUDGET_H
 

@@ -29,7 +29,8 @@ struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle)
     return context;
 }
 
-static struct gc_context *create_context(struct gc_core *core, uint64_t handle, struct gc_device *device)
+static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
+                                         struct gc_device *device)
 {
     struct gc_context *context = gc_host_map(&core->host, sizeof(*context));
     if (context == NULL)
@@ -105,7 +106,8 @@ static void unlink_context_locked(struct gc_core *core, struct gc_context *conte
 /* ---- the end of a context ---- */
 
 /* Takes a block out of all accounts and of the pagemap; the next of its segment is returned. */
-static struct gc_block *drop_block_locked(struct gc_device *device, struct gc_pool *pool, struct gc_block *block)
+static struct gc_block *drop_block_locked(struct gc_device *device, struct gc_pool *pool,
+                                          struct gc_block *block)
 {
     struct gc_block *next = block->next;
     const struct gc_entry entry = {
@@ -142,7 +144,7 @@ static void drop_pool(struct gc_context *context)
         atomic_store_explicit(&segment->pool, NULL, memory_order_release);
         gc_slab_put(&device->segments, segment);
     }
-    for (unsigned class = 0; class < GC_CLASS_COUNT; class++)
+    for (unsigned class = 0; class < GC_CLASS_COUNT; class ++)
         pool->bins[class] = (struct gc_bins){.root = NULL};
     pool->idle_oldest = NULL;
     pool->idle_newest = NULL;
@@ -200,8 +202,8 @@ void gc_context_capture_begin(struct gc_context *context)
 {
     struct timespec pause = {0, CAPTURE_PAUSE_NS};
     atomic_fetch_add_explicit(&context->capture_count, 1, memory_order_seq_cst);
-    /* A synchronisation of ours that ended inside the capture would invalidate it. No wait begins any more;
-     * those under way are the device's to end, so not for ever. */
+    /* A synchronisation of ours that ended inside the capture would invalidate it. No wait begins
+     * any more; those under way are the device's to end, so not for ever. */
     for (unsigned i = 0; i < CAPTURE_PAUSES_MAX; i++) {
         if (atomic_load_explicit(&context->wait_count, memory_order_seq_cst) == 0)
             return;
@@ -212,8 +214,9 @@ void gc_context_capture_begin(struct gc_context *context)
 void gc_context_capture_end(struct gc_context *context)
 {
     unsigned count = atomic_load_explicit(&context->capture_count, memory_order_relaxed);
-    while (count > 0 && !atomic_compare_exchange_weak_explicit(&context->capture_count, &count, count - 1,
-                                                               memory_order_relaxed, memory_order_relaxed))
+    while (count > 0 &&
+           !atomic_compare_exchange_weak_explicit(&context->capture_count, &count, count - 1,
+                                                  memory_order_relaxed, memory_order_relaxed))
         ;
 }
 
@@ -255,8 +258,8 @@ void gc_context_remove_peer(struct gc_context *context, struct gc_context *peer)
     gc_pool_release(&context->pool);
 }
 
-/* Announces a wait, unless the context captures. The order of the two words matters: either this sees the
- * capture, or gc_context_capture_begin sees the wait. */
+/* Announces a wait, unless the context captures. The order of the two words matters: either this
+ * sees the capture, or gc_context_capture_begin sees the wait. */
 static bool announce_wait(struct gc_context *context, struct gc_wait_set *set)
 {
     atomic_fetch_add_explicit(&context->wait_count, 1, memory_order_seq_cst);

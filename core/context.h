@@ -1,5 +1,5 @@
-/* A context: its pool, its captures, who else may work on its memory. The record stays readable until the
- * core is destroyed, also after the context was dropped. */
+/* A context: its pool, its captures, who else may work on its memory. The record stays readable
+ * until the core is destroyed, also after the context was dropped. */
 #ifndef GC_CONTEXT_H
 #define GC_CONTEXT_H
 
@@ -12,7 +12,8 @@ struct gc_context {
     struct gc_core *core;
     struct gc_device *device;
     uint64_t handle;
-    struct gc_context *next_of_all; /* every context ever, for the end; guarded by the registry's lock */
+    struct gc_context
+        *next_of_all; /* every context ever, for the end; guarded by the registry's lock */
     _Atomic(struct gc_context *) next_in_bucket;
     _Atomic(struct gc_context *) next_in_device;
     atomic_bool is_dropped; /* set before the pool is emptied */
@@ -31,8 +32,9 @@ struct gc_wait_set {
 };
 
 bool gc_context_is_dropped(const struct gc_context *context);
-/* Fills the set under the pool's lock and announces the wait; a capture that begins meanwhile waits for its
- * end. False, with an empty set, if one of them captures: nothing may be asked of the driver then. */
+/* Fills the set under the pool's lock and announces the wait; a capture that begins meanwhile waits
+ * for its end. False, with an empty set, if one of them captures: nothing may be asked of the
+ * driver then. */
 bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set);
 /* The wait is over, or was not needed. Empties the set; no lock needed. */
 void gc_context_wait_end(struct gc_wait_set *set);

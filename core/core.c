@@ -1,5 +1,5 @@
-/* The edge of core: allocation and free as the shim asks for them. Everything that a request passes is in
- * this order here: round, bins, driver, shortage. */
+/* The edge of core: allocation and free as the shim asks for them. Everything that a request passes
+ * is in this order here: round, bins, driver, shortage. */
 #include "core/core.h"
 
 #include "core/bits.h"
@@ -112,21 +112,23 @@ static enum gc_status take_free(struct order *order, enum gc_class class)
 static enum gc_status take_fresh(struct order *order)
 {
     struct gc_segment_plan exact = order->plan;
-    enum gc_status status =
-        gc_segment_create(order->context, &order->plan, &order->claim, &order->address, &order->refusal);
+    enum gc_status status = gc_segment_create(order->context, &order->plan, &order->claim,
+                                              &order->address, &order->refusal);
     if (status != GC_OUT_OF_MEMORY || order->plan.bytes == order->claim.bytes)
         return status;
     /* No room for comfort: just what is needed. */
     exact.bytes = order->claim.bytes;
     exact.driver_bytes = exact.bytes;
-    return gc_segment_create(order->context, &exact, &order->claim, &order->address, &order->refusal);
+    return gc_segment_create(order->context, &exact, &order->claim, &order->address,
+                             &order->refusal);
 }
 
 /* One attempt: free memory, what is pending, the driver. */
 static enum gc_status attempt(struct order *order)
 {
     if (order->plan.is_dedicated)
-        return gc_segment_create(order->context, &order->plan, &order->claim, &order->address, &order->refusal);
+        return gc_segment_create(order->context, &order->plan, &order->claim, &order->address,
+                                 &order->refusal);
     enum gc_status status = take_free(order, order->plan.class);
     if (status == GC_OUT_OF_MEMORY && gc_reuse_resolve(order->context))
         status = take_free(order, order->plan.class);
@@ -152,7 +154,8 @@ static enum gc_status serve(struct order *order)
         return status;
     gc_shortage_begin(&shortage, device, &order->context->pool);
     status = attempt(order);
-    while (status == GC_OUT_OF_MEMORY && gc_shortage_relieve(&shortage, order->plan.bytes, order->refusal.rollback_count)) {
+    while (status == GC_OUT_OF_MEMORY &&
+           gc_shortage_relieve(&shortage, order->plan.bytes, order->refusal.rollback_count)) {
         if (shortage.attempts == 1)
             gc_counter_add(&device->stats.retry_count, 1);
         status = attempt(order);
@@ -161,12 +164,13 @@ static enum gc_status serve(struct order *order)
         status = attempt(order);
     /* A hole among blocks of the other class is better than none. */
     if (status == GC_OUT_OF_MEMORY && !order->plan.is_dedicated)
-        status = take_free(order, order->plan.class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL);
+        status =
+            take_free(order, order->plan.class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL);
     return status;
 }
 
-static enum gc_status make_order(struct gc_core *core, struct gc_context *context, const struct gc_request *request,
-                                 struct order *order)
+static enum gc_status make_order(struct gc_core *core, struct gc_context *context,
+                                 const struct gc_request *request, struct order *order)
 {
     *order = (struct order){.context = context};
     if (!gc_pool_plan(request->bytes, &order->claim.bytes, &order->plan))
@@ -184,8 +188,8 @@ static enum gc_status make_order(struct gc_core *core, struct gc_context *contex
     return GC_OK;
 }
 
-enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context, const struct gc_request *request,
-                             uint64_t *address, int *driver_code)
+enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
+                             const struct gc_request *request, uint64_t *address, int *driver_code)
 {
     struct gc_device *device = context->device;
     const uint64_t start_ns = now_ns(core);
@@ -201,7 +205,8 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context, c
     if (status != GC_OK)
         return status;
     gc_counter_add(order.is_hit ? &device->stats.hit_count : &device->stats.miss_count, 1);
-    const struct gc_entry entry = {order.address, request->bytes, order.claim.bytes, request->stream, request->api};
+    const struct gc_entry entry = {order.address, request->bytes, order.claim.bytes,
+                                   request->stream, request->api};
     gc_device_trace(device, GC_TRACE_ALLOC, &entry);
     *address = order.address;
     gc_hist_add(&core->alloc_ns, now_ns(core) - start_ns);
@@ -210,12 +215,13 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context, c
 
 /* ---- free and find ---- */
 
-/* A candidate that was found without a lock: takes its pool's lock. NULL if it is stale. The acquires pair
- * with the releases in pool.c, where a record is put to a new use. */
+/* A candidate that was found without a lock: takes its pool's lock. NULL if it is stale. The
+ * acquires pair with the releases in pool.c, where a record is put to a new use. */
 static struct gc_pool *lock_pool_of(struct gc_block *block)
 {
     struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_acquire);
-    struct gc_pool *pool = segment == NULL ? NULL : atomic_load_explicit(&segment->pool, memory_order_acquire);
+    struct gc_pool *pool =
+        segment == NULL ? NULL : atomic_load_explicit(&segment->pool, memory_order_acquire);
     if (pool == NULL)
         return NULL;
     gc_pool_acquire_plain(pool);
@@ -233,7 +239,8 @@ static struct gc_block *nearest(const struct gc_core *core, uint64_t address, ui
     return block != NULL ? block : gc_pagemap_find(&core->pagemap, address, start);
 }
 
-enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior, struct gc_block **block)
+enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior,
+                                  struct gc_block **block)
 {
     for (;;) {
         uint64_t start;
@@ -245,7 +252,8 @@ enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool i
             continue; /* it is vanishing this moment */
         /* With the lock the pool's blocks stand still; is it the nearest one now? */
         uint64_t start_now;
-        const bool is_stable = nearest(core, address, &start_now) == found && start_now == found->address;
+        const bool is_stable =
+            nearest(core, address, &start_now) == found && start_now == found->address;
         const bool is_inside = is_stable && address - start_now < found->bytes;
         if (is_inside && (interior || address == start_now)) {
             *block = found;
@@ -278,7 +286,8 @@ enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api
 {
     const uint64_t start_ns = now_ns(core);
     struct gc_block *block;
-    (void)api; /* a free is counted for the device; figures by entry point are those of allocations */
+    (void)
+        api; /* a free is counted for the device; figures by entry point are those of allocations */
     enum gc_status status = gc_core_lock_block(core, address, false, &block);
     if (status == GC_INVALID_POINTER)
         return refuse_free(core, address);
@@ -296,7 +305,8 @@ enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api
     return status;
 }
 
-enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address, struct gc_block_info *info)
+enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
+                                  struct gc_block_info *info)
 {
     struct gc_block *block;
     enum gc_status status = gc_core_lock_block(core, address, true, &block);
@@ -334,7 +344,8 @@ uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t k
     return gc_shortage_give_back(device, keep_bytes, UINT64_MAX);
 }
 
-void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *free_bytes, uint64_t *total_bytes)
+void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *free_bytes,
+                      uint64_t *total_bytes)
 {
     (void)core;
     const uint64_t limit = gc_device_limit_bytes(device);

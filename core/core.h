@@ -1,14 +1,15 @@
 /* Core, as the shim and the tools see it: devices, contexts, allocation, direct memory, figures.
  *
- * An instance holds everything; there is no mutable static state in core. Addresses, handles and entry
- * points are plain integers here: core knows no CUDA type. An entry point (`api`) is an index into the
- * names given at creation.
+ * An instance holds everything; there is no mutable static state in core. Addresses, handles and
+ * entry points are plain integers here: core knows no CUDA type. An entry point (`api`) is an index
+ * into the names given at creation.
  *
- * All functions are thread-safe unless they say otherwise. None calls the driver while holding a lock.
+ * All functions are thread-safe unless they say otherwise. None calls the driver while holding a
+ * lock.
  *
  * Accounts: `reserved` of a device is what this process physically holds: pool segments plus direct
- * memory. Every byte is charged to the device's budget before the driver is asked and given back if the
- * driver refuses, so reserved never exceeds the limit, not even for a moment. */
+ * memory. Every byte is charged to the device's budget before the driver is asked and given back if
+ * the driver refuses, so reserved never exceeds the limit, not even for a moment. */
 #ifndef GC_CORE_H
 #define GC_CORE_H
 
@@ -36,7 +37,8 @@ struct gc_core_config {
     uint16_t api_count;
 };
 
-enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_core **core) GC_CHECKED;
+enum gc_status gc_core_create(const struct gc_core_config *config,
+                              struct gc_core **core) GC_CHECKED;
 /* Frees host memory only, makes no driver call. Not thread-safe. */
 void gc_core_destroy(struct gc_core *core);
 
@@ -49,7 +51,8 @@ struct gc_device_info {
     uint64_t total_bytes; /* the device's own */
 };
 
-/* Adds a device (idempotent) and resolves its limit from the options. *device lives as long as core. */
+/* Adds a device (idempotent) and resolves its limit from the options. *device lives as long as
+ * core. */
 enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_info *info,
                                   struct gc_device **device) GC_CHECKED;
 /* NULL if not added. Lock-free. */
@@ -76,13 +79,14 @@ void gc_core_drop_context(struct gc_core *core, uint64_t handle);
 struct gc_device *gc_context_device(const struct gc_context *context);
 uint64_t gc_context_handle(const struct gc_context *context);
 
-/* Between begin and end (nested, counted) nothing is synchronised in the context: frees stay pending
- * and allocation takes idle or fresh memory. The last end does not synchronise either; the next free,
- * allocation miss or retire does. */
+/* Between begin and end (nested, counted) nothing is synchronised in the context: frees stay
+ * pending and allocation takes idle or fresh memory. The last end does not synchronise either; the
+ * next free, allocation miss or retire does. */
 void gc_context_capture_begin(struct gc_context *context);
 void gc_context_capture_end(struct gc_context *context);
 bool gc_context_is_capturing(const struct gc_context *context);
-/* `peer` may from now on (or no longer) work on memory of `context`: frees in `context` wait for it too. */
+/* `peer` may from now on (or no longer) work on memory of `context`: frees in `context` wait for it
+ * too. */
 enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context *peer) GC_CHECKED;
 void gc_context_remove_peer(struct gc_context *context, struct gc_context *peer);
 
@@ -97,15 +101,15 @@ struct gc_request {
 };
 
 /* Serves a request, in mode `cache` from the pool, in mode `track` from the driver directly.
- * GC_OUT_OF_MEMORY after the full shortage order (idle cache is given back first); GC_DRIVER with the
- * driver's own code in *driver_code for anything else it said. */
+ * GC_OUT_OF_MEMORY after the full shortage order (idle cache is given back first); GC_DRIVER with
+ * the driver's own code in *driver_code for anything else it said. */
 enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
                              const struct gc_request *request, uint64_t *address,
                              int *driver_code) GC_CHECKED;
 
 /* Frees what gc_core_alloc returned, from any thread, whatever context is current.
- * GC_NOT_OURS: forward it to the driver. GC_INVALID_POINTER: inside the pool, but no live block (double
- * free, interior pointer); counted. GC_DRIVER: the wait failed, the block stays live. */
+ * GC_NOT_OURS: forward it to the driver. GC_INVALID_POINTER: inside the pool, but no live block
+ * (double free, interior pointer); counted. GC_DRIVER: the wait failed, the block stays live. */
 enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api,
                             int *driver_code) GC_CHECKED;
 
@@ -120,21 +124,24 @@ struct gc_block_info {
     uint16_t api;
 };
 
-/* The live block that contains `address`. GC_NOT_OURS; GC_INVALID_POINTER inside a segment but in no
- * live block. */
+/* The live block that contains `address`. GC_NOT_OURS; GC_INVALID_POINTER inside a segment but in
+ * no live block. */
 enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
                                   struct gc_block_info *info) GC_CHECKED;
 
-/* How far the frees of `context` have come. Take it before a synchronisation of the program starts and hand
- * it to gc_core_retire when that succeeded: what other threads free meanwhile is not covered by it. */
+/* How far the frees of `context` have come. Take it before a synchronisation of the program starts
+ * and hand it to gc_core_retire when that succeeded: what other threads free meanwhile is not
+ * covered by it. */
 uint64_t gc_context_epoch(struct gc_context *context);
-/* The program synchronised `context` successfully: what was freed before `epoch` was taken is idle. */
+/* The program synchronised `context` successfully: what was freed before `epoch` was taken is idle.
+ */
 void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch);
-/* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given back. */
+/* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given
+ * back. */
 uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes);
 
-/* What cuMemGetInfo should say. In: what the driver said; out: total = min(limit, total), free = what a
- * malloc could really get (idle cache is free), never negative. */
+/* What cuMemGetInfo should say. In: what the driver said; out: total = min(limit, total), free =
+ * what a malloc could really get (idle cache is free), never negative. */
 void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *free_bytes,
                       uint64_t *total_bytes);
 
@@ -157,21 +164,25 @@ struct gc_direct {
     uint16_t api;
 };
 
-/* Charges `bytes` to the device before the driver is asked, giving idle cache back if that makes room.
- * GC_OUT_OF_MEMORY (counted) if the limit has no room. Undo with gc_core_unreserve. */
-enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes) GC_CHECKED;
+/* Charges `bytes` to the device before the driver is asked, giving idle cache back if that makes
+ * room. GC_OUT_OF_MEMORY (counted) if the limit has no room. Undo with gc_core_unreserve. */
+enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device,
+                               uint64_t bytes) GC_CHECKED;
 /* The same for a caller that knows another way to make room: a refusal is not counted. */
 bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes) GC_CHECKED;
 /* The driver agreed to what was reserved: it counts for the peak. */
 void gc_core_confirm(struct gc_core *core, struct gc_device *device);
 void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t bytes);
-/* Makes the account agree with what the driver did after the fact: charges without asking (a context,
- * a module: measured by difference) or gives back. May exceed the limit; new requests then fail. */
+/* Makes the account agree with what the driver did after the fact: charges without asking (a
+ * context, a module: measured by difference) or gives back. May exceed the limit; new requests then
+ * fail. */
 void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t bytes);
-/* Gives idle cache back because the driver itself ran out; true if anything went back, so try again. */
+/* Gives idle cache back because the driver itself ran out; true if anything went back, so try
+ * again. */
 bool gc_core_relieve(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes);
 
-/* Records an allocation whose charge was already reserved. Counted as an allocation of `direct->api`. */
+/* Records an allocation whose charge was already reserved. Counted as an allocation of
+ * `direct->api`. */
 enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direct) GC_CHECKED;
 /* Removes a record, counts a free and gives its charge back. GC_NOT_OURS if there is none. */
 enum gc_status gc_core_untrack(struct gc_core *core, enum gc_direct_kind kind, uint64_t key,

@@ -33,7 +33,8 @@ static struct gc_device *create_device(struct gc_core *core, const struct gc_dev
     const uint64_t limit =
         gc_size_spec_resolve(&core->options->limit, info->ordinal, info->uuid, info->total_bytes);
     gc_budget_init(&device->budget, &device->stats.reserved, limit);
-    device->trim_bytes = share_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent);
+    device->trim_bytes =
+        share_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent);
     gc_slab_init(&device->blocks, &device->host, sizeof(struct gc_block));
     gc_slab_init(&device->segments, &device->host, sizeof(struct gc_segment));
     gc_lock_init(&device->give_back_lock, GC_RANK_DEVICE);
@@ -132,7 +133,8 @@ bool gc_device_await_give_backs(struct gc_device *device)
 void gc_device_release(struct gc_device *device, uint64_t bytes)
 {
     gc_budget_release(&device->budget, bytes);
-    /* Release: pairs with the acquire in gc_shortage_relieve; who sees the new generation sees the room. */
+    /* Release: pairs with the acquire in gc_shortage_relieve; who sees the new generation sees the
+     * room. */
     atomic_fetch_add_explicit(&device->generation, 1, memory_order_release);
 }
 

@@ -1,5 +1,5 @@
-/* A device: its budget, figures, record stores and contexts. Lives from gc_core_add_device until the core is
- * destroyed. */
+/* A device: its budget, figures, record stores and contexts. Lives from gc_core_add_device until
+ * the core is destroyed. */
 #ifndef GC_DEVICE_H
 #define GC_DEVICE_H
 
@@ -23,21 +23,22 @@ struct gc_device {
     struct gc_host host;      /* what this device's records take */
     struct gc_slab blocks;
     struct gc_slab segments;
-    /* Linked by next_in_device. Dropped ones are unlinked but keep their link, so that a reader that stands
-     * on one goes on. */
+    /* Linked by next_in_device. Dropped ones are unlinked but keep their link, so that a reader
+     * that stands on one goes on. */
     _Atomic(struct gc_context *) contexts;
 
     struct gc_lock give_back_lock; /* guards give_back_count */
     pthread_cond_t give_back_done;
-    uint32_t give_back_count; /* segments on their way back to the driver at this moment */
+    uint32_t give_back_count;        /* segments on their way back to the driver at this moment */
     atomic_uint_fast64_t generation; /* rises whenever budget was released */
 };
 
-/* Brackets a give-back: from before its segment leaves the pool until its bytes are released, so that a
- * thread that finds neither idle memory nor room can wait for what is under way. */
+/* Brackets a give-back: from before its segment leaves the pool until its bytes are released, so
+ * that a thread that finds neither idle memory nor room can wait for what is under way. */
 void gc_device_give_back_begin(struct gc_device *device);
 void gc_device_give_back_end(struct gc_device *device);
-/* Waits until no give-back is under way; false if none was. The caller has none of its own, and no lock. */
+/* Waits until no give-back is under way; false if none was. The caller has none of its own, and no
+ * lock. */
 bool gc_device_await_give_backs(struct gc_device *device);
 /* Releases budget and makes those look again who found none. */
 void gc_device_release(struct gc_device *device, uint64_t bytes);
@@ -59,8 +60,8 @@ struct gc_entry {
     uint16_t api;
 };
 
-/* Counts it. Called under the pool's lock when a block becomes live, so that a context that is dropped finds
- * every live block in the accounts. */
+/* Counts it. Called under the pool's lock when a block becomes live, so that a context that is
+ * dropped finds every live block in the accounts. */
 void gc_device_note_alloc(struct gc_device *device, const struct gc_entry *entry);
 /* Counts and traces it, under no lock, before its memory can be handed out again. */
 void gc_device_note_free(struct gc_device *device, const struct gc_entry *entry);

@@ -1,7 +1,8 @@
-/* Direct memory: what the program takes from the driver by other ways than the pool. The caller charges it
- * before it asks the driver and records it afterwards; the record carries the charge until it goes. */
-#include "core/bits.h"
+/* Direct memory: what the program takes from the driver by other ways than the pool. The caller
+ * charges it before it asks the driver and records it afterwards; the record carries the charge
+ * until it goes. */
 #include "core/direct.h"
+#include "core/bits.h"
 #include "core/instance.h"
 
 #include <stddef.h>
@@ -121,7 +122,8 @@ static void uncount(const struct gc_direct *direct, bool is_freed)
         gc_device_note_free(device, &entry);
     else
         gc_device_note_vanished(device, &entry);
-    atomic_fetch_sub_explicit(&device->direct_bytes[direct->kind], gc_direct_bytes(direct), memory_order_relaxed);
+    atomic_fetch_sub_explicit(&device->direct_bytes[direct->kind], gc_direct_bytes(direct),
+                              memory_order_relaxed);
 }
 
 static void settle(const struct gc_direct *direct, bool is_freed)

@@ -2,7 +2,8 @@
 
 #define SUB_COUNT (UINT64_C(1) << GC_HIST_SUB_BITS)
 
-/* Values below 2 * SUB_COUNT have a bucket each; above, the top SUB_BITS + 1 bits of the value choose. */
+/* Values below 2 * SUB_COUNT have a bucket each; above, the top SUB_BITS + 1 bits of the value
+ * choose. */
 static unsigned bucket_of(uint64_t ns)
 {
     if (ns < SUB_COUNT)

@@ -1,9 +1,9 @@
-/* A lock-free histogram of nanoseconds with log-linear buckets: values below 32 exactly, above that 16
- * buckets per power of two. A percentile is the upper end of the bucket that holds it, so it is at most
- * 1/16 (6.25 %) above a value that was recorded and never below it; the maximum is exact.
+/* A lock-free histogram of nanoseconds with log-linear buckets: values below 32 exactly, above that
+ * 16 buckets per power of two. A percentile is the upper end of the bucket that holds it, so it is
+ * at most 1/16 (6.25 %) above a value that was recorded and never below it; the maximum is exact.
  *
- * Zero bytes are an empty histogram. Adding is two relaxed atomics; reading is wait-free and may miss what
- * is added meanwhile. */
+ * Zero bytes are an empty histogram. Adding is two relaxed atomics; reading is wait-free and may
+ * miss what is added meanwhile. */
 #ifndef GC_HIST_H
 #define GC_HIST_H
 

@@ -17,7 +17,8 @@ static uint64_t round_to_pages(uint64_t bytes)
 static void *map_pages(uint64_t bytes, int flags)
 {
     const int saved_errno = errno;
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
     errno = saved_errno;
     return memory == MAP_FAILED ? NULL : memory;
 }

@@ -1,5 +1,5 @@
-/* Host memory for bookkeeping, straight from the kernel: libc's allocator is never entered from a wrapped
- * call. Counts what is taken, so that the report can say what the library itself costs. */
+/* Host memory for bookkeeping, straight from the kernel: libc's allocator is never entered from a
+ * wrapped call. Counts what is taken, so that the report can say what the library itself costs. */
 #ifndef GC_HOST_H
 #define GC_HOST_H
 
@@ -14,8 +14,8 @@ struct gc_host {
 void *gc_host_map(struct gc_host *host, uint64_t bytes);
 void gc_host_unmap(struct gc_host *host, void *memory, uint64_t bytes);
 
-/* Address space that reads as zero and costs memory only where it is written. Not counted: its owner calls
- * gc_host_count for the pages it writes. */
+/* Address space that reads as zero and costs memory only where it is written. Not counted: its
+ * owner calls gc_host_count for the pages it writes. */
 void *gc_host_reserve(uint64_t bytes);
 void gc_host_unreserve(void *memory, uint64_t bytes);
 void gc_host_count(struct gc_host *host, uint64_t bytes);

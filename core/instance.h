@@ -21,7 +21,8 @@ struct gc_core {
     struct gc_trace *trace;
     enum gc_mode mode;
     uint16_t api_count;
-    struct gc_host host; /* what belongs to no device: this record, the pagemap, the tracker, contexts */
+    struct gc_host
+        host; /* what belongs to no device: this record, the pagemap, the tracker, contexts */
     struct gc_pagemap pagemap;
     struct gc_tracker tracker;
     atomic_uint_fast64_t next_block_id;
@@ -36,8 +37,9 @@ struct gc_core {
     struct gc_context *all_contexts;
 };
 
-/* The block that starts at `address`, with its pool's lock held; or none, with no lock held. `interior`: any
- * address inside it will do. GC_NOT_OURS; GC_INVALID_POINTER: inside a segment, but no block starts there. */
+/* The block that starts at `address`, with its pool's lock held; or none, with no lock held.
+ * `interior`: any address inside it will do. GC_NOT_OURS; GC_INVALID_POINTER: inside a segment, but
+ * no block starts there. */
 enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior,
                                   struct gc_block **block) GC_CHECKED;
 /* Settles the accounts of a direct record that went with its context. */
@@ -46,17 +48,21 @@ void gc_direct_vanished(const struct gc_direct *direct);
 /* ---- reuse.c: how freed memory becomes free memory ---- */
 
 /* Frees a live block of the context's pool, whose lock is held and is released here. */
-enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block, int *driver_code) GC_CHECKED;
-/* Waits for what is pending, if there is any and no capture forbids it. True if memory became free. */
+enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
+                                    int *driver_code) GC_CHECKED;
+/* Waits for what is pending, if there is any and no capture forbids it. True if memory became free.
+ */
 bool gc_reuse_resolve(struct gc_context *context);
 /* The program waited itself: what became pending before `epoch` is free. */
 void gc_reuse_retire(struct gc_context *context, uint64_t epoch);
 
 /* ---- shortage.c: what is done before a request fails ---- */
 
-/* Gives idle segments back, the longest idle of each pool first, until at most `keep_bytes` are idle in the
- * device or `enough_bytes` went back. Pools that capture are left alone. Returns bytes given back. */
-uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, uint64_t enough_bytes);
+/* Gives idle segments back, the longest idle of each pool first, until at most `keep_bytes` are
+ * idle in the device or `enough_bytes` went back. Pools that capture are left alone. Returns bytes
+ * given back. */
+uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes,
+                               uint64_t enough_bytes);
 
 /* State of one request that is short. */
 struct gc_shortage {
@@ -65,11 +71,15 @@ struct gc_shortage {
     unsigned attempts;
     uint64_t device_generation;
     uint64_t pool_generation;
-    uint64_t own_rollbacks; /* of the request itself: they make no room that it did not have before */
+    uint64_t
+        own_rollbacks; /* of the request itself: they make no room that it did not have before */
 };
-void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device, struct gc_pool *pool);
-/* After an attempt found no room for `wanted_bytes`: true if something changed, so that another attempt is
- * worth while; `own_rollbacks` are the request's own so far. False for good once nothing idle is left and nothing is under way. */
-bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes, uint64_t own_rollbacks);
+void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device,
+                       struct gc_pool *pool);
+/* After an attempt found no room for `wanted_bytes`: true if something changed, so that another
+ * attempt is worth while; `own_rollbacks` are the request's own so far. False for good once nothing
+ * idle is left and nothing is under way. */
+bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
+                         uint64_t own_rollbacks);
 
 #endif

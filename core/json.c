@@ -73,8 +73,8 @@ void gc_json_end_array(struct gc_json *json)
     end_container(json, ']');
 }
 
-/* Bytes of the well-formed UTF-8 sequence at `text`, 0 if there is none. Overlong forms, surrogates and
- * values above U+10FFFF are none (The Unicode Standard, table 3-7). */
+/* Bytes of the well-formed UTF-8 sequence at `text`, 0 if there is none. Overlong forms, surrogates
+ * and values above U+10FFFF are none (The Unicode Standard, table 3-7). */
 static size_t sequence_length(const unsigned char *text)
 {
     const unsigned char lead = text[0];

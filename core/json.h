@@ -1,5 +1,6 @@
-/* A JSON writer on a gc_out: correct by construction as long as keys and values alternate in objects.
- * Containers are written a member a line; those begun as GC_JSON_LINE, and all inside them, on one line. */
+/* A JSON writer on a gc_out: correct by construction as long as keys and values alternate in
+ * objects. Containers are written a member a line; those begun as GC_JSON_LINE, and all inside
+ * them, on one line. */
 #ifndef GC_JSON_H
 #define GC_JSON_H
 

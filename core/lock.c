@@ -2,7 +2,8 @@
 
 #include "core/check.h"
 
-/* Bit r: the thread holds a lock of rank r. Never two of one rank, so the bits are the whole truth. */
+/* Bit r: the thread holds a lock of rank r. Never two of one rank, so the bits are the whole truth.
+ */
 static __thread unsigned held_ranks __attribute__((tls_model("initial-exec")));
 
 void gc_lock_init(struct gc_lock *lock, enum gc_lock_rank rank)

@@ -1,9 +1,9 @@
-/* Mutexes with ranks. A thread takes locks in rising order of rank, so no two threads can wait for each
- * other; builds with GC_CHECK abort where the order is broken.
+/* Mutexes with ranks. A thread takes locks in rising order of rank, so no two threads can wait for
+ * each other; builds with GC_CHECK abort where the order is broken.
  *
- * No driver call, host allocation or stdio happens while a lock is held: gc_lock_held_count() lets the code
- * that leaves core, and the simulated driver of the tests, check it. Locks that are held across fork() do
- * not matter: a child passes every call through. */
+ * No driver call, host allocation or stdio happens while a lock is held: gc_lock_held_count() lets
+ * the code that leaves core, and the simulated driver of the tests, check it. Locks that are held
+ * across fork() do not matter: a child passes every call through. */
 #ifndef GC_LOCK_H
 #define GC_LOCK_H
 

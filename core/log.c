@@ -12,8 +12,9 @@
 
 static const char prefix[] = "gpucache: ";
 
-/* One write(2) a line, so that lines of several threads and processes do not mix. A line that does not fit
- * is cut, a line break or control character inside it becomes a space: one call, one line. */
+/* One write(2) a line, so that lines of several threads and processes do not mix. A line that does
+ * not fit is cut, a line break or control character inside it becomes a space: one call, one line.
+ */
 static void write_line(const struct gc_log *log, const char *format, va_list arguments)
 {
     char line[LINE_BYTES];

@@ -1,8 +1,9 @@
 /* Options: the table of options.def, filled from the environment and the configuration file.
  *
- * First every source only says which text each option has (struct reading); then the texts are parsed in
- * the table's order, the log level before all others. So the environment wins without its being parsed
- * twice, and what the configuration file says about an option that the environment sets is never judged. */
+ * First every source only says which text each option has (struct reading); then the texts are
+ * parsed in the table's order, the log level before all others. So the environment wins without its
+ * being parsed twice, and what the configuration file says about an option that the environment
+ * sets is never judged. */
 #include "core/options.h"
 
 #include "core/options_parse.h"
@@ -21,8 +22,8 @@
 #define DEFAULT_CONFIG "/etc/gpucache.conf"
 #define SHOWN_BYTES 80
 
-/* CUDA_DEVICE_MEMORY_LIMIT_<i> has slot i, CUDA_DEVICE_MEMORY_LIMIT the next one; the last one is for an <i>
- * that is no device's number, which nobody can honour. */
+/* CUDA_DEVICE_MEMORY_LIMIT_<i> has slot i, CUDA_DEVICE_MEMORY_LIMIT the next one; the last one is
+ * for an <i> that is no device's number, which nobody can honour. */
 #define FOREIGN_FOR_ALL GC_SIZE_SPEC_MAX
 #define FOREIGN_BAD (GC_SIZE_SPEC_MAX + 1)
 #define FOREIGN_SLOTS (GC_SIZE_SPEC_MAX + 2)

@@ -1,8 +1,10 @@
-/* Options: names, types, ranges, defaults and help are declared once, in options.def. Values come from
- * the environment, then from the file GPUCACHE_CONFIG names; the environment wins. A bad value or an
- * unknown GPUCACHE_* name gives one line with the name, the value, what is accepted and the nearest name.
+/* Options: names, types, ranges, defaults and help are declared once, in options.def. Values come
+ * from the environment, then from the file GPUCACHE_CONFIG names; the environment wins. A bad value
+ * or an unknown GPUCACHE_* name gives one line with the name, the value, what is accepted and the
+ * nearest name.
  *
- * Sizes that are percentages or per device stay symbolic (struct gc_size_spec) until a device is known.
+ * Sizes that are percentages or per device stay symbolic (struct gc_size_spec) until a device is
+ * known.
  *
  * Everything here is independent of the locale, keeps errno, and takes one block of host memory. */
 #ifndef GC_OPTIONS_H
@@ -25,7 +27,8 @@ enum gc_debug { GC_DEBUG_POISON = 1, GC_DEBUG_GUARD = 2, GC_DEBUG_UAF = 4 };
 
 #define GC_SIZE_SPEC_MAX 64
 
-/* "8GiB", "80%", "0=8GiB,GPU-…=50%": an entry without a key is for every device no other entry names. */
+/* "8GiB", "80%", "0=8GiB,GPU-…=50%": an entry without a key is for every device no other entry
+ * names. */
 struct gc_size_spec {
     uint32_t count; /* 0: unset */
     struct gc_size_entry {
@@ -77,10 +80,10 @@ struct gc_options {
     char warnings[GC_OPTIONS_WARNING_MAX][GC_OPTIONS_WARNING_BYTES];
 };
 
-/* Reads everything, from `environment` (environ or a test's), GPUCACHE_CONFIG or /etc/gpucache.conf. Sets
- * log->level. Bad values never fail it: they keep their default, and where the row says so set
- * options->refused, which closes CUDA initialisation. GC_NO_HOST_MEMORY only. In a process with raised
- * privileges (AT_SECURE) the environment and every path are ignored. */
+/* Reads everything, from `environment` (environ or a test's), GPUCACHE_CONFIG or
+ * /etc/gpucache.conf. Sets log->level. Bad values never fail it: they keep their default, and where
+ * the row says so set options->refused, which closes CUDA initialisation. GC_NO_HOST_MEMORY only.
+ * In a process with raised privileges (AT_SECURE) the environment and every path are ignored. */
 enum gc_status gc_options_load(char *const *environment, struct gc_log *log,
                                struct gc_options **options) GC_CHECKED;
 void gc_options_free(struct gc_options *options);
@@ -111,13 +114,13 @@ struct gc_option_row {
 };
 const struct gc_option_row *gc_option_row(enum gc_option option);
 
-/* UINT64_MAX if the spec says nothing about this device. A percentage is of total_bytes. A UUID counts
- * before an ordinal, an ordinal before an entry without a key. `uuid` may be NULL. */
+/* UINT64_MAX if the spec says nothing about this device. A percentage is of total_bytes. A UUID
+ * counts before an ordinal, an ordinal before an entry without a key. `uuid` may be NULL. */
 uint64_t gc_size_spec_resolve(const struct gc_size_spec *spec, int ordinal, const char *uuid,
                               uint64_t total_bytes);
 
-/* "4GiB", "1.5 g", "512": bytes. GC_FORMAT with nothing written if it is no size, is zero, or overflows
- * 64 bits. */
+/* "4GiB", "1.5 g", "512": bytes. GC_FORMAT with nothing written if it is no size, is zero, or
+ * overflows 64 bits. */
 enum gc_status gc_parse_size(const char *text, uint64_t *bytes) GC_CHECKED;
 /* A whole GPUCACHE_LIMIT value. GC_FORMAT if it is none. `per_device` allows keys. */
 enum gc_status gc_parse_size_spec(const char *text, bool per_device,

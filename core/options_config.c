@@ -1,5 +1,5 @@
-/* The configuration file: KEY=value lines, read whole into a private mapping. Opened without blocking and
- * without creating anything, so that a fifo or a device in its place harms nothing. */
+/* The configuration file: KEY=value lines, read whole into a private mapping. Opened without
+ * blocking and without creating anything, so that a fifo or a device in its place harms nothing. */
 #define _GNU_SOURCE
 #include "core/options_parse.h"
 

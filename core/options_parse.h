@@ -30,9 +30,10 @@ struct gc_option_rule {
 /* False, with the member as it was, if `text` is no value of this kind. */
 bool gc_option_parse(const struct gc_option_rule *rule, const char *text, void *member);
 
-/* Maps the configuration file and calls `entry` for each KEY=value line, text closed by NUL, blanks around
- * key and value removed; '#' starts a comment line. `bad` is called for a line without '='. GC_IO if it is
- * no regular file, cannot be read or is larger than 64 KiB. The texts live until gc_config_close. */
+/* Maps the configuration file and calls `entry` for each KEY=value line, text closed by NUL, blanks
+ * around key and value removed; '#' starts a comment line. `bad` is called for a line without '='.
+ * GC_IO if it is no regular file, cannot be read or is larger than 64 KiB. The texts live until
+ * gc_config_close. */
 struct gc_config {
     char *text;
     size_t mapped_bytes;

@@ -10,8 +10,8 @@
 
 #define WAIT_MS 1000
 
-/* A write to a pipe without a reader, or beyond the process's file size limit, must not end the program:
- * the signal it raises is blocked for the thread and taken off before it is unblocked. */
+/* A write to a pipe without a reader, or beyond the process's file size limit, must not end the
+ * program: the signal it raises is blocked for the thread and taken off before it is unblocked. */
 struct signal_guard {
     sigset_t before;
     sigset_t pending_before;

@@ -1,4 +1,5 @@
-/* Buffered output to a descriptor for a process in any state: no libc allocation, no stdio, no locale. */
+/* Buffered output to a descriptor for a process in any state: no libc allocation, no stdio, no
+ * locale. */
 #ifndef GC_OUT_H
 #define GC_OUT_H
 
@@ -8,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Writes all of it: goes on after a signal or a short write, waits a moment for a descriptor that does not
- * block, raises neither SIGPIPE nor SIGXFSZ. GC_IO, with errno, if it cannot. */
+/* Writes all of it: goes on after a signal or a short write, waits a moment for a descriptor that
+ * does not block, raises neither SIGPIPE nor SIGXFSZ. GC_IO, with errno, if it cannot. */
 enum gc_status gc_write_all(int fd, const void *bytes, size_t count) GC_CHECKED;
 
 /* Lives on the stack. A failed write is remembered, what follows is dropped. Not thread-safe. */

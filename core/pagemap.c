@@ -27,7 +27,8 @@ struct gc_pagemap_leaf {
     atomic_uint_fast32_t page_starts[LEAF_PAGES];
     atomic_uint_fast32_t leaf_starts;
 };
-#define LEAF_FIXED_BYTES (sizeof(struct gc_pagemap_leaf) - offsetof(struct gc_pagemap_leaf, blocks_written))
+#define LEAF_FIXED_BYTES                                                                           \
+    (sizeof(struct gc_pagemap_leaf) - offsetof(struct gc_pagemap_leaf, blocks_written))
 #define ROOT_WRITTEN_BYTES (ROOT_COUNT / POINTERS_PER_HOST_PAGE / 8)
 
 /* Counts a host page the first time it is written. */
@@ -63,7 +64,8 @@ void gc_pagemap_fini(struct gc_pagemap *map)
     for (uint64_t page = 0; page < ROOT_COUNT / POINTERS_PER_HOST_PAGE; page++) {
         if ((atomic_load(&map->root_written[page / 64]) >> (page % 64) & 1) == 0)
             continue;
-        for (uint64_t i = page * POINTERS_PER_HOST_PAGE; i < (page + 1) * POINTERS_PER_HOST_PAGE; i++) {
+        for (uint64_t i = page * POINTERS_PER_HOST_PAGE; i < (page + 1) * POINTERS_PER_HOST_PAGE;
+             i++) {
             struct gc_pagemap_leaf *leaf = atomic_load(&map->root[i]);
             if (leaf != NULL)
                 gc_host_unreserve(leaf, sizeof(*leaf));
@@ -87,8 +89,8 @@ static enum gc_status add_leaf(struct gc_pagemap *map, uint64_t index)
         return GC_NO_HOST_MEMORY;
     struct gc_pagemap_leaf *present = NULL;
     count_written(map->host, map->root_written, index / POINTERS_PER_HOST_PAGE);
-    if (atomic_compare_exchange_strong_explicit(&map->root[index], &present, leaf, memory_order_acq_rel,
-                                                memory_order_acquire))
+    if (atomic_compare_exchange_strong_explicit(&map->root[index], &present, leaf,
+                                                memory_order_acq_rel, memory_order_acquire))
         gc_host_count(map->host, LEAF_FIXED_BYTES);
     else
         gc_host_unreserve(leaf, sizeof(*leaf)); /* another thread was faster */
@@ -109,8 +111,9 @@ enum gc_status gc_pagemap_prepare(struct gc_pagemap *map, uint64_t address, uint
         }
     }
     uint64_t longest = atomic_load_explicit(&map->longest_bytes, memory_order_relaxed);
-    while (bytes > longest && !atomic_compare_exchange_weak_explicit(&map->longest_bytes, &longest, bytes,
-                                                                     memory_order_relaxed, memory_order_relaxed))
+    while (bytes > longest &&
+           !atomic_compare_exchange_weak_explicit(&map->longest_bytes, &longest, bytes,
+                                                  memory_order_relaxed, memory_order_relaxed))
         ;
     return GC_OK;
 }
@@ -140,11 +143,13 @@ void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address)
     const uint64_t granule = address >> GC_GRANULE_BITS & (LEAF_GRANULES - 1);
     const uint64_t bit = UINT64_C(1) << (granule % 64);
     /* Counts are lowered after the bit is gone, so that they never miss one. */
-    const uint64_t before = atomic_fetch_and_explicit(&leaf->starts[granule / 64], ~bit, memory_order_release);
+    const uint64_t before =
+        atomic_fetch_and_explicit(&leaf->starts[granule / 64], ~bit, memory_order_release);
     GC_ASSERT((before & bit) != 0);
     atomic_store_explicit(&leaf->blocks[granule], NULL, memory_order_release);
     if ((before & bit) != 0) {
-        atomic_fetch_sub_explicit(&leaf->page_starts[granule / PAGE_GRANULES], 1, memory_order_release);
+        atomic_fetch_sub_explicit(&leaf->page_starts[granule / PAGE_GRANULES], 1,
+                                  memory_order_release);
         atomic_fetch_sub_explicit(&leaf->leaf_starts, 1, memory_order_release);
     }
 }
@@ -162,12 +167,14 @@ struct gc_block *gc_pagemap_get(const struct gc_pagemap *map, uint64_t address)
 }
 
 /* The last granule of [first, last] in a leaf that starts a block; false if none does. */
-static bool last_start(const struct gc_pagemap_leaf *leaf, uint64_t first, uint64_t last, uint64_t *granule)
+static bool last_start(const struct gc_pagemap_leaf *leaf, uint64_t first, uint64_t last,
+                       uint64_t *granule)
 {
     uint64_t mask = UINT64_MAX >> (63 - last % 64);
     for (uint64_t word = last / 64;; word--) {
         /* Acquire: pairs with gc_pagemap_set. */
-        const uint64_t bits = atomic_load_explicit(&leaf->starts[word], memory_order_acquire) & mask;
+        const uint64_t bits =
+            atomic_load_explicit(&leaf->starts[word], memory_order_acquire) & mask;
         if (bits != 0) {
             *granule = word * 64 + gc_top_bit_u64(bits);
             return true;
@@ -179,7 +186,8 @@ static bool last_start(const struct gc_pagemap_leaf *leaf, uint64_t first, uint6
 }
 
 /* The last block start at or below granule `last` of a leaf, skipping pages without any. */
-static struct gc_block *last_in_leaf(const struct gc_pagemap_leaf *leaf, uint64_t last, uint64_t *granule)
+static struct gc_block *last_in_leaf(const struct gc_pagemap_leaf *leaf, uint64_t last,
+                                     uint64_t *granule)
 {
     if (atomic_load_explicit(&leaf->leaf_starts, memory_order_acquire) == 0)
         return NULL;
@@ -187,7 +195,8 @@ static struct gc_block *last_in_leaf(const struct gc_pagemap_leaf *leaf, uint64_
         const uint64_t first = page * PAGE_GRANULES;
         if (atomic_load_explicit(&leaf->page_starts[page], memory_order_acquire) != 0) {
             while (last_start(leaf, first, last, granule)) {
-                struct gc_block *block = atomic_load_explicit(&leaf->blocks[*granule], memory_order_acquire);
+                struct gc_block *block =
+                    atomic_load_explicit(&leaf->blocks[*granule], memory_order_acquire);
                 if (block != NULL)
                     return block;
                 if (*granule == first) /* being cleared this moment: the one below is meant */

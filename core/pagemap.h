@@ -1,17 +1,17 @@
-/* From an address to the block that starts there, without a search and without a lock; and to the nearest
- * block at or below an address, for interior pointers.
+/* From an address to the block that starts there, without a search and without a lock; and to the
+ * nearest block at or below an address, for interior pointers.
  *
- * Structure: addresses of 48 bits in granules of 512 bytes. A root of 2^18 pointers, one for each GiB; a
- * leaf per GiB in use holds one block pointer per granule and, for the second question, one bit per granule
- * that starts a block and a count of such bits per 2 MiB page. Root and leaves are address space that costs
- * memory only where it is written: 4 KiB for each 256 KiB of device memory in which blocks start. Leaves
- * live until the map ends.
+ * Structure: addresses of 48 bits in granules of 512 bytes. A root of 2^18 pointers, one for each
+ * GiB; a leaf per GiB in use holds one block pointer per granule and, for the second question, one
+ * bit per granule that starts a block and a count of such bits per 2 MiB page. Root and leaves are
+ * address space that costs memory only where it is written: 4 KiB for each 256 KiB of device memory
+ * in which blocks start. Leaves live until the map ends.
  *
- * Bound of gc_pagemap_find: 64 words of the page asked for, then the page counts below it, at most as far
- * as the longest segment reaches.
+ * Bound of gc_pagemap_find: 64 words of the page asked for, then the page counts below it, at most
+ * as far as the longest segment reaches.
  *
- * Writers of one address are ordered by the lock of the pool that owns it; different addresses may be
- * written at once. A reader that needs more than a hint looks again under the pool's lock. */
+ * Writers of one address are ordered by the lock of the pool that owns it; different addresses may
+ * be written at once. A reader that needs more than a hint looks again under the pool's lock. */
 #ifndef GC_PAGEMAP_H
 #define GC_PAGEMAP_H
 
@@ -38,16 +38,17 @@ struct gc_pagemap {
 enum gc_status gc_pagemap_init(struct gc_pagemap *map, struct gc_host *host) GC_CHECKED;
 void gc_pagemap_fini(struct gc_pagemap *map);
 
-/* Makes gc_pagemap_set possible in [address, address + bytes). GC_INVALID_ARGUMENT: not granule-aligned or
- * beyond the map's addresses. GC_NO_HOST_MEMORY. Holds no lock. */
-enum gc_status gc_pagemap_prepare(struct gc_pagemap *map, uint64_t address, uint64_t bytes) GC_CHECKED;
+/* Makes gc_pagemap_set possible in [address, address + bytes). GC_INVALID_ARGUMENT: not
+ * granule-aligned or beyond the map's addresses. GC_NO_HOST_MEMORY. Holds no lock. */
+enum gc_status gc_pagemap_prepare(struct gc_pagemap *map, uint64_t address,
+                                  uint64_t bytes) GC_CHECKED;
 /* A block starts at `address` now: a prepared one, where none starts yet or another one does. */
 void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *block);
 void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address);
 /* The block that starts at exactly this address, or NULL. Any address may be asked for. */
 struct gc_block *gc_pagemap_get(const struct gc_pagemap *map, uint64_t address);
-/* The block with the highest start at or below `address`, and that start; or NULL. It need not reach as far
- * as `address`. */
+/* The block with the highest start at or below `address`, and that start; or NULL. It need not
+ * reach as far as `address`. */
 struct gc_block *gc_pagemap_find(const struct gc_pagemap *map, uint64_t address, uint64_t *start);
 
 #endif

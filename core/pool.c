@@ -10,7 +10,8 @@
 #define SPARES_BATCH 32
 #define IDS_BATCH 1024
 
-void gc_pool_init(struct gc_pool *pool, struct gc_context *context, const struct gc_pool_shared *shared)
+void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
+                  const struct gc_pool_shared *shared)
 {
     *pool = (struct gc_pool){.shared = *shared, .context = context};
     gc_lock_init(&pool->lock, GC_RANK_POOL);
@@ -25,7 +26,8 @@ bool gc_pool_plan(uint64_t requested_bytes, uint64_t *bytes, struct gc_segment_p
 {
     if (!gc_round_up_u64(requested_bytes, GC_GRANULE, bytes))
         return false;
-    *plan = (struct gc_segment_plan){.class = *bytes <= GC_SMALL_MAX ? GC_CLASS_SMALL : GC_CLASS_LARGE};
+    *plan =
+        (struct gc_segment_plan){.class = *bytes <= GC_SMALL_MAX ? GC_CLASS_SMALL : GC_CLASS_LARGE};
     if (*bytes <= GC_SMALL_MAX)
         plan->bytes = GC_SMALL_SEGMENT;
     else if (*bytes <= GC_LARGE_SHARED_MAX)
@@ -102,7 +104,8 @@ void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block)
 static uint64_t take_id(struct gc_pool *pool)
 {
     if (pool->next_id == pool->end_id) {
-        pool->next_id = atomic_fetch_add_explicit(pool->shared.next_block_id, IDS_BATCH, memory_order_relaxed);
+        pool->next_id =
+            atomic_fetch_add_explicit(pool->shared.next_block_id, IDS_BATCH, memory_order_relaxed);
         pool->end_id = pool->next_id + IDS_BATCH;
     }
     return pool->next_id++;
@@ -110,8 +113,8 @@ static uint64_t take_id(struct gc_pool *pool)
 
 /* ---- blocks ----
  *
- * `segment` of a block and `pool` of a segment are stored with release: the partners are the acquires in
- * core.c's lock_pool_of, which follows them without a lock. */
+ * `segment` of a block and `pool` of a segment are stored with release: the partners are the
+ * acquires in core.c's lock_pool_of, which follows them without a lock. */
 
 static struct gc_segment *segment_of(const struct gc_block *block)
 {
@@ -193,7 +196,8 @@ static void unlink_block(struct gc_block *block)
 static void split_off(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
 {
     struct gc_segment *segment = segment_of(block);
-    const uint64_t least = segment->class == GC_CLASS_SMALL ? GC_SMALL_REMAINDER : GC_LARGE_REMAINDER;
+    const uint64_t least =
+        segment->class == GC_CLASS_SMALL ? GC_SMALL_REMAINDER : GC_LARGE_REMAINDER;
     if (block->bytes - bytes < least)
         return;
     struct gc_block *rest = pop_spare(pool);
@@ -216,13 +220,15 @@ static void make_live(struct gc_pool *pool, struct gc_block *block, const struct
     block->state = GC_BLOCK_LIVE;
 }
 
-struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class, const struct gc_claim *claim)
+struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class,
+                                     const struct gc_claim *claim)
 {
     struct gc_block *block = gc_bins_best_fit(&pool->bins[class], claim->bytes);
     if (block == NULL)
         return NULL;
     bin_remove(pool, block);
-    /* A dedicated segment is here only if the driver would not take it back: an ordinary one from now on. */
+    /* A dedicated segment is here only if the driver would not take it back: an ordinary one from
+     * now on. */
     segment_of(block)->is_dedicated = false;
     make_live(pool, block, claim);
     return block;
@@ -274,7 +280,8 @@ static void link_segment(struct gc_pool *pool, struct gc_segment *segment, struc
     pool->generation++;
 }
 
-struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *segment, const struct gc_claim *claim)
+struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *segment,
+                                    const struct gc_claim *claim)
 {
     struct gc_block *block = pop_spare(pool);
     segment->is_idle = false;
@@ -303,8 +310,8 @@ struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *
     return block;
 }
 
-void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment, struct gc_block *block,
-                            enum gc_block_state state)
+void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
+                            struct gc_block *block, enum gc_block_state state)
 {
     link_segment(pool, segment, block);
     block->state = (uint8_t)state;

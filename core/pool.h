@@ -1,14 +1,17 @@
-/* A pool: the segments of one context and the blocks in them. Everything here happens under the pool's lock
- * and without the driver: what needs the driver is in segment.c, reuse.c and shortage.c.
+/* A pool: the segments of one context and the blocks in them. Everything here happens under the
+ * pool's lock and without the driver: what needs the driver is in segment.c, reuse.c and
+ * shortage.c.
  *
- * Policy: requests are rounded to 512 bytes. Up to 1 MiB they are carved from segments of 2 MiB (class
- * small), larger ones from segments of 20 MiB or, above 10 MiB, of their own size in whole 2 MiB (class
- * large). Best fit within the class; what remains is split off if it is worth a record. Freed blocks merge
- * with free neighbours of their segment. A wholly free segment is idle: kept, and first to be given back.
+ * Policy: requests are rounded to 512 bytes. Up to 1 MiB they are carved from segments of 2 MiB
+ * (class small), larger ones from segments of 20 MiB or, above 10 MiB, of their own size in whole 2
+ * MiB (class large). Best fit within the class; what remains is split off if it is worth a record.
+ * Freed blocks merge with free neighbours of their segment. A wholly free segment is idle: kept,
+ * and first to be given back.
  *
- * Invariants (gc_pool_validate): the blocks of a segment tile it; no two neighbours are free; free blocks and
- * no others are in the bins of their segment's class; the pagemap knows exactly the starts of the blocks; a
- * segment is in the idle list exactly if its first block is free and spans it. */
+ * Invariants (gc_pool_validate): the blocks of a segment tile it; no two neighbours are free; free
+ * blocks and no others are in the bins of their segment's class; the pagemap knows exactly the
+ * starts of the blocks; a segment is in the idle list exactly if its first block is free and spans
+ * it. */
 #ifndef GC_POOL_H
 #define GC_POOL_H
 
@@ -26,7 +29,8 @@
 #define GC_LARGE_SEGMENT GC_MIB(20)
 #define GC_LARGE_SHARED_MAX GC_MIB(10) /* above: a segment of its own */
 #define GC_SEGMENT_UNIT GC_MIB(2)
-/* The smallest remainder that becomes a block; below, it stays with the block it would be cut from. */
+/* The smallest remainder that becomes a block; below, it stays with the block it would be cut from.
+ */
 #define GC_SMALL_REMAINDER GC_GRANULE
 #define GC_LARGE_REMAINDER GC_KIB(16)
 
@@ -54,17 +58,19 @@ struct gc_pool {
     struct gc_block *pending_last;
     struct gc_block *spares; /* block records at hand, linked by `next` */
     uint32_t spare_count;
-    bool is_dropped; /* for good: the context is gone, and with it every segment */
-    uint64_t epoch;  /* rises with every block that becomes pending */
+    bool is_dropped;     /* for good: the context is gone, and with it every segment */
+    uint64_t epoch;      /* rises with every block that becomes pending */
     uint64_t generation; /* rises whenever memory becomes free or the pool grows */
     uint64_t next_id;    /* ids left of the range taken from the process */
     uint64_t end_id;
 };
 
-void gc_pool_init(struct gc_pool *pool, struct gc_context *context, const struct gc_pool_shared *shared);
+void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
+                  const struct gc_pool_shared *shared);
 void gc_pool_fini(struct gc_pool *pool);
 
-/* Rounds a request and chooses its class and the segment it would like. False if 64 bits overflow. */
+/* Rounds a request and chooses its class and the segment it would like. False if 64 bits overflow.
+ */
 bool gc_pool_plan(uint64_t requested_bytes, uint64_t *bytes, struct gc_segment_plan *plan);
 
 /* Takes the lock, with enough spare records that nothing done under it needs host memory.
@@ -75,17 +81,19 @@ void gc_pool_acquire_plain(struct gc_pool *pool);
 void gc_pool_release(struct gc_pool *pool);
 
 /* A live block for the claim from the free blocks of `class`, or NULL. */
-struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class, const struct gc_claim *claim);
+struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class,
+                                     const struct gc_claim *claim);
 /* An idle block becomes free: merged and put into the bins. */
 void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block);
 
 /* Adds a prepared segment and carves a live block from its start. */
-struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *segment, const struct gc_claim *claim);
+struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *segment,
+                                    const struct gc_claim *claim);
 /* Takes out a segment that consists of one block, which is returned, no longer anywhere. */
 struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *segment);
 /* Puts back what gc_pool_remove_locked took. */
-void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment, struct gc_block *block,
-                            enum gc_block_state state);
+void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
+                            struct gc_block *block, enum gc_block_state state);
 void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
 
 /* Pending blocks, in the order of their frees. */

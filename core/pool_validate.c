@@ -4,10 +4,10 @@
 #include <stddef.h>
 
 /* Leaves the walker at the first thing that is wrong. */
-#define REQUIRE(condition)                                                                                 \
-    do {                                                                                                   \
-        if (!(condition))                                                                                  \
-            return false;                                                                                  \
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return false;                                                                          \
     } while (0)
 
 /* What a walk over the segments adds up. */
@@ -18,7 +18,8 @@ struct sums {
     uint64_t pending_count;
 };
 
-static bool check_segment(const struct gc_pool *pool, const struct gc_segment *segment, struct sums *sums)
+static bool check_segment(const struct gc_pool *pool, const struct gc_segment *segment,
+                          struct sums *sums)
 {
     uint64_t address = segment->address;
     const struct gc_block *previous = NULL;
@@ -42,7 +43,8 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
         previous = block;
     }
     REQUIRE(segment->first != NULL && address == segment->address + segment->bytes);
-    REQUIRE(segment->is_idle == (segment->first->state == GC_BLOCK_FREE && segment->first->next == NULL));
+    REQUIRE(segment->is_idle ==
+            (segment->first->state == GC_BLOCK_FREE && segment->first->next == NULL));
     if (segment->is_idle)
         sums->idle_count++;
     return true;
@@ -52,23 +54,26 @@ bool gc_pool_validate_locked(const struct gc_pool *pool)
 {
     struct sums sums = {0};
     const struct gc_segment *previous = NULL;
-    for (const struct gc_segment *segment = pool->segments; segment != NULL; segment = segment->next) {
+    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+         segment = segment->next) {
         REQUIRE(segment->previous == previous);
         REQUIRE(check_segment(pool, segment, &sums));
         previous = segment;
     }
-    for (unsigned class = 0; class < GC_CLASS_COUNT; class++) {
+    for (unsigned class = 0; class < GC_CLASS_COUNT; class ++) {
         REQUIRE(gc_bins_validate(&pool->bins[class]));
         REQUIRE(pool->bins[class].count == sums.free_count[class]);
         REQUIRE(pool->bins[class].bytes == sums.free_bytes[class]);
     }
-    for (const struct gc_segment *segment = pool->idle_oldest; segment != NULL; segment = segment->idle_next) {
+    for (const struct gc_segment *segment = pool->idle_oldest; segment != NULL;
+         segment = segment->idle_next) {
         REQUIRE(segment->is_idle && sums.idle_count > 0);
         sums.idle_count--;
     }
     REQUIRE(sums.idle_count == 0);
     /* Some may be in the hands of a thread that waits for them. */
-    for (const struct gc_block *block = pool->pending_first; block != NULL; block = block->pending.next) {
+    for (const struct gc_block *block = pool->pending_first; block != NULL;
+         block = block->pending.next) {
         REQUIRE(block->state == GC_BLOCK_PENDING && sums.pending_count > 0);
         REQUIRE(block->pending.next != NULL || block == pool->pending_last);
         sums.pending_count--;

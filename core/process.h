@@ -1,4 +1,5 @@
-/* What this process is, for the report's head and for %p, %h and %n in paths. No libc allocation. */
+/* What this process is, for the report's head and for %p, %h and %n in paths. No libc allocation.
+ */
 #ifndef GC_PROCESS_H
 #define GC_PROCESS_H
 
@@ -17,8 +18,8 @@ struct gc_process {
 /* Reads /proc and asks the kernel; what cannot be had is "?". Keeps errno. */
 void gc_process_describe(struct gc_process *process);
 
-/* Expands %p (pid), %h (host), %n (program) and %% into `path`; any other % stays as it is. A '/' inside
- * the host or the program becomes '_'. GC_FORMAT if it does not fit. */
+/* Expands %p (pid), %h (host), %n (program) and %% into `path`; any other % stays as it is. A '/'
+ * inside the host or the program becomes '_'. GC_FORMAT if it does not fit. */
 enum gc_status gc_process_expand(const struct gc_process *process, const char *pattern, char *path,
                                  size_t path_bytes) GC_CHECKED;
 

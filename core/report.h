@@ -1,8 +1,9 @@
-/* The report: a snapshot and what is known of the process, as text or as JSON (schema gpucache-report/1).
+/* The report: a snapshot and what is known of the process, as text or as JSON (schema
+ * gpucache-report/1).
  *
- * The library fills struct gc_report from its core, the tool from a JSON file; both are written by the
- * same two functions. Nothing here calls libc's malloc or stdio: the process may be at its end in any
- * state. Written with write(2) through a buffer on the stack. */
+ * The library fills struct gc_report from its core, the tool from a JSON file; both are written by
+ * the same two functions. Nothing here calls libc's malloc or stdio: the process may be at its end
+ * in any state. Written with write(2) through a buffer on the stack. */
 #ifndef GC_REPORT_H
 #define GC_REPORT_H
 
@@ -53,10 +54,10 @@ const char *gc_report_direct_text(enum gc_direct_kind kind);
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd) GC_CHECKED;
 enum gc_status gc_report_write_text(const struct gc_report *report, int fd) GC_CHECKED;
 
-/* All that is due at exit: takes the snapshot and the leaks from `core` and writes the report to where
- * `destination` (the value of GPUCACHE_REPORT) says. A file appears whole or not at all: it is written
- * beside its place and renamed; a symbolic link at the last component is refused. A failure gives one line
- * in the log and GC_IO. */
+/* All that is due at exit: takes the snapshot and the leaks from `core` and writes the report to
+ * where `destination` (the value of GPUCACHE_REPORT) says. A file appears whole or not at all: it
+ * is written beside its place and renamed; a symbolic link at the last component is refused. A
+ * failure gives one line in the log and GC_IO. */
 enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts *facts,
                               const char *const *api_names, const char *destination,
                               const struct gc_log *log) GC_CHECKED;

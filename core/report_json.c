@@ -1,5 +1,5 @@
-/* The report as JSON, schema gpucache-report/1: keys and their order are the schema's; what is beyond it
- * stands behind its keys. */
+/* The report as JSON, schema gpucache-report/1: keys and their order are the schema's; what is
+ * beyond it stands behind its keys. */
 #include "core/json.h"
 #include "core/report.h"
 

@@ -1,11 +1,12 @@
 /* How freed memory becomes free memory: reuse `sync`.
  *
- * A free marks its block FREEING, so that no second free of it gets through, and waits outside the lock until
- * all work submitted to the context and its peers before is done. Then the block, and what was pending
- * before that wait began, is idle and goes into the bins. If the wait fails the block is live as before.
+ * A free marks its block FREEING, so that no second free of it gets through, and waits outside the
+ * lock until all work submitted to the context and its peers before is done. Then the block, and
+ * what was pending before that wait began, is idle and goes into the bins. If the wait fails the
+ * block is live as before.
  *
- * While one of these contexts captures nothing may be waited for: the block becomes pending. The next free,
- * allocation miss or retirement after the capture ends it. */
+ * While one of these contexts captures nothing may be waited for: the block becomes pending. The
+ * next free, allocation miss or retirement after the capture ends it. */
 #include "core/check.h"
 #include "core/instance.h"
 
@@ -120,7 +121,8 @@ static enum gc_status free_dedicated(struct gc_context *context, struct gc_block
     return GC_DRIVER;
 }
 
-static void free_pooled(struct gc_context *context, struct gc_block *block, const struct gc_entry *entry)
+static void free_pooled(struct gc_context *context, struct gc_block *block,
+                        const struct gc_entry *entry)
 {
     struct gc_pool *pool = &context->pool;
     gc_device_note_free(context->device, entry);
@@ -143,12 +145,14 @@ static void revive(struct gc_context *context, struct gc_block *block, const str
         gc_device_note_vanished(context->device, entry);
 }
 
-enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block, int *driver_code)
+enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
+                                    int *driver_code)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_pending pending = {NULL, NULL};
     struct gc_wait_set set = {.count = 0};
-    const bool is_dedicated = atomic_load_explicit(&block->segment, memory_order_relaxed)->is_dedicated;
+    const bool is_dedicated =
+        atomic_load_explicit(&block->segment, memory_order_relaxed)->is_dedicated;
     const struct gc_entry entry = {
         .address = block->address,
         .requested_bytes = block->live.requested_bytes,

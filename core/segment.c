@@ -5,7 +5,8 @@
 
 #include <stddef.h>
 
-/* The reserved bytes stay charged where the driver does not take the memory back: it is still held. */
+/* The reserved bytes stay charged where the driver does not take the memory back: it is still held.
+ */
 static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
     const struct gc_driver *driver = &context->core->driver;
@@ -22,7 +23,8 @@ static enum gc_status take_memory(struct gc_context *context, const struct gc_se
     GC_ASSERT(gc_lock_held_count() == 0);
     if (!gc_budget_try_reserve(&device->budget, plan->bytes))
         return GC_OUT_OF_MEMORY;
-    const int code = core->driver.mem_alloc(core->driver.self, context->handle, plan->driver_bytes, address);
+    const int code =
+        core->driver.mem_alloc(core->driver.self, context->handle, plan->driver_bytes, address);
     if (code != 0) {
         gc_device_release(device, plan->bytes);
         refusal->rollback_count++;
@@ -53,7 +55,8 @@ static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment 
         return GC_INVALID_ARGUMENT;
     }
     const struct gc_block *block = gc_pool_add_locked(pool, segment, claim);
-    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes, claim->stream, claim->api};
+    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
+                                   claim->stream, claim->api};
     gc_device_note_alloc(context->device, &entry);
     gc_pool_release(pool);
     return GC_OK;
@@ -86,7 +89,8 @@ fail:
     return status;
 }
 
-/* The driver kept it: back into the pool, unless the context, and the memory with it, went meanwhile. */
+/* The driver kept it: back into the pool, unless the context, and the memory with it, went
+ * meanwhile. */
 static bool restore(struct gc_context *context, struct gc_segment *segment, struct gc_block *block,
                     const struct gc_entry *noted)
 {
@@ -102,8 +106,8 @@ static bool restore(struct gc_context *context, struct gc_segment *segment, stru
     return alive;
 }
 
-int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment, struct gc_block *block,
-                         const struct gc_entry *noted)
+int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
+                         struct gc_block *block, const struct gc_entry *noted)
 {
     struct gc_device *device = context->device;
     const struct gc_driver *driver = &context->core->driver;

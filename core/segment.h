@@ -1,8 +1,10 @@
-/* A segment: one allocation of the driver, tiled by blocks. This file says what it is and how it comes from
- * and goes back to the driver, budget included; what happens inside it is the pool's business.
+/* A segment: one allocation of the driver, tiled by blocks. This file says what it is and how it
+ * comes from and goes back to the driver, budget included; what happens inside it is the pool's
+ * business.
  *
- * A segment is in its pool's list from the moment it is added until it is removed, both under the pool's
- * lock. Who removed it settles its account; a pool whose context is dropped removes all at once. */
+ * A segment is in its pool's list from the moment it is added until it is removed, both under the
+ * pool's lock. Who removed it settles its account; a pool whose context is dropped removes all at
+ * once. */
 #ifndef GC_SEGMENT_H
 #define GC_SEGMENT_H
 
@@ -58,20 +60,23 @@ struct gc_claim {
 /* What an attempt that failed leaves to say. */
 struct gc_segment_refusal {
     int driver_code;
-    uint64_t rollback_count; /* reservations given back because the driver refused; adds up over attempts */
+    uint64_t rollback_count; /* reservations given back because the driver refused; adds up over
+                                attempts */
 };
 
-/* Reserves, asks the driver, adds the segment to the context's pool and carves a live block from it at
- * once. GC_OUT_OF_MEMORY: budget or driver; GC_DRIVER with refusal->driver_code; GC_INVALID_ARGUMENT: the context was
- * dropped meanwhile; GC_NO_HOST_MEMORY. Nothing is held after a failure. No lock may be held. */
+/* Reserves, asks the driver, adds the segment to the context's pool and carves a live block from it
+ * at once. GC_OUT_OF_MEMORY: budget or driver; GC_DRIVER with refusal->driver_code;
+ * GC_INVALID_ARGUMENT: the context was dropped meanwhile; GC_NO_HOST_MEMORY. Nothing is held after
+ * a failure. No lock may be held. */
 enum gc_status gc_segment_create(struct gc_context *context, const struct gc_segment_plan *plan,
                                  const struct gc_claim *claim, uint64_t *address,
                                  struct gc_segment_refusal *refusal) GC_CHECKED;
 
-/* Gives a segment that was removed from its pool, and whose memory is idle, back to the driver. Returns the
- * driver's code; on refusal the segment is in the pool again, its one block live as it was if `noted` says
- * what was, else free. No lock may be held; the caller has begun a give-back of the device. */
-int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment, struct gc_block *block,
-                         const struct gc_entry *noted);
+/* Gives a segment that was removed from its pool, and whose memory is idle, back to the driver.
+ * Returns the driver's code; on refusal the segment is in the pool again, its one block live as it
+ * was if `noted` says what was, else free. No lock may be held; the caller has begun a give-back of
+ * the device. */
+int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
+                         struct gc_block *block, const struct gc_entry *noted);
 
 #endif

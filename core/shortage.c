@@ -1,14 +1,16 @@
-/* What is done before a request fails, so that memory which nobody uses never causes an out-of-memory:
- * wait for what is pending, give idle segments back, wait for give-backs that other threads have under way.
- * The caller tries again after each step that changed something. */
+/* What is done before a request fails, so that memory which nobody uses never causes an
+ * out-of-memory: wait for what is pending, give idle segments back, wait for give-backs that other
+ * threads have under way. The caller tries again after each step that changed something. */
 #include "core/check.h"
 #include "core/instance.h"
 
 #include <stddef.h>
 
-/* From here on everything idle is given back, not only what is wanted: the driver may be fragmented. */
+/* From here on everything idle is given back, not only what is wanted: the driver may be
+ * fragmented. */
 #define PARTIAL_ATTEMPTS 1
-/* Others may take every time what was made free; then the request fails, as it might without a cache. */
+/* Others may take every time what was made free; then the request fails, as it might without a
+ * cache. */
 #define ATTEMPTS_MAX 64
 
 static struct gc_context *next_context(struct gc_context *context)
@@ -22,7 +24,8 @@ static struct gc_context *first_context(struct gc_device *device)
     return atomic_load_explicit(&device->contexts, memory_order_acquire);
 }
 
-/* Gives back the longest idle segment of a pool: its bytes, or 0 if there is none or the driver refused. */
+/* Gives back the longest idle segment of a pool: its bytes, or 0 if there is none or the driver
+ * refused. */
 static uint64_t give_back_oldest(struct gc_context *context)
 {
     struct gc_device *device = context->device;
@@ -53,7 +56,8 @@ static uint64_t give_back_oldest(struct gc_context *context)
 uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, uint64_t enough_bytes)
 {
     uint64_t given = 0;
-    for (struct gc_context *context = first_context(device); context != NULL; context = next_context(context)) {
+    for (struct gc_context *context = first_context(device); context != NULL;
+         context = next_context(context)) {
         while (given < enough_bytes && gc_device_idle_bytes(device) > keep_bytes) {
             const uint64_t bytes = give_back_oldest(context);
             if (bytes == 0)
@@ -67,7 +71,8 @@ uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, ui
 static bool resolve_all(struct gc_device *device)
 {
     bool any = false;
-    for (struct gc_context *context = first_context(device); context != NULL; context = next_context(context))
+    for (struct gc_context *context = first_context(device); context != NULL;
+         context = next_context(context))
         any |= gc_reuse_resolve(context);
     return any;
 }
@@ -76,14 +81,16 @@ static bool resolve_all(struct gc_device *device)
 static bool note_generations(struct gc_shortage *shortage)
 {
     /* Acquire: pairs with gc_device_release. */
-    const uint64_t of_device = atomic_load_explicit(&shortage->device->generation, memory_order_acquire);
+    const uint64_t of_device =
+        atomic_load_explicit(&shortage->device->generation, memory_order_acquire);
     uint64_t of_pool = 0;
     if (shortage->pool != NULL) {
         gc_pool_acquire_plain(shortage->pool);
         of_pool = shortage->pool->generation;
         gc_pool_release(shortage->pool);
     }
-    const bool risen = of_device != shortage->device_generation || of_pool != shortage->pool_generation;
+    const bool risen =
+        of_device != shortage->device_generation || of_pool != shortage->pool_generation;
     shortage->device_generation = of_device;
     shortage->pool_generation = of_pool;
     return risen;
@@ -95,7 +102,8 @@ void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device, s
     note_generations(shortage);
 }
 
-bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes, uint64_t own_rollbacks)
+bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
+                         uint64_t own_rollbacks)
 {
     struct gc_device *device = shortage->device;
     if (shortage->attempts >= ATTEMPTS_MAX)

@@ -1,5 +1,5 @@
-/* Sizes and size specifications: "4GiB", "80%", "0=8GiB,GPU-…=50%". All arithmetic is in integers, so that
- * "1.5GiB" is exact; a value that is not wholly understood is refused. */
+/* Sizes and size specifications: "4GiB", "80%", "0=8GiB,GPU-…=50%". All arithmetic is in integers,
+ * so that "1.5GiB" is exact; a value that is not wholly understood is refused. */
 #include "core/options.h"
 #include "core/text.h"
 

@@ -1,9 +1,9 @@
-/* A store of records of one size, cut from chunks of host memory and reused for ever: a record's memory
- * stays readable until the store ends, so a lock-free reader with a stale pointer reads something old,
- * never something unmapped.
+/* A store of records of one size, cut from chunks of host memory and reused for ever: a record's
+ * memory stays readable until the store ends, so a lock-free reader with a stale pointer reads
+ * something old, never something unmapped.
  *
- * Taking and putting are O(1) under the store's lock. The kernel is asked for a chunk outside it. A free
- * record's first word links it; the rest keeps what it held. */
+ * Taking and putting are O(1) under the store's lock. The kernel is asked for a chunk outside it. A
+ * free record's first word links it; the rest keeps what it held. */
 #ifndef GC_SLAB_H
 #define GC_SLAB_H
 
@@ -31,7 +31,8 @@ void gc_slab_init(struct gc_slab *slab, struct gc_host *host, uint32_t record_by
 void gc_slab_fini(struct gc_slab *slab);
 /* A record, never cleared; NULL if host memory ran out. Holds no lock when it asks the kernel. */
 void *gc_slab_take(struct gc_slab *slab);
-/* The same from what the store has already: NULL if that is nothing. May be called under other locks. */
+/* The same from what the store has already: NULL if that is nothing. May be called under other
+ * locks. */
 void *gc_slab_try_take(struct gc_slab *slab);
 void gc_slab_put(struct gc_slab *slab, void *record);
 uint32_t gc_slab_free_count(struct gc_slab *slab);

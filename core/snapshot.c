@@ -1,6 +1,6 @@
-/* The figures of all devices in one piece of memory, and the largest live allocations. Takes one lock at a
- * time, none while it visits, and never enters libc's allocator: a report is written in processes that end
- * in any state. */
+/* The figures of all devices in one piece of memory, and the largest live allocations. Takes one
+ * lock at a time, none while it visits, and never enters libc's allocator: a report is written in
+ * processes that end in any state. */
 #include "core/snapshot.h"
 
 #include "core/bits.h"
@@ -34,7 +34,8 @@ typedef void see_leak(void *argument, const struct gc_leak *leak);
 static void see_blocks(struct gc_pool *pool, see_leak *see, void *argument)
 {
     gc_pool_acquire_plain(pool);
-    for (const struct gc_segment *segment = pool->segments; segment != NULL; segment = segment->next) {
+    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+         segment = segment->next) {
         for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
             if (block->state != GC_BLOCK_LIVE)
                 continue;
@@ -68,7 +69,8 @@ static void see_direct(void *argument, const struct gc_direct *direct)
 static void see_all(struct gc_core *core, struct gc_device *device, see_leak *see, void *argument)
 {
     struct direct_filter filter = {device, see, argument};
-    for (struct gc_context *context = first_context(device); context != NULL; context = next_context(context))
+    for (struct gc_context *context = first_context(device); context != NULL;
+         context = next_context(context))
         see_blocks(&context->pool, see, argument);
     gc_tracker_visit(&core->tracker, see_direct, &filter);
 }
@@ -89,10 +91,11 @@ static void add_leak(void *argument, const struct gc_leak *leak)
 
 static void read_pools(struct gc_device *device, struct gc_device_snapshot *to)
 {
-    for (struct gc_context *context = first_context(device); context != NULL; context = next_context(context)) {
+    for (struct gc_context *context = first_context(device); context != NULL;
+         context = next_context(context)) {
         struct gc_pool *pool = &context->pool;
         gc_pool_acquire_plain(pool);
-        for (unsigned class = 0; class < GC_CLASS_COUNT; class++) {
+        for (unsigned class = 0; class < GC_CLASS_COUNT; class ++) {
             to->free_bytes += pool->bins[class].bytes;
             to->largest_free_bytes =
                 gc_max_u64(to->largest_free_bytes, gc_bins_largest_bytes(&pool->bins[class]));
@@ -101,7 +104,8 @@ static void read_pools(struct gc_device *device, struct gc_device_snapshot *to)
     }
 }
 
-static void read_device(struct gc_core *core, struct gc_device *device, struct gc_device_snapshot *to)
+static void read_device(struct gc_core *core, struct gc_device *device,
+                        struct gc_device_snapshot *to)
 {
     struct leak_sum leaks = {0, 0};
     to->info = device->info;
@@ -111,7 +115,8 @@ static void read_device(struct gc_core *core, struct gc_device *device, struct g
     to->idle_bytes = gc_device_idle_bytes(device);
     read_pools(device, to);
     for (unsigned kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
-        to->direct_bytes[kind] = atomic_load_explicit(&device->direct_bytes[kind], memory_order_relaxed);
+        to->direct_bytes[kind] =
+            atomic_load_explicit(&device->direct_bytes[kind], memory_order_relaxed);
     see_all(core, device, add_leak, &leaks);
     to->leak_count = leaks.count;
     to->leak_bytes = leaks.bytes;
@@ -124,7 +129,8 @@ static struct snapshot_memory *map_snapshot(uint32_t devices, uint16_t apis)
 {
     const uint64_t figures_bytes = (uint64_t)apis * sizeof(struct gc_api_figures);
     const uint64_t bytes = sizeof(struct snapshot_memory) +
-                           devices * (sizeof(struct gc_device_snapshot) + figures_bytes) + apis * sizeof(uint64_t);
+                           devices * (sizeof(struct gc_device_snapshot) + figures_bytes) +
+                           apis * sizeof(uint64_t);
     struct gc_host host = {0};
     struct snapshot_memory *memory = gc_host_map(&host, bytes);
     if (memory == NULL)
@@ -226,7 +232,8 @@ static void sort_descending(struct top_leaks *top)
 }
 
 enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *device, uint32_t max,
-                                   void (*visit)(void *argument, const struct gc_leak *leak), void *argument)
+                                   void (*visit)(void *argument, const struct gc_leak *leak),
+                                   void *argument)
 {
     struct leak_sum sum = {0, 0};
     see_all(core, device, add_leak, &sum);
@@ -252,7 +259,8 @@ void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, u
 {
     if (api >= core->api_count)
         return;
-    gc_counter_add(device != NULL ? &device->apis[api].driver_calls : &core->process_driver_calls[api], 1);
+    gc_counter_add(
+        device != NULL ? &device->apis[api].driver_calls : &core->process_driver_calls[api], 1);
 }
 
 void gc_core_count_oom(struct gc_core *core, struct gc_device *device)

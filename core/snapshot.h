@@ -1,5 +1,5 @@
-/* A consistent-enough copy of all figures, for the report and the public API. Each number is exact; two
- * numbers may be a moment apart. Included by core.h. */
+/* A consistent-enough copy of all figures, for the report and the public API. Each number is exact;
+ * two numbers may be a moment apart. Included by core.h. */
 #ifndef GC_SNAPSHOT_H
 #define GC_SNAPSHOT_H
 
@@ -41,7 +41,7 @@ struct gc_snapshot {
     uint16_t api_count;
     uint32_t device_count;
     struct gc_device_snapshot *devices;
-    uint64_t *process_driver_calls; /* api_count entries: calls that belong to no device */
+    uint64_t *process_driver_calls;  /* api_count entries: calls that belong to no device */
     struct gc_latency alloc_latency; /* of gc_core_alloc and gc_core_free that succeeded */
     struct gc_latency free_latency;
 };

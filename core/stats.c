@@ -9,8 +9,8 @@ void gc_gauge_sub_saturating(struct gc_gauge_cell *gauge, uint64_t bytes)
     uint64_t lower;
     do {
         lower = gc_sub_or_zero_u64(current, bytes);
-    } while (!atomic_compare_exchange_weak_explicit(&gauge->current, &current, lower, memory_order_relaxed,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&gauge->current, &current, lower,
+                                                    memory_order_relaxed, memory_order_relaxed));
 }
 
 void gc_gauge_sub(struct gc_gauge_cell *gauge, uint64_t bytes)
@@ -22,7 +22,8 @@ void gc_gauge_sub(struct gc_gauge_cell *gauge, uint64_t bytes)
 void gc_gauge_read(const struct gc_gauge_cell *cell, struct gc_gauge *gauge)
 {
     gauge->current = atomic_load_explicit(&cell->current, memory_order_relaxed);
-    gauge->peak = gc_max_u64(atomic_load_explicit(&cell->peak, memory_order_relaxed), gauge->current);
+    gauge->peak =
+        gc_max_u64(atomic_load_explicit(&cell->peak, memory_order_relaxed), gauge->current);
 }
 
 void gc_stats_read(const struct gc_stats *stats, struct gc_device_snapshot *snapshot)

@@ -1,5 +1,5 @@
-/* Counters and gauges of one device, declared in stats.def. All are relaxed atomics: each is exact, and
- * none orders anything else. */
+/* Counters and gauges of one device, declared in stats.def. All are relaxed atomics: each is exact,
+ * and none orders anything else. */
 #ifndef GC_STATS_H
 #define GC_STATS_H
 
@@ -47,14 +47,16 @@ static inline uint64_t gc_counter_read(const gc_counter *counter)
 static inline void gc_gauge_raise_peak(struct gc_gauge_cell *gauge, uint64_t value)
 {
     uint64_t peak = atomic_load_explicit(&gauge->peak, memory_order_relaxed);
-    while (value > peak && !atomic_compare_exchange_weak_explicit(&gauge->peak, &peak, value, memory_order_relaxed,
-                                                                  memory_order_relaxed))
+    while (value > peak &&
+           !atomic_compare_exchange_weak_explicit(&gauge->peak, &peak, value, memory_order_relaxed,
+                                                  memory_order_relaxed))
         ;
 }
 
 static inline void gc_gauge_add(struct gc_gauge_cell *gauge, uint64_t bytes)
 {
-    gc_gauge_raise_peak(gauge, atomic_fetch_add_explicit(&gauge->current, bytes, memory_order_relaxed) + bytes);
+    gc_gauge_raise_peak(
+        gauge, atomic_fetch_add_explicit(&gauge->current, bytes, memory_order_relaxed) + bytes);
 }
 
 /* Never below 0, whatever it is asked: a wrapped gauge would poison the report. */

@@ -13,8 +13,9 @@ struct gc_decimal {
     uint64_t scale;
 };
 
-/* Reads digits with at most one '.' between digits; *end is behind them. False if there is no number or
- * its whole part overflows. No sign, no exponent, no blanks; digits behind the 18th decimal are dropped. */
+/* Reads digits with at most one '.' between digits; *end is behind them. False if there is no
+ * number or its whole part overflows. No sign, no exponent, no blanks; digits behind the 18th
+ * decimal are dropped. */
 bool gc_text_decimal(const char *text, const char **end, struct gc_decimal *decimal);
 double gc_decimal_value(const struct gc_decimal *decimal);
 
@@ -35,8 +36,8 @@ unsigned gc_text_distance(const char *a, size_t a_length, const char *b, size_t 
 #define GC_TEXT_SIZE_BYTES 16
 const char *gc_text_size(uint64_t bytes, char text[GC_TEXT_SIZE_BYTES]);
 
-/* Copies at most size - 1 bytes of `from`, unprintable ones as '?', "..." at the end if it was cut. For
- * showing foreign values in messages. */
+/* Copies at most size - 1 bytes of `from`, unprintable ones as '?', "..." at the end if it was cut.
+ * For showing foreign values in messages. */
 const char *gc_text_show(const char *from, size_t length, char *to, size_t size);
 
 /* Copies with a closing NUL; false, and `to` empty, if it does not fit. */

@@ -1,9 +1,10 @@
-/* The recorder: events are copied into one of two buffers under a lock; the thread that fills a buffer
- * swaps in the other one and writes the full one after unlocking. Others go on meanwhile, and wait only if
- * they fill their buffer before that write is done. So records are in the file in the order in which they
- * were taken, memory is bounded, and no lock is held across a write.
+/* The recorder: events are copied into one of two buffers under a lock; the thread that fills a
+ * buffer swaps in the other one and writes the full one after unlocking. Others go on meanwhile,
+ * and wait only if they fill their buffer before that write is done. So records are in the file in
+ * the order in which they were taken, memory is bounded, and no lock is held across a write.
  *
- * A buffer is also written when its last write is a second ago, so that a killed process loses little. */
+ * A buffer is also written when its last write is a second ago, so that a killed process loses
+ * little. */
 #define _GNU_SOURCE
 #include "core/trace.h"
 

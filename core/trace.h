@@ -1,5 +1,5 @@
-/* The recorder of allocation events: a versioned binary file, written in order, flushed at exit; what is
- * in the file after a crash up to the last flush is readable. */
+/* The recorder of allocation events: a versioned binary file, written in order, flushed at exit;
+ * what is in the file after a crash up to the last flush is readable. */
 #ifndef GC_TRACE_H
 #define GC_TRACE_H
 
@@ -27,19 +27,20 @@ struct gc_trace_event {
     uint64_t time_ns; /* driver clock */
 };
 
-/* Creates the file at `path`, in which %p, %h and %n are expanded as core/process.h says; never follows a
- * symlink at its last component, never truncates a file that is not a trace of ours. api_names go into its
- * header so that the file stands alone. A failure gives one line in `log`, which is borrowed until close
- * and may be NULL. */
+/* Creates the file at `path`, in which %p, %h and %n are expanded as core/process.h says; never
+ * follows a symlink at its last component, never truncates a file that is not a trace of ours.
+ * api_names go into its header so that the file stands alone. A failure gives one line in `log`,
+ * which is borrowed until close and may be NULL. */
 enum gc_status gc_trace_open(const char *path, const char *const *api_names, uint16_t api_count,
                              const struct gc_log *log, struct gc_trace **trace) GC_CHECKED;
-/* Thread-safe, no allocation; a failed write stops the recording once, is logged once, harms nothing.
- * `trace` may be NULL here and below. */
+/* Thread-safe, no allocation; a failed write stops the recording once, is logged once, harms
+ * nothing. `trace` may be NULL here and below. */
 void gc_trace_record(struct gc_trace *trace, const struct gc_trace_event *event);
 void gc_trace_flush(struct gc_trace *trace);
 /* Flushes and frees. Not thread-safe. */
 void gc_trace_close(struct gc_trace *trace);
-/* In a child after fork: nothing is recorded or written any more, so that no event appears twice. */
+/* In a child after fork: nothing is recorded or written any more, so that no event appears twice.
+ */
 void gc_trace_abandon(struct gc_trace *trace);
 
 #endif

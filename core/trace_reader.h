@@ -1,5 +1,5 @@
-/* Reads a native trace (trace_format.h) from memory. Every read is bounded by the buffer; a hostile file
- * can at worst be refused or yield odd events. Not thread-safe; the buffer is borrowed. */
+/* Reads a native trace (trace_format.h) from memory. Every read is bounded by the buffer; a hostile
+ * file can at worst be refused or yield odd events. Not thread-safe; the buffer is borrowed. */
 #ifndef GC_TRACE_READER_H
 #define GC_TRACE_READER_H
 

@@ -59,7 +59,8 @@ static struct gc_direct_record **link_of(const struct gc_tracker_shard *shard, u
     return link;
 }
 
-static void rehash_locked(struct gc_tracker_shard *shard, struct gc_direct_record **buckets, uint64_t count)
+static void rehash_locked(struct gc_tracker_shard *shard, struct gc_direct_record **buckets,
+                          uint64_t count)
 {
     for (uint64_t i = 0; i < shard->bucket_count; i++) {
         struct gc_direct_record *record = shard->buckets[i];
@@ -103,8 +104,8 @@ static bool acquire_roomy(struct gc_tracker *tracker, struct gc_tracker_shard *s
     return false;
 }
 
-enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct *direct, bool *replaced,
-                              struct gc_direct *old)
+enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct *direct,
+                              bool *replaced, struct gc_direct *old)
 {
     struct gc_direct_record *record = gc_slab_take(&tracker->records);
     if (record == NULL)
@@ -131,7 +132,8 @@ enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct
     return GC_OK;
 }
 
-static struct gc_direct_record *unhang_locked(struct gc_tracker_shard *shard, struct gc_direct_record **link)
+static struct gc_direct_record *unhang_locked(struct gc_tracker_shard *shard,
+                                              struct gc_direct_record **link)
 {
     struct gc_direct_record *record = *link;
     *link = record->next;
@@ -140,7 +142,8 @@ static struct gc_direct_record *unhang_locked(struct gc_tracker_shard *shard, st
 }
 
 /* Hands out a copy and recycles the record. No lock is held. */
-static bool surrender(struct gc_tracker *tracker, struct gc_direct_record *record, struct gc_direct *direct)
+static bool surrender(struct gc_tracker *tracker, struct gc_direct_record *record,
+                      struct gc_direct *direct)
 {
     if (record == NULL)
         return false;
@@ -166,7 +169,8 @@ bool gc_tracker_remove(struct gc_tracker *tracker, enum gc_direct_kind kind, uin
     return surrender(tracker, record, direct);
 }
 
-bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key, struct gc_direct *direct)
+bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
+                     struct gc_direct *direct)
 {
     const uint64_t hash = hash_of(kind, key);
     struct gc_tracker_shard *shard = shard_of(tracker, hash);
@@ -183,7 +187,8 @@ bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint6
 }
 
 /* Unhangs the context's records and returns them as a list. */
-static struct gc_direct_record *unhang_context_locked(struct gc_tracker_shard *shard, uint64_t context)
+static struct gc_direct_record *unhang_context_locked(struct gc_tracker_shard *shard,
+                                                      uint64_t context)
 {
     struct gc_direct_record *list = NULL;
     for (uint64_t i = 0; i < shard->bucket_count; i++) {
@@ -202,7 +207,8 @@ static struct gc_direct_record *unhang_context_locked(struct gc_tracker_shard *s
 }
 
 void gc_tracker_remove_context(struct gc_tracker *tracker, uint64_t context,
-                               void (*visit)(void *argument, const struct gc_direct *direct), void *argument)
+                               void (*visit)(void *argument, const struct gc_direct *direct),
+                               void *argument)
 {
     for (unsigned i = 0; i < GC_TRACKER_SHARDS; i++) {
         struct gc_tracker_shard *shard = &tracker->shards[i];
@@ -218,8 +224,8 @@ void gc_tracker_remove_context(struct gc_tracker *tracker, uint64_t context,
     }
 }
 
-void gc_tracker_visit(struct gc_tracker *tracker, void (*visit)(void *argument, const struct gc_direct *direct),
-                      void *argument)
+void gc_tracker_visit(struct gc_tracker *tracker,
+                      void (*visit)(void *argument, const struct gc_direct *direct), void *argument)
 {
     for (unsigned i = 0; i < GC_TRACKER_SHARDS; i++) {
         struct gc_tracker_shard *shard = &tracker->shards[i];

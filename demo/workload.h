@@ -1,10 +1,13 @@
-/* What both demo programs do: a loop that takes and gives back device memory as a training step does.
+/* What both demo programs do: a loop that takes and gives back device memory as a training step
+ * does.
  *
- * Each step takes blocks of many sizes, fills each with a byte of its own, and before it frees one reads part
- * of it back: a block that two owners share at once shows as a wrong byte. What is printed about the
- * memory's content depends on the step count alone, so two runs must print the same.
+ * Each step takes blocks of many sizes, fills each with a byte of its own, and before it frees one
+ * reads part of it back: a block that two owners share at once shows as a wrong byte. What is
+ * printed about the memory's content depends on the step count alone, so two runs must print the
+ * same.
  *
- * The including file defines workload_alloc, _fill, _read and _free; each ends the program on an error. */
+ * The including file defines workload_alloc, _fill, _read and _free; each ends the program on an
+ * error. */
 #ifndef DEMO_WORKLOAD_H
 #define DEMO_WORKLOAD_H
 

@@ -1,5 +1,5 @@
-/* Arrays: charged the size their descriptor gives, then what the driver says they need where it does.
- * Sparse arrays and those whose mapping is deferred take no memory of their own. */
+/* Arrays: charged the size their descriptor gives, then what the driver says they need where it
+ * does. Sparse arrays and those whose mapping is deferred take no memory of their own. */
 #include "shim/direct.h"
 #include "shim/physical.h"
 
@@ -18,7 +18,8 @@ static uint64_t add(uint64_t a, uint64_t b)
     return sum < a || sum > (uint64_t)INT64_MAX ? (uint64_t)INT64_MAX : sum;
 }
 
-/* 0 for block-compressed, planar and newer formats: those are charged once the driver says what they need. */
+/* 0 for block-compressed, planar and newer formats: those are charged once the driver says what
+ * they need. */
 static unsigned format_bytes(CUarray_format format)
 {
     switch (format) {
@@ -90,7 +91,8 @@ static CUDA_ARRAY3D_DESCRIPTOR from_3d_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
                                      .Flags = d->Flags};
 }
 
-/* Makes the charge agree with what the driver says the array needs. False: the limit has no room for it. */
+/* Makes the charge agree with what the driver says the array needs. False: the limit has no room
+ * for it. */
 static bool settle(struct gc_direct_request *request, CUresult asked, uint64_t needed)
 {
     if (asked != CUDA_SUCCESS || needed == 0 || request->device == NULL)

@@ -1,8 +1,8 @@
-/* Captures: which streams capture, so that core synchronises nothing in their contexts and our own driver
- * calls relax the thread's capture mode.
+/* Captures: which streams capture, so that core synchronises nothing in their contexts and our own
+ * driver calls relax the thread's capture mode.
  *
- * A capture is counted from before the driver begins it until it is over, however it ends: EndCapture (also
- * of an invalidated one), its stream destroyed, its context gone. */
+ * A capture is counted from before the driver begins it until it is over, however it ends:
+ * EndCapture (also of an invalidated one), its stream destroyed, its context gone. */
 #include "shim/direct.h"
 #include "shim/handles.h"
 #include "shim/mempool.h"
@@ -171,8 +171,8 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
                   mode);
 }
 
-/* After EndCapture: the capture is over unless the driver says the stream still captures (it was asked by
- * the wrong thread, or with a fork unjoined). */
+/* After EndCapture: the capture is over unless the driver says the stream still captures (it was
+ * asked by the wrong thread, or with a fork unjoined). */
 static void end_unless_capturing(CUstream stream, CUresult result)
 {
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
@@ -204,8 +204,8 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     return result;
 }
 
-/* A destroyed stream takes its capture along. The count goes first: the driver may give the handle to
- * another thread's new stream at once. */
+/* A destroyed stream takes its capture along. The count goes first: the driver may give the handle
+ * to another thread's new stream at once. */
 #define DESTROY_STREAM(symbol)                                                                     \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \

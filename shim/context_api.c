@@ -1,8 +1,8 @@
 /* Contexts: created, retained, destroyed, reset, their limits and peers.
  *
- * What a context takes is charged by difference and given back when it is gone; everything that belonged
- * to it vanishes from the accounts then, after the driver did it. A primary context is gone when the driver
- * says it is inactive: other holders keep it. */
+ * What a context takes is charged by difference and given back when it is gone; everything that
+ * belonged to it vanishes from the accounts then, after the driver did it. A primary context is
+ * gone when the driver says it is inactive: other holders keep it. */
 #include "shim/direct.h"
 #include "shim/handles.h"
 #include "shim/measure.h"
@@ -157,7 +157,8 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     DESTROY_CONTEXT(cuCtxDestroy_v2);
 }
 
-/* Changes the usage count by `change`; true if that was the last use. Unknown contexts are never at it. */
+/* Changes the usage count by `change`; true if that was the last use. Unknown contexts are never at
+ * it. */
 static bool count_usage(CUcontext context, int change)
 {
     gc_handles_lock();

@@ -1,5 +1,5 @@
-/* Devices and contexts as core knows them, added when they are first seen. Every driver call here is made
- * from inside a wrapper, by the thread whose context is in question. */
+/* Devices and contexts as core knows them, added when they are first seen. Every driver call here
+ * is made from inside a wrapper, by the thread whose context is in question. */
 #include "shim/shim.h"
 
 #include <stdio.h>

@@ -2,9 +2,10 @@
  *
  *     begin → charge (before the driver is asked) → driver call → record, or nothing → end
  *
- * end gives back whatever was charged and not recorded, so a refusal leaves the account as it was. A
- * release keeps its charge until the driver has done it; meanwhile its key is marked as being released,
- * since the driver may give the same address or handle to another thread before the record is gone. */
+ * end gives back whatever was charged and not recorded, so a refusal leaves the account as it was.
+ * A release keeps its charge until the driver has done it; meanwhile its key is marked as being
+ * released, since the driver may give the same address or handle to another thread before the
+ * record is gone. */
 #include "shim/direct.h"
 
 #include "shim/handles.h"
@@ -58,8 +59,8 @@ static uint64_t releasing_key(enum gc_direct_kind kind, uint64_t key)
     return key * GC_DIRECT_KIND_COUNT + (uint64_t)kind;
 }
 
-/* A record with this key is there although the driver has just given the key away: wait for the thread
- * that releases it, or drop what was released in a way unseen. */
+/* A record with this key is there although the driver has just given the key away: wait for the
+ * thread that releases it, or drop what was released in a way unseen. */
 static void clear_key(enum gc_direct_kind kind, uint64_t key)
 {
     struct gc_direct stale;

@@ -17,8 +17,9 @@
  * memory, its record goes. Unknown addresses are ignored. */
 void gc_direct_forget_address(uint64_t address);
 
-/* Makes room in the account: stream-ordered pools and graph memory that are idle go back to the driver.
- * For a request that gc_core_alloc refused for want of room. True if anything went back: try again. */
+/* Makes room in the account: stream-ordered pools and graph memory that are idle go back to the
+ * driver. For a request that gc_core_alloc refused for want of room. True if anything went back:
+ * try again. */
 bool gc_direct_make_room(struct gc_device *device);
 /* False: there is no such memory, so nothing to make room with. */
 bool gc_direct_may_make_room(void);
@@ -26,9 +27,9 @@ bool gc_direct_may_make_room(void);
 /* The same and idle cache too, after the driver itself said it is out of memory. */
 bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes);
 
-/* Around calls of our own that a capture forbids (cuMemAlloc, cuMemFree, cuMemGetInfo, …): the thread's
- * capture mode is relaxed while any stream of the process captures, so that the capture survives. Never
- * for synchronising calls. Costs one load when nothing captures. */
+/* Around calls of our own that a capture forbids (cuMemAlloc, cuMemFree, cuMemGetInfo, …): the
+ * thread's capture mode is relaxed while any stream of the process captures, so that the capture
+ * survives. Never for synchronising calls. Costs one load when nothing captures. */
 struct gc_capture_guard {
     CUstreamCaptureMode mode;
     bool is_exchanged;

@@ -1,8 +1,10 @@
-/* The driver's plain allocation calls: served by core, freed through core. Calls that the driver would
- * refuse (no bytes, no place for the result, no context) go to it, so that its own code comes back.
+/* The driver's plain allocation calls: served by core, freed through core. Calls that the driver
+ * would refuse (no bytes, no place for the result, no context) go to it, so that its own code comes
+ * back.
  *
- * The first ABI (cuMemAlloc without a suffix) has 32-bit addresses and sizes, which the pool's addresses do
- * not fit: those calls go to the driver and are charged and recorded as memory taken from it directly. */
+ * The first ABI (cuMemAlloc without a suffix) has 32-bit addresses and sizes, which the pool's
+ * addresses do not fit: those calls go to the driver and are charged and recorded as memory taken
+ * from it directly. */
 #include "shim/direct.h"
 
 #define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */

@@ -1,6 +1,7 @@
-/* core/driver.h over the real CUDA driver. A call for a context that is not the thread's current one pushes
- * it for the moment of the call. A capture under way survives our own calls: they are made in relaxed mode,
- * and core asks for no synchronisation then. Core calls from inside a wrapper, so nothing here is wrapped again. */
+/* core/driver.h over the real CUDA driver. A call for a context that is not the thread's current
+ * one pushes it for the moment of the call. A capture under way survives our own calls: they are
+ * made in relaxed mode, and core asks for no synchronisation then. Core calls from inside a
+ * wrapper, so nothing here is wrapped again. */
 #include "shim/direct.h"
 
 #include <time.h>

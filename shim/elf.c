@@ -1,5 +1,6 @@
-/* Loaded objects: see elf.h. The lookup reads DT_GNU_HASH alone: every libc that a CUDA driver runs on has
- * it. A symbol counts only if it is a defined function. Tables are read in place; nothing is allocated. */
+/* Loaded objects: see elf.h. The lookup reads DT_GNU_HASH alone: every libc that a CUDA driver runs
+ * on has it. A symbol counts only if it is a defined function. Tables are read in place; nothing is
+ * allocated. */
 #define _GNU_SOURCE
 #include "shim/elf.h"
 

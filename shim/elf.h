@@ -1,9 +1,10 @@
 /* Reads the loaded objects' own symbol tables.
  *
- * The library exports dlsym and dlvsym, so it cannot ask either for the real ones: a reference by name, with
- * a version or without, binds to our own unversioned definition. libc's table is read instead, the way the
- * dynamic linker does: dl_iterate_phdr, PT_DYNAMIC, DT_GNU_HASH. dlopen and dladdr are found the same way,
- * which also keeps newer symbol versions (GLIBC_2.34) out of our requirements. */
+ * The library exports dlsym and dlvsym, so it cannot ask either for the real ones: a reference by
+ * name, with a version or without, binds to our own unversioned definition. libc's table is read
+ * instead, the way the dynamic linker does: dl_iterate_phdr, PT_DYNAMIC, DT_GNU_HASH. dlopen and
+ * dladdr are found the same way, which also keeps newer symbol versions (GLIBC_2.34) out of our
+ * requirements. */
 #ifndef GC_ELF_H
 #define GC_ELF_H
 
@@ -20,8 +21,8 @@ struct gc_libc {
     int (*dladdr)(const void *address, Dl_info *info);
 };
 
-/* The real functions of libc (of libdl before glibc 2.34). NULL while libdl is not loaded. Thread-safe,
- * cheap once found, takes no lock but the dynamic linker's own. */
+/* The real functions of libc (of libdl before glibc 2.34). NULL while libdl is not loaded.
+ * Thread-safe, cheap once found, takes no lock but the dynamic linker's own. */
 const struct gc_libc *gc_elf_libc(void);
 
 /* The address range of the loaded object that contains `address`; false if there is none. */

@@ -1,5 +1,5 @@
-/* Freeing memory that is not the pool's: managed, stream-ordered, of the first ABI, or unknown. The driver
- * frees it and says what there is to say; core's record goes once that has succeeded. */
+/* Freeing memory that is not the pool's: managed, stream-ordered, of the first ABI, or unknown. The
+ * driver frees it and says what there is to say; core's record goes once that has succeeded. */
 #include "shim/direct.h"
 
 /* What cuMemFree may free besides imports, which are recorded but never charged. */

@@ -1,9 +1,9 @@
-/* Graphs: memory nodes and captured stream-ordered allocations take memory when the graph first runs, and
- * the driver keeps it for the next run until it is trimmed.
+/* Graphs: memory nodes and captured stream-ordered allocations take memory when the graph first
+ * runs, and the driver keeps it for the next run until it is trimmed.
  *
- * A device's graph memory is charged by what the driver says is reserved for it, looked at after every call
- * that can change it, and only once the program is known to use such nodes. A launch cannot be undone: it
- * may take the account past a limit, and then the next request is refused. */
+ * A device's graph memory is charged by what the driver says is reserved for it, looked at after
+ * every call that can change it, and only once the program is known to use such nodes. A launch
+ * cannot be undone: it may take the account past a limit, and then the next request is refused. */
 #include "shim/direct.h"
 #include "shim/handles.h"
 #include "shim/mempool.h"
@@ -163,7 +163,8 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
     ADD_NODE(cuGraphAddNode_v2, node, graph, dependencies, edges, count, params);
 }
 
-/* ---- calls that take or give graph memory: retried once after relief, then the account is looked at ---- */
+/* ---- calls that take or give graph memory: retried once after relief, then the account is looked
+ * at ---- */
 
 #define GRAPH_CALL(symbol, ...)                                                                    \
     do {                                                                                           \

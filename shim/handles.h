@@ -35,7 +35,8 @@ struct gc_handle {
 /* What a record holds is its user's business; it is zeroed when taken. */
 #define GC_HANDLE_RECORD_BYTES 128
 
-/* Makes sure that two more entries and one more record fit. False: no host memory. Call unlocked. */
+/* Makes sure that two more entries and one more record fit. False: no host memory. Call unlocked.
+ */
 bool gc_handles_prepare(void);
 void gc_handles_lock(void);
 void gc_handles_unlock(void);

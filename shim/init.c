@@ -1,14 +1,15 @@
 /* The library's life: a lazy start at the first CUDA call, nothing before; the report at exit.
  *
- * Start has two halves. Finding the driver needs the dynamic linker's lock, so every thread does that by
- * itself and nobody waits (resolve.c). Then one thread loads the options and creates core; that half takes
- * no lock of anyone else's, so the others wait for it, for a moment. A call that comes back to us from
- * inside the start passes through.
+ * Start has two halves. Finding the driver needs the dynamic linker's lock, so every thread does
+ * that by itself and nobody waits (resolve.c). Then one thread loads the options and creates core;
+ * that half takes no lock of anyone else's, so the others wait for it, for a moment. A call that
+ * comes back to us from inside the start passes through.
  *
- * A forked child must not touch its parent's accounts: a page that the kernel wipes on fork tells the two
- * apart without a system call (without such a page getpid does). At exit getpid is compared as well, since
- * a child that shares its parent's memory runs the parent's destructors. The real pointers stay usable in
- * every state; core stays whole after the report, for static destructors that run later. */
+ * A forked child must not touch its parent's accounts: a page that the kernel wipes on fork tells
+ * the two apart without a system call (without such a page getpid does). At exit getpid is compared
+ * as well, since a child that shares its parent's memory runs the parent's destructors. The real
+ * pointers stay usable in every state; core stays whole after the report, for static destructors
+ * that run later. */
 #define _GNU_SOURCE
 #include "core/process.h"
 #include "core/report.h"

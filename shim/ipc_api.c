@@ -1,9 +1,9 @@
 /* Memory shared with other processes and other APIs.
  *
- * A handle of plain memory opens at the base of the driver's allocation. A block inside a slab is not
- * there: given away, the importer would write over somebody else's block. So such a request is refused,
- * said once, and from then on every allocation of the process is one of its own (gc_shim.ipc_seen), so
- * that a program which allocates again and asks again is served.
+ * A handle of plain memory opens at the base of the driver's allocation. A block inside a slab is
+ * not there: given away, the importer would write over somebody else's block. So such a request is
+ * refused, said once, and from then on every allocation of the process is one of its own
+ * (gc_shim.ipc_seen), so that a program which allocates again and asks again is served.
  *
  * What comes from elsewhere is recorded (IMPORT) and not charged: its owner pays for it. */
 #include "shim/direct.h"

@@ -1,5 +1,5 @@
-/* Managed memory and page-locked host memory: recorded, never charged (where managed pages live is unknown;
- * host memory is not the device's), so never refused here. */
+/* Managed memory and page-locked host memory: recorded, never charged (where managed pages live is
+ * unknown; host memory is not the device's), so never refused here. */
 #include "shim/direct.h"
 
 GC_EXPORT

@@ -1,4 +1,5 @@
-/* Measuring by difference: see measure.h. NVML's few functions are looked up once; NVML stays loaded. */
+/* Measuring by difference: see measure.h. NVML's few functions are looked up once; NVML stays
+ * loaded. */
 #define _GNU_SOURCE
 #include "shim/measure.h"
 

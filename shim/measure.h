@@ -1,9 +1,9 @@
 /* What a call takes from a device when nothing says so but the free memory before and after it.
  *
- * Asked of the driver in a context of that device that is certain to live (the current one, or the primary
- * one while it is retained for the question), else of NVML: if it is loaded already, or a limit is in force.
- * By UUID, never by ordinal. What the account itself changed meanwhile is taken out; what other processes
- * did is not, and cannot be. No lock is held. */
+ * Asked of the driver in a context of that device that is certain to live (the current one, or the
+ * primary one while it is retained for the question), else of NVML: if it is loaded already, or a
+ * limit is in force. By UUID, never by ordinal. What the account itself changed meanwhile is taken
+ * out; what other processes did is not, and cannot be. No lock is held. */
 #ifndef GC_MEASURE_H
 #define GC_MEASURE_H
 
@@ -20,7 +20,8 @@ struct gc_measure {
 
 /* Before the call. `device` NULL measures nothing. */
 void gc_measure_begin(struct gc_measure *measure, struct gc_device *device);
-/* The same where only the calling thread's current context may be asked: for what needs one anyway. */
+/* The same where only the calling thread's current context may be asked: for what needs one anyway.
+ */
 void gc_measure_begin_current(struct gc_measure *measure);
 /* After the call: bytes taken, negative if given back; 0 where it could not be measured. */
 int64_t gc_measure_end(const struct gc_measure *measure);

@@ -1,9 +1,9 @@
-/* Accounts of stream-ordered pools. The driver's CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT is what a pool holds;
- * a record keeps what of it is charged. A look reads the driver's figure without the lock and applies the
- * difference under it, unless another look came between: then it reads again.
+/* Accounts of stream-ordered pools. The driver's CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT is what a
+ * pool holds; a record keeps what of it is charged. A look reads the driver's figure without the
+ * lock and applies the difference under it, unless another look came between: then it reads again.
  *
- * Records are linked once and never unlinked, so that a walk needs no lock; the record of a pool that is
- * gone serves the next new one. */
+ * Records are linked once and never unlinked, so that a walk needs no lock; the record of a pool
+ * that is gone serves the next new one. */
 #include "shim/mempool.h"
 
 #include "shim/handles.h"
@@ -26,7 +26,8 @@ struct gc_mempool {
     uint64_t sequence;
     uint64_t live_count;
     bool is_free; /* serves no pool */
-    /* Where memory was freed since all was known to be done: such memory is idle for that stream only. */
+    /* Where memory was freed since all was known to be done: such memory is idle for that stream
+     * only. */
     _Atomic(uint64_t) freed_in;
 };
 _Static_assert(sizeof(struct gc_mempool) <= GC_HANDLE_RECORD_BYTES, "a pool fits a record");
@@ -96,7 +97,8 @@ struct gc_device *gc_mempool_device(const struct gc_mempool *pool)
 
 /* ---- claims ---- */
 
-/* A stream's identity; the per-thread stream is another one in each thread. Never a FREED_ value. */
+/* A stream's identity; the per-thread stream is another one in each thread. Never a FREED_ value.
+ */
 static uint64_t stream_key(CUstream stream)
 {
     return stream == CU_STREAM_PER_THREAD ? (uintptr_t)&gc_thread : (uintptr_t)stream;
@@ -125,8 +127,9 @@ static bool is_idle_for(const struct gc_mempool *pool, CUstream stream)
     return where == FREED_NOWHERE || where == stream_key(stream);
 }
 
-/* The pool's idle memory that is of use in `stream`, by figures between which no allocation was settled; 0 if
- * that cannot be said, or if some of it was freed in another stream. Returns with the lock held. */
+/* The pool's idle memory that is of use in `stream`, by figures between which no allocation was
+ * settled; 0 if that cannot be said, or if some of it was freed in another stream. Returns with the
+ * lock held. */
 static uint64_t read_idle_and_lock(struct gc_mempool *pool, CUstream stream)
 {
     uint64_t reserved = 0, used = 0;
@@ -221,10 +224,10 @@ bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool
 
 /* ---- looks ---- */
 
-/* Sets what is charged to `bytes` under the lock, and ends a claim. What was charged and is not in the pool stays
- * charged ahead, as far as the allocations under way may need it: one that claimed growth may have got the
- * idle memory another was promised, or the driver may have trimmed that; then the other grows the pool.
- * Returns by how much the account must change. */
+/* Sets what is charged to `bytes` under the lock, and ends a claim. What was charged and is not in
+ * the pool stays charged ahead, as far as the allocations under way may need it: one that claimed
+ * growth may have got the idle memory another was promised, or the driver may have trimmed that;
+ * then the other grows the pool. Returns by how much the account must change. */
 static int64_t set_charged_locked(struct gc_mempool *pool, uint64_t bytes,
                                   const struct gc_mempool_claim *claim)
 {
@@ -243,7 +246,8 @@ static int64_t set_charged_locked(struct gc_mempool *pool, uint64_t bytes,
     return (int64_t)(pool->charged + pool->ahead - before);
 }
 
-/* Brings the record up to date and ends a claim, if any; returns by how much the account must change. */
+/* Brings the record up to date and ends a claim, if any; returns by how much the account must
+ * change. */
 static int64_t follow(struct gc_mempool *pool, const struct gc_mempool_claim *claim)
 {
     for (int attempt = 0;; attempt++) {

@@ -1,7 +1,7 @@
 /* Accounts of memory that the driver itself keeps: stream-ordered pools and graph memory.
  *
- * Both follow what the driver says it holds, by difference: a look at its figure charges or gives back
- * what changed since the last look. */
+ * Both follow what the driver says it holds, by difference: a look at its figure charges or gives
+ * back what changed since the last look. */
 #ifndef GC_MEMPOOL_H
 #define GC_MEMPOOL_H
 
@@ -9,11 +9,11 @@
 
 /* ---- stream-ordered pools (mempool.c) ---- */
 
-struct
-    gc_mempool; /* record of a pool; never unmapped, used again once pool and allocations are gone */
+struct gc_mempool; /* record of a pool; never unmapped, used again once pool and allocations are
+                      gone */
 
-/* The record of a pool, made on first sight; NULL if there is no host memory for one. `device` NULL: a
- * pool that is not charged (imported, on the host, managed). */
+/* The record of a pool, made on first sight; NULL if there is no host memory for one. `device`
+ * NULL: a pool that is not charged (imported, on the host, managed). */
 struct gc_mempool *gc_mempool_find(CUmemoryPool pool, struct gc_device *device);
 /* NULL once destroyed. */
 CUmemoryPool gc_mempool_handle(const struct gc_mempool *pool);
@@ -25,21 +25,21 @@ struct gc_mempool_claim {
     uint64_t reserved_bytes; /* charged for what the pool may grow by */
     uint64_t promised_bytes; /* of the pool's idle memory, so that no other counts on it */
 };
-/* Before an allocation of `bytes` where a limit is in force. From the idle memory of the pool if it has
- * enough, else charged like any memory, for which idle memory of all pools goes back if that is what it
- * takes. False: there is no room (counted). */
+/* Before an allocation of `bytes` where a limit is in force. From the idle memory of the pool if it
+ * has enough, else charged like any memory, for which idle memory of all pools goes back if that is
+ * what it takes. False: there is no room (counted). */
 bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim);
-/* After the driver's answer: charges what the pool grew by and ends the claim. False if the pool grew by
- * more than was claimed and the limit has no room for that: the caller undoes the allocation. The account is
- * right all the same. */
+/* After the driver's answer: charges what the pool grew by and ends the claim. False if the pool
+ * grew by more than was claimed and the limit has no room for that: the caller undoes the
+ * allocation. The account is right all the same. */
 bool gc_mempool_settle(struct gc_mempool *pool, struct gc_mempool_claim *claim);
 /* Makes one account agree with the driver. */
 void gc_mempool_look(struct gc_mempool *pool);
 /* All pools of a device, or of all (NULL). Cheap while no pool holds memory. */
 void gc_mempool_refresh(const struct gc_device *device);
 bool gc_mempool_holds_memory(void);
-/* Gives idle pool memory back to the driver, at the cost of a synchronisation where that is what it takes
- * and no stream captures. True if the account shrank. */
+/* Gives idle pool memory back to the driver, at the cost of a synchronisation where that is what it
+ * takes and no stream captures. True if the account shrank. */
 bool gc_mempool_trim(struct gc_device *device);
 /* Around the driver's destruction of a pool. Its charge ends with its last allocation. */
 struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool pool);
@@ -47,8 +47,8 @@ void gc_mempool_destroy_end(struct gc_mempool *pool, CUmemoryPool handle, bool i
 
 /* An allocation of the pool, and its end. */
 void gc_mempool_remember(struct gc_mempool *pool, uint64_t address);
-/* It is about to be freed in `stream` (explicit; NULL: in no stream's order): until all work is known to be
- * done its memory may be of use to that stream alone. */
+/* It is about to be freed in `stream` (explicit; NULL: in no stream's order): until all work is
+ * known to be done its memory may be of use to that stream alone. */
 void gc_mempool_note_free(uint64_t address, CUstream stream);
 bool gc_mempool_forget(uint64_t address); /* false: not stream-ordered memory */
 
@@ -64,8 +64,8 @@ bool gc_graph_trim(struct gc_device *device);
 
 /* ---- captures (capture_api.c) ---- */
 
-/* The explicit handle of what a wrapper was given: NULL is the legacy stream, or the thread's own in a
- * _ptsz entry. */
+/* The explicit handle of what a wrapper was given: NULL is the legacy stream, or the thread's own
+ * in a _ptsz entry. */
 CUstream gc_stream_explicit(CUstream stream, bool is_per_thread);
 /* True if this stream captures now. Costs one load when nothing captures. */
 bool gc_stream_is_capturing(CUstream stream);

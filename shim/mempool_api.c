@@ -1,6 +1,6 @@
-/* Stream-ordered pools: made, destroyed, trimmed, imported. A pool on a device is charged for what the
- * driver reserves in it; pools of other processes, on the host or of managed memory are only known, so
- * that allocations from them are not charged. */
+/* Stream-ordered pools: made, destroyed, trimmed, imported. A pool on a device is charged for what
+ * the driver reserves in it; pools of other processes, on the host or of managed memory are only
+ * known, so that allocations from them are not charged. */
 #include "shim/direct.h"
 #include "shim/mempool.h"
 
@@ -56,8 +56,8 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
     return result;
 }
 
-/* A lower release threshold may give memory back. A high one needs no clamp: idle pool memory is trimmed
- * as soon as it stands in anybody's way. */
+/* A lower release threshold may give memory back. A high one needs no clamp: idle pool memory is
+ * trimmed as soon as it stands in anybody's way. */
 GC_EXPORT
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {

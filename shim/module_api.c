@@ -1,7 +1,7 @@
 /* Modules and libraries: charged by difference, given back at unload or with their context.
  *
- * With lazy loading (the default since CUDA 12) code reaches the device at a function's first launch: that
- * is not seen here. */
+ * With lazy loading (the default since CUDA 12) code reaches the device at a function's first
+ * launch: that is not seen here. */
 #include "shim/direct.h"
 #include "shim/measure.h"
 

@@ -1,8 +1,8 @@
 /* Physical memory handles: see physical.h.
  *
- * A release or an unmapping is done in two steps, because the driver may give the number or the address to
- * another thread before the call has returned: before it, the entry is marked as leaving (moved aside under
- * another key); after it, dropped or put back. */
+ * A release or an unmapping is done in two steps, because the driver may give the number or the
+ * address to another thread before the call has returned: before it, the entry is marked as leaving
+ * (moved aside under another key); after it, dropped or put back. */
 #include "shim/physical.h"
 
 #include "shim/handles.h"
@@ -33,7 +33,8 @@ static bool is_unheld_locked(const struct physical *physical)
     return physical->references == 0 && physical->mappings == 0;
 }
 
-/* Core's record goes first: its key is the record's address, which is free for another after this. */
+/* Core's record goes first: its key is the record's address, which is free for another after this.
+ */
 static void drop_record(struct physical *physical)
 {
     struct gc_direct direct;
@@ -96,8 +97,8 @@ void gc_physical_retain(uint64_t handle, uint64_t address)
 
 /* ---- references ---- */
 
-/* The reference goes at once, so that of two releases one is the last; a hold, counted as a mapping, keeps
- * the record until the driver has answered. */
+/* The reference goes at once, so that of two releases one is the last; a hold, counted as a
+ * mapping, keeps the record until the driver has answered. */
 void *gc_physical_release_begin(uint64_t handle)
 {
     gc_handles_lock();
@@ -149,8 +150,8 @@ void gc_physical_map(uint64_t handle, uint64_t address, uint64_t bytes)
     add_mapping(handle, GC_HANDLE_MAPPING, address, bytes);
 }
 
-/* A walk over the mappings that start in a range. Most often they follow each other without a gap: then
- * each is found by its address; else the table is searched. */
+/* A walk over the mappings that start in a range. Most often they follow each other without a gap:
+ * then each is found by its address; else the table is searched. */
 struct walk {
     uint64_t address;
     uint64_t bytes;

@@ -1,7 +1,9 @@
-/* cuGetProcAddress, both ABIs: the real one answers first; what it handed out is replaced only where it is
- * an entry point of api.def in exactly the ABI asked for. Look-ups made by libcuda itself are left alone.
+/* cuGetProcAddress, both ABIs: the real one answers first; what it handed out is replaced only
+ * where it is an entry point of api.def in exactly the ABI asked for. Look-ups made by libcuda
+ * itself are left alone.
  *
- * A look-up does not start the library: programs look names up when they load and fork before they use any. */
+ * A look-up does not start the library: programs look names up when they load and fork before they
+ * use any. */
 #include "shim/resolve.h"
 
 static void substitute(const char *symbol, void **pfn, int version, cuuint64_t flags,

@@ -1,9 +1,10 @@
-/* What a program may ask about memory. Sizes agree with the limit. Inside the pool an address keeps the
- * meaning it has with the plain driver: a block is an allocation of its own, and what lies between blocks is
- * no allocation. The driver is asked first, so that its errors come first. */
+/* What a program may ask about memory. Sizes agree with the limit. Inside the pool an address keeps
+ * the meaning it has with the plain driver: a block is an allocation of its own, and what lies
+ * between blocks is no allocation. The driver is asked first, so that its errors come first. */
 #include "shim/shim.h"
 
-/* An address no allocation can hold: asking about it makes the driver say what it says of such addresses. */
+/* An address no allocation can hold: asking about it makes the driver say what it says of such
+ * addresses. */
 #define ADDRESS_NOWHERE ((CUdeviceptr)8)
 /* Keeps our buffer numbers apart from the driver's. */
 #define BUFFER_ID_OURS (UINT64_C(1) << 62)
@@ -198,8 +199,8 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     return result;
 }
 
-/* SYNC_MEMOPS is the only attribute that can be set; set on a block it holds for the block's whole slab:
- * stricter ordering than asked for, never weaker. */
+/* SYNC_MEMOPS is the only attribute that can be set; set on a block it holds for the block's whole
+ * slab: stricter ordering than asked for, never weaker. */
 GC_EXPORT
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr dptr)
 {

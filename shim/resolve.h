@@ -1,5 +1,5 @@
-/* The table of api.def at run time: rows, their wrappers, and the way from a name to a row. Shared by
- * resolve.c, route.c, proc_address.c and runtime_api.c. */
+/* The table of api.def at run time: rows, their wrappers, and the way from a name to a row. Shared
+ * by resolve.c, route.c, proc_address.c and runtime_api.c. */
 #ifndef GC_RESOLVE_H
 #define GC_RESOLVE_H
 
@@ -27,8 +27,8 @@ void *gc_row_real(const struct gc_row *row);
 /* Remembers a real pointer the program was given; the first one stays. Returns the one in force. */
 void *gc_row_record(const struct gc_row *row, void *real);
 
-/* What to hand a program that cuGetProcAddress gave `real` for (name, version, flags): our wrapper for
- * exactly that ABI, or `real` itself. */
+/* What to hand a program that cuGetProcAddress gave `real` for (name, version, flags): our wrapper
+ * for exactly that ABI, or `real` itself. */
 void *gc_row_substitute(const char *name, int version, cuuint64_t flags, void *real);
 
 /* The wrapper's counterpart in the runtime that the calling object is bound to (runtime_api.c). */

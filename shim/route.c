@@ -1,12 +1,13 @@
 /* What dlsym and dlvsym do with a name: see dlsym.S.
  *
- * Names that are not in api.def, exactly, go to the real function untouched. For a name of ours the real
- * look-up is done first, and the wrapper is handed out only where it found the driver's (or the runtime's)
- * own function: whoever asks another library for its own function of that name gets that function.
+ * Names that are not in api.def, exactly, go to the real function untouched. For a name of ours the
+ * real look-up is done first, and the wrapper is handed out only where it found the driver's (or
+ * the runtime's) own function: whoever asks another library for its own function of that name gets
+ * that function.
  *
- * Look-ups in the scopes (RTLD_DEFAULT, RTLD_NEXT, the main program's handle) would find our own export even
- * where there is no CUDA at all, so what lies behind us is what counts. Look-ups made by libcuda itself are
- * never touched. */
+ * Look-ups in the scopes (RTLD_DEFAULT, RTLD_NEXT, the main program's handle) would find our own
+ * export even where there is no CUDA at all, so what lies behind us is what counts. Look-ups made
+ * by libcuda itself are never touched. */
 #define _GNU_SOURCE
 #include "shim/route.h"
 #include "shim/elf.h"
@@ -14,8 +15,8 @@
 
 #include <string.h>
 
-/* The name as the object that holds `caller` and its dependencies define it: its own scope, which ours does
- * not contain if it came by dlopen. */
+/* The name as the object that holds `caller` and its dependencies define it: its own scope, which
+ * ours does not contain if it came by dlopen. */
 static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_row *row,
                                    const void *caller)
 {
@@ -57,8 +58,8 @@ static bool is_in_runtime(const struct gc_libc *libc, const void *code)
     return strncmp(name, prefix, sizeof(prefix) - 1) == 0;
 }
 
-/* The wrapper if `real` is the very function it wraps, the driver's or the first runtime's seen; else what
- * was found: another library's function of that name is its own business. */
+/* The wrapper if `real` is the very function it wraps, the driver's or the first runtime's seen;
+ * else what was found: another library's function of that name is its own business. */
 static void *substitute(const struct gc_libc *libc, const struct gc_row *row, void *real)
 {
     if (row->type == GC_ROW_TYPE_API)
@@ -96,7 +97,8 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     return route;
 }
 
-/* Other preload libraries look the real dlsym up with a version, which passes over our unversioned one. */
+/* Other preload libraries look the real dlsym up with a version, which passes over our unversioned
+ * one. */
 static void *own_resolver(const char *name)
 {
     if (strcmp(name, "dlsym") == 0)

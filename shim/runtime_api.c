@@ -1,10 +1,11 @@
-/* The shared runtime's allocation calls. The work is done in the driver's calls beneath; these wrappers only
- * say which entry point the program called, so all of them are made from their rows.
+/* The shared runtime's allocation calls. The work is done in the driver's calls beneath; these
+ * wrappers only say which entry point the program called, so all of them are made from their rows.
  *
- * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by symbol
- * version, which our unversioned names take the place of. So each call goes to the runtime that the calling
- * object is bound to: the one in its own scope of dependencies, else the first behind us. Answers are kept
- * per thread in a small table by return address; the runtimes themselves are held so that they stay. */
+ * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by
+ * symbol version, which our unversioned names take the place of. So each call goes to the runtime
+ * that the calling object is bound to: the one in its own scope of dependencies, else the first
+ * behind us. Answers are kept per thread in a small table by return address; the runtimes
+ * themselves are held so that they stay. */
 #define _GNU_SOURCE
 #include "shim/elf.h"
 #include "shim/resolve.h"

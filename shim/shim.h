@@ -1,10 +1,11 @@
 /* The shim: knows the CUDA ABI, no policy. What its files share.
  *
- * Every wrapper does four things: guard against re-entry, translate, one core call, translate the status.
- * All mutable state is in `struct gc_shim gc_shim` and the thread-local `gc_thread`.
+ * Every wrapper does four things: guard against re-entry, translate, one core call, translate the
+ * status. All mutable state is in `struct gc_shim gc_shim` and the thread-local `gc_thread`.
  *
- * Life: nothing happens in a process until its first CUDA call; gc_shim_ready() then loads the options,
- * creates core and finds the real driver, once, lazily, re-entrantly. After fork the child passes through.
+ * Life: nothing happens in a process until its first CUDA call; gc_shim_ready() then loads the
+ * options, creates core and finds the real driver, once, lazily, re-entrantly. After fork the child
+ * passes through.
  *
  * A wrapper reads:
  *     GC_EXPORT CUresult cuX(args)
@@ -52,8 +53,8 @@ enum gc_row_id {
     GC_ROW_COUNT
 };
 
-/* The real pointers, typed from the table. NULL until resolved or where the driver has none. Read them
- * through GC_REAL only: threads may be filling them in. */
+/* The real pointers, typed from the table. NULL until resolved or where the driver has none. Read
+ * them through GC_REAL only: threads may be filling them in. */
 struct gc_real {
 #define API(symbol, base, version, variant, kind, parameters, arguments)                           \
     CUresult(*symbol) parameters;
@@ -77,9 +78,9 @@ struct gc_shim {
     struct gc_options *options;
     struct gc_log log;
     struct gc_trace *trace;
-    bool is_refused; /* a setting is so wrong that cuInit must fail */
-    atomic_bool
-        ipc_seen; /* a block inside a slab was asked for an IPC handle: allocate dedicated from now on */
+    bool is_refused;      /* a setting is so wrong that cuInit must fail */
+    atomic_bool ipc_seen; /* a block inside a slab was asked for an IPC handle: allocate dedicated
+                             from now on */
     atomic_int driver_version; /* once a device was seen: the report asks the driver nothing */
 };
 extern struct gc_shim gc_shim;
@@ -94,17 +95,17 @@ extern __thread struct gc_thread gc_thread __attribute__((tls_model("initial-exe
 
 /* ---- life (init.c) ---- */
 
-/* True if this call is ours to handle: started, not re-entered, not a forked child. Finds the real driver
- * either way, so that GC_CALL works after it. */
+/* True if this call is ours to handle: started, not re-entered, not a forked child. Finds the real
+ * driver either way, so that GC_CALL works after it. */
 bool gc_shim_ready(void);
 
-/* Enters a wrapper: sets outer_api if this is the outermost call and returns the entry point to account
- * under (the outermost: cudaMalloc rather than cuMemAlloc_v2). Pair with gc_shim_leave. */
+/* Enters a wrapper: sets outer_api if this is the outermost call and returns the entry point to
+ * account under (the outermost: cudaMalloc rather than cuMemAlloc_v2). Pair with gc_shim_leave. */
 enum gc_api gc_shim_enter(enum gc_api api);
 void gc_shim_leave(void);
 
-/* The same for a wrapper of the runtime: names the entry point, but lets the driver wrappers beneath work.
- * Returns true if it was the outermost; hand that to gc_shim_leave_runtime. */
+/* The same for a wrapper of the runtime: names the entry point, but lets the driver wrappers
+ * beneath work. Returns true if it was the outermost; hand that to gc_shim_leave_runtime. */
 bool gc_shim_enter_runtime(enum gc_api api);
 void gc_shim_leave_runtime(bool outermost);
 
@@ -115,8 +116,9 @@ CUresult gc_shim_result(enum gc_status status, int driver_code);
 
 /* ---- devices and contexts (device.c) ---- */
 
-/* The calling thread's current context as core knows it, added on first sight; NULL if there is none or
- * the driver objects: the caller then forwards the call, so that the driver's own error reaches the program. */
+/* The calling thread's current context as core knows it, added on first sight; NULL if there is
+ * none or the driver objects: the caller then forwards the call, so that the driver's own error
+ * reaches the program. */
 struct gc_context *gc_shim_current_context(void);
 struct gc_device *gc_shim_current_device(void);
 /* Core's device for a driver ordinal, added on first sight; NULL if the driver objects. */
@@ -130,23 +132,25 @@ CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi);
 
 /* ---- real pointers (resolve.c) ---- */
 
-/* Finds libcuda among the loaded objects (`load`: or loads it) and fills the table. Idempotent, never waits
- * for another thread. False if there is no driver. */
+/* Finds libcuda among the loaded objects (`load`: or loads it) and fills the table. Idempotent,
+ * never waits for another thread. False if there is no driver. */
 bool gc_resolve_driver(bool load);
-/* The slow half of GC_HAVE: asks the driver's own cuGetProcAddress for a row whose symbol it does not export. */
+/* The slow half of GC_HAVE: asks the driver's own cuGetProcAddress for a row whose symbol it does
+ * not export. */
 bool gc_resolve_row(enum gc_row_id row);
 /* What cuDriverGetVersion says, asked once; 0 without a driver. */
 int gc_resolve_driver_version(void);
 /* True if `address` is code of libcuda itself. */
 bool gc_resolve_is_driver_code(const void *address);
 
-/* Typed, safe read of a slot; NULL if the driver has no such entry point or it was not looked for yet. */
+/* Typed, safe read of a slot; NULL if the driver has no such entry point or it was not looked for
+ * yet. */
 #define GC_REAL(symbol) __atomic_load_n(&gc_shim.real.symbol, __ATOMIC_RELAXED)
 #define GC_HAVE(symbol) (GC_REAL(symbol) != NULL || gc_resolve_row(GC_ROW_##symbol))
 
-/* Calls the real driver entry point and counts the call for `device` (struct gc_device *, NULL: none).
- * CUDA_ERROR_NOT_SUPPORTED where the driver has no such entry point.
- * Usage: GC_CALL(device, cuMemFree_v2, dptr) */
+/* Calls the real driver entry point and counts the call for `device` (struct gc_device *, NULL:
+ * none). CUDA_ERROR_NOT_SUPPORTED where the driver has no such entry point. Usage: GC_CALL(device,
+ * cuMemFree_v2, dptr) */
 #define GC_CALL(device, symbol, ...)                                                               \
     (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED                                                   \
                       : (gc_shim_count((device), GC_API_##symbol), GC_REAL(symbol)(__VA_ARGS__)))

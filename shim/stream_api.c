@@ -1,8 +1,9 @@
-/* Stream-ordered allocation: cuMemAllocAsync and its kin, and the synchronisations after which the driver
- * gives idle pool memory back.
+/* Stream-ordered allocation: cuMemAllocAsync and its kin, and the synchronisations after which the
+ * driver gives idle pool memory back.
  *
- * An allocation is recorded (ASYNC, not charged); its pool is charged for what the driver reserves, see
- * mempool.c. An allocation in a capturing stream is a graph node: graph_api.c looks after its memory. */
+ * An allocation is recorded (ASYNC, not charged); its pool is charged for what the driver reserves,
+ * see mempool.c. An allocation in a capturing stream is a graph node: graph_api.c looks after its
+ * memory. */
 #include "shim/direct.h"
 #include "shim/mempool.h"
 
@@ -193,8 +194,9 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryP
 
 /* ---- free ---- */
 
-/* Plain memory, served by the pool, may be freed in stream order too: what the stream has queued is waited
- * for, then it is an ordinary free. In a capture the driver takes only memory of graph nodes. */
+/* Plain memory, served by the pool, may be freed in stream order too: what the stream has queued is
+ * waited for, then it is an ordinary free. In a capture the driver takes only memory of graph
+ * nodes. */
 static CUresult free_pool_block(struct gc_device *device, enum gc_api api, CUdeviceptr dptr,
                                 CUstream stream)
 {

@@ -1,5 +1,5 @@
-/* Waits of the program that prove freed memory idle. What other threads free while the wait runs is not
- * covered by it, so the mark is taken first. */
+/* Waits of the program that prove freed memory idle. What other threads free while the wait runs is
+ * not covered by it, so the mark is taken first. */
 #include "shim/mempool.h"
 
 static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult result)

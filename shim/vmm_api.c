@@ -1,5 +1,6 @@
-/* Virtual memory management: physical handles made here are charged until references and mappings are
- * gone (physical.c); imported and multicast ones are recorded and not charged. Address ranges cost nothing. */
+/* Virtual memory management: physical handles made here are charged until references and mappings
+ * are gone (physical.c); imported and multicast ones are recorded and not charged. Address ranges
+ * cost nothing. */
 #include "shim/direct.h"
 #include "shim/physical.h"
 
@@ -144,8 +145,8 @@ CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *list, unsigned count, CUstream 
 
 /* ---- shared with others ---- */
 
-/* Memory that was exported lives on in its importers after it is released here; what this process holds
- * ends with its own references and mappings all the same. */
+/* Memory that was exported lives on in its importers after it is released here; what this process
+ * holds ends with its own references and mappings all the same. */
 GC_EXPORT
 CUresult cuMemExportToShareableHandle(void *shareable, handle_t handle,
                                       CUmemAllocationHandleType type, unsigned long long flags)

@@ -20,7 +20,8 @@ struct settings {
     const char *trace;
 };
 
-/* Where the library may lie, seen from the folder of this program: beside it, as built; installed. */
+/* Where the library may lie, seen from the folder of this program: beside it, as built; installed.
+ */
 static const char *const library_places[] = {
     "libgpucache.so",
     "../lib/libgpucache.so",
@@ -81,7 +82,8 @@ static int set_preload(void)
     return status;
 }
 
-/* A relative path means one in this folder, wherever the program goes. A '%' in the folder is no pattern. */
+/* A relative path means one in this folder, wherever the program goes. A '%' in the folder is no
+ * pattern. */
 static int put_path(const char *name, const char *path)
 {
     char folder[PATH_MAX];

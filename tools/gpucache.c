@@ -8,7 +8,8 @@
 
 static const struct tool_command main_command = {.name = "--help"};
 
-/* Commands of the contract that come later: they have their help, and say so when they are called. */
+/* Commands of the contract that come later: they have their help, and say so when they are called.
+ */
 static const struct tool_command later_commands[] = {
     {"estimate", "MODEL [OPTIONS]", "say what memory a model needs, and what fits", NULL, NULL},
     {"plan", "FILE [OPTIONS]", "place allocations whose lifetimes are known", NULL, NULL},

@@ -1,5 +1,6 @@
-/* Every key of the schema is asked for by name and type; the first that is missing or of another type ends
- * the reading (struct loader.failed), and is named. Entry points get numbers in the order they are met. */
+/* Every key of the schema is asked for by name and type; the first that is missing or of another
+ * type ends the reading (struct loader.failed), and is named. Entry points get numbers in the order
+ * they are met. */
 #include "tools/report_load.h"
 
 #include "core/text.h"

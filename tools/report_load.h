@@ -16,8 +16,8 @@ struct report_loaded {
     void *api_numbers;
 };
 
-/* GC_FORMAT, with what is wrong in `why`, if `text` is no report of this schema with every key in its
- * type; GC_NO_HOST_MEMORY. Unknown keys are ignored. */
+/* GC_FORMAT, with what is wrong in `why`, if `text` is no report of this schema with every key in
+ * its type; GC_NO_HOST_MEMORY. Unknown keys are ignored. */
 enum gc_status report_load(const char *text, size_t bytes, struct report_loaded *loaded, char *why,
                            size_t why_bytes) GC_CHECKED;
 void report_unload(struct report_loaded *loaded);

@@ -45,9 +45,9 @@ struct tool_option {
     bool absent;        /* known, but not in this version */
 };
 
-/* Reads options until the first argument that is none, or "--", which is skipped. *next is the index of the
- * argument after them. TOOL_USAGE, with a line, for an unknown, absent, repeated or incomplete option;
- * TOOL_DONE with *next == 0 after --help, which it printed. */
+/* Reads options until the first argument that is none, or "--", which is skipped. *next is the
+ * index of the argument after them. TOOL_USAGE, with a line, for an unknown, absent, repeated or
+ * incomplete option; TOOL_DONE with *next == 0 after --help, which it printed. */
 int tool_parse(const struct tool_command *command, const struct tool_option *options, size_t count,
                int argc, char **argv, int *next) GC_CHECKED;
 

@@ -1,5 +1,5 @@
-/* What is live while a trace is walked: address → number and bytes. Open addressing with backward-shift
- * deletion, so look-ups stay short however long the trace is. */
+/* What is live while a trace is walked: address → number and bytes. Open addressing with
+ * backward-shift deletion, so look-ups stay short however long the trace is. */
 #ifndef GC_TRACE_LEDGER_H
 #define GC_TRACE_LEDGER_H
 

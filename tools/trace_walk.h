@@ -26,7 +26,8 @@ struct trace_sum {
     struct trace_api_sum *apis; /* reader->api_count entries */
 };
 
-/* Reads `reader` to its end. `csv` may be NULL. GC_NO_HOST_MEMORY; a failed write shows in `csv`. */
+/* Reads `reader` to its end. `csv` may be NULL. GC_NO_HOST_MEMORY; a failed write shows in `csv`.
+ */
 enum gc_status trace_walk(struct gc_trace_reader *reader, struct gc_out *csv,
                           struct trace_sum *sum) GC_CHECKED;
 void trace_sum_fini(struct trace_sum *sum);

@@ -1,5 +1,6 @@
-/* What the client programs share: each call is made through CALL, which ends the program if it fails, and counts
- * it by name. client_finish prints `count NAME N` for each name, in the order of first use. */
+/* What the client programs share: each call is made through CALL, which ends the program if it
+ * fails, and counts it by name. client_finish prints `count NAME N` for each name, in the order of
+ * first use. */
 #ifndef CLIENT_H
 #define CLIENT_H
 

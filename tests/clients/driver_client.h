@@ -1,6 +1,6 @@
-/* A driver API program: contexts, allocations of every kind, copies, streams, events, virtual memory, pools, arrays, a
- * captured graph. The including file says how each entry point is reached, by a macro D(name): the symbol
- * itself, or a pointer looked up. */
+/* A driver API program: contexts, allocations of every kind, copies, streams, events, virtual
+ * memory, pools, arrays, a captured graph. The including file says how each entry point is reached,
+ * by a macro D(name): the symbol itself, or a pointer looked up. */
 #ifndef DRIVER_CLIENT_H
 #define DRIVER_CLIENT_H
 

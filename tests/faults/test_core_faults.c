@@ -1,5 +1,6 @@
-/* Every driver call that a scenario makes fails in turn, once and for good, until a run passes without the
- * failure firing. In each run: what fails says so, nothing leaks, all accounts agree with the driver. */
+/* Every driver call that a scenario makes fails in turn, once and for good, until a run passes
+ * without the failure firing. In each run: what fails says so, nothing leaks, all accounts agree
+ * with the driver. */
 #include "core/bits.h"
 #include "core/instance.h"
 #include "tests/unit/cmocka_all.h"
@@ -18,15 +19,16 @@ static void try_alloc(struct run *run, unsigned i, unsigned context, uint64_t by
 {
     const struct gc_request request = {.bytes = bytes, .dedicated = dedicated};
     run->bench.driver_code = 0;
-    const enum gc_status status = gc_core_alloc(run->bench.core, run->bench.contexts[context], &request,
-                                                &run->blocks[i], &run->bench.driver_code);
+    const enum gc_status status = gc_core_alloc(run->bench.core, run->bench.contexts[context],
+                                                &request, &run->blocks[i], &run->bench.driver_code);
     if (status == GC_OK) {
         sim_driver_expect_idle(&run->bench.sim, run->blocks[i], bytes);
         return;
     }
     run->refused++;
     run->blocks[i] = 0;
-    assert_true(status == GC_OUT_OF_MEMORY || (status == GC_DRIVER && run->bench.driver_code == SIM_BROKEN));
+    assert_true(status == GC_OUT_OF_MEMORY ||
+                (status == GC_DRIVER && run->bench.driver_code == SIM_BROKEN));
 }
 
 /* A free that failed leaves the block as it was. */

@@ -1,4 +1,5 @@
-/* Sizes: what is taken must resolve within the device, and an accepted percentage or size is never zero. */
+/* Sizes: what is taken must resolve within the device, and an accepted percentage or size is never
+ * zero. */
 #include "core/options.h"
 
 #include <stdint.h>

@@ -1,8 +1,9 @@
-/* What the driver's memory calls cost, in microseconds: median and 99th percentile of many calls, each timed
- * alone on the host. Prints `name value unit` lines, or JSON with --json. Needs a GPU; with the simulated
- * driver it measures that one, which tells nothing but that the program works.
+/* What the driver's memory calls cost, in microseconds: median and 99th percentile of many calls,
+ * each timed alone on the host. Prints `name value unit` lines, or JSON with --json. Needs a GPU;
+ * with the simulated driver it measures that one, which tells nothing but that the program works.
  *
- * Takes at most a few GiB at once. Every series frees what it took. Entry points the driver lacks are left out. */
+ * Takes at most a few GiB at once. Every series frees what it took. Entry points the driver lacks
+ * are left out. */
 #include <cuda.h>
 
 #include <dlfcn.h>

@@ -1,8 +1,9 @@
-/* Random use of core against a naive model: a list of what is live. After every step no two live blocks
- * overlap, each is aligned and found from any of its bytes, nothing that queued work uses was handed out, the
- * limit holds and all accounts agree.
+/* Random use of core against a naive model: a list of what is live. After every step no two live
+ * blocks overlap, each is aligned and found from any of its bytes, nothing that queued work uses
+ * was handed out, the limit holds and all accounts agree.
  *
- * A run is a function of its seed, which is printed when it fails. GC_TEST_SEED runs that seed alone. */
+ * A run is a function of its seed, which is printed when it fails. GC_TEST_SEED runs that seed
+ * alone. */
 #include "core/bits.h"
 #include "core/instance.h"
 #include "tests/unit/cmocka_all.h"
@@ -40,7 +41,8 @@ static uint64_t draw(struct model *model, uint64_t below)
 /* Mostly small, some large, a few at the edges of the classes. */
 static uint64_t draw_bytes(struct model *model)
 {
-    static const uint64_t edges[] = {1, 511, 512, 513, GC_MIB(1), GC_MIB(1) + 1, GC_MIB(10), GC_MIB(10) + 1};
+    static const uint64_t edges[] = {1,         511,           512,        513,
+                                     GC_MIB(1), GC_MIB(1) + 1, GC_MIB(10), GC_MIB(10) + 1};
     const uint64_t kind = draw(model, 100);
     if (kind < 10)
         return edges[draw(model, sizeof(edges) / sizeof(edges[0]))];
@@ -70,8 +72,8 @@ static void step_alloc(struct model *model)
         return;
     const struct gc_request request = {
         .bytes = bytes, .api = API_MALLOC, .dedicated = draw(model, 40) == 0};
-    const enum gc_status status = gc_core_alloc(model->bench.core, model->bench.contexts[context], &request,
-                                                &address, &model->bench.driver_code);
+    const enum gc_status status = gc_core_alloc(model->bench.core, model->bench.contexts[context],
+                                                &request, &address, &model->bench.driver_code);
     if (status == GC_OUT_OF_MEMORY)
         return;
     assert_status(status, GC_OK);
@@ -110,7 +112,8 @@ static void step_find(struct model *model)
     assert_int_equal(info.bytes, live->bytes);
     assert_int_equal(info.context, live->context + 1);
     if (offset != 0)
-        assert_status(workbench_try_free(&model->bench, live->address + offset), GC_INVALID_POINTER);
+        assert_status(workbench_try_free(&model->bench, live->address + offset),
+                      GC_INVALID_POINTER);
 }
 
 static void step_capture(struct model *model)
@@ -189,7 +192,8 @@ static void finish(struct model *model)
         step_free(model);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++) {
         sim_driver_complete(&model->bench.sim, i + 1);
-        gc_core_retire(model->bench.core, model->bench.contexts[i], gc_context_epoch(model->bench.contexts[i]));
+        gc_core_retire(model->bench.core, model->bench.contexts[i],
+                       gc_context_epoch(model->bench.contexts[i]));
     }
     gc_core_trim(model->bench.core, model->bench.device, 0);
     check(model);
@@ -205,10 +209,11 @@ static void run_seed(uint64_t seed, enum gc_mode mode)
     const uint64_t capacity = GC_MIB(32) << draw(&model, 4);
     const uint64_t limit = draw(&model, 2) == 0 ? 0 : capacity - draw(&model, capacity / 2);
     model.limit = limit == 0 ? capacity : limit;
-    const struct workbench_setup setup = {.mode = mode,
-                                          .capacity_bytes = capacity,
-                                          .limit_bytes = limit,
-                                          .trim_percent = draw(&model, 3) == 0 ? (double)draw(&model, 100) : 100};
+    const struct workbench_setup setup = {
+        .mode = mode,
+        .capacity_bytes = capacity,
+        .limit_bytes = limit,
+        .trim_percent = draw(&model, 3) == 0 ? (double)draw(&model, 100) : 100};
     workbench_open(&model.bench, &setup);
     model.bench.sim.free_waits = mode == GC_MODE_TRACK;
     for (unsigned i = 0; i < STEPS; i++) {

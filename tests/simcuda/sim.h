@@ -1,12 +1,13 @@
 /* The simulated device's inside: what its files share. See README.md here for the whole.
  *
  * Structure: every exported driver function is written with SIM_API: the macro makes the
- * exported symbol, which takes the call's latency, an injected failure and the journal line, and the body, a
- * static function. driver/engine_* files know contexts, streams, capture; driver/memory_* files know addresses.
+ * exported symbol, which takes the call's latency, an injected failure and the journal line, and
+ * the body, a static function. driver/engine_* files know contexts, streams, capture;
+ * driver/memory_* files know addresses.
  *
- * Locking: two locks. The engine's (driver/engine.h) guards contexts, streams, events, captures and graphs; the
- * memory part's own guards allocations, mappings and pools. Neither is held while the other part is called,
- * while an operation runs, or across a callback of the program. */
+ * Locking: two locks. The engine's (driver/engine.h) guards contexts, streams, events, captures and
+ * graphs; the memory part's own guards allocations, mappings and pools. Neither is held while the
+ * other part is called, while an operation runs, or across a callback of the program. */
 #ifndef SIM_H
 #define SIM_H
 
@@ -25,40 +26,41 @@
 
 /* ---- calls ---- */
 
-/* Begins a call: counts it, takes its SIMCUDA_LATENCY. If SIMCUDA_FAIL says so returns false and the
- * result to give in *injected. */
+/* Begins a call: counts it, takes its SIMCUDA_LATENCY. If SIMCUDA_FAIL says so returns false and
+ * the result to give in *injected. */
 bool sim_call_begin(const char *entry, CUresult *injected);
 /* Ends it: writes the journal line `seq tid entry result args`. */
 CUresult sim_call_end(const char *entry, CUresult result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 #define SIM_UNPAREN(...) __VA_ARGS__
-#define SIM_ENTRY(name, parameters, call, ...)                                                             \
-    CUresult name parameters;                                                                              \
-    __attribute__((visibility("default"))) CUresult name parameters                                        \
-    {                                                                                                      \
-        CUresult sim_result;                                                                               \
-        if (sim_call_begin(#name, &sim_result))                                                            \
-            sim_result = call;                                                                             \
-        return sim_call_end(#name, sim_result, __VA_ARGS__);                                               \
+#define SIM_ENTRY(name, parameters, call, ...)                                                     \
+    CUresult name parameters;                                                                      \
+    __attribute__((visibility("default"))) CUresult name parameters                                \
+    {                                                                                              \
+        CUresult sim_result;                                                                       \
+        if (sim_call_begin(#name, &sim_result))                                                    \
+            sim_result = call;                                                                     \
+        return sim_call_end(#name, sim_result, __VA_ARGS__);                                       \
     }
-/* SIM_API(cuMemAlloc_v2, (CUdeviceptr *dptr, size_t bytes), (dptr, bytes), "%p %zu", (void *)dptr, bytes)
- * { body } */
-#define SIM_API(name, parameters, arguments, ...)                                                          \
-    static CUresult body_##name parameters;                                                                \
-    SIM_ENTRY(name, parameters, body_##name arguments, __VA_ARGS__)                                        \
+/* SIM_API(cuMemAlloc_v2, (CUdeviceptr *dptr, size_t bytes), (dptr, bytes), "%p %zu", (void *)dptr,
+ * bytes) { body } */
+#define SIM_API(name, parameters, arguments, ...)                                                  \
+    static CUresult body_##name parameters;                                                        \
+    SIM_ENTRY(name, parameters, body_##name arguments, __VA_ARGS__)                                \
     static CUresult body_##name parameters
-/* The same for an entry with a per-thread flavour, `suffix` being _ptsz or _ptds: both symbols share one
- * body, which has a `bool per_thread` before the other parameters. */
-#define SIM_API_THREAD(name, suffix, parameters, arguments, ...)                                           \
-    static CUresult body_##name(bool per_thread, SIM_UNPAREN parameters);                                  \
-    SIM_ENTRY(name, parameters, body_##name(false, SIM_UNPAREN arguments), __VA_ARGS__)                    \
-    SIM_ENTRY(name##suffix, parameters, body_##name(true, SIM_UNPAREN arguments), __VA_ARGS__)             \
+/* The same for an entry with a per-thread flavour, `suffix` being _ptsz or _ptds: both symbols
+ * share one body, which has a `bool per_thread` before the other parameters. */
+#define SIM_API_THREAD(name, suffix, parameters, arguments, ...)                                   \
+    static CUresult body_##name(bool per_thread, SIM_UNPAREN parameters);                          \
+    SIM_ENTRY(name, parameters, body_##name(false, SIM_UNPAREN arguments), __VA_ARGS__)            \
+    SIM_ENTRY(name##suffix, parameters, body_##name(true, SIM_UNPAREN arguments), __VA_ARGS__)     \
     static CUresult body_##name(bool per_thread, SIM_UNPAREN parameters)
 
 /* The export table for cuGetProcAddress: exports_engine.def and exports_memory.def hold rows
- * SIM_EXPORT(base, version, variant, symbol): `symbol` is what `base` means from CUDA `version` on. variant:
- * NONE, PTSZ or PTDS; with the latter two <symbol>_ptsz or <symbol>_ptds is the per-thread flavour. */
+ * SIM_EXPORT(base, version, variant, symbol): `symbol` is what `base` means from CUDA `version` on.
+ * variant: NONE, PTSZ or PTDS; with the latter two <symbol>_ptsz or <symbol>_ptds is the per-thread
+ * flavour. */
 
 /* ---- settings (read once, at the first call) ---- */
 
@@ -77,7 +79,8 @@ struct sim_device {
     int ordinal;
     CUuuid uuid;
     char name[64];
-    atomic_uint_fast64_t used_bytes; /* private accounting; shared: in the shared file (memory/capacity.c) */
+    atomic_uint_fast64_t
+        used_bytes; /* private accounting; shared: in the shared file (memory/capacity.c) */
 };
 
 struct sim_context { /* memory is never reused, so a stale handle can be told */
@@ -86,24 +89,25 @@ struct sim_context { /* memory is never reused, so a stale handle can be told */
     unsigned flags;
     bool primary;
     atomic_bool destroyed;
-    atomic_int sticky;             /* CUresult that every later call returns; 0: none */
-    atomic_int capturing_count;    /* streams of it in capture */
-    atomic_uint_fast64_t peers;    /* bit per device ordinal this context may reach */
-    atomic_uint_fast64_t id;       /* a primary context gets a new one each time it starts */
+    atomic_int sticky;                 /* CUresult that every later call returns; 0: none */
+    atomic_int capturing_count;        /* streams of it in capture */
+    atomic_uint_fast64_t peers;        /* bit per device ordinal this context may reach */
+    atomic_uint_fast64_t id;           /* a primary context gets a new one each time it starts */
     struct sim_engine_context *engine; /* streams, limits: the engine's own */
 };
 
 /* CUDA_ERROR_NOT_INITIALIZED before cuInit, _DEINITIALIZED at exit; else success. */
 CUresult sim_check_init(void);
-/* The current context, checked: NOT_INITIALIZED, INVALID_CONTEXT, CONTEXT_IS_DESTROYED, the sticky error. */
+/* The current context, checked: NOT_INITIALIZED, INVALID_CONTEXT, CONTEXT_IS_DESTROYED, the sticky
+ * error. */
 CUresult sim_current(struct sim_context **context);
 struct sim_device *sim_device(CUdevice ordinal); /* NULL if out of range */
 /* An explicit context handle, checked: INVALID_CONTEXT, CONTEXT_IS_DESTROYED. */
 CUresult sim_context_check(CUcontext handle, struct sim_context **context);
 /* Leaves the sticky error in the context (first one wins). */
 void sim_poison(struct sim_context *context, CUresult error);
-/* An allowed-during-capture check for calls that are unsafe then (cuMemAlloc, cuMemFree, …): if the thread's
- * capture mode and the process' captures forbid it, invalidates those captures and returns
+/* An allowed-during-capture check for calls that are unsafe then (cuMemAlloc, cuMemFree, …): if the
+ * thread's capture mode and the process' captures forbid it, invalidates those captures and returns
  * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED. */
 CUresult sim_check_unsafe_call(struct sim_context *context);
 
@@ -111,8 +115,8 @@ CUresult sim_check_unsafe_call(struct sim_context *context);
 
 struct sim_stream;
 
-/* What a stream runs: called on the stream's worker after all earlier work it depends on and SIMCUDA_WORK_US.
- * A non-success result becomes the context's sticky error. */
+/* What a stream runs: called on the stream's worker after all earlier work it depends on and
+ * SIMCUDA_WORK_US. A non-success result becomes the context's sticky error. */
 struct sim_op {
     CUresult (*run)(struct sim_context *context, void *argument);
     void (*release)(void *argument); /* frees `argument`; may be NULL */
@@ -120,49 +124,55 @@ struct sim_op {
     bool is_instant; /* takes no SIMCUDA_WORK_US */
 };
 
-/* Resolves a CUstream handle (NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, created) for the current
- * context; `per_thread` is true in _ptsz/_ptds entries, where NULL means the thread's own stream. */
+/* Resolves a CUstream handle (NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, created) for the
+ * current context; `per_thread` is true in _ptsz/_ptds entries, where NULL means the thread's own
+ * stream. */
 CUresult sim_stream_resolve(CUstream handle, bool per_thread, struct sim_stream **stream);
 struct sim_context *sim_stream_context(const struct sim_stream *stream);
-/* Queues an operation with the real ordering rules (legacy stream against blocking ones). If the stream is
- * capturing, adds a graph node instead: `copy` duplicates the argument per launch (graph nodes outlive one
- * run); node_type is what cuGraphNodeGetType says. Takes ownership of op.argument in every case. */
-CUresult sim_submit(struct sim_stream *stream, struct sim_op op, void *(*copy)(const void *argument),
-                    CUgraphNodeType node_type);
+/* Queues an operation with the real ordering rules (legacy stream against blocking ones). If the
+ * stream is capturing, adds a graph node instead: `copy` duplicates the argument per launch (graph
+ * nodes outlive one run); node_type is what cuGraphNodeGetType says. Takes ownership of op.argument
+ * in every case. */
+CUresult sim_submit(struct sim_stream *stream, struct sim_op op,
+                    void *(*copy)(const void *argument), CUgraphNodeType node_type);
 bool sim_stream_is_capturing(const struct sim_stream *stream);
-/* Waits until everything submitted so far to the stream / the context is done; the sticky error if any. */
+/* Waits until everything submitted so far to the stream / the context is done; the sticky error if
+ * any. */
 CUresult sim_stream_wait(struct sim_stream *stream);
 CUresult sim_context_wait(struct sim_context *context);
 /* True when all work submitted to the stream before the call is done. */
 bool sim_stream_is_idle(struct sim_stream *stream);
-/* Sequence points for the stream-ordered allocator: a position in a stream and whether it has passed. These three are
- * called with the memory part's lock held, so that a stream cannot end meanwhile; they call nothing back. */
+/* Sequence points for the stream-ordered allocator: a position in a stream and whether it has
+ * passed. These three are called with the memory part's lock held, so that a stream cannot end
+ * meanwhile; they call nothing back. */
 uint64_t sim_stream_position(struct sim_stream *stream);
 bool sim_stream_has_passed(struct sim_stream *stream, uint64_t position);
-/* True if work submitted to `later` from now on is ordered behind `position` of `earlier` (same stream,
- * or `later` waited for an event recorded after it). */
+/* True if work submitted to `later` from now on is ordered behind `position` of `earlier` (same
+ * stream, or `later` waited for an event recorded after it). */
 bool sim_stream_is_ordered(struct sim_stream *earlier, uint64_t position, struct sim_stream *later);
 
 /* ---- memory (driver/memory_* files) ---- */
 
-/* Whether [address, address+bytes) may be touched from `context` at this moment: device memory live and
- * mapped with access, or registered / plain host memory. false → CUDA_ERROR_ILLEGAL_ADDRESS. */
+/* Whether [address, address+bytes) may be touched from `context` at this moment: device memory live
+ * and mapped with access, or registered / plain host memory. false → CUDA_ERROR_ILLEGAL_ADDRESS. */
 bool sim_memory_is_accessible(struct sim_context *context, uint64_t address, uint64_t bytes);
-/* Context destroyed or reset: drops its memory, gives capacity back. Called with no lock held, after all
- * its streams have stopped. */
+/* Context destroyed or reset: drops its memory, gives capacity back. Called with no lock held,
+ * after all its streams have stopped. */
 void sim_memory_drop_context(struct sim_context *context);
 /* A stream is about to be destroyed; its work is done. What was freed on it is free everywhere. */
 void sim_memory_drop_stream(struct sim_stream *stream);
-/* A stream, event or context of this context was waited for with success: pools give memory back that is beyond
- * their release threshold. Called with no lock held, from cuStreamSynchronize, cuEventSynchronize, cuCtxSynchronize. */
+/* A stream, event or context of this context was waited for with success: pools give memory back
+ * that is beyond their release threshold. Called with no lock held, from cuStreamSynchronize,
+ * cuEventSynchronize, cuCtxSynchronize. */
 void sim_memory_synchronized(struct sim_context *context);
-/* Graph memory nodes: an allocation node's address is fixed at creation; physical memory is taken at
- * launch and returned by the free node. */
+/* Graph memory nodes: an allocation node's address is fixed at creation; physical memory is taken
+ * at launch and returned by the free node. */
 CUresult sim_memory_graph_reserve(struct sim_context *context, size_t bytes, uint64_t *address);
 CUresult sim_memory_graph_commit(struct sim_context *context, uint64_t address);
 CUresult sim_memory_graph_uncommit(struct sim_context *context, uint64_t address);
 void sim_memory_graph_forget(struct sim_context *context, uint64_t address);
-/* Copies and fills as graph nodes run them, accesses checked: CUDA_ERROR_ILLEGAL_ADDRESS, INVALID_VALUE. */
+/* Copies and fills as graph nodes run them, accesses checked: CUDA_ERROR_ILLEGAL_ADDRESS,
+ * INVALID_VALUE. */
 CUresult sim_memory_copy_3d(struct sim_context *context, const CUDA_MEMCPY3D *copy);
 CUresult sim_memory_fill_2d(struct sim_context *context, CUdeviceptr address, size_t pitch,
                             unsigned element_bytes, unsigned value, size_t width, size_t height);

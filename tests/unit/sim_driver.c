@@ -15,7 +15,8 @@
 static void violate(struct sim_driver *sim, const char *what, uint64_t address)
 {
     if (sim->violation_count++ == 0)
-        snprintf(sim->violation, sizeof(sim->violation), "%s at 0x%llx", what, (unsigned long long)address);
+        snprintf(sim->violation, sizeof(sim->violation), "%s at 0x%llx", what,
+                 (unsigned long long)address);
 }
 
 /* Starts a call with the lock taken; an injected code, or 0. */
@@ -28,7 +29,8 @@ static int begin(struct sim_driver *sim, enum sim_call call, uint64_t context)
         violate(sim, "a driver call under a lock", (uint64_t)call);
     sim->calls[call]++;
     const uint64_t number = ++sim->total_calls;
-    if (sim->fail_from == 0 || number < sim->fail_from || (number > sim->fail_from && !sim->fail_for_good))
+    if (sim->fail_from == 0 || number < sim->fail_from ||
+        (number > sim->fail_from && !sim->fail_for_good))
         return 0;
     sim->failed_count++;
     return sim->fail_code;
@@ -101,7 +103,8 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
         return end(sim, SIM_OUT_OF_MEMORY);
     if (sim->allocation_count == sim->allocation_room) {
         sim->allocation_room = sim->allocation_room * 2 + 64;
-        sim->allocations = realloc(sim->allocations, sim->allocation_room * sizeof(*sim->allocations));
+        sim->allocations =
+            realloc(sim->allocations, sim->allocation_room * sizeof(*sim->allocations));
     }
     uint64_t i;
     *address = find_hole(sim, bytes, &i);
@@ -248,5 +251,6 @@ void sim_driver_fail(struct sim_driver *sim, uint64_t n, bool for_good, int code
 void sim_driver_check(const struct sim_driver *sim)
 {
     if (sim->violation_count != 0)
-        fail_msg("%llu violations, the first: %s", (unsigned long long)sim->violation_count, sim->violation);
+        fail_msg("%llu violations, the first: %s", (unsigned long long)sim->violation_count,
+                 sim->violation);
 }

@@ -1,14 +1,16 @@
-/* A simulated platform under core: struct gc_driver over a plain address space. No device, no memory behind
- * the addresses; what it keeps is what tests must know:
+/* A simulated platform under core: struct gc_driver over a plain address space. No device, no
+ * memory behind the addresses; what it keeps is what tests must know:
  *
  *  - capacity: it runs out, and says so with SIM_OUT_OF_MEMORY; addresses are reused lowest first;
- *  - work: sim_driver_submit says that work queued in a context uses a range; synchronize completes it.
- *    Memory that is given back, or handed to the program again, while such work is queued is a violation;
- *  - rules: a call under one of core's locks, a synchronize while the context captures, a free of what is no
- *    allocation or by another context are violations;
+ *  - work: sim_driver_submit says that work queued in a context uses a range; synchronize completes
+ * it. Memory that is given back, or handed to the program again, while such work is queued is a
+ * violation;
+ *  - rules: a call under one of core's locks, a synchronize while the context captures, a free of
+ * what is no allocation or by another context are violations;
  *  - failures: the N-th call, once or for good.
  *
- * Violations are counted and the first one is kept in words; tests end with sim_driver_check. Thread-safe. */
+ * Violations are counted and the first one is kept in words; tests end with sim_driver_check.
+ * Thread-safe. */
 #ifndef SIM_DRIVER_H
 #define SIM_DRIVER_H
 

@@ -1,4 +1,5 @@
-/* The small things under everything: status texts, arithmetic, locks, host memory, record stores, gauges. */
+/* The small things under everything: status texts, arithmetic, locks, host memory, record stores,
+ * gauges. */
 #include "core/bits.h"
 #include "core/host.h"
 #include "core/lock.h"

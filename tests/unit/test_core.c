@@ -33,12 +33,9 @@ static void segment_sizes_follow_the_request(void **state)
     const struct {
         uint64_t bytes;
         uint64_t reserved;
-    } cases[] = {{1, GC_MIB(2)},
-                 {GC_MIB(1), GC_MIB(2)},
-                 {GC_MIB(1) + 1, GC_MIB(20)},
-                 {GC_MIB(10), GC_MIB(20)},
-                 {GC_MIB(10) + 1, GC_MIB(12)},
-                 {GC_MIB(63), GC_MIB(64)}};
+    } cases[] = {
+        {1, GC_MIB(2)},           {GC_MIB(1), GC_MIB(2)},       {GC_MIB(1) + 1, GC_MIB(20)},
+        {GC_MIB(10), GC_MIB(20)}, {GC_MIB(10) + 1, GC_MIB(12)}, {GC_MIB(63), GC_MIB(64)}};
     (void)state;
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct workbench bench;
@@ -70,7 +67,8 @@ static void best_fit_takes_the_smallest_hole(void **state)
 
 static void neighbours_merge_in_every_order(void **state)
 {
-    static const unsigned orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static const unsigned orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                          {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     (void)state;
     for (unsigned i = 0; i < 6; i++) {
         struct workbench bench;
@@ -91,7 +89,8 @@ static void neighbours_merge_in_every_order(void **state)
 
 static void impossible_sizes_fail_cleanly(void **state)
 {
-    const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 511, UINT64_MAX - GC_MIB(2), UINT64_C(1) << 63, GC_MIB(1025)};
+    const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 511, UINT64_MAX - GC_MIB(2),
+                              UINT64_C(1) << 63, GC_MIB(1025)};
     struct workbench bench;
     uint64_t address = 7;
     (void)state;
@@ -107,7 +106,8 @@ static void impossible_sizes_fail_cleanly(void **state)
     workbench_close(&bench);
 }
 
-/* No limit, and the driver runs out: it is asked for the comfortable size, for the exact one, and no more. */
+/* No limit, and the driver runs out: it is asked for the comfortable size, for the exact one, and
+ * no more. */
 static void refusal_by_the_driver_is_asked_for_once_and_leaves_no_mark(void **state)
 {
     struct workbench bench;
@@ -117,7 +117,8 @@ static void refusal_by_the_driver_is_asked_for_once_and_leaves_no_mark(void **st
     const uint64_t half = workbench_alloc(&bench, 0, total / 2);
     uint64_t other;
     const uint64_t asked = bench.sim.calls[SIM_MEM_ALLOC];
-    assert_status(workbench_try_alloc(&bench, 0, total / 2 + GC_MIB(4) + 512, &other), GC_OUT_OF_MEMORY);
+    assert_status(workbench_try_alloc(&bench, 0, total / 2 + GC_MIB(4) + 512, &other),
+                  GC_OUT_OF_MEMORY);
     assert_true(bench.sim.calls[SIM_MEM_ALLOC] - asked <= 2);
     assert_status(workbench_try_alloc(&bench, 0, UINT64_C(1) << 63, &other), GC_OUT_OF_MEMORY);
     assert_true(bench.sim.calls[SIM_MEM_ALLOC] - asked <= 2);
@@ -138,7 +139,9 @@ static void dedicated_request_has_an_allocation_of_its_own(void **state)
     (void)state;
     workbench_open_plain(&bench);
     workbench_alloc(&bench, 0, 512);
-    assert_status(gc_core_alloc(bench.core, bench.contexts[0], &request, &address, &bench.driver_code), GC_OK);
+    assert_status(
+        gc_core_alloc(bench.core, bench.contexts[0], &request, &address, &bench.driver_code),
+        GC_OK);
     assert_status(gc_core_find_block(bench.core, address + 999, &info), GC_OK);
     assert_int_equal(info.segment_address, address);
     assert_int_equal(info.segment_bytes, 1024);
@@ -153,8 +156,10 @@ static void dedicated_request_has_an_allocation_of_its_own(void **state)
 
 static void track_mode_keeps_nothing(void **state)
 {
-    const struct workbench_setup setup = {
-        .mode = GC_MODE_TRACK, .capacity_bytes = GC_MIB(64), .limit_bytes = GC_MIB(8), .trim_percent = 100};
+    const struct workbench_setup setup = {.mode = GC_MODE_TRACK,
+                                          .capacity_bytes = GC_MIB(64),
+                                          .limit_bytes = GC_MIB(8),
+                                          .trim_percent = 100};
     struct workbench bench;
     uint64_t address;
     (void)state;
@@ -183,9 +188,11 @@ static void wrong_frees_are_told_apart(void **state)
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
     const uint64_t b = workbench_alloc(&bench, 0, 4096);
     workbench_free(&bench, a);
-    assert_status(workbench_try_free(&bench, a), GC_INVALID_POINTER);        /* twice */
-    assert_status(workbench_try_free(&bench, b + 512), GC_INVALID_POINTER);  /* interior, on a granule */
-    assert_status(workbench_try_free(&bench, b + 1), GC_INVALID_POINTER);    /* interior, off a granule */
+    assert_status(workbench_try_free(&bench, a), GC_INVALID_POINTER); /* twice */
+    assert_status(workbench_try_free(&bench, b + 512),
+                  GC_INVALID_POINTER); /* interior, on a granule */
+    assert_status(workbench_try_free(&bench, b + 1),
+                  GC_INVALID_POINTER); /* interior, off a granule */
     assert_status(workbench_try_free(&bench, b + 8192), GC_INVALID_POINTER); /* never handed out */
     assert_int_equal(workbench_figures(&bench).invalid_free_count, 4);
     assert_status(workbench_try_free(&bench, 0), GC_NOT_OURS);
@@ -205,7 +212,8 @@ static void find_answers_for_every_byte(void **state)
     workbench_open_plain(&bench);
     const uint64_t big = workbench_alloc(&bench, 0, GC_MIB(300));
     const uint64_t small = workbench_alloc(&bench, 1, 700);
-    const uint64_t offsets[] = {0, 1, 511, 512, GC_MIB(2) - 1, GC_MIB(2), GC_MIB(299), GC_MIB(300) - 1};
+    const uint64_t offsets[] = {
+        0, 1, 511, 512, GC_MIB(2) - 1, GC_MIB(2), GC_MIB(299), GC_MIB(300) - 1};
     for (unsigned i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
         assert_status(gc_core_find_block(bench.core, big + offsets[i], &info), GC_OK);
         assert_int_equal(info.address, big);
@@ -241,8 +249,10 @@ static void ids_are_never_reused(void **state)
 
 static void idle_memory_never_makes_a_request_fail(void **state)
 {
-    const struct workbench_setup setup = {
-        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(100), .trim_percent = 100};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(100),
+                                          .trim_percent = 100};
     struct workbench bench;
     (void)state;
     workbench_open(&bench, &setup);
@@ -281,8 +291,10 @@ static void driver_shortage_gives_idle_memory_back_too(void **state)
 
 static void exact_size_is_taken_where_comfort_has_no_room(void **state)
 {
-    const struct workbench_setup setup = {
-        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(5), .trim_percent = 100};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(5),
+                                          .trim_percent = 100};
     struct workbench bench;
     uint64_t address;
     (void)state;
@@ -298,8 +310,10 @@ static void exact_size_is_taken_where_comfort_has_no_room(void **state)
 
 static void limit_holds_to_the_last_granule(void **state)
 {
-    const struct workbench_setup setup = {
-        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(3), .trim_percent = 100};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(3),
+                                          .trim_percent = 100};
     struct workbench bench;
     uint64_t address;
     unsigned count = 0;
@@ -314,8 +328,10 @@ static void limit_holds_to_the_last_granule(void **state)
 
 static void small_request_uses_a_large_hole_before_it_fails(void **state)
 {
-    const struct workbench_setup setup = {
-        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(20), .trim_percent = 100};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(20),
+                                          .trim_percent = 100};
     struct workbench bench;
     (void)state;
     workbench_open(&bench, &setup);
@@ -328,8 +344,10 @@ static void small_request_uses_a_large_hole_before_it_fails(void **state)
 
 static void trim_threshold_gives_back_at_once(void **state)
 {
-    const struct workbench_setup setup = {
-        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(1000), .limit_bytes = GC_MIB(100), .trim_percent = 25};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1000),
+                                          .limit_bytes = GC_MIB(100),
+                                          .trim_percent = 25};
     struct workbench bench;
     (void)state;
     workbench_open(&bench, &setup);
@@ -347,8 +365,10 @@ static void trim_threshold_gives_back_at_once(void **state)
 
 static void mem_info_counts_idle_memory_as_free(void **state)
 {
-    const struct workbench_setup setup = {
-        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(100), .trim_percent = 100};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(100),
+                                          .trim_percent = 100};
     struct workbench bench;
     uint64_t free_bytes = GC_MIB(400);
     uint64_t total_bytes = GC_MIB(512);
@@ -362,7 +382,8 @@ static void mem_info_counts_idle_memory_as_free(void **state)
     free_bytes = GC_MIB(8); /* others fill the device */
     gc_core_mem_info(bench.core, bench.device, &free_bytes, &total_bytes);
     assert_int_equal(free_bytes, GC_MIB(48));
-    gc_core_adjust(bench.core, bench.device, (int64_t)GC_MIB(500)); /* beyond the limit: never negative */
+    gc_core_adjust(bench.core, bench.device,
+                   (int64_t)GC_MIB(500)); /* beyond the limit: never negative */
     gc_core_mem_info(bench.core, bench.device, &free_bytes, &total_bytes);
     assert_int_equal(free_bytes, 0);
     gc_core_adjust(bench.core, bench.device, -(int64_t)GC_MIB(500));

@@ -1,5 +1,6 @@
-/* Core from many threads: against a limit, across contexts, with captures, trims, look-ups and a context that
- * is dropped and comes back. Clean under the thread sanitizer. Eight threads, about a second. */
+/* Core from many threads: against a limit, across contexts, with captures, trims, look-ups and a
+ * context that is dropped and comes back. Clean under the thread sanitizer. Eight threads, about a
+ * second. */
 #include "core/bits.h"
 #include "core/instance.h"
 #include "tests/unit/cmocka_all.h"
@@ -33,7 +34,9 @@ struct worker {
 
 static uint64_t draw_bytes(struct worker *worker)
 {
-    return (uint64_t)rand_r(&worker->seed) % (rand_r(&worker->seed) % 4 == 0 ? GC_MIB(6) : GC_KIB(64)) + 1;
+    return (uint64_t)rand_r(&worker->seed) %
+               (rand_r(&worker->seed) % 4 == 0 ? GC_MIB(6) : GC_KIB(64)) +
+           1;
 }
 
 static void expect(struct team *team, enum gc_status status, enum gc_status expected)
@@ -53,7 +56,8 @@ static void worker_alloc(struct worker *worker)
     struct team *team = worker->team;
     struct workbench *bench = &team->bench;
     const unsigned context = (unsigned)rand_r(&worker->seed) % 2;
-    const struct gc_request request = {.bytes = draw_bytes(worker), .dedicated = rand_r(&worker->seed) % 50 == 0};
+    const struct gc_request request = {.bytes = draw_bytes(worker),
+                                       .dedicated = rand_r(&worker->seed) % 50 == 0};
     uint64_t address;
     int code;
     const enum gc_status status =
@@ -124,8 +128,10 @@ static void run_team(struct team *team, struct worker *workers)
 
 static void threads_share_a_limit(void **state)
 {
-    const struct workbench_setup setup = {
-        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(96), .trim_percent = 50};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(96),
+                                          .trim_percent = 50};
     static struct team team;
     static struct worker workers[THREADS];
     (void)state;
@@ -155,11 +161,13 @@ static void *churn(void *argument)
     struct worker *worker = argument;
     struct workbench *bench = &worker->team->bench;
     for (unsigned i = 0; i < 300; i++) {
-        const struct gc_request request = {.bytes = GC_MIB(11) + (uint64_t)(rand_r(&worker->seed) % 2) * GC_MIB(20)};
+        const struct gc_request request = {
+            .bytes = GC_MIB(11) + (uint64_t)(rand_r(&worker->seed) % 2) * GC_MIB(20)};
         struct gc_context *context = bench->contexts[(unsigned)rand_r(&worker->seed) % 3];
         uint64_t address;
         int code;
-        const enum gc_status status = gc_core_alloc(bench->core, context, &request, &address, &code);
+        const enum gc_status status =
+            gc_core_alloc(bench->core, context, &request, &address, &code);
         expect(worker->team, status, GC_OK);
         if (status == GC_OK)
             worker_free(worker, address);
@@ -260,16 +268,18 @@ static void *use_doomed(void *argument)
         struct gc_block_info info;
         uint64_t address;
         int code;
-        const enum gc_status status =
-            gc_core_alloc(dropper->bench.core, atomic_load(&dropper->context), &request, &address, &code);
+        const enum gc_status status = gc_core_alloc(
+            dropper->bench.core, atomic_load(&dropper->context), &request, &address, &code);
         if (status != GC_OK && status != GC_INVALID_ARGUMENT && status != GC_OUT_OF_MEMORY)
             atomic_fetch_add(&dropper->unexpected, 1);
         if (status != GC_OK)
             continue;
-        (void)!gc_core_find_block(dropper->bench.core, atomic_exchange(&dropper->published, address), &info);
+        (void)!gc_core_find_block(dropper->bench.core,
+                                  atomic_exchange(&dropper->published, address), &info);
         const enum gc_status freed = gc_core_free(dropper->bench.core, address, 0, &code);
         /* After a drop the address is unknown, or another thread's already. */
-        if (freed != GC_OK && freed != GC_NOT_OURS && freed != GC_INVALID_POINTER && freed != GC_DRIVER)
+        if (freed != GC_OK && freed != GC_NOT_OURS && freed != GC_INVALID_POINTER &&
+            freed != GC_DRIVER)
             atomic_fetch_add(&dropper->unexpected, 1);
     }
     return NULL;
@@ -289,7 +299,8 @@ static void contexts_come_and_go_under_use(void **state)
     for (unsigned i = 0; i < 200; i++) {
         struct gc_context *fresh;
         workbench_drop(&dropper.bench, 0);
-        assert_status(gc_core_add_context(dropper.bench.core, 1, dropper.bench.device, &fresh), GC_OK);
+        assert_status(gc_core_add_context(dropper.bench.core, 1, dropper.bench.device, &fresh),
+                      GC_OK);
         dropper.bench.contexts[0] = fresh;
         atomic_store(&dropper.context, fresh);
     }
@@ -302,7 +313,8 @@ static void contexts_come_and_go_under_use(void **state)
     assert_int_equal(figures.requested.current, 0);
     assert_int_equal(figures.reserved.current, 0);
     assert_int_equal(figures.idle_bytes, 0);
-    /* Memory of a dropped context is freed twice in the simulation: that is the program's doing here. */
+    /* Memory of a dropped context is freed twice in the simulation: that is the program's doing
+     * here. */
     dropper.bench.sim.violation_count = 0;
     workbench_close(&dropper.bench);
 }

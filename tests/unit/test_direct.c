@@ -1,4 +1,5 @@
-/* Direct memory: charges, records, what vanishes with a context; and the table of records itself. */
+/* Direct memory: charges, records, what vanishes with a context; and the table of records itself.
+ */
 #include "core/bits.h"
 #include "core/instance.h"
 #include "tests/unit/cmocka_all.h"
@@ -6,7 +7,8 @@
 
 #include <stdlib.h>
 
-static struct gc_direct record_of(struct workbench *bench, enum gc_direct_kind kind, uint64_t key, uint64_t bytes)
+static struct gc_direct record_of(struct workbench *bench, enum gc_direct_kind kind, uint64_t key,
+                                  uint64_t bytes)
 {
     return (struct gc_direct){.kind = kind,
                               .key = key,
@@ -52,8 +54,10 @@ static void charge_lives_as_long_as_the_record(void **state)
 
 static void reserve_makes_room_and_stops_at_the_limit(void **state)
 {
-    const struct workbench_setup setup = {
-        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(64), .trim_percent = 100};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(64),
+                                          .trim_percent = 100};
     struct workbench bench;
     (void)state;
     workbench_open(&bench, &setup);
@@ -177,7 +181,8 @@ static void tracker_agrees_with_a_model(void **state)
     gc_tracker_init(&tracker, &host);
     for (unsigned step = 0; step < STEPS; step++) {
         const uint64_t key = (uint64_t)rand_r(&seed) % KEYS;
-        struct gc_direct direct = {.kind = GC_DIRECT_HANDLE, .key = key << 21, .requested_bytes = step + 1};
+        struct gc_direct direct = {
+            .kind = GC_DIRECT_HANDLE, .key = key << 21, .requested_bytes = step + 1};
         struct gc_direct got = {.requested_bytes = 0};
         bool replaced;
         if (rand_r(&seed) % 2 == 0) {
@@ -185,9 +190,11 @@ static void tracker_agrees_with_a_model(void **state)
             assert_int_equal(replaced, model[key] != 0);
             model[key] = direct.requested_bytes;
         } else {
-            assert_int_equal(gc_tracker_find(&tracker, GC_DIRECT_HANDLE, key << 21, &got), model[key] != 0);
+            assert_int_equal(gc_tracker_find(&tracker, GC_DIRECT_HANDLE, key << 21, &got),
+                             model[key] != 0);
             assert_int_equal(got.requested_bytes, model[key]);
-            assert_int_equal(gc_tracker_remove(&tracker, GC_DIRECT_HANDLE, key << 21, &got), model[key] != 0);
+            assert_int_equal(gc_tracker_remove(&tracker, GC_DIRECT_HANDLE, key << 21, &got),
+                             model[key] != 0);
             model[key] = 0;
         }
     }

@@ -27,8 +27,16 @@ static int close_map(void **state)
 
 static void every_address_may_be_asked(void **state)
 {
-    const uint64_t addresses[] = {0, 1, 511, 512, BASE, UINT64_C(1) << 47, (UINT64_C(1) << 48) - 1,
-                                  UINT64_C(1) << 48, UINT64_MAX - 511, UINT64_MAX};
+    const uint64_t addresses[] = {0,
+                                  1,
+                                  511,
+                                  512,
+                                  BASE,
+                                  UINT64_C(1) << 47,
+                                  (UINT64_C(1) << 48) - 1,
+                                  UINT64_C(1) << 48,
+                                  UINT64_MAX - 511,
+                                  UINT64_MAX};
     uint64_t start;
     (void)state;
     for (unsigned i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
@@ -41,7 +49,8 @@ static void ranges_beyond_the_map_are_refused(void **state)
 {
     (void)state;
     assert_int_equal(gc_pagemap_prepare(&map, UINT64_C(1) << 48, 512), GC_INVALID_ARGUMENT);
-    assert_int_equal(gc_pagemap_prepare(&map, (UINT64_C(1) << 48) - 512, 1024), GC_INVALID_ARGUMENT);
+    assert_int_equal(gc_pagemap_prepare(&map, (UINT64_C(1) << 48) - 512, 1024),
+                     GC_INVALID_ARGUMENT);
     assert_int_equal(gc_pagemap_prepare(&map, UINT64_MAX - 511, 1024), GC_INVALID_ARGUMENT);
     assert_int_equal(gc_pagemap_prepare(&map, 256, 512), GC_INVALID_ARGUMENT);
     assert_int_equal(gc_pagemap_prepare(&map, (UINT64_C(1) << 48) - 512, 512), GC_OK);
@@ -103,11 +112,13 @@ static void random_starts_agree_with_a_model(void **state)
         while (expected >= 0 && !model[expected])
             expected--;
         uint64_t start = 0;
-        const struct gc_block *found = gc_pagemap_find(&map, base + asked * GC_GRANULE + 77, &start);
+        const struct gc_block *found =
+            gc_pagemap_find(&map, base + asked * GC_GRANULE + 77, &start);
         assert_ptr_equal(found, expected < 0 ? NULL : &blocks[expected]);
         if (found != NULL)
             assert_int_equal(start, base + (unsigned)expected * GC_GRANULE);
-        assert_ptr_equal(gc_pagemap_get(&map, base + asked * GC_GRANULE), model[asked] ? &blocks[asked] : NULL);
+        assert_ptr_equal(gc_pagemap_get(&map, base + asked * GC_GRANULE),
+                         model[asked] ? &blocks[asked] : NULL);
     }
 }
 

@@ -162,7 +162,8 @@ static void peers_are_waited_for(void **state)
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
     workbench_capture(&bench, 1, false);
     gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
-    assert_int_equal(workbench_figures(&bench).pending.current, 4096); /* the peer was not waited for */
+    assert_int_equal(workbench_figures(&bench).pending.current,
+                     4096); /* the peer was not waited for */
     gc_context_remove_peer(bench.contexts[0], bench.contexts[1]);
     gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
@@ -176,7 +177,9 @@ static void dedicated_block_freed_in_a_capture_goes_back_later(void **state)
     uint64_t address;
     (void)state;
     workbench_open_plain(&bench);
-    assert_status(gc_core_alloc(bench.core, bench.contexts[0], &request, &address, &bench.driver_code), GC_OK);
+    assert_status(
+        gc_core_alloc(bench.core, bench.contexts[0], &request, &address, &bench.driver_code),
+        GC_OK);
     workbench_capture(&bench, 0, true);
     workbench_free(&bench, address);
     assert_int_equal(bench.sim.used_bytes, 5000);
@@ -297,7 +300,10 @@ static void context_dropped_during_a_driver_call(void **state)
     static const struct {
         enum sim_call when;
         bool dedicated;
-    } cases[] = {{SIM_SYNCHRONIZE, false}, {SIM_SYNCHRONIZE, true}, {SIM_MEM_FREE, true}, {SIM_MEM_ALLOC, false}};
+    } cases[] = {{SIM_SYNCHRONIZE, false},
+                 {SIM_SYNCHRONIZE, true},
+                 {SIM_MEM_FREE, true},
+                 {SIM_MEM_ALLOC, false}};
     (void)state;
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct workbench bench;
@@ -315,7 +321,8 @@ static void context_dropped_during_a_driver_call(void **state)
         } else {
             assert_status(status, GC_OK);
             bench.sim.hook = meddle;
-            /* The driver object's code may say that the context is gone; nothing is left in any case. */
+            /* The driver object's code may say that the context is gone; nothing is left in any
+             * case. */
             const enum gc_status freed = workbench_try_free(&bench, address);
             assert_true(freed == GC_OK || freed == GC_DRIVER);
         }
@@ -324,7 +331,8 @@ static void context_dropped_during_a_driver_call(void **state)
         assert_int_equal(figures.reserved.current, 0);
         assert_int_equal(figures.requested.current, 0);
         assert_int_equal(figures.leak_count, 0);
-        bench.sim.violation_count = 0; /* a free of memory that went with its context, by this test's doing */
+        bench.sim.violation_count =
+            0; /* a free of memory that went with its context, by this test's doing */
         workbench_close(&bench);
     }
 }
@@ -370,8 +378,10 @@ static void *open_gate_soon(void *argument)
 
 static void short_request_waits_for_a_give_back_under_way(void **state)
 {
-    const struct workbench_setup setup = {
-        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .limit_bytes = GC_MIB(64), .trim_percent = 100};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(64),
+                                          .trim_percent = 100};
     struct workbench bench;
     struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     pthread_t trimmer;

@@ -11,7 +11,8 @@ static int setup(void **state)
 {
     atomic_store(&ran, 0);
     return make_context(state) || cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) ||
-           cuStreamCreate(&other, CU_STREAM_NON_BLOCKING) || cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+           cuStreamCreate(&other, CU_STREAM_NON_BLOCKING) ||
+           cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
 }
 
 static void begin(CUstreamCaptureMode mode)
@@ -36,8 +37,8 @@ static CUstreamCaptureStatus status_of(CUstream of)
     return status;
 }
 
-/* "When a stream is in capture mode, all operations pushed into the stream will not be executed, but will instead be
- * captured into a graph." */
+/* "When a stream is in capture mode, all operations pushed into the stream will not be executed,
+ * but will instead be captured into a graph." */
 static void captured_work_runs_when_the_graph_is_launched(void **state)
 {
     CUgraph graph;
@@ -69,14 +70,17 @@ static void legacy_stream_cannot_be_captured(void **state)
 {
     CUgraph graph;
     (void)state;
-    assert_result(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_result(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL),
+                  CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
     begin(CU_STREAM_CAPTURE_MODE_RELAXED);
-    assert_result(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_ILLEGAL_STATE);
+    assert_result(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+                  CUDA_ERROR_ILLEGAL_STATE);
     assert_ends_with(CUDA_SUCCESS);
 }
 
-/* A stream that waits for an event of a captured stream joins the capture; it must be joined back. */
+/* A stream that waits for an event of a captured stream joins the capture; it must be joined back.
+ */
 static void fork_and_join_by_events(void **state)
 {
     CUevent back;
@@ -127,7 +131,8 @@ static void only_the_origin_ends_a_capture(void **state)
     assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-/* "It is invalid to synchronize or query the execution status of a stream which is being captured." */
+/* "It is invalid to synchronize or query the execution status of a stream which is being captured."
+ */
 static void synchronising_breaks_a_capture(void **state)
 {
     CUresult (*const calls[])(CUstream) = {cuStreamSynchronize, cuStreamQuery};
@@ -136,7 +141,8 @@ static void synchronising_breaks_a_capture(void **state)
         begin(CU_STREAM_CAPTURE_MODE_RELAXED);
         assert_result(calls[i](stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         assert_int_equal(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
-        assert_result(cuLaunchHostFunc(stream, count_up, &ran), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+        assert_result(cuLaunchHostFunc(stream, count_up, &ran),
+                      CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
         assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     }
     begin(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -144,8 +150,9 @@ static void synchronising_breaks_a_capture(void **state)
     assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-/* cuCtxRecordEvent: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if the specified context hCtx has a stream in the capture mode.
- * In such a case, the call will invalidate all the conflicting captures." */
+/* cuCtxRecordEvent: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if the specified context hCtx has a
+ * stream in the capture mode. In such a case, the call will invalidate all the conflicting
+ * captures." */
 static void context_events_break_a_capture(void **state)
 {
     (void)state;
@@ -157,7 +164,8 @@ static void context_events_break_a_capture(void **state)
     assert_ends_with(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-/* "CUDA_ERROR_CAPTURED_EVENT: not permitted on an event which was last recorded in a capturing stream." */
+/* "CUDA_ERROR_CAPTURED_EVENT: not permitted on an event which was last recorded in a capturing
+ * stream." */
 static void captured_event_cannot_be_queried(void **state)
 {
     (void)state;
@@ -170,7 +178,8 @@ static void captured_event_cannot_be_queried(void **state)
     assert_cuda(cuEventSynchronize(event));
 }
 
-/* "CUDA_ERROR_STREAM_CAPTURE_ISOLATION: a dependency would have been created which crosses the capture sequence boundary." */
+/* "CUDA_ERROR_STREAM_CAPTURE_ISOLATION: a dependency would have been created which crosses the
+ * capture sequence boundary." */
 static void capture_depends_on_nothing_outside(void **state)
 {
     (void)state;
@@ -192,8 +201,9 @@ static void captures_do_not_merge(void **state)
     assert_result(cuStreamEndCapture(other, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-/* "If called on CU_STREAM_LEGACY while a blocking stream in the same context is capturing, it will return
- * CUDA_ERROR_STREAM_CAPTURE_IMPLICIT … The blocking stream capture is not invalidated"; any use does invalidate it. */
+/* "If called on CU_STREAM_LEGACY while a blocking stream in the same context is capturing, it will
+ * return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT … The blocking stream capture is not invalidated"; any
+ * use does invalidate it. */
 static void legacy_stream_is_closed_while_a_blocking_stream_captures(void **state)
 {
     CUstream blocking;
@@ -233,11 +243,12 @@ static void query_from_another_thread(CUresult *results)
     assert_int_equal(pthread_create(&thread, NULL, query_elsewhere, results), 0);
     pthread_join(thread, NULL);
     assert_result(results[0], CUDA_SUCCESS);
-    assert_result(results[1], CUDA_SUCCESS); /* relaxed: "not prohibited from potentially unsafe API calls" */
+    assert_result(results[1],
+                  CUDA_SUCCESS); /* relaxed: "not prohibited from potentially unsafe API calls" */
 }
 
-/* cuThreadExchangeStreamCaptureMode: in global mode a thread is prohibited from unsafe calls by its own captures that
- * are not relaxed and by other threads' global ones. */
+/* cuThreadExchangeStreamCaptureMode: in global mode a thread is prohibited from unsafe calls by its
+ * own captures that are not relaxed and by other threads' global ones. */
 static void unsafe_calls_follow_the_modes(void **state)
 {
     CUresult results[3];
@@ -269,8 +280,8 @@ static void *end_elsewhere(void *argument)
     return NULL;
 }
 
-/* "If the mode … is not CU_STREAM_CAPTURE_MODE_RELAXED, cuStreamEndCapture must be called on this stream from the same
- * thread." */
+/* "If the mode … is not CU_STREAM_CAPTURE_MODE_RELAXED, cuStreamEndCapture must be called on this
+ * stream from the same thread." */
 static void capture_ends_in_its_thread(void **state)
 {
     CUresult result;
@@ -300,13 +311,13 @@ static void info_names_graph_and_frontier(void **state)
     assert_int_equal(count, 1);
     first = nodes[0];
     assert_cuda(cuGraphAddEmptyNode(&node, graph, &first, 1));
-    assert_cuda(cuStreamUpdateCaptureDependencies(stream, &node, NULL, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    assert_cuda(cuStreamUpdateCaptureDependencies(stream, &node, NULL, 1,
+                                                  CU_STREAM_SET_CAPTURE_DEPENDENCIES));
     assert_cuda(cuStreamGetCaptureInfo(stream, &status, &id, &graph, &nodes, NULL, &count));
     assert_int_equal(count, 1);
     assert_ptr_equal(nodes[0], node);
     assert_ends_with(CUDA_SUCCESS);
 }
-
 
 int main(void)
 {

@@ -17,7 +17,8 @@ static CUcontext create(void)
     return context;
 }
 
-/* "If cuInit() has not been called, any function from the driver API will return CUDA_ERROR_NOT_INITIALIZED." */
+/* "If cuInit() has not been called, any function from the driver API will return
+ * CUDA_ERROR_NOT_INITIALIZED." */
 static void nothing_works_before_init(void **state)
 {
     int count;
@@ -57,9 +58,11 @@ static void devices_describe_themselves(void **state)
     assert_memory_not_equal(&uuid, uuid_text, sizeof uuid);
     assert_cuda(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0));
     assert_int_equal(value, 9);
-    assert_cuda(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
+    assert_cuda(
+        cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
     assert_int_equal(value, 1);
-    assert_result(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MAX, 0),
+                  CUDA_ERROR_INVALID_VALUE);
     assert_cuda(cuDeviceGetPCIBusId(text, sizeof text, 0));
     device = -1;
     assert_cuda(cuDeviceGetByPCIBusId(&device, text));
@@ -67,7 +70,8 @@ static void devices_describe_themselves(void **state)
     assert_result(cuDeviceGetByPCIBusId(&device, "0000:77:00.0"), CUDA_ERROR_INVALID_DEVICE);
 }
 
-/* cuCtxCreate: "makes it current to the calling thread"; cuCtxPopCurrent: "the context that was current is returned". */
+/* cuCtxCreate: "makes it current to the calling thread"; cuCtxPopCurrent: "the context that was
+ * current is returned". */
 static void contexts_stack_up(void **state)
 {
     CUcontext first = create(), second = create(), current;
@@ -109,8 +113,9 @@ static void *use_destroyed(void *argument)
     return NULL;
 }
 
-/* "If ctx is current to other threads, then ctx will remain current to those threads, and attempting to access ctx from
- * those threads will result in the error CUDA_ERROR_CONTEXT_IS_DESTROYED." */
+/* "If ctx is current to other threads, then ctx will remain current to those threads, and
+ * attempting to access ctx from those threads will result in the error
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED." */
 static void other_threads_see_a_destroyed_context(void **state)
 {
     struct handover handover = {.context = create()};
@@ -121,7 +126,8 @@ static void other_threads_see_a_destroyed_context(void **state)
     while (!atomic_load(&handover.is_current))
         usleep(100);
     assert_cuda(cuCtxDestroy(context));
-    assert_cuda(cuCtxGetCurrent(&current)); /* "will also be popped from the current thread's stack" */
+    assert_cuda(
+        cuCtxGetCurrent(&current)); /* "will also be popped from the current thread's stack" */
     assert_null(current);
     atomic_store(&handover.is_destroyed, true);
     pthread_join(thread, NULL);
@@ -132,8 +138,9 @@ static void other_threads_see_a_destroyed_context(void **state)
     assert_result(cuCtxDestroy(NULL), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-/* cuDevicePrimaryCtxRelease: "automatically reset once the last reference to it is released"; "Releasing a primary
- * context that has not been previously retained will fail with CUDA_ERROR_INVALID_CONTEXT"; Reset: "does not release it". */
+/* cuDevicePrimaryCtxRelease: "automatically reset once the last reference to it is released";
+ * "Releasing a primary context that has not been previously retained will fail with
+ * CUDA_ERROR_INVALID_CONTEXT"; Reset: "does not release it". */
 static void primary_context_is_counted(void **state)
 {
     CUcontext first, second;
@@ -170,7 +177,8 @@ static void primary_flags_wait_for_no_one_in_the_second_version(void **state)
     int active;
     (void)state;
     assert_cuda(cuDevicePrimaryCtxRetain(&context, 0));
-    assert_result(cuDevicePrimaryCtxSetFlags(0, CU_CTX_SCHED_SPIN), CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE);
+    assert_result(cuDevicePrimaryCtxSetFlags(0, CU_CTX_SCHED_SPIN),
+                  CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE);
     assert_cuda(cuDevicePrimaryCtxSetFlags_v2(0, CU_CTX_SCHED_YIELD));
     assert_cuda(cuDevicePrimaryCtxGetState(0, &flags, &active));
     assert_int_equal(flags, CU_CTX_SCHED_YIELD);
@@ -224,7 +232,8 @@ static void forked_child_is_not_initialised(void **state)
     if (child == 0) {
         CUdevice device;
         bool refused = cuCtxGetDevice(&device) == CUDA_ERROR_NOT_INITIALIZED &&
-                       cuInit(0) == CUDA_ERROR_NOT_INITIALIZED && cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED;
+                       cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
+                       cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED;
         _exit(refused ? 0 : 1);
     }
     assert_int_equal(waitpid(child, &status, 0), child);

@@ -32,7 +32,8 @@ static void graph_runs_in_order_of_dependencies(void **state)
     assert_cuda(cuGraphAddHostNode(&host, graph, NULL, 0, &host_parameters));
     assert_cuda(cuGraphAddMemcpyNode(&copy, graph, NULL, 0, &copy_parameters, test_context));
     assert_cuda(cuGraphAddMemsetNode(&fill, graph, NULL, 0, &fill_parameters, test_context));
-    assert_cuda(cuGraphAddDependencies(graph, (CUgraphNode[]){fill, copy}, (CUgraphNode[]){copy, host}, NULL, 2));
+    assert_cuda(cuGraphAddDependencies(graph, (CUgraphNode[]){fill, copy},
+                                       (CUgraphNode[]){copy, host}, NULL, 2));
     assert_cuda(cuGraphNodeGetDependencies(host, nodes, NULL, &count));
     assert_int_equal(count, 1);
     assert_ptr_equal(nodes[0], copy);
@@ -133,7 +134,8 @@ static void nodes_can_be_changed_by_kind_independent_parameters(void **state)
     CUevent events[2], got;
     atomic_int first = 0, second = 0;
     CUDA_HOST_NODE_PARAMS parameters = {.fn = count_up, .userData = &first};
-    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_HOST, .host = {.fn = count_up, .userData = &second}};
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_HOST,
+                             .host = {.fn = count_up, .userData = &second}};
     (void)state;
     for (int i = 0; i < 2; i++)
         assert_cuda(cuEventCreate(&events[i], CU_EVENT_DEFAULT));
@@ -161,14 +163,16 @@ static void nodes_can_be_changed_by_kind_independent_parameters(void **state)
         assert_cuda(cuEventDestroy(events[i]));
 }
 
-/* "The address of the allocation is returned … in dptr" when the node is made; memory is there between the nodes. */
+/* "The address of the allocation is returned … in dptr" when the node is made; memory is there
+ * between the nodes. */
 static void memory_nodes_fix_the_address(void **state)
 {
     CUgraph graph;
     CUgraphNode allocate, fill, release;
     CUgraphExec exec;
     CUDA_MEM_ALLOC_NODE_PARAMS allocation = {
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
         .bytesize = 1 << 20};
     (void)state;
     assert_cuda(cuGraphCreate(&graph, 0));
@@ -206,11 +210,14 @@ static void modules_know_their_names(void **state)
     assert_cuda(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
     assert_int_equal(value, 1024);
     assert_cuda(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
-    assert_result(cuLaunchKernel(function, 0, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-    assert_result(cuLaunchKernel(function, 1, 1, 1, 1024, 2, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuLaunchKernel(function, 0, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL),
+                  CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuLaunchKernel(function, 1, 1, 1, 1024, 2, 1, 0, NULL, NULL, NULL),
+                  CUDA_ERROR_INVALID_VALUE);
     assert_cuda(cuCtxSynchronize());
     assert_cuda(cuModuleUnload(module));
-    assert_result(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_HANDLE);
+    assert_result(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL),
+                  CUDA_ERROR_INVALID_HANDLE);
     assert_result(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
 }
 

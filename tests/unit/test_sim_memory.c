@@ -1,12 +1,13 @@
-/* The simulated device's plain, host and managed memory, arrays, copies, fills and pointer attributes, each behaviour
- * as NVIDIA's driver API documentation states it. */
+/* The simulated device's plain, host and managed memory, arrays, copies, fills and pointer
+ * attributes, each behaviour as NVIDIA's driver API documentation states it. */
 #include "tests/unit/sim_memory_test.h"
 
 #include <pthread.h>
 
 /* ---- cuMemAlloc, cuMemFree ---- */
 
-/* cuMemAlloc: "If bytesize is 0, cuMemAlloc() returns CUDA_ERROR_INVALID_VALUE"; what does not fit is out of memory. */
+/* cuMemAlloc: "If bytesize is 0, cuMemAlloc() returns CUDA_ERROR_INVALID_VALUE"; what does not fit
+ * is out of memory. */
 static void sizes_that_cannot_be(void **state)
 {
     CUdeviceptr pointer = 7;
@@ -22,8 +23,8 @@ static void sizes_that_cannot_be(void **state)
     assert_int_equal(free_bytes(), before);
 }
 
-/* "The allocated memory is suitably aligned for any kind of variable": a GPU gives multiples of 256 at least, and takes
- * memory in pages of 2 MiB that small allocations share. */
+/* "The allocated memory is suitably aligned for any kind of variable": a GPU gives multiples of 256
+ * at least, and takes memory in pages of 2 MiB that small allocations share. */
 static void small_allocations_share_pages(void **state)
 {
     CUdeviceptr first, second, large;
@@ -45,8 +46,8 @@ static void small_allocations_share_pages(void **state)
     assert_int_equal(free_bytes(), before);
 }
 
-/* cuMemFree frees "the memory space pointed to by dptr, which must have been returned by a previous call" to one of the
- * allocating functions; else CUDA_ERROR_INVALID_VALUE. */
+/* cuMemFree frees "the memory space pointed to by dptr, which must have been returned by a previous
+ * call" to one of the allocating functions; else CUDA_ERROR_INVALID_VALUE. */
 static void frees_that_are_wrong(void **state)
 {
     CUdeviceptr pointer;
@@ -96,7 +97,8 @@ static void pitch_is_a_multiple_of_512(void **state)
             cuMemAllocPitch(&pointer, &pitch, (size_t)1 << 40, (size_t)1 << 40, 4));
 }
 
-/* "Either or both of the parameters pbase and psize may be NULL"; "CUDA_ERROR_NOT_FOUND" for memory it does not know. */
+/* "Either or both of the parameters pbase and psize may be NULL"; "CUDA_ERROR_NOT_FOUND" for memory
+ * it does not know. */
 static void address_range_of_a_pointer_inside(void **state)
 {
     CUdeviceptr pointer, base;
@@ -137,7 +139,8 @@ static void copies_there_and_back(void **state)
     MUST(cuMemFree(other));
 }
 
-/* A call that reports before it returns says that the pointer is wrong, and the context lives on. */
+/* A call that reports before it returns says that the pointer is wrong, and the context lives on.
+ */
 static void copy_beyond_the_end_is_an_invalid_value(void **state)
 {
     CUdeviceptr pointer;
@@ -256,7 +259,8 @@ static void arrays_hold_texels(void **state)
     assert_int_equal(free_bytes(), before);
 }
 
-/* cuMipmappedArrayCreate: levels are "clamped to the range [1, 1 + floor(log2(max(width, height, depth)))]". */
+/* cuMipmappedArrayCreate: levels are "clamped to the range [1, 1 + floor(log2(max(width, height,
+ * depth)))]". */
 static void mipmaps_have_levels_of_half_the_size(void **state)
 {
     const CUDA_ARRAY3D_DESCRIPTOR base = {
@@ -280,7 +284,8 @@ static void mipmaps_have_levels_of_half_the_size(void **state)
 
 /* ---- host memory ---- */
 
-/* cuMemHostRegister: "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"; unregister: "..._NOT_REGISTERED". */
+/* cuMemHostRegister: "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"; unregister: "..._NOT_REGISTERED".
+ */
 static void host_memory_is_registered_once(void **state)
 {
     char *memory = aligned_alloc(4096, 8192);
@@ -379,7 +384,8 @@ static void attributes_of_device_memory(void **state)
             cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer));
 }
 
-/* cuPointerGetAttributes: an unknown pointer is no error; "the attributes are assigned default NULL values". */
+/* cuPointerGetAttributes: an unknown pointer is no error; "the attributes are assigned default NULL
+ * values". */
 static void attributes_of_an_unknown_pointer_are_null(void **state)
 {
     CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
@@ -398,7 +404,8 @@ static void attributes_of_an_unknown_pointer_are_null(void **state)
 
 /* ---- many ---- */
 
-/* Random allocations and frees: addresses never overlap, contents stay, and all comes back. The seed is fixed. */
+/* Random allocations and frees: addresses never overlap, contents stay, and all comes back. The
+ * seed is fixed. */
 static void random_allocations_keep_their_contents(void **state)
 {
     enum { SLOTS = 200 };

@@ -1,5 +1,5 @@
-/* The simulated device's mapping interface, stream-ordered pools and graph memory, each behaviour as NVIDIA's driver API
- * documentation states it. */
+/* The simulated device's mapping interface, stream-ordered pools and graph memory, each behaviour
+ * as NVIDIA's driver API documentation states it. */
 #include "tests/unit/sim_memory_test.h"
 
 #include <setjmp.h>
@@ -58,8 +58,8 @@ static void sizes_follow_the_granularity(void **state)
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemRelease(12345));
 }
 
-/* cuMemRelease: the memory "will be freed when all outstanding mappings to the memory are unmapped and when all
- * outstanding references to the handle are released". */
+/* cuMemRelease: the memory "will be freed when all outstanding mappings to the memory are unmapped
+ * and when all outstanding references to the handle are released". */
 static void memory_lives_until_handle_and_mapping_are_gone(void **state)
 {
     CUmemGenericAllocationHandle handle = create(4 * PAGE), again;
@@ -88,8 +88,8 @@ static void memory_lives_until_handle_and_mapping_are_gone(void **state)
     MUST(cuMemAddressFree(address, 8 * PAGE));
 }
 
-/* cuMemMap: the range must be reserved and free of mappings; "offset ... must be zero". cuMemUnmap: "the entire
- * mapping", never part of one. */
+/* cuMemMap: the range must be reserved and free of mappings; "offset ... must be zero". cuMemUnmap:
+ * "the entire mapping", never part of one. */
 static void mappings_that_are_wrong(void **state)
 {
     CUmemGenericAllocationHandle handle = create(2 * PAGE), other = create(PAGE);
@@ -135,8 +135,8 @@ static void access_must_be_given(void **state)
     assert_int_equal(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     MUST(cuMemsetD8(address, 1, 16));
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemFree(address)); /* not cuMemAlloc's */
-    MUST(
-        cuCtxSynchronize()); /* fills of device memory do not wait, and unmapping waits for nothing */
+    MUST(cuCtxSynchronize()); /* fills of device memory do not wait, and unmapping waits for nothing
+                               */
     MUST(cuMemUnmap(address, PAGE));
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(address, 1, 16));
     MUST(cuMemRelease(handle));
@@ -221,8 +221,8 @@ static uint64_t pool_count(CUmemoryPool pool, CUmemPool_attribute attribute)
     return value;
 }
 
-/* Freed memory is ready at once for its own stream. Release threshold 0: "the next call to stream, event or context
- * synchronize" gives it back. */
+/* Freed memory is ready at once for its own stream. Release threshold 0: "the next call to stream,
+ * event or context synchronize" gives it back. */
 static void pool_memory_returns_at_synchronisation(void **state)
 {
     size_t before = free_bytes();
@@ -279,7 +279,8 @@ static void threshold_keeps_memory(void **state)
             cuMemPoolDestroy(pool)); /* "the default pool cannot be destroyed" */
 }
 
-/* Memory freed on one stream behind running work: another stream gets it only when it is ordered behind the free. */
+/* Memory freed on one stream behind running work: another stream gets it only when it is ordered
+ * behind the free. */
 static void other_streams_wait_for_order(void **state)
 {
     int off = 0, on = 1;
@@ -312,7 +313,8 @@ static void other_streams_wait_for_order(void **state)
     MUST(cuEventDestroy(event));
 }
 
-/* cuMemPoolDestroy: with allocations left it "returns immediately and the resources ... are released automatically". */
+/* cuMemPoolDestroy: with allocations left it "returns immediately and the resources ... are
+ * released automatically". */
 static void destroyed_pool_ends_with_its_memory(void **state)
 {
     CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
@@ -367,7 +369,8 @@ static uint64_t graph_bytes(CUgraphMem_attribute attribute)
     return value;
 }
 
-/* Captured, allocation and free become nodes: memory is taken by the launch and kept until trimmed. */
+/* Captured, allocation and free become nodes: memory is taken by the launch and kept until trimmed.
+ */
 static void captured_allocations_are_graph_nodes(void **state)
 {
     size_t before = free_bytes();
@@ -456,8 +459,8 @@ static void destroyed_context_gives_all_back(void **state)
     MUST_BE(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(host));
 }
 
-/* The last: the context does not survive. An asynchronous operation is checked when it runs, over its whole range, and
- * its error stays. */
+/* The last: the context does not survive. An asynchronous operation is checked when it runs, over
+ * its whole range, and its error stays. */
 static void asynchronous_use_after_unmap_is_sticky(void **state)
 {
     CUmemGenericAllocationHandle handle = create(PAGE);

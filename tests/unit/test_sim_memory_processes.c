@@ -1,5 +1,6 @@
-/* The simulated device's memory between processes: shared capacity, IPC handles, exported descriptors. Each child starts
- * the driver itself, as one must: it is forked before this process does. */
+/* The simulated device's memory between processes: shared capacity, IPC handles, exported
+ * descriptors. Each child starts the driver itself, as one must: it is forked before this process
+ * does. */
 #include "tests/unit/sim_memory_test.h"
 
 #include <signal.h>
@@ -140,7 +141,8 @@ static void go(struct child child)
     say(child.socket, "g", 1);
 }
 
-/* Processes with one SIMCUDA_SHARED share a device; what a process held is free when it is gone, however it went. */
+/* Processes with one SIMCUDA_SHARED share a device; what a process held is free when it is gone,
+ * however it went. */
 static void capacity_is_shared_and_comes_back(void **state)
 {
     size_t before = free_bytes();
@@ -160,7 +162,8 @@ static void capacity_is_shared_and_comes_back(void **state)
     MUST(cuMemFree(pointer));
 }
 
-/* cuIpcOpenMemHandle maps the whole allocation at its base; opened again it counts; a process cannot open its own. */
+/* cuIpcOpenMemHandle maps the whole allocation at its base; opened again it counts; a process
+ * cannot open its own. */
 static void handles_open_in_another_process(void **state)
 {
     CUdeviceptr small, again, large, base, own;

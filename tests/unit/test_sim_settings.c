@@ -1,7 +1,7 @@
 /* The simulated driver: its variables, the journal, look-ups by name and version.
  *
- * Variables are read once per process, so each case runs in a process of its own: the program starts itself again with
- * the case's name, and takes exit status and output. */
+ * Variables are read once per process, so each case runs in a process of its own: the program
+ * starts itself again with the case's name, and takes exit status and output. */
 #include "tests/unit/sim_test.h"
 
 #include <fcntl.h>
@@ -21,12 +21,12 @@ CUresult cuMemAlloc(unsigned int *address, unsigned int bytes);
 CUresult cuStreamQuery_ptsz(CUstream stream);
 
 #define CHILD_CASE(name) static int name(void)
-#define EXPECT(condition)                                                                                             \
-    do {                                                                                                              \
-        if (!(condition)) {                                                                                           \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                                                   \
-            return 1;                                                                                                 \
-        }                                                                                                             \
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);                                \
+            return 1;                                                                              \
+        }                                                                                          \
     } while (0)
 
 /* ---- what the children do ---- */
@@ -106,12 +106,16 @@ CHILD_CASE(child_old_driver)
     CUdriverProcAddressQueryResult status;
     void *address;
     int version;
-    EXPECT(cuInit(0) == CUDA_SUCCESS && cuDriverGetVersion(&version) == CUDA_SUCCESS && version == 12000);
-    /* "If the specified CUDA version is greater than the driver version, … CUDA_ERROR_INVALID_VALUE." */
-    EXPECT(cuGetProcAddress_v2("cuCtxCreate", &address, 12050, 0, &status) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuInit(0) == CUDA_SUCCESS && cuDriverGetVersion(&version) == CUDA_SUCCESS &&
+           version == 12000);
+    /* "If the specified CUDA version is greater than the driver version, …
+     * CUDA_ERROR_INVALID_VALUE." */
+    EXPECT(cuGetProcAddress_v2("cuCtxCreate", &address, 12050, 0, &status) ==
+           CUDA_ERROR_INVALID_VALUE);
     EXPECT(cuGetProcAddress_v2("cuCtxRecordEvent", &address, 12000, 0, &status) == CUDA_SUCCESS);
     EXPECT(!address && status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-    EXPECT(cuGetProcAddress_v2("cuStreamGetId", &address, 12000, 0, &status) == CUDA_SUCCESS && address);
+    EXPECT(cuGetProcAddress_v2("cuStreamGetId", &address, 12000, 0, &status) == CUDA_SUCCESS &&
+           address);
     return 0;
 }
 
@@ -129,8 +133,12 @@ static const struct child {
     const char *name;
     int (*run)(void);
 } children[] = {
-    {"sizes", child_sizes},         {"no_device", child_no_device}, {"failures", child_failures},
-    {"times", child_times},         {"journal", child_journal},     {"old_driver", child_old_driver},
+    {"sizes", child_sizes},
+    {"no_device", child_no_device},
+    {"failures", child_failures},
+    {"times", child_times},
+    {"journal", child_journal},
+    {"old_driver", child_old_driver},
     {"exits", child_exits_with_work_under_way},
 };
 
@@ -177,10 +185,10 @@ static int run_child(const char *name, ...)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-#define assert_child(...)                                                                                             \
-    do {                                                                                                              \
-        if (run_child(__VA_ARGS__) != 0)                                                                              \
-            fail_msg("%s", errors);                                                                                   \
+#define assert_child(...)                                                                          \
+    do {                                                                                           \
+        if (run_child(__VA_ARGS__) != 0)                                                           \
+            fail_msg("%s", errors);                                                                \
     } while (0)
 
 static void devices_and_memory(void **state)
@@ -228,7 +236,7 @@ static void calls_fail_as_told(void **state)
 {
     (void)state;
     assert_child("failures", "SIMCUDA_FAIL",
-                               "cuCtxCreate_v2@1,cuStreamQuery@2+=CUDA_ERROR_LAUNCH_FAILED", NULL);
+                 "cuCtxCreate_v2@1,cuStreamQuery@2+=CUDA_ERROR_LAUNCH_FAILED", NULL);
     assert_child("failures", "SIMCUDA_FAIL", "cuCtxCreate_v2@1=2,cuStreamQuery@2+=719", NULL);
     assert_int_equal(run_child("failures", NULL), 1);
 }
@@ -236,7 +244,8 @@ static void calls_fail_as_told(void **state)
 static void calls_and_work_take_time(void **state)
 {
     (void)state;
-    assert_child("times", "SIMCUDA_LATENCY", "cuEventCreate=30000", "SIMCUDA_WORK_US", "20000", NULL);
+    assert_child("times", "SIMCUDA_LATENCY", "cuEventCreate=30000", "SIMCUDA_WORK_US", "20000",
+                 NULL);
     assert_child("sizes", "SIMCUDA_LATENCY", "h200", NULL);
     assert_string_equal(errors, "");
 }
@@ -254,9 +263,10 @@ static void journal_lists_every_call(void **state)
     assert_int_equal(sscanf(text, "%d %ld %200s %d", &sequence, &tid, expected, &result), 4);
     assert_int_equal(sequence, 1);
     assert_string_equal(expected, "cuInit");
-    snprintf(expected, sizeof expected,
-             "1 %ld cuInit 0 0\n2 %ld cuGetProcAddress 0 cuMemAlloc 3020 0\n3 %ld cuCtxSynchronize 201\n", tid, tid,
-             tid);
+    snprintf(
+        expected, sizeof expected,
+        "1 %ld cuInit 0 0\n2 %ld cuGetProcAddress 0 cuMemAlloc 3020 0\n3 %ld cuCtxSynchronize 201\n",
+        tid, tid, tid);
     assert_string_equal(text, expected);
 }
 
@@ -275,7 +285,8 @@ static void exit_does_not_wait_for_work(void **state)
 
 /* ---- look-ups: in this process ---- */
 
-static void *look_up(const char *name, int version, cuuint64_t flags, CUdriverProcAddressQueryResult expected)
+static void *look_up(const char *name, int version, cuuint64_t flags,
+                     CUdriverProcAddressQueryResult expected)
 {
     CUdriverProcAddressQueryResult status;
     void *address = &status, *same;
@@ -307,15 +318,20 @@ static void look_up_follows_the_flags(void **state)
     const CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
     void *address;
     (void)state;
-    assert_ptr_equal(look_up("cuStreamQuery", 13000, CU_GET_PROC_ADDRESS_DEFAULT, found), (void *)cuStreamQuery);
-    assert_ptr_equal(look_up("cuStreamQuery", 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, found), (void *)cuStreamQuery);
-    assert_ptr_equal(look_up("cuStreamQuery", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, found),
-                     (void *)cuStreamQuery_ptsz);
-    assert_ptr_equal(look_up("cuInit", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, found), (void *)cuInit);
+    assert_ptr_equal(look_up("cuStreamQuery", 13000, CU_GET_PROC_ADDRESS_DEFAULT, found),
+                     (void *)cuStreamQuery);
+    assert_ptr_equal(look_up("cuStreamQuery", 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, found),
+                     (void *)cuStreamQuery);
+    assert_ptr_equal(
+        look_up("cuStreamQuery", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, found),
+        (void *)cuStreamQuery_ptsz);
+    assert_ptr_equal(look_up("cuInit", 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, found),
+                     (void *)cuInit);
     assert_result(cuGetProcAddress("cuInit", &address, 13000, 4), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* "The API will return CUDA_SUCCESS and set the returned pfn to NULL if … the driver symbol is invalid." */
+/* "The API will return CUDA_SUCCESS and set the returned pfn to NULL if … the driver symbol is
+ * invalid." */
 static void look_up_of_what_is_not_there(void **state)
 {
     const void *table = &state;
@@ -337,7 +353,8 @@ static void errors_have_names_and_texts(void **state)
     assert_string_equal(text, "CUDA_ERROR_OUT_OF_MEMORY");
     assert_cuda(cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &text));
     assert_string_equal(text, "out of memory");
-    assert_result(cuGetErrorName((CUresult)12345, &text), CUDA_ERROR_INVALID_VALUE); /* "NULL address … and INVALID_VALUE" */
+    assert_result(cuGetErrorName((CUresult)12345, &text),
+                  CUDA_ERROR_INVALID_VALUE); /* "NULL address … and INVALID_VALUE" */
     assert_null(text);
 }
 

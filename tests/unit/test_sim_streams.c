@@ -65,8 +65,9 @@ static void query_tells_whether_work_is_done(void **state)
     assert_cuda(cuStreamDestroy(stream));
 }
 
-/* "When an action is taken in the legacy stream, the legacy stream first waits on all blocking streams, the action is
- * queued in the legacy stream, and then all blocking streams wait on the legacy stream." */
+/* "When an action is taken in the legacy stream, the legacy stream first waits on all blocking
+ * streams, the action is queued in the legacy stream, and then all blocking streams wait on the
+ * legacy stream." */
 static void legacy_and_blocking_streams_wait_for_each_other(void **state)
 {
     struct gate gate = {false, 0};
@@ -113,7 +114,8 @@ static void legacy_ignores_non_blocking_streams(void **state)
     assert_cuda(cuStreamDestroy(stream));
 }
 
-/* The per-thread stream "does not synchronise with other threads' … but does with the legacy stream". */
+/* The per-thread stream "does not synchronise with other threads' … but does with the legacy
+ * stream". */
 static void per_thread_stream_is_blocking_and_the_threads_own(void **state)
 {
     struct gate gate = {false, 0};
@@ -176,7 +178,8 @@ static void elapsed_time_needs_two_complete_timed_events(void **state)
     assert_cuda(cuEventCreate(&start, CU_EVENT_DEFAULT));
     assert_cuda(cuEventCreate(&end, CU_EVENT_DEFAULT));
     assert_cuda(cuEventCreate(&untimed, CU_EVENT_DISABLE_TIMING));
-    assert_result(cuEventElapsedTime(&milliseconds, start, end), CUDA_ERROR_INVALID_HANDLE); /* never recorded */
+    assert_result(cuEventElapsedTime(&milliseconds, start, end),
+                  CUDA_ERROR_INVALID_HANDLE); /* never recorded */
     assert_cuda(cuEventRecord(start, stream));
     assert_cuda(cuLaunchHostFunc(stream, wait_at_gate, &gate));
     assert_cuda(cuEventRecord(end, stream));
@@ -196,8 +199,8 @@ static void elapsed_time_needs_two_complete_timed_events(void **state)
     assert_cuda(cuStreamDestroy(stream));
 }
 
-/* cuCtxRecordEvent "captures in hEvent all the activities of the context"; cuCtxWaitEvent "makes all future work submitted
- * to the context wait". */
+/* cuCtxRecordEvent "captures in hEvent all the activities of the context"; cuCtxWaitEvent "makes
+ * all future work submitted to the context wait". */
 static void context_events_cover_every_stream(void **state)
 {
     struct gate gate = {false, 0};
@@ -228,8 +231,9 @@ static void context_events_cover_every_stream(void **state)
     assert_cuda(cuEventDestroy(event));
 }
 
-/* "In case the device is still doing work in the stream when cuStreamDestroy() is called, the function will return
- * immediately and the resources will be released automatically once the device has completed all work." */
+/* "In case the device is still doing work in the stream when cuStreamDestroy() is called, the
+ * function will return immediately and the resources will be released automatically once the device
+ * has completed all work." */
 static void destroyed_stream_finishes_its_work(void **state)
 {
     struct gate gate = {false, 0};
@@ -252,8 +256,8 @@ static void *open_later(void *argument)
     return NULL;
 }
 
-/* cuCtxSynchronize: "Blocks until the current context has completed all preceding requested tasks." The work
- * of a stream that was destroyed since is among them. */
+/* cuCtxSynchronize: "Blocks until the current context has completed all preceding requested tasks."
+ * The work of a stream that was destroyed since is among them. */
 static void synchronize_waits_for_work_of_destroyed_streams(void **state)
 {
     struct gate gate = {false, 0};
@@ -278,7 +282,8 @@ static void call_driver(void *argument)
     result_in_callback = cuDeviceGetCount(&count);
 }
 
-/* "The host function must not make any CUDA API calls. Attempting to … may result in CUDA_ERROR_NOT_PERMITTED." */
+/* "The host function must not make any CUDA API calls. Attempting to … may result in
+ * CUDA_ERROR_NOT_PERMITTED." */
 static void host_functions_may_not_call_the_driver(void **state)
 {
     (void)state;
@@ -306,8 +311,8 @@ static void properties_are_kept(void **state)
     assert_result(cuStreamCreate(&stream, 77), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Errors of asynchronous work "leave the process in an inconsistent state and any further CUDA work will return the same
- * error". */
+/* Errors of asynchronous work "leave the process in an inconsistent state and any further CUDA work
+ * will return the same error". */
 static void errors_of_work_stick(void **state)
 {
     CUcontext context;

@@ -1,6 +1,6 @@
-/* The simulated driver from several threads at once: streams made and destroyed, events across them, legacy and
- * per-thread work, captures. What was submitted before a synchronisation has run after it. Mostly for the
- * sanitizers. */
+/* The simulated driver from several threads at once: streams made and destroyed, events across
+ * them, legacy and per-thread work, captures. What was submitted before a synchronisation has run
+ * after it. Mostly for the sanitizers. */
 #include "tests/unit/sim_test.h"
 
 #include <pthread.h>
@@ -19,13 +19,13 @@ struct worker {
     int line;
 };
 
-#define TRY(call)                                                                                                     \
-    do {                                                                                                              \
-        CUresult try_result = (call);                                                                                 \
-        if (try_result && !worker->failed) {                                                                          \
-            worker->failed = try_result;                                                                              \
-            worker->line = __LINE__;                                                                                  \
-        }                                                                                                             \
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        CUresult try_result = (call);                                                              \
+        if (try_result && !worker->failed) {                                                       \
+            worker->failed = try_result;                                                           \
+            worker->line = __LINE__;                                                               \
+        }                                                                                          \
     } while (0)
 
 static void submit(struct worker *worker, CUstream stream)
@@ -50,7 +50,8 @@ static void capture_and_launch(struct worker *worker, CUstream stream)
 
 static void one_round(struct worker *worker, CUstream *streams, CUevent event)
 {
-    CUstream stream = streams[rand_r(&worker->seed) % 2], other = streams[rand_r(&worker->seed) % 2];
+    CUstream stream = streams[rand_r(&worker->seed) % 2],
+             other = streams[rand_r(&worker->seed) % 2];
 
     submit(worker, stream);
     switch (rand_r(&worker->seed) % 6) {
@@ -65,7 +66,8 @@ static void one_round(struct worker *worker, CUstream *streams, CUevent event)
         TRY(cuStreamSynchronize_ptsz(NULL));
         break;
     case 2:
-        capture_and_launch(worker, streams[0]); /* non-blocking, so that the legacy stream stays open */
+        capture_and_launch(worker,
+                           streams[0]); /* non-blocking, so that the legacy stream stays open */
         break;
     case 3:
         submit(worker, NULL);

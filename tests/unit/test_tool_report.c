@@ -1,4 +1,5 @@
-/* Reading a report back: the same bytes come out again; what is no report is refused with the reason. */
+/* Reading a report back: the same bytes come out again; what is no report is refused with the
+ * reason. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* The recorder and its reader: round trip, threads, files that are not ours, torn and hostile files. */
+/* The recorder and its reader: round trip, threads, files that are not ours, torn and hostile
+ * files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -17,7 +17,8 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
     bench->options->trim_percent = setup->trim_percent;
     if (setup->limit_bytes != 0) {
         bench->options->limit.count = 1;
-        bench->options->limit.entries[0] = (struct gc_size_entry){.ordinal = -1, .bytes = setup->limit_bytes};
+        bench->options->limit.entries[0] =
+            (struct gc_size_entry){.ordinal = -1, .bytes = setup->limit_bytes};
     }
     const struct gc_core_config config = {
         .options = bench->options,
@@ -29,7 +30,8 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
     const struct gc_device_info info = {.ordinal = 0, .total_bytes = setup->capacity_bytes};
     assert_status(gc_core_add_device(bench->core, &info, &bench->device), GC_OK);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
-        assert_status(gc_core_add_context(bench->core, i + 1, bench->device, &bench->contexts[i]), GC_OK);
+        assert_status(gc_core_add_context(bench->core, i + 1, bench->device, &bench->contexts[i]),
+                      GC_OK);
 }
 
 void workbench_open_plain(struct workbench *bench)
@@ -49,10 +51,12 @@ void workbench_check(struct workbench *bench)
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++) {
         const struct gc_pool *pool = &bench->contexts[i]->pool;
         assert_true(gc_pool_validate(&bench->contexts[i]->pool));
-        for (const struct gc_segment *segment = pool->segments; segment != NULL; segment = segment->next) {
+        for (const struct gc_segment *segment = pool->segments; segment != NULL;
+             segment = segment->next) {
             segments += segment->bytes;
             idle += segment->is_idle ? segment->bytes : 0;
-            for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
+            for (const struct gc_block *block = segment->first; block != NULL;
+                 block = block->next) {
                 live += block->state == GC_BLOCK_LIVE ? block->bytes : 0;
                 requested += block->state == GC_BLOCK_LIVE ? block->live.requested_bytes : 0;
                 pending += block->state == GC_BLOCK_PENDING ? block->bytes : 0;
@@ -85,11 +89,12 @@ void workbench_close(struct workbench *bench)
     sim_driver_fini(&bench->sim);
 }
 
-enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes, uint64_t *address)
+enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
+                                   uint64_t *address)
 {
     const struct gc_request request = {.bytes = bytes, .api = API_MALLOC};
-    const enum gc_status status =
-        gc_core_alloc(bench->core, bench->contexts[context], &request, address, &bench->driver_code);
+    const enum gc_status status = gc_core_alloc(bench->core, bench->contexts[context], &request,
+                                                address, &bench->driver_code);
     if (status == GC_OK)
         sim_driver_expect_idle(&bench->sim, *address, bytes);
     return status;

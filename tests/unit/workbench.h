@@ -1,5 +1,5 @@
-/* A core over a simulated driver, for tests: one device, a few contexts, short ways to allocate and free,
- * and a check that all accounts agree with each other and with the driver. */
+/* A core over a simulated driver, for tests: one device, a few contexts, short ways to allocate and
+ * free, and a check that all accounts agree with each other and with the driver. */
 #ifndef WORKBENCH_H
 #define WORKBENCH_H
 
@@ -35,7 +35,8 @@ void workbench_close(struct workbench *bench);
 /* Every invariant, and that nothing was done that the driver forbids. */
 void workbench_check(struct workbench *bench);
 
-enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes, uint64_t *address);
+enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
+                                   uint64_t *address);
 /* Must succeed. */
 uint64_t workbench_alloc(struct workbench *bench, unsigned context, uint64_t bytes);
 enum gc_status workbench_try_free(struct workbench *bench, uint64_t address);

@@ -1,9 +1,9 @@
 /* link: -l:libcuda.so.1 */
 /* Device memory taken by every way but the pool: usage: direct CASE
  *
- * Each case takes and frees a plain block first, so that there is a report, does one thing and ends; what
- * the report says is the script's to check. Cases named …-hold end with the memory still held. A call whose
- * answer the script knows is printed as `name: code`. */
+ * Each case takes and frees a plain block first, so that there is a report, does one thing and
+ * ends; what the report says is the script's to check. Cases named …-hold end with the memory still
+ * held. A call whose answer the script knows is printed as `name: code`. */
 #include "program.h"
 
 #include <stdbool.h>
@@ -217,7 +217,8 @@ static void pool(bool is_held)
     CHECK(cuStreamSynchronize(NULL));
 }
 
-/* Idle memory of a pool gives way to a plain allocation, and idle cache to the pool: limit 200 MiB. */
+/* Idle memory of a pool gives way to a plain allocation, and idle cache to the pool: limit 200 MiB.
+ */
 static void pool_gives_way(void)
 {
     CUmemoryPool own = make_pool();
@@ -271,7 +272,8 @@ static void capture(void)
     CHECK(cuStreamDestroy(stream));
 }
 
-/* However a capture ends, memory freed afterwards is used again: no synchronisation stays forbidden. */
+/* However a capture ends, memory freed afterwards is used again: no synchronisation stays
+ * forbidden. */
 static void capture_ends(void)
 {
     CUgraph graph = NULL;

@@ -1,5 +1,5 @@
-/* Another preload library that wraps dlsym, as profilers and hooks do: it finds the real one by version and
- * counts what passes. Says at exit how much did if HOOK_SAYS is set. */
+/* Another preload library that wraps dlsym, as profilers and hooks do: it finds the real one by
+ * version and counts what passes. Says at exit how much did if HOOK_SAYS is set. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

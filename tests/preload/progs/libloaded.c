@@ -1,5 +1,5 @@
-/* A library as frameworks load them: it needs the shared runtime, and uses CUDA in its constructor, under the dynamic
- * linker's lock, while another thread may be starting too. */
+/* A library as frameworks load them: it needs the shared runtime, and uses CUDA in its constructor,
+ * under the dynamic linker's lock, while another thread may be starting too. */
 /* link: -l:libcudart.so.13 -Wl,-rpath,'$ORIGIN/../../simcuda' */
 #include <cuda_runtime_api.h>
 

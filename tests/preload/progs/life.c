@@ -1,8 +1,9 @@
 /* link: -l:libcuda.so.1 */
-/* Ways in which a process can begin, multiply and end while it uses device memory: usage: life WAY [ARGUMENT]
+/* Ways in which a process can begin, multiply and end while it uses device memory: usage: life WAY
+ * [ARGUMENT]
  *
- * Each way prints what the test script expects, then ends in its own manner. The report it leaves behind, or
- * does not, is looked at by the script. */
+ * Each way prints what the test script expects, then ends in its own manner. The report it leaves
+ * behind, or does not, is looked at by the script. */
 #include "program.h"
 
 #include <dlfcn.h>
@@ -54,7 +55,8 @@ static int way_fork(const char *how)
     /* The system call itself runs no handler of libc's. */
     pid_t child = strcmp(how, "raw") == 0 ? (pid_t)syscall(SYS_fork) : fork();
     if (child == 0) {
-        /* The driver does not work across fork; what it answers is its own business, but it must answer. */
+        /* The driver does not work across fork; what it answers is its own business, but it must
+         * answer. */
         CUdeviceptr other = 0;
         (void)cuMemAlloc(&other, 4096);
         (void)cuMemFree(block);

@@ -1,9 +1,9 @@
 /* link: -l:libcuda.so.1 */
 /* Eight threads take and free memory against a limit: usage: limit_threads SECONDS LIMIT_BYTES
  *
- * Every failure must be CUDA_ERROR_OUT_OF_MEMORY, what is live at once must stay below the limit, and
- * cuMemGetInfo must never show more than it. Blocks are filled and read back. Frees all and releases the context at the end.
- * Prints `allocations N failures N`. */
+ * Every failure must be CUDA_ERROR_OUT_OF_MEMORY, what is live at once must stay below the limit,
+ * and cuMemGetInfo must never show more than it. Blocks are filled and read back. Frees all and
+ * releases the context at the end. Prints `allocations N failures N`. */
 #include "program.h"
 
 #include <pthread.h>

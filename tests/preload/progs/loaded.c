@@ -1,5 +1,5 @@
-/* Loads a library that uses CUDA in its constructor while another thread makes the process' first CUDA call.
- * usage: loaded PATH/libloaded.so */
+/* Loads a library that uses CUDA in its constructor while another thread makes the process' first
+ * CUDA call. usage: loaded PATH/libloaded.so */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

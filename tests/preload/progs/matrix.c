@@ -1,7 +1,8 @@
 /* Every row of api.def by one way of finding it: is what a program gets the library's wrapper?
  *
- * usage: matrix dlsym|global|next|proc1|proc2|runtime. Prints a line for each row that is not, and how many
- * rows were found: those that the driver has by that way. Fails where one is not wrapped as it should be. */
+ * usage: matrix dlsym|global|next|proc1|proc2|runtime. Prints a line for each row that is not, and
+ * how many rows were found: those that the driver has by that way. Fails where one is not wrapped
+ * as it should be. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /* link: -l:libcuda.so.1 */
-/* Prints what the driver API answers to right and wrong uses of memory: error codes and facts that are the
- * same whoever serves the memory. Run without the library and in each of its modes, the output must be the same. */
+/* Prints what the driver API answers to right and wrong uses of memory: error codes and facts that
+ * are the same whoever serves the memory. Run without the library and in each of its modes, the
+ * output must be the same. */
 #include "program.h"
 
 #include <inttypes.h>

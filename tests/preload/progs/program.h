@@ -1,4 +1,5 @@
-/* What the preload test programs share: checked driver calls. Programs link the driver (link: -l:libcuda.so.1). */
+/* What the preload test programs share: checked driver calls. Programs link the driver (link:
+ * -l:libcuda.so.1). */
 #ifndef PROGRAM_H
 #define PROGRAM_H
 

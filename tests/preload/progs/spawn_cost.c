@@ -1,7 +1,7 @@
 /* Measures what a preload costs a process: usage: spawn_cost ROUNDS LIBRARY PROGRAM
  *
- * Starts PROGRAM by posix_spawn, without and with LD_PRELOAD=LIBRARY in turn, ROUNDS times each, and waits for it.
- * Prints `without NS with NS more NS`: medians, and their difference. */
+ * Starts PROGRAM by posix_spawn, without and with LD_PRELOAD=LIBRARY in turn, ROUNDS times each,
+ * and waits for it. Prints `without NS with NS more NS`: medians, and their difference. */
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>

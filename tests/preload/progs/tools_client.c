@@ -1,5 +1,5 @@
-/* A client of the driver for the tests of the tool: allocates MiB sizes given as arguments, frees the first
- * one, prints each allocation's code, exits with 5. */
+/* A client of the driver for the tests of the tool: allocates MiB sizes given as arguments, frees
+ * the first one, prints each allocation's code, exits with 5. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +14,12 @@ int main(int argc, char **argv)
         return 9;
     int (*init)(unsigned) = (int (*)(unsigned))dlsym(driver, "cuInit");
     int (*get_device)(int *, int) = (int (*)(int *, int))dlsym(driver, "cuDeviceGet");
-    int (*create)(void **, unsigned, int) = (int (*)(void **, unsigned, int))dlsym(driver, "cuCtxCreate_v2");
+    int (*create)(void **, unsigned, int) =
+        (int (*)(void **, unsigned, int))dlsym(driver, "cuCtxCreate_v2");
     int (*allocate)(unsigned long long *, size_t) =
         (int (*)(unsigned long long *, size_t))dlsym(driver, "cuMemAlloc_v2");
-    int (*give_back)(unsigned long long) = (int (*)(unsigned long long))dlsym(driver, "cuMemFree_v2");
+    int (*give_back)(unsigned long long) =
+        (int (*)(unsigned long long))dlsym(driver, "cuMemFree_v2");
     const int code = init(0);
     printf("init %d\n", code);
     if (code != 0)

@@ -1,8 +1,8 @@
 /* One call under way: injected failures, simulated host time, the journal.
  *
- * Everything here is free of locks, so that a forked child and a signal handler's thread can still get through:
- * rules and latencies are read-only after start except for their counters, and a journal line is one write() to
- * a file opened with O_APPEND. */
+ * Everything here is free of locks, so that a forked child and a signal handler's thread can still
+ * get through: rules and latencies are read-only after start except for their counters, and a
+ * journal line is one write() to a file opened with O_APPEND. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/settings.h"
 

@@ -1,10 +1,11 @@
 /* The engine's inside: contexts, streams, events, captures, graphs and modules.
  *
- * One lock, engine_lock(), guards everything here. Streams are queues of operations; each queue has a worker
- * thread, started with its first operation and gone with its stream. A point (stream, position) names the end of
- * one operation; positions only grow, also when a destroyed stream's memory is used again, so a point stays
- * meaningful for ever and needs no reference count. Handles are pointers into memory that never goes back to
- * the heap; a magic number at the front tells live ones from stale ones. */
+ * One lock, engine_lock(), guards everything here. Streams are queues of operations; each queue has
+ * a worker thread, started with its first operation and gone with its stream. A point (stream,
+ * position) names the end of one operation; positions only grow, also when a destroyed stream's
+ * memory is used again, so a point stays meaningful for ever and needs no reference count. Handles
+ * are pointers into memory that never goes back to the heap; a magic number at the front tells live
+ * ones from stale ones. */
 #ifndef SIM_ENGINE_H
 #define SIM_ENGINE_H
 
@@ -26,14 +27,16 @@ enum sim_magic {
 
 /* ---- memory that keeps its type (engine_pool.c) ---- */
 
-/* Objects of one size whose first member is `uint32_t magic`. Freed ones are used again in the order they were
- * freed, and only when a few hundred wait, so that stale handles are noticed for a while. */
+/* Objects of one size whose first member is `uint32_t magic`. Freed ones are used again in the
+ * order they were freed, and only when a few hundred wait, so that stale handles are noticed for a
+ * while. */
 struct engine_pool {
     size_t object_bytes;
     struct engine_pool_link *head, *tail;
     size_t idle_count;
 };
-void *engine_pool_take(struct engine_pool *pool); /* zeroed unless used before; NULL without memory */
+void *engine_pool_take(
+    struct engine_pool *pool); /* zeroed unless used before; NULL without memory */
 void engine_pool_give(struct engine_pool *pool, void *object);
 
 /* ---- process (engine_init.c) ---- */
@@ -44,7 +47,8 @@ pthread_mutex_t *engine_mutex(void);
 /* The process is exiting: workers stop, calls return CUDA_ERROR_DEINITIALIZED. */
 bool engine_is_down(void);
 int engine_device_count(void);
-/* In a stream's worker, from where the program may not call the driver (CUDA_ERROR_NOT_PERMITTED). */
+/* In a stream's worker, from where the program may not call the driver (CUDA_ERROR_NOT_PERMITTED).
+ */
 bool engine_in_callback(void);
 uint64_t engine_now_ns(void); /* CLOCK_MONOTONIC */
 /* A growing array: makes room for one more element; false without memory. */
@@ -76,7 +80,8 @@ struct sim_stream {
     struct sim_item *head, *tail;
     bool has_worker, is_closing;
     pthread_cond_t wake;
-    struct sim_points known; /* what this stream has waited for: later work is ordered behind these */
+    struct sim_points
+        known; /* what this stream has waited for: later work is ordered behind these */
     /* capture */
     struct sim_capture *capture;
     struct sim_graph_node **capture_nodes; /* what the next captured operation depends on */
@@ -102,15 +107,17 @@ bool points_passed_locked(const struct sim_points *points);
 bool points_add(struct sim_points *points, struct sim_stream *stream, uint64_t position);
 bool points_merge(struct sim_points *points, const struct sim_points *more);
 void points_free(struct sim_points *points);
-/* Waits for points; false if the process went down meanwhile. The lock is released while waiting. */
+/* Waits for points; false if the process went down meanwhile. The lock is released while waiting.
+ */
 bool points_wait_locked(const struct sim_points *points);
-/* Everything the stream's work at this moment waits for and consists of; for the legacy stream the blocking
- * streams as well. */
+/* Everything the stream's work at this moment waits for and consists of; for the legacy stream the
+ * blocking streams as well. */
 bool stream_points_locked(struct sim_stream *stream, struct sim_points *points);
 /* What an event recorded now proves to be done: this work, and all it waited for. */
 bool stream_known_locked(struct sim_stream *stream, struct sim_points *points);
 bool context_points_locked(struct sim_context *context, struct sim_points *points);
-/* Takes the stream out of its context; what is queued still runs. Takes the lock itself, as does the next. */
+/* Takes the stream out of its context; what is queued still runs. Takes the lock itself, as does
+ * the next. */
 void stream_close(struct sim_stream *stream);
 /* Ends the streams of a context: waits for their work and closes them. */
 void context_stop_streams(struct sim_context *context);
@@ -139,10 +146,11 @@ CUresult graph_check(CUgraph handle, struct sim_graph **graph);
 struct sim_graph *graph_create_locked(void);
 void graph_destroy_locked(struct sim_graph *graph);
 /* Adds a node; takes op.argument in every case. */
-CUresult graph_add_locked(struct sim_graph *graph, struct sim_graph_node *const *dependencies, size_t count,
-                          struct graph_work work, struct sim_graph_node **node);
+CUresult graph_add_locked(struct sim_graph *graph, struct sim_graph_node *const *dependencies,
+                          size_t count, struct graph_work work, struct sim_graph_node **node);
 /* Whether `from` is, or comes before, one of the frontier. */
-bool graph_node_reaches_locked(struct sim_graph_node *from, struct sim_graph_node *const *frontier, size_t count);
+bool graph_node_reaches_locked(struct sim_graph_node *from, struct sim_graph_node *const *frontier,
+                               size_t count);
 /* Operations whose graph is gone, to be released without the lock: engine_unlock() does it. */
 struct sim_graph_node *graph_take_dead_locked(void);
 void graph_bury(struct sim_graph_node *dead);
@@ -154,12 +162,12 @@ struct sim_event {
     struct sim_context *context;
     unsigned flags;
     bool was_recorded;
-    uint64_t record_id;       /* tells this record from later ones */
-    uint64_t done_ns;         /* when it completed; 0: not yet seen */
-    struct sim_points points; /* what it captures */
-    struct sim_points known;  /* what the recording stream had waited for */
+    uint64_t record_id;                /* tells this record from later ones */
+    uint64_t done_ns;                  /* when it completed; 0: not yet seen */
+    struct sim_points points;          /* what it captures */
+    struct sim_points known;           /* what the recording stream had waited for */
     struct sim_event *next, *previous; /* in its context */
-    uint64_t capture_id; /* 0: the last record was outside a capture */
+    uint64_t capture_id;               /* 0: the last record was outside a capture */
     struct sim_graph_node **capture_nodes;
     size_t capture_count, capture_capacity;
 };
@@ -186,7 +194,8 @@ struct sim_capture {
     size_t stream_count, stream_capacity;
     struct sim_capture *next;
 };
-/* Success if the stream may be used for work: else the error, captures invalidated as the rules say. */
+/* Success if the stream may be used for work: else the error, captures invalidated as the rules
+ * say. */
 CUresult capture_check_use_locked(struct sim_stream *stream);
 /* Synchronising or querying `stream`, or with NULL its whole context: forbidden while captured. */
 CUresult capture_check_sync_locked(struct sim_context *context, struct sim_stream *stream);
@@ -211,7 +220,8 @@ struct sim_context *context_of_thread(void);
 /* ---- modules (engine_module.c) and launches (engine_launch.c) ---- */
 
 /* A launch that no device could do: INVALID_HANDLE, INVALID_VALUE. */
-CUresult launch_check(CUfunction function, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes);
+CUresult launch_check(CUfunction function, const unsigned grid[3], const unsigned block[3],
+                      unsigned shared_bytes);
 
 void module_drop_context(struct sim_context *context);
 

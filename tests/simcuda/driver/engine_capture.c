@@ -1,8 +1,9 @@
 /* Stream capture: what may be done meanwhile, what becomes a node, what breaks it.
  *
- * A capture is a graph that grows and the streams that take part, each with a frontier: the nodes that its next
- * operation depends on. An event recorded in a capturing stream keeps that stream's frontier; a stream that waits for
- * it joins the capture. A capture that was broken stays, invalid, until it is ended in its origin. */
+ * A capture is a graph that grows and the streams that take part, each with a frontier: the nodes
+ * that its next operation depends on. An event recorded in a capturing stream keeps that stream's
+ * frontier; a stream that waits for it joins the capture. A capture that was broken stays, invalid,
+ * until it is ended in its origin. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_thread.h"
 
@@ -22,10 +23,12 @@ static struct sim_capture *find_locked(uint64_t id)
 
 /* ---- prohibitions ---- */
 
-static bool is_blocking_capture(const struct sim_capture *capture, const struct sim_context *context)
+static bool is_blocking_capture(const struct sim_capture *capture,
+                                const struct sim_context *context)
 {
     for (size_t i = 0; i < capture->stream_count; i++)
-        if (capture->streams[i]->context == context && !(capture->streams[i]->flags & CU_STREAM_NON_BLOCKING))
+        if (capture->streams[i]->context == context &&
+            !(capture->streams[i]->flags & CU_STREAM_NON_BLOCKING))
             return true;
     return false;
 }
@@ -71,8 +74,9 @@ CUresult capture_check_sync_locked(struct sim_context *context, struct sim_strea
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-/* The rules of cuThreadExchangeStreamCaptureMode: a thread in relaxed mode may do anything; one in thread-local mode is
- * held by its own captures that are not relaxed; one in global mode also by others' global captures. */
+/* The rules of cuThreadExchangeStreamCaptureMode: a thread in relaxed mode may do anything; one in
+ * thread-local mode is held by its own captures that are not relaxed; one in global mode also by
+ * others' global captures. */
 CUresult capture_check_unsafe_locked(void)
 {
     const struct engine_thread *thread = engine_thread();
@@ -84,7 +88,8 @@ CUresult capture_check_unsafe_locked(void)
     for (struct sim_capture *capture = captures; capture; capture = capture->next) {
         bool is_own = pthread_equal(capture->owner, pthread_self());
         if (is_own ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
-                   : mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL) {
+                   : mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                         capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL) {
             capture->is_invalid = true;
             result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
@@ -101,7 +106,7 @@ CUresult sim_check_unsafe_call(struct sim_context *context)
     return result;
 }
 
-SIM_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode), (mode), "%p", (void *)mode)
+SIM_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode), "%p", (void *)mode)
 {
     CUresult result = sim_check_init();
     struct engine_thread *thread = engine_thread();
@@ -131,11 +136,13 @@ static bool frontier_add(struct sim_graph_node ***nodes, size_t *count, size_t *
     return true;
 }
 
-static bool stream_depend(struct sim_stream *stream, struct sim_graph_node *const *nodes, size_t count)
+static bool stream_depend(struct sim_stream *stream, struct sim_graph_node *const *nodes,
+                          size_t count)
 {
     bool fits = true;
     for (size_t i = 0; i < count; i++)
-        fits = frontier_add(&stream->capture_nodes, &stream->capture_count, &stream->capture_capacity, nodes[i]) &&
+        fits = frontier_add(&stream->capture_nodes, &stream->capture_count,
+                            &stream->capture_capacity, nodes[i]) &&
                fits;
     return fits;
 }
@@ -155,8 +162,8 @@ static CUresult join_locked(struct sim_capture *capture, struct sim_stream *stre
 CUresult capture_add_locked(struct sim_stream *stream, struct graph_work work)
 {
     struct sim_graph_node *node;
-    CUresult result = graph_add_locked(stream->capture->graph, stream->capture_nodes, stream->capture_count, work,
-                                       &node);
+    CUresult result = graph_add_locked(stream->capture->graph, stream->capture_nodes,
+                                       stream->capture_count, work, &node);
     if (result == CUDA_SUCCESS) {
         stream->capture_count = 0;
         if (!stream_depend(stream, &node, 1))
@@ -214,15 +221,17 @@ CUresult capture_wait_event_locked(struct sim_stream *stream, struct sim_event *
         return CUDA_ERROR_STREAM_CAPTURE_MERGE;
     }
     CUresult result = stream->capture ? CUDA_SUCCESS : join_locked(source, stream);
-    if (result == CUDA_SUCCESS && !stream_depend(stream, event->capture_nodes, event->capture_count))
+    if (result == CUDA_SUCCESS &&
+        !stream_depend(stream, event->capture_nodes, event->capture_count))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     return result;
 }
 
 /* ---- begin and end ---- */
 
-static CUresult begin(CUstream handle, bool per_thread, CUstreamCaptureMode mode, struct sim_graph *graph,
-                      struct sim_graph_node *const *nodes, size_t node_count)
+static CUresult begin(CUstream handle, bool per_thread, CUstreamCaptureMode mode,
+                      struct sim_graph *graph, struct sim_graph_node *const *nodes,
+                      size_t node_count)
 {
     struct sim_stream *stream;
     CUresult result = sim_stream_resolve(handle, per_thread, &stream);
@@ -245,7 +254,8 @@ static CUresult begin(CUstream handle, bool per_thread, CUstreamCaptureMode mode
     capture->mode = mode;
     capture->owner = pthread_self();
     capture->origin = stream;
-    if (!capture->graph || join_locked(capture, stream) || !stream_depend(stream, nodes, node_count)) {
+    if (!capture->graph || join_locked(capture, stream) ||
+        !stream_depend(stream, nodes, node_count)) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
         goto fail;
     }
@@ -269,17 +279,17 @@ SIM_API_THREAD(cuStreamBeginCapture, _ptsz, (CUstream stream), (stream), "%p", (
     return begin(stream, per_thread, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, NULL, 0);
 }
 
-SIM_API_THREAD(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMode mode), (stream, mode),
-               "%p %d", (void *)stream, (int)mode)
+SIM_API_THREAD(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, CUstreamCaptureMode mode),
+               (stream, mode), "%p %d", (void *)stream, (int)mode)
 {
     return begin(stream, per_thread, mode, NULL, NULL, 0);
 }
 
 SIM_API_THREAD(cuStreamBeginCaptureToGraph, _ptsz,
-               (CUstream stream, CUgraph graph, const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
-                size_t count, CUstreamCaptureMode mode),
-               (stream, graph, dependencies, edges, count, mode), "%p %p %zu %d", (void *)stream, (void *)graph,
-               count, (int)mode)
+               (CUstream stream, CUgraph graph, const CUgraphNode *dependencies,
+                const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode),
+               (stream, graph, dependencies, edges, count, mode), "%p %p %zu %d", (void *)stream,
+               (void *)graph, count, (int)mode)
 {
     struct sim_graph *target;
     CUresult result = graph_check(graph, &target);
@@ -288,7 +298,8 @@ SIM_API_THREAD(cuStreamBeginCaptureToGraph, _ptsz,
     if (count > 0 && !dependencies)
         return CUDA_ERROR_INVALID_VALUE;
     (void)edges; /* every edge is a full dependency */
-    return begin(stream, per_thread, mode, target, (struct sim_graph_node *const *)(const void *)dependencies, count);
+    return begin(stream, per_thread, mode, target,
+                 (struct sim_graph_node *const *)(const void *)dependencies, count);
 }
 
 /* Work of another stream that the origin's last nodes do not depend on. */
@@ -353,7 +364,8 @@ static CUresult end_locked(struct sim_stream *stream, struct sim_graph **graph)
         capture->is_invalid = true;
         return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     }
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(capture->owner, pthread_self()))
+    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+        !pthread_equal(capture->owner, pthread_self()))
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     if (capture->is_invalid)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -367,8 +379,8 @@ static CUresult end_locked(struct sim_stream *stream, struct sim_graph **graph)
     return result;
 }
 
-SIM_API_THREAD(cuStreamEndCapture, _ptsz, (CUstream handle, CUgraph *graph_handle), (handle, graph_handle), "%p",
-               (void *)handle)
+SIM_API_THREAD(cuStreamEndCapture, _ptsz, (CUstream handle, CUgraph *graph_handle),
+               (handle, graph_handle), "%p", (void *)handle)
 {
     struct sim_stream *stream;
     struct sim_graph *graph = NULL;
@@ -407,7 +419,8 @@ static CUresult inspect(CUstream handle, bool per_thread, struct capture_info *i
     if (capture) {
         *info = (struct capture_info){capture->is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                                           : CU_STREAM_CAPTURE_STATUS_ACTIVE,
-                                      capture->id, capture->graph, stream->capture_nodes, stream->capture_count};
+                                      capture->id, capture->graph, stream->capture_nodes,
+                                      stream->capture_count};
     } else if (stream->is_legacy) {
         result = check_legacy_locked(stream->context, false);
     }
@@ -415,8 +428,8 @@ static CUresult inspect(CUstream handle, bool per_thread, struct capture_info *i
     return result;
 }
 
-SIM_API_THREAD(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStatus *status), (stream, status),
-               "%p", (void *)stream)
+SIM_API_THREAD(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStatus *status),
+               (stream, status), "%p", (void *)stream)
 {
     struct capture_info info;
     CUresult result = inspect(stream, per_thread, &info);
@@ -428,8 +441,8 @@ SIM_API_THREAD(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStat
     return CUDA_SUCCESS;
 }
 
-static CUresult give_info(const struct capture_info *info, CUstreamCaptureStatus *status, cuuint64_t *id,
-                          CUgraph *graph, const CUgraphNode **nodes, size_t *count)
+static CUresult give_info(const struct capture_info *info, CUstreamCaptureStatus *status,
+                          cuuint64_t *id, CUgraph *graph, const CUgraphNode **nodes, size_t *count)
 {
     if (!status)
         return CUDA_ERROR_INVALID_VALUE;
@@ -447,7 +460,8 @@ static CUresult give_info(const struct capture_info *info, CUstreamCaptureStatus
     return CUDA_SUCCESS;
 }
 
-SIM_API_THREAD(cuStreamGetCaptureInfo, _ptsz, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id),
+SIM_API_THREAD(cuStreamGetCaptureInfo, _ptsz,
+               (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id),
                (stream, status, id), "%p", (void *)stream)
 {
     struct capture_info info;
@@ -477,7 +491,8 @@ SIM_API_THREAD(cuStreamGetCaptureInfo_v3, _ptsz,
     return result ? result : give_info(&info, status, id, graph, nodes, count);
 }
 
-static CUresult update(CUstream handle, bool per_thread, CUgraphNode *nodes, size_t count, unsigned flags)
+static CUresult update(CUstream handle, bool per_thread, CUgraphNode *nodes, size_t count,
+                       unsigned flags)
 {
     struct sim_stream *stream;
     CUresult result = sim_stream_resolve(handle, per_thread, &stream);

@@ -1,7 +1,8 @@
 /* Contexts: primary ones, created ones, each thread's stack of current ones.
  *
- * A context's memory is never given back: a handle whose context is gone reads `destroyed`. The primary context of a
- * device is one object that starts and stops; its retain count and its state are apart, as a reset does not release. */
+ * A context's memory is never given back: a handle whose context is gone reads `destroyed`. The
+ * primary context of a device is one object that starts and stops; its retain count and its state
+ * are apart, as a reset does not release. */
 #include "tests/simcuda/driver/engine_thread.h"
 
 #include <stdlib.h>
@@ -111,7 +112,8 @@ static struct sim_context *new_context(struct sim_device *device, unsigned flags
     struct sim_context *context = NULL;
 
     engine_lock();
-    if (engine_grow((void **)&contexts, &context_capacity, context_count, sizeof(struct sim_context *)))
+    if (engine_grow((void **)&contexts, &context_capacity, context_count,
+                    sizeof(struct sim_context *)))
         context = engine_pool_take(&context_pool);
     if (context) {
         contexts[context_count++] = context;
@@ -151,7 +153,8 @@ static CUresult push(struct sim_context *context)
 {
     struct engine_thread *thread = engine_thread();
     if (!thread || thread->depth == SIM_STACK_LIMIT ||
-        !engine_grow((void **)&thread->stack, &thread->capacity, thread->depth, sizeof(struct sim_context *)))
+        !engine_grow((void **)&thread->stack, &thread->capacity, thread->depth,
+                     sizeof(struct sim_context *)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     thread->stack[thread->depth++] = context;
     return CUDA_SUCCESS;
@@ -193,22 +196,24 @@ static CUresult create(CUcontext *handle, unsigned flags, CUdevice ordinal, unsi
     return result;
 }
 
-SIM_API(cuCtxCreate, (CUcontext *handle, unsigned int flags, CUdevice device), (handle, flags, device),
-        "%u %d", flags, device)
+SIM_API(cuCtxCreate, (CUcontext * handle, unsigned int flags, CUdevice device),
+        (handle, flags, device), "%u %d", flags, device)
 {
     return create(handle, flags, device, 3010);
 }
 
-SIM_API(cuCtxCreate_v2, (CUcontext *handle, unsigned int flags, CUdevice device), (handle, flags, device),
-        "%u %d", flags, device)
+SIM_API(cuCtxCreate_v2, (CUcontext * handle, unsigned int flags, CUdevice device),
+        (handle, flags, device), "%u %d", flags, device)
 {
     return create(handle, flags, device, 3020);
 }
 
 /* Partitioned multiprocessors are not simulated. */
 SIM_API(cuCtxCreate_v3,
-        (CUcontext *handle, CUexecAffinityParam *affinities, int count, unsigned int flags, CUdevice device),
-        (handle, affinities, count, flags, device), "%p %d %u %d", (void *)affinities, count, flags, device)
+        (CUcontext * handle, CUexecAffinityParam *affinities, int count, unsigned int flags,
+         CUdevice device),
+        (handle, affinities, count, flags, device), "%p %d %u %d", (void *)affinities, count, flags,
+        device)
 {
     if (count < 0 || (count > 0 && !affinities))
         return CUDA_ERROR_INVALID_VALUE;
@@ -217,7 +222,8 @@ SIM_API(cuCtxCreate_v3,
     return create(handle, flags, device, 3020);
 }
 
-SIM_API(cuCtxCreate_v4, (CUcontext *handle, CUctxCreateParams *parameters, unsigned int flags, CUdevice device),
+SIM_API(cuCtxCreate_v4,
+        (CUcontext * handle, CUctxCreateParams *parameters, unsigned int flags, CUdevice device),
         (handle, parameters, flags, device), "%p %u %d", (void *)parameters, flags, device)
 {
     if (parameters && parameters->numExecAffinityParams > 0)
@@ -227,7 +233,8 @@ SIM_API(cuCtxCreate_v4, (CUcontext *handle, CUctxCreateParams *parameters, unsig
     return create(handle, flags, device, 3020);
 }
 
-/* A context that is current to the calling thread is popped; other threads keep it and read that it is gone. */
+/* A context that is current to the calling thread is popped; other threads keep it and read that it
+ * is gone. */
 static CUresult destroy(CUcontext handle)
 {
     CUresult result = sim_check_init();
@@ -256,7 +263,7 @@ SIM_API(cuCtxDestroy_v2, (CUcontext context), (context), "%p", (void *)context)
     return destroy(context);
 }
 
-SIM_API(cuCtxAttach, (CUcontext *handle, unsigned int flags), (handle, flags), "%u", flags)
+SIM_API(cuCtxAttach, (CUcontext * handle, unsigned int flags), (handle, flags), "%u", flags)
 {
     struct sim_context *context;
     CUresult result = sim_current(&context);
@@ -316,12 +323,12 @@ static CUresult pop_current(CUcontext *handle)
     return result ? result : pop(handle);
 }
 
-SIM_API(cuCtxPopCurrent, (CUcontext *context), (context), "%p", (void *)context)
+SIM_API(cuCtxPopCurrent, (CUcontext * context), (context), "%p", (void *)context)
 {
     return pop_current(context);
 }
 
-SIM_API(cuCtxPopCurrent_v2, (CUcontext *context), (context), "%p", (void *)context)
+SIM_API(cuCtxPopCurrent_v2, (CUcontext * context), (context), "%p", (void *)context)
 {
     return pop_current(context);
 }
@@ -349,7 +356,7 @@ SIM_API(cuCtxSetCurrent, (CUcontext handle), (handle), "%p", (void *)handle)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuCtxGetCurrent, (CUcontext *handle), (handle), "%p", (void *)handle)
+SIM_API(cuCtxGetCurrent, (CUcontext * handle), (handle), "%p", (void *)handle)
 {
     CUresult result = sim_check_init();
     if (result)
@@ -373,7 +380,8 @@ static CUresult find_primary(CUdevice ordinal, struct primary **primary)
     return CUDA_SUCCESS;
 }
 
-/* Starting and stopping a primary context call the memory part, so the engine's lock cannot guard them. */
+/* Starting and stopping a primary context call the memory part, so the engine's lock cannot guard
+ * them. */
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static CUresult start_primary_locked(struct primary *primary, struct sim_device *device)
@@ -397,7 +405,8 @@ static void stop_primary_locked(struct primary *primary)
     stop_context(primary->context);
 }
 
-SIM_API(cuDevicePrimaryCtxRetain, (CUcontext *handle, CUdevice device), (handle, device), "%d", device)
+SIM_API(cuDevicePrimaryCtxRetain, (CUcontext * handle, CUdevice device), (handle, device), "%d",
+        device)
 {
     struct primary *primary;
     CUresult result = find_primary(device, &primary);
@@ -463,8 +472,8 @@ SIM_API(cuDevicePrimaryCtxReset_v2, (CUdevice device), (device), "%d", device)
     return reset_primary(device);
 }
 
-SIM_API(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active), (device, flags, active),
-        "%d", device)
+SIM_API(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *active),
+        (device, flags, active), "%d", device)
 {
     struct primary *primary;
     CUresult result = find_primary(device, &primary);
@@ -479,7 +488,8 @@ SIM_API(cuDevicePrimaryCtxGetState, (CUdevice device, unsigned int *flags, int *
     return CUDA_SUCCESS;
 }
 
-/* The first version refuses while the context is active; the second sets the flags of the live context too. */
+/* The first version refuses while the context is active; the second sets the flags of the live
+ * context too. */
 static CUresult set_primary_flags(CUdevice device, unsigned flags, bool even_if_active)
 {
     struct primary *primary;
@@ -500,13 +510,14 @@ static CUresult set_primary_flags(CUdevice device, unsigned flags, bool even_if_
     return result;
 }
 
-SIM_API(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned int flags), (device, flags), "%d %u", device, flags)
+SIM_API(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned int flags), (device, flags), "%d %u",
+        device, flags)
 {
     return set_primary_flags(device, flags, false);
 }
 
-SIM_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned int flags), (device, flags), "%d %u", device,
-        flags)
+SIM_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned int flags), (device, flags),
+        "%d %u", device, flags)
 {
     return set_primary_flags(device, flags, true);
 }

@@ -47,7 +47,7 @@ SIM_API(cuDeviceGetCount, (int *count), (count), "%p", (void *)count)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuDeviceGet, (CUdevice *device, int ordinal), (device, ordinal), "%d", ordinal)
+SIM_API(cuDeviceGet, (CUdevice * device, int ordinal), (device, ordinal), "%d", ordinal)
 {
     struct sim_device *found;
     CUresult result = check(ordinal, device, &found);
@@ -56,7 +56,8 @@ SIM_API(cuDeviceGet, (CUdevice *device, int ordinal), (device, ordinal), "%d", o
     return result;
 }
 
-SIM_API(cuDeviceGetName, (char *name, int length, CUdevice ordinal), (name, length, ordinal), "%d", ordinal)
+SIM_API(cuDeviceGetName, (char *name, int length, CUdevice ordinal), (name, length, ordinal), "%d",
+        ordinal)
 {
     struct sim_device *device;
     CUresult result = check(ordinal, name, &device);
@@ -77,17 +78,17 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice ordinal)
     return result;
 }
 
-SIM_API(cuDeviceGetUuid, (CUuuid *uuid, CUdevice device), (uuid, device), "%d", device)
+SIM_API(cuDeviceGetUuid, (CUuuid * uuid, CUdevice device), (uuid, device), "%d", device)
 {
     return get_uuid(uuid, device);
 }
 
-SIM_API(cuDeviceGetUuid_v2, (CUuuid *uuid, CUdevice device), (uuid, device), "%d", device)
+SIM_API(cuDeviceGetUuid_v2, (CUuuid * uuid, CUdevice device), (uuid, device), "%d", device)
 {
     return get_uuid(uuid, device);
 }
 
-SIM_API(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice ordinal), (bytes, ordinal), "%d", ordinal)
+SIM_API(cuDeviceTotalMem_v2, (size_t * bytes, CUdevice ordinal), (bytes, ordinal), "%d", ordinal)
 {
     struct sim_device *device;
     CUresult result = check(ordinal, bytes, &device);
@@ -102,7 +103,8 @@ SIM_API(cuDeviceTotalMem, (unsigned int *bytes, CUdevice ordinal), (bytes, ordin
     struct sim_device *device;
     CUresult result = check(ordinal, bytes, &device);
     if (result == CUDA_SUCCESS)
-        *bytes = sim_settings()->memory_bytes > UINT32_MAX ? UINT32_MAX : (unsigned)sim_settings()->memory_bytes;
+        *bytes = sim_settings()->memory_bytes > UINT32_MAX ? UINT32_MAX
+                                                           : (unsigned)sim_settings()->memory_bytes;
     return result;
 }
 
@@ -114,16 +116,19 @@ SIM_API(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevic
     return result ? result : attribute_value((int)attribute, ordinal, value);
 }
 
-SIM_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice ordinal), (major, minor, ordinal), "%d", ordinal)
+SIM_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice ordinal),
+        (major, minor, ordinal), "%d", ordinal)
 {
     struct sim_device *device;
     CUresult result = check(ordinal, major && minor ? major : NULL, &device);
     if (result == CUDA_SUCCESS)
         result = attribute_value(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ordinal, major);
-    return result ? result : attribute_value(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, ordinal, minor);
+    return result ? result
+                  : attribute_value(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, ordinal, minor);
 }
 
-SIM_API(cuDeviceGetProperties, (CUdevprop *properties, CUdevice ordinal), (properties, ordinal), "%d", ordinal)
+SIM_API(cuDeviceGetProperties, (CUdevprop * properties, CUdevice ordinal), (properties, ordinal),
+        "%d", ordinal)
 {
     struct sim_device *device;
     CUresult result = check(ordinal, properties, &device);
@@ -153,7 +158,8 @@ SIM_API(cuDeviceGetProperties, (CUdevprop *properties, CUdevice ordinal), (prope
     return result;
 }
 
-SIM_API(cuDeviceGetPCIBusId, (char *text, int length, CUdevice ordinal), (text, length, ordinal), "%d", ordinal)
+SIM_API(cuDeviceGetPCIBusId, (char *text, int length, CUdevice ordinal), (text, length, ordinal),
+        "%d", ordinal)
 {
     struct sim_device *device;
     CUresult result = check(ordinal, text, &device);
@@ -166,7 +172,8 @@ SIM_API(cuDeviceGetPCIBusId, (char *text, int length, CUdevice ordinal), (text, 
 }
 
 /* [domain]:[bus]:[device].[function], [domain]:[bus]:[device] or [bus]:[device].[function] */
-SIM_API(cuDeviceGetByPCIBusId, (CUdevice *device, const char *text), (device, text), "%s", text ? text : "(null)")
+SIM_API(cuDeviceGetByPCIBusId, (CUdevice * device, const char *text), (device, text), "%s",
+        text ? text : "(null)")
 {
     unsigned domain = 0, bus, slot, function = 0;
     CUresult result = sim_check_init();
@@ -185,15 +192,16 @@ SIM_API(cuDeviceGetByPCIBusId, (CUdevice *device, const char *text), (device, te
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuDeviceGetLuid, (char *luid, unsigned int *node_mask, CUdevice ordinal), (luid, node_mask, ordinal), "%d",
-        ordinal)
+SIM_API(cuDeviceGetLuid, (char *luid, unsigned int *node_mask, CUdevice ordinal),
+        (luid, node_mask, ordinal), "%d", ordinal)
 {
     struct sim_device *device;
     CUresult result = check(ordinal, luid && node_mask ? luid : NULL, &device);
     return result ? result : CUDA_ERROR_NOT_SUPPORTED; /* Windows only */
 }
 
-SIM_API(cuDeviceGetExecAffinitySupport, (int *is_supported, CUexecAffinityType type, CUdevice ordinal),
+SIM_API(cuDeviceGetExecAffinitySupport,
+        (int *is_supported, CUexecAffinityType type, CUdevice ordinal),
         (is_supported, type, ordinal), "%d %d", (int)type, ordinal)
 {
     struct sim_device *device;
@@ -204,14 +212,15 @@ SIM_API(cuDeviceGetExecAffinitySupport, (int *is_supported, CUexecAffinityType t
 }
 
 SIM_API(cuDeviceGetTexture1DLinearMaxWidth,
-        (size_t *elements, CUarray_format format, unsigned channels, CUdevice ordinal),
+        (size_t * elements, CUarray_format format, unsigned channels, CUdevice ordinal),
         (elements, format, channels, ordinal), "%d %u %d", (int)format, channels, ordinal)
 {
     struct sim_device *device;
     CUresult result = check(ordinal, elements, &device);
     int width = 0;
     if (result == CUDA_SUCCESS)
-        result = attribute_value(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH, ordinal, &width);
+        result =
+            attribute_value(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH, ordinal, &width);
     if (result == CUDA_SUCCESS)
         *elements = (size_t)width;
     return result;

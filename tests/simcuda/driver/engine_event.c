@@ -1,12 +1,13 @@
-/* Events: a record keeps the points that were the end of the work then; the event is complete when they have
- * passed. An event that was never recorded is complete. */
+/* Events: a record keeps the points that were the end of the work then; the event is complete when
+ * they have passed. An event that was never recorded is complete. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SIM_EVENT_FLAGS ((unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS))
+#define SIM_EVENT_FLAGS                                                                            \
+    ((unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS))
 
 static struct engine_pool event_pool = {.object_bytes = sizeof(struct sim_event)};
 static uint64_t next_record_id = 1;
@@ -49,7 +50,7 @@ void event_drop_context_locked(struct sim_context *context)
         unlink_locked(context->engine->events);
 }
 
-SIM_API(cuEventCreate, (CUevent *handle, unsigned int flags), (handle, flags), "%u", flags)
+SIM_API(cuEventCreate, (CUevent * handle, unsigned int flags), (handle, flags), "%u", flags)
 {
     struct sim_context *context;
     CUresult result = sim_current(&context);
@@ -154,13 +155,14 @@ CUresult event_record_locked(struct sim_event *event, struct sim_stream *stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *stamp = (struct stamp){event, event->record_id};
     struct sim_op op = {.run = run_stamp, .release = free, .argument = stamp, .is_instant = true};
-    CUresult result =
-        stream_queue_locked(stream, &(struct stream_work){.op = op, .position = &position, .even_if_poisoned = true});
+    CUresult result = stream_queue_locked(
+        stream, &(struct stream_work){.op = op, .position = &position, .even_if_poisoned = true});
     if (result) {
         free(stamp);
         return result;
     }
-    if (!stream_known_locked(stream, &event->known) || !points_add(&event->points, stream, position))
+    if (!stream_known_locked(stream, &event->known) ||
+        !points_add(&event->points, stream, position))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return CUDA_SUCCESS;
 }
@@ -192,8 +194,8 @@ static CUresult record(CUevent handle, CUstream stream_handle, unsigned flags, b
     return result;
 }
 
-SIM_API_THREAD(cuEventRecord, _ptsz, (CUevent event, CUstream stream), (event, stream), "%p %p", (void *)event,
-               (void *)stream)
+SIM_API_THREAD(cuEventRecord, _ptsz, (CUevent event, CUstream stream), (event, stream), "%p %p",
+               (void *)event, (void *)stream)
 {
     return record(event, stream, 0, per_thread);
 }
@@ -225,7 +227,8 @@ SIM_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, eve
     result = capture_check_sync_locked(context, NULL);
     if (result == CUDA_SUCCESS) {
         begin_record_locked(event);
-        if (!context_points_locked(context, &event->points) || !points_merge(&event->known, &event->points))
+        if (!context_points_locked(context, &event->points) ||
+            !points_merge(&event->known, &event->points))
             result = CUDA_ERROR_OUT_OF_MEMORY;
         if (points_passed_locked(&event->points))
             event->done_ns = engine_now_ns();
@@ -278,7 +281,8 @@ SIM_API(cuCtxWaitEvent, (CUcontext handle, CUevent event_handle), (handle, event
     return result;
 }
 
-/* Queries and synchronisations are unsafe calls during a capture, and impossible for a captured event. */
+/* Queries and synchronisations are unsafe calls during a capture, and impossible for a captured
+ * event. */
 static CUresult check_host_use(CUevent handle, struct sim_event **event)
 {
     CUresult result = event_check(handle, event);
@@ -366,14 +370,14 @@ static CUresult elapsed(float *milliseconds, CUevent start_handle, CUevent end_h
     return result;
 }
 
-SIM_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end), (milliseconds, start, end),
-        "%p %p", (void *)start, (void *)end)
+SIM_API(cuEventElapsedTime, (float *milliseconds, CUevent start, CUevent end),
+        (milliseconds, start, end), "%p %p", (void *)start, (void *)end)
 {
     return elapsed(milliseconds, start, end);
 }
 
-SIM_API(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent end), (milliseconds, start, end),
-        "%p %p", (void *)start, (void *)end)
+SIM_API(cuEventElapsedTime_v2, (float *milliseconds, CUevent start, CUevent end),
+        (milliseconds, start, end), "%p %p", (void *)start, (void *)end)
 {
     return elapsed(milliseconds, start, end);
 }
@@ -408,8 +412,9 @@ static CUresult run_wait_node(struct sim_context *context, void *argument)
 
 struct graph_work event_record_node(struct sim_event *event)
 {
-    return (struct graph_work){.op = {.run = run_record_node, .argument = event, .is_instant = true},
-                               .type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
+    return (struct graph_work){
+        .op = {.run = run_record_node, .argument = event, .is_instant = true},
+        .type = CU_GRAPH_NODE_TYPE_EVENT_RECORD};
 }
 
 struct graph_work event_wait_node(struct sim_event *event)

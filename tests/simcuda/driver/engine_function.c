@@ -36,11 +36,14 @@ static CUresult set_attribute(const void *handle, CUfunction_attribute attribute
     CUresult result = function_check(handle, &function);
     if (result)
         return result;
-    if (attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || attribute >= CU_FUNC_ATTRIBUTE_MAX)
+    if (attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+        attribute >= CU_FUNC_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
-    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && (value < 0 || value > SIM_SHARED_PER_BLOCK))
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
+        (value < 0 || value > SIM_SHARED_PER_BLOCK))
         return CUDA_ERROR_INVALID_VALUE;
-    if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT && (value < -1 || value > 100))
+    if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT &&
+        (value < -1 || value > 100))
         return CUDA_ERROR_INVALID_VALUE;
     engine_lock();
     function->attributes[attribute] = value;
@@ -69,19 +72,20 @@ static CUresult check_config(const void *handle, unsigned config, unsigned large
     return config > largest ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-SIM_API(cuFuncSetCacheConfig, (CUfunction function, CUfunc_cache config), (function, config), "%p %d",
-        (void *)function, (int)config)
+SIM_API(cuFuncSetCacheConfig, (CUfunction function, CUfunc_cache config), (function, config),
+        "%p %d", (void *)function, (int)config)
 {
     return check_config(function, config, CU_FUNC_CACHE_PREFER_EQUAL);
 }
 
-SIM_API(cuFuncSetSharedMemConfig, (CUfunction function, CUsharedconfig config), (function, config), "%p %d",
-        (void *)function, (int)config)
+SIM_API(cuFuncSetSharedMemConfig, (CUfunction function, CUsharedconfig config), (function, config),
+        "%p %d", (void *)function, (int)config)
 {
     return check_config(function, config, CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE);
 }
 
-SIM_API(cuFuncGetModule, (CUmodule *module, CUfunction handle), (module, handle), "%p", (void *)handle)
+SIM_API(cuFuncGetModule, (CUmodule * module, CUfunction handle), (module, handle), "%p",
+        (void *)handle)
 {
     struct sim_function *function;
     struct sim_module *found;
@@ -110,12 +114,14 @@ static CUresult get_name(const char **name, const void *handle)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuFuncGetName, (const char **name, CUfunction function), (name, function), "%p", (void *)function)
+SIM_API(cuFuncGetName, (const char **name, CUfunction function), (name, function), "%p",
+        (void *)function)
 {
     return get_name(name, function);
 }
 
-SIM_API(cuFuncIsLoaded, (CUfunctionLoadingState *state, CUfunction handle), (state, handle), "%p", (void *)handle)
+SIM_API(cuFuncIsLoaded, (CUfunctionLoadingState * state, CUfunction handle), (state, handle), "%p",
+        (void *)handle)
 {
     struct sim_function *function;
     CUresult result = function_check(handle, &function);
@@ -133,20 +139,23 @@ SIM_API(cuFuncLoad, (CUfunction handle), (handle), "%p", (void *)handle)
     return function_check(handle, &function);
 }
 
-SIM_API(cuKernelGetAttribute, (int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device),
+SIM_API(cuKernelGetAttribute,
+        (int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device),
         (value, attribute, kernel, device), "%d %p %d", (int)attribute, (void *)kernel, device)
 {
     return get_attribute(value, attribute, kernel);
 }
 
-SIM_API(cuKernelSetAttribute, (CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device),
-        (attribute, value, kernel, device), "%p %d %d %d", (void *)kernel, (int)attribute, value, device)
+SIM_API(cuKernelSetAttribute,
+        (CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device),
+        (attribute, value, kernel, device), "%p %d %d %d", (void *)kernel, (int)attribute, value,
+        device)
 {
     return set_attribute(kernel, attribute, value);
 }
 
-SIM_API(cuKernelSetCacheConfig, (CUkernel kernel, CUfunc_cache config, CUdevice device), (kernel, config, device),
-        "%p %d %d", (void *)kernel, (int)config, device)
+SIM_API(cuKernelSetCacheConfig, (CUkernel kernel, CUfunc_cache config, CUdevice device),
+        (kernel, config, device), "%p %d %d", (void *)kernel, (int)config, device)
 {
     return check_config(kernel, config, CU_FUNC_CACHE_PREFER_EQUAL);
 }
@@ -158,7 +167,8 @@ SIM_API(cuKernelGetName, (const char **name, CUkernel kernel), (name, kernel), "
 
 /* ---- occupancy: threads, blocks and shared memory of one multiprocessor ---- */
 
-static CUresult active_blocks(int *blocks, CUfunction handle, int block_threads, size_t shared_bytes)
+static CUresult active_blocks(int *blocks, CUfunction handle, int block_threads,
+                              size_t shared_bytes)
 {
     struct sim_function *function;
     CUresult result = function_check(handle, &function);
@@ -179,21 +189,23 @@ static CUresult active_blocks(int *blocks, CUfunction handle, int block_threads,
 
 SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
         (int *blocks, CUfunction function, int block_threads, size_t shared_bytes),
-        (blocks, function, block_threads, shared_bytes), "%p %d %zu", (void *)function, block_threads, shared_bytes)
+        (blocks, function, block_threads, shared_bytes), "%p %d %zu", (void *)function,
+        block_threads, shared_bytes)
 {
     return active_blocks(blocks, function, block_threads, shared_bytes);
 }
 
 SIM_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
-        (int *blocks, CUfunction function, int block_threads, size_t shared_bytes, unsigned int flags),
-        (blocks, function, block_threads, shared_bytes, flags), "%p %d %zu %u", (void *)function, block_threads,
-        shared_bytes, flags)
+        (int *blocks, CUfunction function, int block_threads, size_t shared_bytes,
+         unsigned int flags),
+        (blocks, function, block_threads, shared_bytes, flags), "%p %d %zu %u", (void *)function,
+        block_threads, shared_bytes, flags)
 {
     return active_blocks(blocks, function, block_threads, shared_bytes);
 }
 
-static CUresult best_block(int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of, size_t shared,
-                           int limit)
+static CUresult best_block(int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of,
+                           size_t shared, int limit)
 {
     int best_threads = 0, blocks = 0;
     CUresult result = CUDA_SUCCESS;
@@ -202,8 +214,8 @@ static CUresult best_block(int *grid, int *block, CUfunction function, CUoccupan
         return CUDA_ERROR_INVALID_VALUE;
     *block = 0;
     *grid = 0;
-    for (int threads = limit > 0 && limit < SIM_BLOCK_THREADS ? limit : SIM_BLOCK_THREADS; threads > 0;
-         threads = (threads - 1) / 32 * 32) {
+    for (int threads = limit > 0 && limit < SIM_BLOCK_THREADS ? limit : SIM_BLOCK_THREADS;
+         threads > 0; threads = (threads - 1) / 32 * 32) {
         result = active_blocks(&blocks, function, threads, shared_of ? shared_of(threads) : shared);
         if (result)
             return result;
@@ -217,24 +229,27 @@ static CUresult best_block(int *grid, int *block, CUfunction function, CUoccupan
 }
 
 SIM_API(cuOccupancyMaxPotentialBlockSize,
-        (int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of, size_t shared, int limit),
-        (grid, block, function, shared_of, shared, limit), "%p %zu %d", (void *)function, shared, limit)
+        (int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of, size_t shared,
+         int limit),
+        (grid, block, function, shared_of, shared, limit), "%p %zu %d", (void *)function, shared,
+        limit)
 {
     return best_block(grid, block, function, shared_of, shared, limit);
 }
 
 SIM_API(cuOccupancyMaxPotentialBlockSizeWithFlags,
-        (int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of, size_t shared, int limit,
-         unsigned int flags),
-        (grid, block, function, shared_of, shared, limit, flags), "%p %zu %d %u", (void *)function, shared, limit,
-        flags)
+        (int *grid, int *block, CUfunction function, CUoccupancyB2DSize shared_of, size_t shared,
+         int limit, unsigned int flags),
+        (grid, block, function, shared_of, shared, limit, flags), "%p %zu %d %u", (void *)function,
+        shared, limit, flags)
 {
     return best_block(grid, block, function, shared_of, shared, limit);
 }
 
 SIM_API(cuOccupancyAvailableDynamicSMemPerBlock,
-        (size_t *shared_bytes, CUfunction handle, int blocks, int block_threads),
-        (shared_bytes, handle, blocks, block_threads), "%p %d %d", (void *)handle, blocks, block_threads)
+        (size_t * shared_bytes, CUfunction handle, int blocks, int block_threads),
+        (shared_bytes, handle, blocks, block_threads), "%p %d %d", (void *)handle, blocks,
+        block_threads)
 {
     struct sim_function *function;
     CUresult result = function_check(handle, &function);
@@ -248,8 +263,9 @@ SIM_API(cuOccupancyAvailableDynamicSMemPerBlock,
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuOccupancyMaxPotentialClusterSize, (int *blocks, CUfunction handle, const CUlaunchConfig *config),
-        (blocks, handle, config), "%p", (void *)handle)
+SIM_API(cuOccupancyMaxPotentialClusterSize,
+        (int *blocks, CUfunction handle, const CUlaunchConfig *config), (blocks, handle, config),
+        "%p", (void *)handle)
 {
     struct sim_function *function;
     CUresult result = function_check(handle, &function);
@@ -261,14 +277,16 @@ SIM_API(cuOccupancyMaxPotentialClusterSize, (int *blocks, CUfunction handle, con
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuOccupancyMaxActiveClusters, (int *clusters, CUfunction handle, const CUlaunchConfig *config),
+SIM_API(cuOccupancyMaxActiveClusters,
+        (int *clusters, CUfunction handle, const CUlaunchConfig *config),
         (clusters, handle, config), "%p", (void *)handle)
 {
     int blocks;
     if (!clusters || !config)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = active_blocks(&blocks, handle, (int)(config->blockDimX * config->blockDimY * config->blockDimZ),
-                                    config->sharedMemBytes);
+    CUresult result = active_blocks(
+        &blocks, handle, (int)(config->blockDimX * config->blockDimY * config->blockDimZ),
+        config->sharedMemBytes);
     if (result == CUDA_SUCCESS)
         *clusters = blocks * SIM_MULTIPROCESSORS / SIM_CLUSTER_BLOCKS;
     return result;

@@ -1,8 +1,8 @@
-/* Graphs as data: nodes, dependencies, clones, order. What nodes do is in engine_graph_nodes.c, running them in
- * engine_graph_exec.c.
+/* Graphs as data: nodes, dependencies, clones, order. What nodes do is in engine_graph_nodes.c,
+ * running them in engine_graph_exec.c.
  *
- * A node's operation may belong to the memory part, so a destroyed graph's nodes go to a list of the dead that
- * engine_unlock() releases once the lock is free. */
+ * A node's operation may belong to the memory part, so a destroyed graph's nodes go to a list of
+ * the dead that engine_unlock() releases once the lock is free. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_graph.h"
 
@@ -137,8 +137,8 @@ static void independ_locked(struct sim_graph_node *node, const struct sim_graph_
         }
 }
 
-CUresult graph_add_locked(struct sim_graph *graph, struct sim_graph_node *const *dependencies, size_t count,
-                          struct graph_work work, struct sim_graph_node **added)
+CUresult graph_add_locked(struct sim_graph *graph, struct sim_graph_node *const *dependencies,
+                          size_t count, struct graph_work work, struct sim_graph_node **added)
 {
     struct sim_graph_node *node = engine_pool_take(&node_pool);
 
@@ -174,7 +174,8 @@ static bool reaches(struct sim_graph_node *to, const struct sim_graph_node *from
     return false;
 }
 
-bool graph_node_reaches_locked(struct sim_graph_node *from, struct sim_graph_node *const *frontier, size_t count)
+bool graph_node_reaches_locked(struct sim_graph_node *from, struct sim_graph_node *const *frontier,
+                               size_t count)
 {
     unsigned mark = ++last_mark;
     for (size_t i = 0; i < count; i++)
@@ -183,8 +184,8 @@ bool graph_node_reaches_locked(struct sim_graph_node *from, struct sim_graph_nod
     return false;
 }
 
-/* Takes, again and again, every node whose dependencies have been taken: quadratic at worst, linear for nodes that
- * were added in order. */
+/* Takes, again and again, every node whose dependencies have been taken: quadratic at worst, linear
+ * for nodes that were added in order. */
 struct sim_graph_node **graph_order_locked(struct sim_graph *graph, bool *has_cycle)
 {
     struct sim_graph_node **order = malloc((graph->node_count + 1) * sizeof *order);
@@ -214,7 +215,8 @@ struct sim_graph_node **graph_order_locked(struct sim_graph *graph, bool *has_cy
     return NULL;
 }
 
-static struct sim_graph_node *find_clone_locked(const struct sim_graph *clone, const struct sim_graph_node *original)
+static struct sim_graph_node *find_clone_locked(const struct sim_graph *clone,
+                                                const struct sim_graph_node *original)
 {
     for (size_t i = 0; i < clone->node_count; i++)
         if (clone->nodes[i]->original == original)
@@ -243,7 +245,8 @@ struct sim_graph *graph_clone_locked(const struct sim_graph *graph)
     }
     for (size_t i = 0; i < graph->node_count; i++)
         for (size_t j = 0; j < graph->nodes[i]->before_count; j++)
-            if (!depend_locked(clone->nodes[i], find_clone_locked(clone, graph->nodes[i]->before[j])))
+            if (!depend_locked(clone->nodes[i],
+                               find_clone_locked(clone, graph->nodes[i]->before[j])))
                 goto fail;
     return clone;
 
@@ -254,7 +257,7 @@ fail:
 
 /* ---- entry points ---- */
 
-SIM_API(cuGraphCreate, (CUgraph *handle, unsigned int flags), (handle, flags), "%u", flags)
+SIM_API(cuGraphCreate, (CUgraph * handle, unsigned int flags), (handle, flags), "%u", flags)
 {
     CUresult result = sim_check_init();
     if (result)
@@ -281,7 +284,7 @@ SIM_API(cuGraphDestroy, (CUgraph handle), (handle), "%p", (void *)handle)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuGraphClone, (CUgraph *clone, CUgraph handle), (clone, handle), "%p", (void *)handle)
+SIM_API(cuGraphClone, (CUgraph * clone, CUgraph handle), (clone, handle), "%p", (void *)handle)
 {
     struct sim_graph *graph;
     CUresult result = graph_check(handle, &graph);
@@ -295,7 +298,7 @@ SIM_API(cuGraphClone, (CUgraph *clone, CUgraph handle), (clone, handle), "%p", (
     return *clone ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-SIM_API(cuGraphNodeFindInClone, (CUgraphNode *found, CUgraphNode original, CUgraph clone),
+SIM_API(cuGraphNodeFindInClone, (CUgraphNode * found, CUgraphNode original, CUgraph clone),
         (found, original, clone), "%p %p", (void *)original, (void *)clone)
 {
     struct sim_graph *graph;
@@ -330,7 +333,8 @@ SIM_API(cuGraphDestroyNode, (CUgraphNode handle), (handle), "%p", (void *)handle
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuGraphNodeGetType, (CUgraphNode handle, CUgraphNodeType *type), (handle, type), "%p", (void *)handle)
+SIM_API(cuGraphNodeGetType, (CUgraphNode handle, CUgraphNodeType *type), (handle, type), "%p",
+        (void *)handle)
 {
     struct sim_graph_node *node;
     CUresult result = graph_node_check(handle, &node);
@@ -342,9 +346,10 @@ SIM_API(cuGraphNodeGetType, (CUgraphNode handle, CUgraphNodeType *type), (handle
     return CUDA_SUCCESS;
 }
 
-/* Fills an array of *count places, or with a NULL array says how many there are. Places beyond are set to NULL and
- * *count to the true number, as documented for the Get calls. */
-static void give_nodes(struct sim_graph_node *const *from, size_t available, CUgraphNode *nodes, size_t *count)
+/* Fills an array of *count places, or with a NULL array says how many there are. Places beyond are
+ * set to NULL and *count to the true number, as documented for the Get calls. */
+static void give_nodes(struct sim_graph_node *const *from, size_t available, CUgraphNode *nodes,
+                       size_t *count)
 {
     if (nodes) {
         for (size_t i = 0; i < *count; i++)
@@ -355,8 +360,8 @@ static void give_nodes(struct sim_graph_node *const *from, size_t available, CUg
     *count = available;
 }
 
-SIM_API(cuGraphGetNodes, (CUgraph handle, CUgraphNode *nodes, size_t *count), (handle, nodes, count), "%p",
-        (void *)handle)
+SIM_API(cuGraphGetNodes, (CUgraph handle, CUgraphNode *nodes, size_t *count),
+        (handle, nodes, count), "%p", (void *)handle)
 {
     struct sim_graph *graph;
     CUresult result = graph_check(handle, &graph);
@@ -372,7 +377,8 @@ SIM_API(cuGraphGetNodes, (CUgraph handle, CUgraphNode *nodes, size_t *count), (h
 
 /* The nodes that `matches` chooses, in graph order. */
 static CUresult give_matching(struct sim_graph *graph, const struct sim_graph_node *to,
-                              bool (*matches)(const struct sim_graph_node *, const struct sim_graph_node *),
+                              bool (*matches)(const struct sim_graph_node *,
+                                              const struct sim_graph_node *),
                               CUgraphNode *nodes, size_t *count)
 {
     if (!count)
@@ -404,8 +410,8 @@ static bool depends_on(const struct sim_graph_node *node, const struct sim_graph
     return false;
 }
 
-SIM_API(cuGraphGetRootNodes, (CUgraph handle, CUgraphNode *nodes, size_t *count), (handle, nodes, count), "%p",
-        (void *)handle)
+SIM_API(cuGraphGetRootNodes, (CUgraph handle, CUgraphNode *nodes, size_t *count),
+        (handle, nodes, count), "%p", (void *)handle)
 {
     struct sim_graph *graph;
     CUresult result = graph_check(handle, &graph);
@@ -458,8 +464,8 @@ static CUresult get_edges(CUgraph handle, CUgraphNode *from, CUgraphNode *to, si
 }
 
 /* A dependency that would close a circle is refused when the graph is instantiated. */
-static CUresult change_dependencies(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count,
-                                    bool adds)
+static CUresult change_dependencies(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
+                                    size_t count, bool adds)
 {
     struct sim_graph *graph;
     CUresult result = graph_check(handle, &graph);
@@ -469,9 +475,10 @@ static CUresult change_dependencies(CUgraph handle, const CUgraphNode *from, con
         return CUDA_ERROR_INVALID_VALUE;
     engine_lock();
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-        struct sim_graph_node *before = (struct sim_graph_node *)from[i], *after = (struct sim_graph_node *)to[i];
-        if (!before || !after || before == after || before->graph != graph || after->graph != graph ||
-            depends_on(after, before) == adds)
+        struct sim_graph_node *before = (struct sim_graph_node *)from[i],
+                              *after = (struct sim_graph_node *)to[i];
+        if (!before || !after || before == after || before->graph != graph ||
+            after->graph != graph || depends_on(after, before) == adds)
             result = CUDA_ERROR_INVALID_VALUE;
         else if (!adds)
             independ_locked(after, before);
@@ -488,8 +495,8 @@ SIM_API(cuGraphGetEdges, (CUgraph graph, CUgraphNode *from, CUgraphNode *to, siz
     return get_edges(graph, from, to, count);
 }
 
-SIM_API(cuGraphNodeGetDependencies, (CUgraphNode node, CUgraphNode *nodes, size_t *count), (node, nodes, count),
-        "%p", (void *)node)
+SIM_API(cuGraphNodeGetDependencies, (CUgraphNode node, CUgraphNode *nodes, size_t *count),
+        (node, nodes, count), "%p", (void *)node)
 {
     return get_dependencies(node, nodes, count);
 }
@@ -500,19 +507,22 @@ SIM_API(cuGraphNodeGetDependentNodes, (CUgraphNode node, CUgraphNode *nodes, siz
     return get_dependents(node, nodes, count);
 }
 
-SIM_API(cuGraphAddDependencies, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count),
+SIM_API(cuGraphAddDependencies,
+        (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count),
         (graph, from, to, count), "%p %zu", (void *)graph, count)
 {
     return change_dependencies(graph, from, to, count, true);
 }
 
-SIM_API(cuGraphRemoveDependencies, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count),
+SIM_API(cuGraphRemoveDependencies,
+        (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count),
         (graph, from, to, count), "%p %zu", (void *)graph, count)
 {
     return change_dependencies(graph, from, to, count, false);
 }
 
-/* The second versions speak of kinds of edges; here every edge is a full dependency, whose data is all zero. */
+/* The second versions speak of kinds of edges; here every edge is a full dependency, whose data is
+ * all zero. */
 static void clear_edges(CUgraphEdgeData *edges, const size_t *count)
 {
     if (edges && count)
@@ -547,8 +557,8 @@ SIM_API(cuGraphNodeGetDependentNodes_v2,
 }
 
 SIM_API(cuGraphAddDependencies_v2,
-        (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges,
-         size_t count),
+        (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+         const CUgraphEdgeData *edges, size_t count),
         (graph, from, to, edges, count), "%p %zu", (void *)graph, count)
 {
     (void)edges;
@@ -556,8 +566,8 @@ SIM_API(cuGraphAddDependencies_v2,
 }
 
 SIM_API(cuGraphRemoveDependencies_v2,
-        (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges,
-         size_t count),
+        (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+         const CUgraphEdgeData *edges, size_t count),
         (graph, from, to, edges, count), "%p %zu", (void *)graph, count)
 {
     (void)edges;

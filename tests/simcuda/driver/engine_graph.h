@@ -43,8 +43,8 @@ struct sim_graph {
 
 CUresult graph_node_check(CUgraphNode handle, struct sim_graph_node **node);
 struct sim_graph *graph_clone_locked(const struct sim_graph *graph);
-/* The nodes in an order that respects every dependency; the caller frees. NULL: out of memory, or a cycle, then
- * *has_cycle. */
+/* The nodes in an order that respects every dependency; the caller frees. NULL: out of memory, or a
+ * cycle, then *has_cycle. */
 struct sim_graph_node **graph_order_locked(struct sim_graph *graph, bool *has_cycle);
 /* A second reference to what the work runs on. */
 bool graph_work_copy(const struct graph_work *from, struct graph_work *to);
@@ -60,6 +60,7 @@ CUresult graph_make_allocation(struct node_parameters *parameters, struct graph_
 CUresult graph_make_free(const struct node_parameters *parameters, struct graph_work *work);
 
 /* Replaces what one node of an instantiated graph does. */
-CUresult graph_exec_replace(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, struct graph_work work);
+CUresult graph_exec_replace(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type,
+                            struct graph_work work);
 
 #endif

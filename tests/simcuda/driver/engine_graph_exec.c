@@ -1,5 +1,6 @@
-/* Instantiated graphs: a flat list of operations in an order that respects the dependencies, run as one operation of
- * the stream they are launched into. Launches of the same graph follow each other, as a GPU's do. */
+/* Instantiated graphs: a flat list of operations in an order that respects the dependencies, run as
+ * one operation of the stream they are launched into. Launches of the same graph follow each other,
+ * as a GPU's do. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_graph.h"
 
@@ -78,7 +79,8 @@ static CUresult flatten_locked(struct sim_graph_exec *exec, struct sim_graph *gr
         struct exec_step step = {.node = order[i], .is_enabled = true};
         if (order[i]->child) {
             result = flatten_locked(exec, order[i]->child);
-        } else if (!engine_grow((void **)&exec->steps, &exec->step_capacity, exec->step_count, sizeof step) ||
+        } else if (!engine_grow((void **)&exec->steps, &exec->step_capacity, exec->step_count,
+                                sizeof step) ||
                    !graph_work_copy(&order[i]->work, &step.work)) {
             result = CUDA_ERROR_OUT_OF_MEMORY;
         } else {
@@ -117,8 +119,8 @@ static CUresult instantiate(CUgraphExec *handle, CUgraph graph_handle, uint64_t 
     return result;
 }
 
-static CUresult instantiate_with_log(CUgraphExec *handle, CUgraph graph, CUgraphNode *error_node, char *log,
-                                     size_t log_bytes)
+static CUresult instantiate_with_log(CUgraphExec *handle, CUgraph graph, CUgraphNode *error_node,
+                                     char *log, size_t log_bytes)
 {
     if (error_node)
         *error_node = NULL;
@@ -128,27 +130,27 @@ static CUresult instantiate_with_log(CUgraphExec *handle, CUgraph graph, CUgraph
 }
 
 SIM_API(cuGraphInstantiate,
-        (CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t log_bytes),
+        (CUgraphExec * exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t log_bytes),
         (exec, graph, error_node, log, log_bytes), "%p", (void *)graph)
 {
     return instantiate_with_log(exec, graph, error_node, log, log_bytes);
 }
 
 SIM_API(cuGraphInstantiate_v2,
-        (CUgraphExec *exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t log_bytes),
+        (CUgraphExec * exec, CUgraph graph, CUgraphNode *error_node, char *log, size_t log_bytes),
         (exec, graph, error_node, log, log_bytes), "%p", (void *)graph)
 {
     return instantiate_with_log(exec, graph, error_node, log, log_bytes);
 }
 
-SIM_API(cuGraphInstantiateWithFlags, (CUgraphExec *exec, CUgraph graph, unsigned long long flags),
+SIM_API(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags),
         (exec, graph, flags), "%p %llu", (void *)graph, flags)
 {
     return instantiate(exec, graph, flags);
 }
 
 SIM_API_THREAD(cuGraphInstantiateWithParams, _ptsz,
-               (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters),
+               (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters),
                (exec, graph, parameters), "%p", (void *)graph)
 {
     (void)per_thread;
@@ -160,7 +162,8 @@ SIM_API_THREAD(cuGraphInstantiateWithParams, _ptsz,
     return result;
 }
 
-SIM_API(cuGraphExecGetFlags, (CUgraphExec handle, cuuint64_t *flags), (handle, flags), "%p", (void *)handle)
+SIM_API(cuGraphExecGetFlags, (CUgraphExec handle, cuuint64_t *flags), (handle, flags), "%p",
+        (void *)handle)
 {
     struct sim_graph_exec *exec;
     CUresult result = exec_check(handle, &exec);
@@ -216,8 +219,8 @@ static CUresult run_exec(struct sim_context *context, void *argument)
     return result;
 }
 
-SIM_API_THREAD(cuGraphLaunch, _ptsz, (CUgraphExec handle, CUstream stream_handle), (handle, stream_handle), "%p %p",
-               (void *)handle, (void *)stream_handle)
+SIM_API_THREAD(cuGraphLaunch, _ptsz, (CUgraphExec handle, CUstream stream_handle),
+               (handle, stream_handle), "%p %p", (void *)handle, (void *)stream_handle)
 {
     struct sim_stream *stream;
     struct sim_graph_exec *exec;
@@ -227,14 +230,16 @@ SIM_API_THREAD(cuGraphLaunch, _ptsz, (CUgraphExec handle, CUstream stream_handle
         result = exec_check(handle, &exec);
     if (result)
         return result;
-    struct sim_op op = {.run = run_exec, .release = drop_exec, .argument = exec, .is_instant = true};
+    struct sim_op op = {
+        .run = run_exec, .release = drop_exec, .argument = exec, .is_instant = true};
     engine_lock();
     result = capture_check_use_locked(stream);
     exec->references++;
     bool taken = result == CUDA_SUCCESS && stream->capture;
     if (taken) {
         result = capture_add_locked(
-            stream, (struct graph_work){.op = op, .copy = share_exec, .type = CU_GRAPH_NODE_TYPE_GRAPH});
+            stream,
+            (struct graph_work){.op = op, .copy = share_exec, .type = CU_GRAPH_NODE_TYPE_GRAPH});
     } else if (result == CUDA_SUCCESS) {
         struct stream_work work = {.op = op, .after = &exec->last_launch, .position = &position};
         result = stream_queue_locked(stream, &work);
@@ -249,8 +254,8 @@ SIM_API_THREAD(cuGraphLaunch, _ptsz, (CUgraphExec handle, CUstream stream_handle
 }
 
 /* Nothing is to be uploaded; the call is only checked. */
-SIM_API_THREAD(cuGraphUpload, _ptsz, (CUgraphExec handle, CUstream stream_handle), (handle, stream_handle), "%p %p",
-               (void *)handle, (void *)stream_handle)
+SIM_API_THREAD(cuGraphUpload, _ptsz, (CUgraphExec handle, CUstream stream_handle),
+               (handle, stream_handle), "%p %p", (void *)handle, (void *)stream_handle)
 {
     struct sim_stream *stream;
     struct sim_graph_exec *exec;
@@ -268,7 +273,8 @@ static struct exec_step *find_step_locked(const struct sim_graph_exec *exec, con
     return NULL;
 }
 
-CUresult graph_exec_replace(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type, struct graph_work work)
+CUresult graph_exec_replace(CUgraphExec handle, CUgraphNode node, CUgraphNodeType type,
+                            struct graph_work work)
 {
     struct sim_graph_exec *exec;
     struct graph_work before = work;
@@ -276,7 +282,8 @@ CUresult graph_exec_replace(CUgraphExec handle, CUgraphNode node, CUgraphNodeTyp
 
     if (result == CUDA_SUCCESS) {
         engine_lock();
-        points_wait_locked(&exec->last_launch); /* launches under way keep what they were launched with */
+        points_wait_locked(
+            &exec->last_launch); /* launches under way keep what they were launched with */
         struct exec_step *step = find_step_locked(exec, node);
         if (step && step->work.type == type) {
             before = step->work;
@@ -323,8 +330,10 @@ SIM_API(cuGraphNodeGetEnabled, (CUgraphExec handle, CUgraphNode node, unsigned i
     return step ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Takes over the work of a graph with the same nodes in the same order; anything else is a change of topology. */
-static CUresult update(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpdateResult *update_result)
+/* Takes over the work of a graph with the same nodes in the same order; anything else is a change
+ * of topology. */
+static CUresult update(CUgraphExec handle, CUgraph graph_handle,
+                       CUgraphExecUpdateResult *update_result)
 {
     struct sim_graph_exec *exec, fresh = {0};
     struct sim_graph *graph;
@@ -348,14 +357,16 @@ static CUresult update(CUgraphExec handle, CUgraph graph_handle, CUgraphExecUpda
     for (size_t i = 0; i < fresh.step_count; i++)
         graph_work_release(&fresh.steps[i].work);
     free(fresh.steps);
-    *update_result = same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    *update_result =
+        same ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     if (result)
         *update_result = CU_GRAPH_EXEC_UPDATE_ERROR;
     return result ? result : same ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
 SIM_API(cuGraphExecUpdate,
-        (CUgraphExec exec, CUgraph graph, CUgraphNode *error_node, CUgraphExecUpdateResult *update_result),
+        (CUgraphExec exec, CUgraph graph, CUgraphNode *error_node,
+         CUgraphExecUpdateResult *update_result),
         (exec, graph, error_node, update_result), "%p %p", (void *)exec, (void *)graph)
 {
     if (error_node)

@@ -31,8 +31,8 @@ static CUresult check_place(struct node_place place, struct sim_graph **graph)
 }
 
 /* Takes the work in every case. */
-static CUresult place_node(struct node_place place, struct graph_work work, const struct node_parameters *parameters,
-                           struct sim_graph *child)
+static CUresult place_node(struct node_place place, struct graph_work work,
+                           const struct node_parameters *parameters, struct sim_graph *child)
 {
     struct sim_graph *graph;
     struct sim_graph_node *node = NULL;
@@ -43,7 +43,8 @@ static CUresult place_node(struct node_place place, struct graph_work work, cons
         return result;
     }
     engine_lock();
-    result = graph_add_locked(graph, (struct sim_graph_node *const *)(const void *)place.before, place.count, work, &node);
+    result = graph_add_locked(graph, (struct sim_graph_node *const *)(const void *)place.before,
+                              place.count, work, &node);
     if (result == CUDA_SUCCESS) {
         if (parameters)
             node->parameters = *parameters;
@@ -56,7 +57,8 @@ static CUresult place_node(struct node_place place, struct graph_work work, cons
 
 typedef CUresult make_work(const struct node_parameters *parameters, struct graph_work *work);
 
-static CUresult add_made(struct node_place place, struct node_parameters *parameters, make_work *make)
+static CUresult add_made(struct node_place place, struct node_parameters *parameters,
+                         make_work *make)
 {
     struct sim_graph *graph;
     struct graph_work work;
@@ -69,7 +71,8 @@ static CUresult add_made(struct node_place place, struct node_parameters *parame
     return place_node(place, work, parameters, NULL);
 }
 
-static CUresult get_parameters(CUgraphNode handle, CUgraphNodeType type, struct node_parameters *parameters)
+static CUresult get_parameters(CUgraphNode handle, CUgraphNodeType type,
+                               struct node_parameters *parameters)
 {
     struct sim_graph_node *node;
     CUresult result = graph_node_check(handle, &node);
@@ -81,7 +84,8 @@ static CUresult get_parameters(CUgraphNode handle, CUgraphNodeType type, struct 
     return parameters->is_set ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult set_made(CUgraphNode handle, CUgraphNodeType type, struct node_parameters *parameters, make_work *make)
+static CUresult set_made(CUgraphNode handle, CUgraphNodeType type,
+                         struct node_parameters *parameters, make_work *make)
 {
     struct sim_graph_node *node;
     struct graph_work work, before;
@@ -152,7 +156,8 @@ static CUresult set_kernel(CUgraphExec exec, CUgraphNode node, const void *kerne
     if (!kernel)
         return CUDA_ERROR_INVALID_VALUE;
     parameters = from_kernel(kernel);
-    return exec ? set_made_exec(exec, node, CU_GRAPH_NODE_TYPE_KERNEL, &parameters, graph_make_kernel)
+    return exec ? set_made_exec(exec, node, CU_GRAPH_NODE_TYPE_KERNEL, &parameters,
+                                graph_make_kernel)
                 : set_made(node, CU_GRAPH_NODE_TYPE_KERNEL, &parameters, graph_make_kernel);
 }
 
@@ -162,21 +167,21 @@ SIM_API(cuGraphAddKernelNode, (PLACE_PARAMETERS, const CUDA_KERNEL_NODE_PARAMS_v
     return add_kernel(PLACE, kernel);
 }
 
-SIM_API(cuGraphKernelNodeGetParams, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *kernel), (node, kernel), "%p",
-        (void *)node)
+SIM_API(cuGraphKernelNodeGetParams, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1 *kernel),
+        (node, kernel), "%p", (void *)node)
 {
     return get_kernel(node, kernel, sizeof *kernel);
 }
 
-SIM_API(cuGraphKernelNodeSetParams, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *kernel), (node, kernel),
-        "%p", (void *)node)
+SIM_API(cuGraphKernelNodeSetParams, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *kernel),
+        (node, kernel), "%p", (void *)node)
 {
     return set_kernel(NULL, node, kernel);
 }
 
 SIM_API(cuGraphExecKernelNodeSetParams,
-        (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *kernel), (exec, node, kernel), "%p %p",
-        (void *)exec, (void *)node)
+        (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *kernel),
+        (exec, node, kernel), "%p %p", (void *)exec, (void *)node)
 {
     return exec ? set_kernel(exec, node, kernel) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -187,21 +192,21 @@ SIM_API(cuGraphAddKernelNode_v2, (PLACE_PARAMETERS, const CUDA_KERNEL_NODE_PARAM
     return add_kernel(PLACE, kernel);
 }
 
-SIM_API(cuGraphKernelNodeGetParams_v2, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2 *kernel), (node, kernel), "%p",
-        (void *)node)
+SIM_API(cuGraphKernelNodeGetParams_v2, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2 *kernel),
+        (node, kernel), "%p", (void *)node)
 {
     return get_kernel(node, kernel, sizeof *kernel);
 }
 
-SIM_API(cuGraphKernelNodeSetParams_v2, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel), (node, kernel),
-        "%p", (void *)node)
+SIM_API(cuGraphKernelNodeSetParams_v2, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel),
+        (node, kernel), "%p", (void *)node)
 {
     return set_kernel(NULL, node, kernel);
 }
 
 SIM_API(cuGraphExecKernelNodeSetParams_v2,
-        (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel), (exec, node, kernel), "%p %p",
-        (void *)exec, (void *)node)
+        (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel),
+        (exec, node, kernel), "%p %p", (void *)exec, (void *)node)
 {
     return exec ? set_kernel(exec, node, kernel) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -209,42 +214,47 @@ SIM_API(cuGraphExecKernelNodeSetParams_v2,
 /* ---- copies, fills, host functions ---- */
 
 /* The four calls that every kind with plain parameters has. Parameters by the names below. */
-#define NODE_KIND(Kind, TYPE, member, make, Parameters, context_parameter, context_argument)                          \
-    static CUresult set_##member(CUgraphExec exec, CUgraphNode node, const Parameters *value)                         \
-    {                                                                                                                 \
-        struct node_parameters parameters = {0};                                                                      \
-        if (!value)                                                                                                   \
-            return CUDA_ERROR_INVALID_VALUE;                                                                          \
-        parameters.member = *value;                                                                                   \
-        return exec ? set_made_exec(exec, node, TYPE, &parameters, make) : set_made(node, TYPE, &parameters, make);   \
-    }                                                                                                                 \
-    SIM_API(cuGraphAdd##Kind##Node, (PLACE_PARAMETERS, const Parameters *value SIM_UNPAREN context_parameter),        \
-            (handle, graph, before, count, value SIM_UNPAREN context_argument), "%p %zu", (void *)graph, count)       \
-    {                                                                                                                 \
-        struct node_parameters parameters = {0};                                                                      \
-        if (!value)                                                                                                   \
-            return CUDA_ERROR_INVALID_VALUE;                                                                          \
-        parameters.member = *value;                                                                                   \
-        return add_made(PLACE, &parameters, make);                                                                    \
-    }                                                                                                                 \
-    SIM_API(cuGraph##Kind##NodeGetParams, (CUgraphNode node, Parameters *value), (node, value), "%p", (void *)node)   \
-    {                                                                                                                 \
-        struct node_parameters parameters;                                                                            \
-        CUresult result = get_parameters(node, TYPE, &parameters);                                                    \
-        if (result == CUDA_SUCCESS && value)                                                                          \
-            *value = parameters.member;                                                                               \
-        return result == CUDA_SUCCESS && !value ? CUDA_ERROR_INVALID_VALUE : result;                                  \
-    }                                                                                                                 \
-    SIM_API(cuGraph##Kind##NodeSetParams, (CUgraphNode node, const Parameters *value), (node, value), "%p",           \
-            (void *)node)                                                                                             \
-    {                                                                                                                 \
-        return set_##member(NULL, node, value);                                                                       \
-    }                                                                                                                 \
-    SIM_API(cuGraphExec##Kind##NodeSetParams,                                                                         \
-            (CUgraphExec exec, CUgraphNode node, const Parameters *value SIM_UNPAREN context_parameter),              \
-            (exec, node, value SIM_UNPAREN context_argument), "%p %p", (void *)exec, (void *)node)                    \
-    {                                                                                                                 \
-        return exec ? set_##member(exec, node, value) : CUDA_ERROR_INVALID_VALUE;                                     \
+#define NODE_KIND(Kind, TYPE, member, make, Parameters, context_parameter, context_argument)       \
+    static CUresult set_##member(CUgraphExec exec, CUgraphNode node, const Parameters *value)      \
+    {                                                                                              \
+        struct node_parameters parameters = {0};                                                   \
+        if (!value)                                                                                \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        parameters.member = *value;                                                                \
+        return exec ? set_made_exec(exec, node, TYPE, &parameters, make)                           \
+                    : set_made(node, TYPE, &parameters, make);                                     \
+    }                                                                                              \
+    SIM_API(cuGraphAdd##Kind##Node,                                                                \
+            (PLACE_PARAMETERS, const Parameters *value SIM_UNPAREN context_parameter),             \
+            (handle, graph, before, count, value SIM_UNPAREN context_argument), "%p %zu",          \
+            (void *)graph, count)                                                                  \
+    {                                                                                              \
+        struct node_parameters parameters = {0};                                                   \
+        if (!value)                                                                                \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        parameters.member = *value;                                                                \
+        return add_made(PLACE, &parameters, make);                                                 \
+    }                                                                                              \
+    SIM_API(cuGraph##Kind##NodeGetParams, (CUgraphNode node, Parameters * value), (node, value),   \
+            "%p", (void *)node)                                                                    \
+    {                                                                                              \
+        struct node_parameters parameters;                                                         \
+        CUresult result = get_parameters(node, TYPE, &parameters);                                 \
+        if (result == CUDA_SUCCESS && value)                                                       \
+            *value = parameters.member;                                                            \
+        return result == CUDA_SUCCESS && !value ? CUDA_ERROR_INVALID_VALUE : result;               \
+    }                                                                                              \
+    SIM_API(cuGraph##Kind##NodeSetParams, (CUgraphNode node, const Parameters *value),             \
+            (node, value), "%p", (void *)node)                                                     \
+    {                                                                                              \
+        return set_##member(NULL, node, value);                                                    \
+    }                                                                                              \
+    SIM_API(cuGraphExec##Kind##NodeSetParams,                                                      \
+            (CUgraphExec exec, CUgraphNode node,                                                   \
+             const Parameters *value SIM_UNPAREN context_parameter),                               \
+            (exec, node, value SIM_UNPAREN context_argument), "%p %p", (void *)exec, (void *)node) \
+    {                                                                                              \
+        return exec ? set_##member(exec, node, value) : CUDA_ERROR_INVALID_VALUE;                  \
     }
 
 NODE_KIND(Host, CU_GRAPH_NODE_TYPE_HOST, host, graph_make_host, CUDA_HOST_NODE_PARAMS, (), ())
@@ -252,16 +262,19 @@ NODE_KIND(Host, CU_GRAPH_NODE_TYPE_HOST, host, graph_make_host, CUDA_HOST_NODE_P
 /* Copies and fills name a context too; here every launch runs in its stream's. */
 #define NODE_CONTEXT (, CUcontext context)
 #define NODE_CONTEXT_ARGUMENT (, context)
-NODE_KIND(Memcpy, CU_GRAPH_NODE_TYPE_MEMCPY, copy, graph_make_copy, CUDA_MEMCPY3D, NODE_CONTEXT, NODE_CONTEXT_ARGUMENT)
-NODE_KIND(Memset, CU_GRAPH_NODE_TYPE_MEMSET, fill, graph_make_fill, CUDA_MEMSET_NODE_PARAMS, NODE_CONTEXT,
+NODE_KIND(Memcpy, CU_GRAPH_NODE_TYPE_MEMCPY, copy, graph_make_copy, CUDA_MEMCPY3D, NODE_CONTEXT,
           NODE_CONTEXT_ARGUMENT)
+NODE_KIND(Memset, CU_GRAPH_NODE_TYPE_MEMSET, fill, graph_make_fill, CUDA_MEMSET_NODE_PARAMS,
+          NODE_CONTEXT, NODE_CONTEXT_ARGUMENT)
 
 /* ---- empty nodes, child graphs ---- */
 
-SIM_API(cuGraphAddEmptyNode, (PLACE_PARAMETERS), (handle, graph, before, count), "%p %zu", (void *)graph, count)
+SIM_API(cuGraphAddEmptyNode, (PLACE_PARAMETERS), (handle, graph, before, count), "%p %zu",
+        (void *)graph, count)
 {
-    return place_node(PLACE, (struct graph_work){.op = {.is_instant = true}, .type = CU_GRAPH_NODE_TYPE_EMPTY}, NULL,
-                      NULL);
+    return place_node(
+        PLACE, (struct graph_work){.op = {.is_instant = true}, .type = CU_GRAPH_NODE_TYPE_EMPTY},
+        NULL, NULL);
 }
 
 static CUresult add_child(struct node_place place, CUgraph child_handle)
@@ -283,13 +296,14 @@ static CUresult add_child(struct node_place place, CUgraph child_handle)
     return place_node(place, work, NULL, clone);
 }
 
-SIM_API(cuGraphAddChildGraphNode, (PLACE_PARAMETERS, CUgraph child), (handle, graph, before, count, child), "%p %p",
-        (void *)graph, (void *)child)
+SIM_API(cuGraphAddChildGraphNode, (PLACE_PARAMETERS, CUgraph child),
+        (handle, graph, before, count, child), "%p %p", (void *)graph, (void *)child)
 {
     return add_child(PLACE, child);
 }
 
-SIM_API(cuGraphChildGraphNodeGetGraph, (CUgraphNode handle, CUgraph *graph), (handle, graph), "%p", (void *)handle)
+SIM_API(cuGraphChildGraphNodeGetGraph, (CUgraphNode handle, CUgraph *graph), (handle, graph), "%p",
+        (void *)handle)
 {
     struct sim_graph_node *node;
     CUresult result = graph_node_check(handle, &node);
@@ -309,17 +323,18 @@ static CUresult add_event(struct node_place place, CUevent event_handle, bool re
     struct node_parameters parameters = {.is_set = true, .event = event_handle};
     CUresult result = event_check(event_handle, &event);
     return result ? result
-                  : place_node(place, records ? event_record_node(event) : event_wait_node(event), &parameters, NULL);
+                  : place_node(place, records ? event_record_node(event) : event_wait_node(event),
+                               &parameters, NULL);
 }
 
-SIM_API(cuGraphAddEventRecordNode, (PLACE_PARAMETERS, CUevent event), (handle, graph, before, count, event), "%p %p",
-        (void *)graph, (void *)event)
+SIM_API(cuGraphAddEventRecordNode, (PLACE_PARAMETERS, CUevent event),
+        (handle, graph, before, count, event), "%p %p", (void *)graph, (void *)event)
 {
     return add_event(PLACE, event, true);
 }
 
-SIM_API(cuGraphAddEventWaitNode, (PLACE_PARAMETERS, CUevent event), (handle, graph, before, count, event), "%p %p",
-        (void *)graph, (void *)event)
+SIM_API(cuGraphAddEventWaitNode, (PLACE_PARAMETERS, CUevent event),
+        (handle, graph, before, count, event), "%p %p", (void *)graph, (void *)event)
 {
     return add_event(PLACE, event, false);
 }
@@ -333,12 +348,14 @@ static CUresult get_event(CUgraphNode node, CUgraphNodeType type, CUevent *event
     return result == CUDA_SUCCESS && !event ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
-SIM_API(cuGraphEventRecordNodeGetEvent, (CUgraphNode node, CUevent *event), (node, event), "%p", (void *)node)
+SIM_API(cuGraphEventRecordNodeGetEvent, (CUgraphNode node, CUevent *event), (node, event), "%p",
+        (void *)node)
 {
     return get_event(node, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
 }
 
-SIM_API(cuGraphEventWaitNodeGetEvent, (CUgraphNode node, CUevent *event), (node, event), "%p", (void *)node)
+SIM_API(cuGraphEventWaitNodeGetEvent, (CUgraphNode node, CUevent *event), (node, event), "%p",
+        (void *)node)
 {
     return get_event(node, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 }
@@ -362,13 +379,14 @@ static CUresult add_allocation(struct node_place place, CUDA_MEM_ALLOC_NODE_PARA
 }
 
 SIM_API(cuGraphAddMemAllocNode, (PLACE_PARAMETERS, CUDA_MEM_ALLOC_NODE_PARAMS *allocation),
-        (handle, graph, before, count, allocation), "%p %zu", (void *)graph, allocation ? allocation->bytesize : 0)
+        (handle, graph, before, count, allocation), "%p %zu", (void *)graph,
+        allocation ? allocation->bytesize : 0)
 {
     return add_allocation(PLACE, allocation);
 }
 
-SIM_API(cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *allocation), (node, allocation),
-        "%p", (void *)node)
+SIM_API(cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PARAMS *allocation),
+        (node, allocation), "%p", (void *)node)
 {
     struct node_parameters parameters;
     CUresult result = get_parameters(node, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &parameters);
@@ -377,14 +395,15 @@ SIM_API(cuGraphMemAllocNodeGetParams, (CUgraphNode node, CUDA_MEM_ALLOC_NODE_PAR
     return result == CUDA_SUCCESS && !allocation ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
-SIM_API(cuGraphAddMemFreeNode, (PLACE_PARAMETERS, CUdeviceptr address), (handle, graph, before, count, address),
-        "%p %llx", (void *)graph, address)
+SIM_API(cuGraphAddMemFreeNode, (PLACE_PARAMETERS, CUdeviceptr address),
+        (handle, graph, before, count, address), "%p %llx", (void *)graph, address)
 {
     struct node_parameters parameters = {.address = address};
     return add_made(PLACE, &parameters, graph_make_free);
 }
 
-SIM_API(cuGraphMemFreeNodeGetParams, (CUgraphNode node, CUdeviceptr *address), (node, address), "%p", (void *)node)
+SIM_API(cuGraphMemFreeNodeGetParams, (CUgraphNode node, CUdeviceptr *address), (node, address),
+        "%p", (void *)node)
 {
     struct node_parameters parameters;
     CUresult result = get_parameters(node, CU_GRAPH_NODE_TYPE_MEM_FREE, &parameters);
@@ -436,16 +455,17 @@ static CUresult add_any(struct node_place place, CUgraphNodeParams *any)
     }
 }
 
-SIM_API(cuGraphAddNode, (PLACE_PARAMETERS, CUgraphNodeParams *any), (handle, graph, before, count, any), "%p %d",
-        (void *)graph, any ? (int)any->type : -1)
+SIM_API(cuGraphAddNode, (PLACE_PARAMETERS, CUgraphNodeParams *any),
+        (handle, graph, before, count, any), "%p %d", (void *)graph, any ? (int)any->type : -1)
 {
     return add_any(PLACE, any);
 }
 
 SIM_API(cuGraphAddNode_v2,
-        (CUgraphNode *handle, CUgraph graph, const CUgraphNode *before, const CUgraphEdgeData *edges, size_t count,
-         CUgraphNodeParams *any),
-        (handle, graph, before, edges, count, any), "%p %d", (void *)graph, any ? (int)any->type : -1)
+        (CUgraphNode * handle, CUgraph graph, const CUgraphNode *before,
+         const CUgraphEdgeData *edges, size_t count, CUgraphNodeParams *any),
+        (handle, graph, before, edges, count, any), "%p %d", (void *)graph,
+        any ? (int)any->type : -1)
 {
     (void)edges; /* every edge is a full dependency */
     return add_any(PLACE, any);

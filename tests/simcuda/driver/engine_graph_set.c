@@ -8,7 +8,8 @@
 
 static struct graph_work event_work(CUgraphNodeType type, struct sim_event *event)
 {
-    return type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ? event_record_node(event) : event_wait_node(event);
+    return type == CU_GRAPH_NODE_TYPE_EVENT_RECORD ? event_record_node(event)
+                                                   : event_wait_node(event);
 }
 
 static CUresult set_event(CUgraphNode handle, CUgraphNodeType type, CUevent event_handle)
@@ -30,33 +31,34 @@ static CUresult set_event(CUgraphNode handle, CUgraphNodeType type, CUevent even
     return CUDA_SUCCESS;
 }
 
-static CUresult set_event_exec(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type, CUevent event_handle)
+static CUresult set_event_exec(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type,
+                               CUevent event_handle)
 {
     struct sim_event *event;
     CUresult result = event_check(event_handle, &event);
     return result ? result : graph_exec_replace(exec, node, type, event_work(type, event));
 }
 
-SIM_API(cuGraphEventRecordNodeSetEvent, (CUgraphNode node, CUevent event), (node, event), "%p %p", (void *)node,
-        (void *)event)
+SIM_API(cuGraphEventRecordNodeSetEvent, (CUgraphNode node, CUevent event), (node, event), "%p %p",
+        (void *)node, (void *)event)
 {
     return set_event(node, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
 }
 
-SIM_API(cuGraphEventWaitNodeSetEvent, (CUgraphNode node, CUevent event), (node, event), "%p %p", (void *)node,
-        (void *)event)
+SIM_API(cuGraphEventWaitNodeSetEvent, (CUgraphNode node, CUevent event), (node, event), "%p %p",
+        (void *)node, (void *)event)
 {
     return set_event(node, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 }
 
-SIM_API(cuGraphExecEventRecordNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event),
-        "%p %p %p", (void *)exec, (void *)node, (void *)event)
+SIM_API(cuGraphExecEventRecordNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event),
+        (exec, node, event), "%p %p %p", (void *)exec, (void *)node, (void *)event)
 {
     return set_event_exec(exec, node, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
 }
 
-SIM_API(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event),
-        "%p %p %p", (void *)exec, (void *)node, (void *)event)
+SIM_API(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event),
+        (exec, node, event), "%p %p %p", (void *)exec, (void *)node, (void *)event)
 {
     return set_event_exec(exec, node, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
 }
@@ -64,7 +66,8 @@ SIM_API(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, C
 /* ---- any kind ---- */
 
 /* The work that the parameters describe; kinds whose parameters cannot change are refused. */
-static CUresult make_any(const CUgraphNodeParams *any, struct node_parameters *parameters, struct graph_work *work)
+static CUresult make_any(const CUgraphNodeParams *any, struct node_parameters *parameters,
+                         struct graph_work *work)
 {
     *parameters = (struct node_parameters){.is_set = true};
     switch (any->type) {
@@ -85,8 +88,8 @@ static CUresult make_any(const CUgraphNodeParams *any, struct node_parameters *p
     }
 }
 
-SIM_API(cuGraphNodeSetParams, (CUgraphNode handle, CUgraphNodeParams *any), (handle, any), "%p %d", (void *)handle,
-        any ? (int)any->type : -1)
+SIM_API(cuGraphNodeSetParams, (CUgraphNode handle, CUgraphNodeParams *any), (handle, any), "%p %d",
+        (void *)handle, any ? (int)any->type : -1)
 {
     struct sim_graph_node *node;
     struct node_parameters parameters;
@@ -108,8 +111,8 @@ SIM_API(cuGraphNodeSetParams, (CUgraphNode handle, CUgraphNodeParams *any), (han
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *any), (exec, node, any),
-        "%p %p %d", (void *)exec, (void *)node, any ? (int)any->type : -1)
+SIM_API(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *any),
+        (exec, node, any), "%p %p %d", (void *)exec, (void *)node, any ? (int)any->type : -1)
 {
     struct node_parameters parameters;
     struct graph_work work;
@@ -132,8 +135,8 @@ static CUresult check_kernel(CUgraphNode handle, unsigned attribute, struct sim_
 }
 
 SIM_API(cuGraphKernelNodeGetAttribute,
-        (CUgraphNode handle, CUkernelNodeAttrID attribute, CUkernelNodeAttrValue *value), (handle, attribute, value),
-        "%p %d", (void *)handle, (int)attribute)
+        (CUgraphNode handle, CUkernelNodeAttrID attribute, CUkernelNodeAttrValue *value),
+        (handle, attribute, value), "%p %d", (void *)handle, (int)attribute)
 {
     struct sim_graph_node *node;
     CUresult result = check_kernel(handle, attribute, &node);
@@ -153,8 +156,8 @@ SIM_API(cuGraphKernelNodeSetAttribute,
     return result == CUDA_SUCCESS && !value ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
-SIM_API(cuGraphKernelNodeCopyAttributes, (CUgraphNode to_handle, CUgraphNode from_handle), (to_handle, from_handle),
-        "%p %p", (void *)to_handle, (void *)from_handle)
+SIM_API(cuGraphKernelNodeCopyAttributes, (CUgraphNode to_handle, CUgraphNode from_handle),
+        (to_handle, from_handle), "%p %p", (void *)to_handle, (void *)from_handle)
 {
     struct sim_graph_node *to, *from;
     CUresult result = check_kernel(to_handle, 0, &to);

@@ -10,9 +10,10 @@
 CUresult graph_make_kernel(const struct node_parameters *parameters, struct graph_work *work)
 {
     const CUDA_KERNEL_NODE_PARAMS_v1 *kernel = &parameters->kernel;
-    CUresult result = launch_check(kernel->func, (const unsigned[]){kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ},
-                                   (const unsigned[]){kernel->blockDimX, kernel->blockDimY, kernel->blockDimZ},
-                                   kernel->sharedMemBytes);
+    CUresult result = launch_check(
+        kernel->func, (const unsigned[]){kernel->gridDimX, kernel->gridDimY, kernel->gridDimZ},
+        (const unsigned[]){kernel->blockDimX, kernel->blockDimY, kernel->blockDimZ},
+        kernel->sharedMemBytes);
     *work = (struct graph_work){.type = CU_GRAPH_NODE_TYPE_KERNEL};
     return result;
 }
@@ -42,9 +43,10 @@ CUresult graph_make_copy(const struct node_parameters *parameters, struct graph_
     const CUDA_MEMCPY3D *copy = &parameters->copy;
     if (copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    *work = (struct graph_work){.op = {.run = run_copy, .release = free, .argument = duplicate_copy(copy)},
-                                .copy = duplicate_copy,
-                                .type = CU_GRAPH_NODE_TYPE_MEMCPY};
+    *work = (struct graph_work){
+        .op = {.run = run_copy, .release = free, .argument = duplicate_copy(copy)},
+        .copy = duplicate_copy,
+        .type = CU_GRAPH_NODE_TYPE_MEMCPY};
     return work->op.argument ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -58,19 +60,21 @@ static void *duplicate_fill(const void *argument)
 static CUresult run_fill(struct sim_context *context, void *argument)
 {
     const CUDA_MEMSET_NODE_PARAMS *fill = argument;
-    return sim_memory_fill_2d(context, fill->dst, fill->pitch, fill->elementSize, fill->value, fill->width,
-                              fill->height);
+    return sim_memory_fill_2d(context, fill->dst, fill->pitch, fill->elementSize, fill->value,
+                              fill->width, fill->height);
 }
 
 CUresult graph_make_fill(const struct node_parameters *parameters, struct graph_work *work)
 {
     const CUDA_MEMSET_NODE_PARAMS *fill = &parameters->fill;
-    if ((fill->elementSize != 1 && fill->elementSize != 2 && fill->elementSize != 4) || fill->width == 0 ||
-        fill->height == 0 || (fill->height > 1 && fill->pitch < fill->width * fill->elementSize))
+    if ((fill->elementSize != 1 && fill->elementSize != 2 && fill->elementSize != 4) ||
+        fill->width == 0 || fill->height == 0 ||
+        (fill->height > 1 && fill->pitch < fill->width * fill->elementSize))
         return CUDA_ERROR_INVALID_VALUE;
-    *work = (struct graph_work){.op = {.run = run_fill, .release = free, .argument = duplicate_fill(fill)},
-                                .copy = duplicate_fill,
-                                .type = CU_GRAPH_NODE_TYPE_MEMSET};
+    *work = (struct graph_work){
+        .op = {.run = run_fill, .release = free, .argument = duplicate_fill(fill)},
+        .copy = duplicate_fill,
+        .type = CU_GRAPH_NODE_TYPE_MEMSET};
     return work->op.argument ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -93,9 +97,10 @@ CUresult graph_make_host(const struct node_parameters *parameters, struct graph_
 {
     if (!parameters->host.fn)
         return CUDA_ERROR_INVALID_VALUE;
-    *work = (struct graph_work){.op = {.run = run_host, .release = free, .argument = duplicate_host(&parameters->host)},
-                                .copy = duplicate_host,
-                                .type = CU_GRAPH_NODE_TYPE_HOST};
+    *work = (struct graph_work){
+        .op = {.run = run_host, .release = free, .argument = duplicate_host(&parameters->host)},
+        .copy = duplicate_host,
+        .type = CU_GRAPH_NODE_TYPE_HOST};
     return work->op.argument ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -138,17 +143,20 @@ CUresult graph_make_allocation(struct node_parameters *parameters, struct graph_
     if (result == CUDA_SUCCESS && parameters->allocation.bytesize == 0)
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        result = sim_memory_graph_reserve(memory->context, parameters->allocation.bytesize, &memory->address);
+        result = sim_memory_graph_reserve(memory->context, parameters->allocation.bytesize,
+                                          &memory->address);
     if (result) {
         free(memory);
         return result;
     }
     atomic_init(&memory->references, 1);
     parameters->allocation.dptr = memory->address;
-    *work = (struct graph_work){
-        .op = {.run = run_allocation, .release = drop_memory, .argument = memory, .is_instant = true},
-        .copy = share_memory,
-        .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    *work = (struct graph_work){.op = {.run = run_allocation,
+                                       .release = drop_memory,
+                                       .argument = memory,
+                                       .is_instant = true},
+                                .copy = share_memory,
+                                .type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
     return CUDA_SUCCESS;
 }
 

@@ -1,7 +1,8 @@
 /* Code images: how large they are and which names they plainly have.
  *
- * PTX text and ELF (cubin) images can be read: a kernel or variable that is not in them is not found. A fat binary may
- * be compressed, and then any name is taken to be there; a variable gets SIM_OPAQUE_VARIABLE_BYTES. */
+ * PTX text and ELF (cubin) images can be read: a kernel or variable that is not in them is not
+ * found. A fat binary may be compressed, and then any name is taken to be there; a variable gets
+ * SIM_OPAQUE_VARIABLE_BYTES. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_image.h"
 
@@ -140,11 +141,13 @@ static uint64_t ptx_variable_bytes(const char *text, const char *name, const cha
     uint64_t element_bytes = 4, count = 1;
     const char *type = found;
 
-    while (type > text && *type != ';' && !(*type == '.' && strchr("busf", type[1]) && isdigit((unsigned char)type[2])))
+    while (type > text && *type != ';' &&
+           !(*type == '.' && strchr("busf", type[1]) && isdigit((unsigned char)type[2])))
         type--;
     if (*type == '.')
         element_bytes = strtoull(type + 2, NULL, 10) / 8;
-    for (const char *at = found + strlen(name); *at == '['; at = strchr(at, ']') ? strchr(at, ']') + 1 : "")
+    for (const char *at = found + strlen(name); *at == '[';
+         at = strchr(at, ']') ? strchr(at, ']') + 1 : "")
         count *= strtoull(at + 1, NULL, 10);
     return element_bytes * count;
 }
@@ -159,7 +162,8 @@ static bool elf_has_section(const struct sim_image *image, const char *prefix, c
            memmem(image->data, image->bytes, section, (size_t)length + 1) != NULL;
 }
 
-/* The size of a variable in the symbol table of an ELF image that begins at `start`; 0 if there is none. */
+/* The size of a variable in the symbol table of an ELF image that begins at `start`; 0 if there is
+ * none. */
 static uint64_t elf_variable_bytes(const char *start, size_t available, const char *name)
 {
     Elf64_Ehdr elf;

@@ -10,7 +10,8 @@ struct sim_image {
     size_t bytes;
 };
 
-/* Copies an image. CUDA_ERROR_INVALID_IMAGE if it is none, INVALID_VALUE for NULL, FILE_NOT_FOUND. */
+/* Copies an image. CUDA_ERROR_INVALID_IMAGE if it is none, INVALID_VALUE for NULL, FILE_NOT_FOUND.
+ */
 CUresult image_load(struct sim_image *image, const void *data);
 CUresult image_load_file(struct sim_image *image, const char *path);
 void image_free(struct sim_image *image);

@@ -1,8 +1,9 @@
 /* The process' side of the driver: start, fork, exit, the devices.
  *
- * After fork the child's calls return CUDA_ERROR_NOT_INITIALIZED without taking a lock, as the parent's state is
- * of no use there. At exit a destructor turns every later call into CUDA_ERROR_DEINITIALIZED; workers stop between
- * two operations, and nothing is torn down under them. */
+ * After fork the child's calls return CUDA_ERROR_NOT_INITIALIZED without taking a lock, as the
+ * parent's state is of no use there. At exit a destructor turns every later call into
+ * CUDA_ERROR_DEINITIALIZED; workers stop between two operations, and nothing is torn down under
+ * them. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine.h"
 
@@ -67,7 +68,8 @@ __attribute__((destructor)) static void on_exit_of_process(void)
 /* A UUID that two processes with the same devices agree on. */
 static void fill_device(struct sim_device *device, int ordinal)
 {
-    static const unsigned char stem[12] = {0x51, 0x3c, 0x0d, 0xa0, 0x7e, 0x57, 0x4d, 0xe1, 0x9c, 0x0a, 0, 0};
+    static const unsigned char stem[12] = {0x51, 0x3c, 0x0d, 0xa0, 0x7e, 0x57,
+                                           0x4d, 0xe1, 0x9c, 0x0a, 0,    0};
 
     device->ordinal = ordinal;
     memcpy(device->uuid.bytes, stem, sizeof stem);

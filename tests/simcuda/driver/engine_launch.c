@@ -1,4 +1,5 @@
-/* Work that a program submits: kernels, host functions, callbacks, values written and waited for. */
+/* Work that a program submits: kernels, host functions, callbacks, values written and waited for.
+ */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_module.h"
 
@@ -11,7 +12,8 @@
 
 /* ---- kernels ---- */
 
-CUresult launch_check(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes)
+CUresult launch_check(CUfunction handle, const unsigned grid[3], const unsigned block[3],
+                      unsigned shared_bytes)
 {
     struct sim_function *function;
     CUresult result = function_check(handle, &function);
@@ -21,16 +23,18 @@ CUresult launch_check(CUfunction handle, const unsigned grid[3], const unsigned 
     for (int i = 0; i < 3; i++)
         if (grid[i] == 0 || block[i] == 0)
             return CUDA_ERROR_INVALID_VALUE;
-    if (grid[0] > INT32_MAX || grid[1] > UINT16_MAX || grid[2] > UINT16_MAX || block[0] > 1024 || block[1] > 1024 ||
-        block[2] > 64 || (uint64_t)block[0] * block[1] * block[2] > SIM_MAX_BLOCK_THREADS ||
+    if (grid[0] > INT32_MAX || grid[1] > UINT16_MAX || grid[2] > UINT16_MAX || block[0] > 1024 ||
+        block[1] > 1024 || block[2] > 64 ||
+        (uint64_t)block[0] * block[1] * block[2] > SIM_MAX_BLOCK_THREADS ||
         shared_bytes > SIM_MAX_SHARED_BYTES)
         return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
-/* A kernel takes its time and does nothing. A library's kernel is loaded into the stream's context first. */
-static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
-                       CUstream stream_handle, bool per_thread)
+/* A kernel takes its time and does nothing. A library's kernel is loaded into the stream's context
+ * first. */
+static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3],
+                       unsigned shared_bytes, CUstream stream_handle, bool per_thread)
 {
     struct sim_stream *stream;
     struct sim_function *function;
@@ -55,28 +59,30 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
 
 SIM_API_THREAD(cuLaunchKernel, _ptsz,
                (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
-                CUstream stream, void **parameters, void **extra),
-               (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra),
-               "%p %u %u %u %u %u %u %u %p", (void *)function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
-               shared_bytes, (void *)stream)
+                unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                unsigned int shared_bytes, CUstream stream, void **parameters, void **extra),
+               (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
+                parameters, extra),
+               "%p %u %u %u %u %u %u %u %p", (void *)function, grid_x, grid_y, grid_z, block_x,
+               block_y, block_z, shared_bytes, (void *)stream)
 {
     if (parameters && extra)
         return CUDA_ERROR_INVALID_VALUE;
-    return launch(function, (const unsigned[]){grid_x, grid_y, grid_z}, (const unsigned[]){block_x, block_y, block_z},
-                  shared_bytes, stream, per_thread);
+    return launch(function, (const unsigned[]){grid_x, grid_y, grid_z},
+                  (const unsigned[]){block_x, block_y, block_z}, shared_bytes, stream, per_thread);
 }
 
 SIM_API_THREAD(cuLaunchCooperativeKernel, _ptsz,
                (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-                unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes,
-                CUstream stream, void **parameters),
-               (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, parameters),
-               "%p %u %u %u %u %u %u %u %p", (void *)function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
-               shared_bytes, (void *)stream)
+                unsigned int block_x, unsigned int block_y, unsigned int block_z,
+                unsigned int shared_bytes, CUstream stream, void **parameters),
+               (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
+                parameters),
+               "%p %u %u %u %u %u %u %u %p", (void *)function, grid_x, grid_y, grid_z, block_x,
+               block_y, block_z, shared_bytes, (void *)stream)
 {
-    return launch(function, (const unsigned[]){grid_x, grid_y, grid_z}, (const unsigned[]){block_x, block_y, block_z},
-                  shared_bytes, stream, per_thread);
+    return launch(function, (const unsigned[]){grid_x, grid_y, grid_z},
+                  (const unsigned[]){block_x, block_y, block_z}, shared_bytes, stream, per_thread);
 }
 
 SIM_API_THREAD(cuLaunchKernelEx, _ptsz,
@@ -86,9 +92,10 @@ SIM_API_THREAD(cuLaunchKernelEx, _ptsz,
 {
     if (!config || (parameters && extra))
         return CUDA_ERROR_INVALID_VALUE;
-    return launch(function, (const unsigned[]){config->gridDimX, config->gridDimY, config->gridDimZ},
-                  (const unsigned[]){config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes,
-                  config->hStream, per_thread);
+    return launch(function,
+                  (const unsigned[]){config->gridDimX, config->gridDimY, config->gridDimZ},
+                  (const unsigned[]){config->blockDimX, config->blockDimY, config->blockDimZ},
+                  config->sharedMemBytes, config->hStream, per_thread);
 }
 
 /* ---- host functions and callbacks ---- */
@@ -109,8 +116,8 @@ static CUresult run_host(struct sim_context *context, void *argument)
     return CUDA_SUCCESS;
 }
 
-SIM_API_THREAD(cuLaunchHostFunc, _ptsz, (CUstream handle, CUhostFn function, void *data), (handle, function, data),
-               "%p %p", (void *)handle, data)
+SIM_API_THREAD(cuLaunchHostFunc, _ptsz, (CUstream handle, CUhostFn function, void *data),
+               (handle, function, data), "%p %p", (void *)handle, data)
 {
     struct sim_stream *stream;
     CUresult result = sim_stream_resolve(handle, per_thread, &stream);
@@ -158,7 +165,8 @@ SIM_API_THREAD(cuStreamAddCallback, _ptsz,
     engine_lock();
     result = capture_check_sync_locked(stream->context, stream);
     if (result == CUDA_SUCCESS)
-        result = stream_queue_locked(stream, &(struct stream_work){.op = op, .even_if_poisoned = true});
+        result =
+            stream_queue_locked(stream, &(struct stream_work){.op = op, .even_if_poisoned = true});
     engine_unlock();
     if (result)
         free(callback);
@@ -213,7 +221,8 @@ static CUresult run_value(struct sim_context *context, void *argument)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (!work->waits) {
         if (work->bytes == 4)
-            __atomic_store_n((uint32_t *)(uintptr_t)work->address, (uint32_t)work->value, __ATOMIC_RELEASE);
+            __atomic_store_n((uint32_t *)(uintptr_t)work->address, (uint32_t)work->value,
+                             __ATOMIC_RELEASE);
         else
             __atomic_store_n((uint64_t *)(uintptr_t)work->address, work->value, __ATOMIC_RELEASE);
         return CUDA_SUCCESS;
@@ -234,18 +243,21 @@ static CUresult submit_value(CUstream handle, bool per_thread, struct value_work
         return result;
     if (work.address == 0 || work.address % work.bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_op op = {.run = run_value, .release = free, .argument = duplicate_value(&work), .is_instant = true};
+    struct sim_op op = {
+        .run = run_value, .release = free, .argument = duplicate_value(&work), .is_instant = true};
     if (!op.argument)
         return CUDA_ERROR_OUT_OF_MEMORY;
     return sim_submit(stream, op, duplicate_value, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP);
 }
 
-#define VALUE_ENTRY(name, type, size, is_wait)                                                                        \
-    SIM_API_THREAD(name, _ptsz, (CUstream stream, CUdeviceptr address, type value, unsigned int flags),               \
-                   (stream, address, value, flags), "%p %llx %llu %u", (void *)stream, address,                       \
-                   (unsigned long long)value, flags)                                                                  \
-    {                                                                                                                 \
-        return submit_value(stream, per_thread, (struct value_work){address, value, size, flags, is_wait});           \
+#define VALUE_ENTRY(name, type, size, is_wait)                                                     \
+    SIM_API_THREAD(name, _ptsz,                                                                    \
+                   (CUstream stream, CUdeviceptr address, type value, unsigned int flags),         \
+                   (stream, address, value, flags), "%p %llx %llu %u", (void *)stream, address,    \
+                   (unsigned long long)value, flags)                                               \
+    {                                                                                              \
+        return submit_value(stream, per_thread,                                                    \
+                            (struct value_work){address, value, size, flags, is_wait});            \
     }
 VALUE_ENTRY(cuStreamWriteValue32, cuuint32_t, 4, false)
 VALUE_ENTRY(cuStreamWriteValue64, cuuint64_t, 8, false)
@@ -256,8 +268,8 @@ VALUE_ENTRY(cuStreamWriteValue64_v2, cuuint64_t, 8, false)
 VALUE_ENTRY(cuStreamWaitValue32_v2, cuuint32_t, 4, true)
 VALUE_ENTRY(cuStreamWaitValue64_v2, cuuint64_t, 8, true)
 
-static CUresult batch(CUstream stream, bool per_thread, unsigned count, const CUstreamBatchMemOpParams *operations,
-                      unsigned flags)
+static CUresult batch(CUstream stream, bool per_thread, unsigned count,
+                      const CUstreamBatchMemOpParams *operations, unsigned flags)
 {
     CUresult result = CUDA_SUCCESS;
     if (count == 0 || count > 256 || !operations || flags)
@@ -270,18 +282,21 @@ static CUresult batch(CUstream stream, bool per_thread, unsigned count, const CU
             bool is_long = operation->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
             result = submit_value(stream, per_thread,
                                   (struct value_work){operation->waitValue.address,
-                                                      is_long ? operation->waitValue.value64 : operation->waitValue.value,
-                                                      is_long ? 8 : 4, operation->waitValue.flags, true});
+                                                      is_long ? operation->waitValue.value64
+                                                              : operation->waitValue.value,
+                                                      is_long ? 8 : 4, operation->waitValue.flags,
+                                                      true});
             break;
         }
         case CU_STREAM_MEM_OP_WRITE_VALUE_32:
         case CU_STREAM_MEM_OP_WRITE_VALUE_64: {
             bool is_long = operation->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-            result = submit_value(
-                stream, per_thread,
-                (struct value_work){operation->writeValue.address,
-                                    is_long ? operation->writeValue.value64 : operation->writeValue.value,
-                                    is_long ? 8 : 4, operation->writeValue.flags, false});
+            result = submit_value(stream, per_thread,
+                                  (struct value_work){operation->writeValue.address,
+                                                      is_long ? operation->writeValue.value64
+                                                              : operation->writeValue.value,
+                                                      is_long ? 8 : 4, operation->writeValue.flags,
+                                                      false});
             break;
         }
         case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
@@ -294,14 +309,16 @@ static CUresult batch(CUstream stream, bool per_thread, unsigned count, const CU
 }
 
 SIM_API_THREAD(cuStreamBatchMemOp, _ptsz,
-               (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags),
+               (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations,
+                unsigned int flags),
                (stream, count, operations, flags), "%p %u", (void *)stream, count)
 {
     return batch(stream, per_thread, count, operations, flags);
 }
 
 SIM_API_THREAD(cuStreamBatchMemOp_v2, _ptsz,
-               (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations, unsigned int flags),
+               (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations,
+                unsigned int flags),
                (stream, count, operations, flags), "%p %u", (void *)stream, count)
 {
     return batch(stream, per_thread, count, operations, flags);

@@ -1,4 +1,5 @@
-/* Libraries: images that belong to no context. Each context that uses one gets an instance, a module, at first use. */
+/* Libraries: images that belong to no context. Each context that uses one gets an instance, a
+ * module, at first use. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_module.h"
 
@@ -14,7 +15,7 @@ struct sim_library {
         struct sim_context *context;
         uint64_t context_id;
         struct sim_module *module;
-    } *instances;
+    } * instances;
     size_t instance_count, instance_capacity;
     struct sim_library *next;
 };
@@ -54,8 +55,8 @@ CUresult library_instance(struct sim_library *library, struct sim_module **modul
     if (result)
         return result;
     engine_lock();
-    bool fits = engine_grow((void **)&library->instances, &library->instance_capacity, library->instance_count,
-                            sizeof *library->instances);
+    bool fits = engine_grow((void **)&library->instances, &library->instance_capacity,
+                            library->instance_count, sizeof *library->instances);
     if (fits)
         library->instances[library->instance_count++] =
             (struct library_instance){context, atomic_load(&context->id), *module};
@@ -92,7 +93,8 @@ static CUresult load(CUlibrary *handle, const void *data, const char *path)
     engine_lock();
     struct sim_library *library = engine_pool_take(&library_pool);
     if (library) {
-        *library = (struct sim_library){.magic = SIM_MAGIC_LIBRARY, .image = image, .next = libraries};
+        *library =
+            (struct sim_library){.magic = SIM_MAGIC_LIBRARY, .image = image, .next = libraries};
         libraries = library;
     }
     engine_unlock();
@@ -103,17 +105,18 @@ static CUresult load(CUlibrary *handle, const void *data, const char *path)
 }
 
 SIM_API(cuLibraryLoadData,
-        (CUlibrary *library, const void *code, CUjit_option *jit, void **jit_values, unsigned int jit_count,
-         CUlibraryOption *options, void **values, unsigned int count),
+        (CUlibrary * library, const void *code, CUjit_option *jit, void **jit_values,
+         unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
         (library, code, jit, jit_values, jit_count, options, values, count), "%p", code)
 {
     return load(library, code, NULL);
 }
 
 SIM_API(cuLibraryLoadFromFile,
-        (CUlibrary *library, const char *path, CUjit_option *jit, void **jit_values, unsigned int jit_count,
-         CUlibraryOption *options, void **values, unsigned int count),
-        (library, path, jit, jit_values, jit_count, options, values, count), "%s", path ? path : "(null)")
+        (CUlibrary * library, const char *path, CUjit_option *jit, void **jit_values,
+         unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count),
+        (library, path, jit, jit_values, jit_count, options, values, count), "%s",
+        path ? path : "(null)")
 {
     return path ? load(library, NULL, path) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -143,8 +146,8 @@ SIM_API(cuLibraryUnload, (CUlibrary handle), (handle), "%p", (void *)handle)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuLibraryGetModule, (CUmodule *handle, CUlibrary library_handle), (handle, library_handle), "%p",
-        (void *)library_handle)
+SIM_API(cuLibraryGetModule, (CUmodule * handle, CUlibrary library_handle), (handle, library_handle),
+        "%p", (void *)library_handle)
 {
     struct sim_library *library;
     struct sim_module *module;
@@ -159,7 +162,8 @@ SIM_API(cuLibraryGetModule, (CUmodule *handle, CUlibrary library_handle), (handl
     return result;
 }
 
-static CUresult find_variable(CUdeviceptr *address, size_t *bytes, CUlibrary handle, const char *name)
+static CUresult find_variable(CUdeviceptr *address, size_t *bytes, CUlibrary handle,
+                              const char *name)
 {
     struct sim_library *library;
     struct sim_module *module;
@@ -169,19 +173,21 @@ static CUresult find_variable(CUdeviceptr *address, size_t *bytes, CUlibrary han
     return result ? result : module_find_variable(module, name, address, bytes);
 }
 
-SIM_API(cuLibraryGetGlobal, (CUdeviceptr *address, size_t *bytes, CUlibrary library, const char *name),
+SIM_API(cuLibraryGetGlobal,
+        (CUdeviceptr * address, size_t *bytes, CUlibrary library, const char *name),
         (address, bytes, library, name), "%p %s", (void *)library, name ? name : "(null)")
 {
     return find_variable(address, bytes, library, name);
 }
 
-SIM_API(cuLibraryGetManaged, (CUdeviceptr *address, size_t *bytes, CUlibrary library, const char *name),
+SIM_API(cuLibraryGetManaged,
+        (CUdeviceptr * address, size_t *bytes, CUlibrary library, const char *name),
         (address, bytes, library, name), "%p %s", (void *)library, name ? name : "(null)")
 {
     return find_variable(address, bytes, library, name);
 }
 
-SIM_API(cuLibraryGetKernel, (CUkernel *handle, CUlibrary library_handle, const char *name),
+SIM_API(cuLibraryGetKernel, (CUkernel * handle, CUlibrary library_handle, const char *name),
         (handle, library_handle, name), "%p %s", (void *)library_handle, name ? name : "(null)")
 {
     struct sim_library *library;
@@ -199,8 +205,8 @@ SIM_API(cuLibraryGetKernel, (CUkernel *handle, CUlibrary library_handle, const c
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuKernelGetFunction, (CUfunction *handle, CUkernel kernel_handle), (handle, kernel_handle), "%p",
-        (void *)kernel_handle)
+SIM_API(cuKernelGetFunction, (CUfunction * handle, CUkernel kernel_handle), (handle, kernel_handle),
+        "%p", (void *)kernel_handle)
 {
     struct sim_function *kernel;
     struct sim_module *module;
@@ -215,8 +221,8 @@ SIM_API(cuKernelGetFunction, (CUfunction *handle, CUkernel kernel_handle), (hand
     return result;
 }
 
-SIM_API(cuKernelGetLibrary, (CUlibrary *handle, CUkernel kernel_handle), (handle, kernel_handle), "%p",
-        (void *)kernel_handle)
+SIM_API(cuKernelGetLibrary, (CUlibrary * handle, CUkernel kernel_handle), (handle, kernel_handle),
+        "%p", (void *)kernel_handle)
 {
     struct sim_function *kernel;
     CUresult result = function_check(kernel_handle, &kernel);

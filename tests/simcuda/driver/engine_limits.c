@@ -1,10 +1,11 @@
-/* What a context is set to: limits, flags, cache preferences; and calls about a context that need no more. */
+/* What a context is set to: limits, flags, cache preferences; and calls about a context that need
+ * no more. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine.h"
 
 #include <string.h>
 
-SIM_API(cuCtxGetDevice, (CUdevice *device), (device), "%p", (void *)device)
+SIM_API(cuCtxGetDevice, (CUdevice * device), (device), "%p", (void *)device)
 {
     struct sim_context *context;
     CUresult result = sim_current(&context);
@@ -25,7 +26,8 @@ static CUresult given_or_current(CUcontext handle, struct sim_context **context)
     return result ? result : sim_context_check(handle, context);
 }
 
-SIM_API(cuCtxGetDevice_v2, (CUdevice *device, CUcontext handle), (device, handle), "%p", (void *)handle)
+SIM_API(cuCtxGetDevice_v2, (CUdevice * device, CUcontext handle), (device, handle), "%p",
+        (void *)handle)
 {
     struct sim_context *context;
     CUresult result = given_or_current(handle, &context);
@@ -75,7 +77,8 @@ SIM_API(cuCtxGetId, (CUcontext handle, unsigned long long *id), (handle, id), "%
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuCtxGetApiVersion, (CUcontext handle, unsigned int *version), (handle, version), "%p", (void *)handle)
+SIM_API(cuCtxGetApiVersion, (CUcontext handle, unsigned int *version), (handle, version), "%p",
+        (void *)handle)
 {
     struct sim_context *context;
     CUresult result = given_or_current(handle, &context);
@@ -92,7 +95,7 @@ static bool is_limit(CUlimit limit)
     return (unsigned)limit <= CU_LIMIT_PERSISTING_L2_CACHE_SIZE;
 }
 
-SIM_API(cuCtxGetLimit, (size_t *value, CUlimit limit), (value, limit), "%d", (int)limit)
+SIM_API(cuCtxGetLimit, (size_t * value, CUlimit limit), (value, limit), "%d", (int)limit)
 {
     struct sim_context *context;
     CUresult result = sim_current(&context);
@@ -125,7 +128,7 @@ SIM_API(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value), "%d %zu", 
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuCtxGetCacheConfig, (CUfunc_cache *config), (config), "%p", (void *)config)
+SIM_API(cuCtxGetCacheConfig, (CUfunc_cache * config), (config), "%p", (void *)config)
 {
     struct sim_context *context;
     CUresult result = sim_current(&context);
@@ -149,7 +152,7 @@ SIM_API(cuCtxSetCacheConfig, (CUfunc_cache config), (config), "%d", (int)config)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuCtxGetSharedMemConfig, (CUsharedconfig *config), (config), "%p", (void *)config)
+SIM_API(cuCtxGetSharedMemConfig, (CUsharedconfig * config), (config), "%p", (void *)config)
 {
     struct sim_context *context;
     CUresult result = sim_current(&context);
@@ -180,8 +183,8 @@ SIM_API(cuCtxResetPersistingL2Cache, (void), (), " ")
 }
 
 SIM_API(cuFlushGPUDirectRDMAWrites,
-        (CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope), (target, scope), "%d %d",
-        (int)target, (int)scope)
+        (CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope),
+        (target, scope), "%d %d", (int)target, (int)scope)
 {
     struct sim_context *context;
     CUresult result = sim_current(&context);
@@ -202,7 +205,8 @@ SIM_API(cuProfilerStop, (void), (), " ")
 }
 
 /* NVIDIA's private tables are not imitated. */
-SIM_API(cuGetExportTable, (const void **table, const CUuuid *id), (table, id), "%p", (const void *)id)
+SIM_API(cuGetExportTable, (const void **table, const CUuuid *id), (table, id), "%p",
+        (const void *)id)
 {
     if (table)
         *table = NULL;

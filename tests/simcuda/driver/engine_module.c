@@ -1,4 +1,5 @@
-/* Modules: an image loaded into a context takes device memory; its functions launch, its variables have addresses. */
+/* Modules: an image loaded into a context takes device memory; its functions launch, its variables
+ * have addresses. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine_module.h"
 
@@ -37,7 +38,8 @@ CUresult function_get(struct sim_function **list, const struct sim_image *image,
         char *own_name = strdup(name);
         found = own_name ? engine_pool_take(&function_pool) : NULL;
         if (found) {
-            *found = (struct sim_function){.magic = SIM_MAGIC_FUNCTION, .next = *list, .name = own_name};
+            *found =
+                (struct sim_function){.magic = SIM_MAGIC_FUNCTION, .next = *list, .name = own_name};
             set_usual_attributes(found->attributes);
             *list = found;
         } else {
@@ -92,10 +94,12 @@ CUresult module_check(CUmodule handle, struct sim_module **module)
     return is_live ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult module_create(struct sim_image image, struct sim_library *library, struct sim_module **module)
+CUresult module_create(struct sim_image image, struct sim_library *library,
+                       struct sim_module **module)
 {
     struct sim_context *context;
-    uint64_t device_bytes = (image.bytes + SIM_MODULE_GRANULE - 1) / SIM_MODULE_GRANULE * SIM_MODULE_GRANULE;
+    uint64_t device_bytes =
+        (image.bytes + SIM_MODULE_GRANULE - 1) / SIM_MODULE_GRANULE * SIM_MODULE_GRANULE;
     CUresult result = sim_current(&context);
 
     if (result == CUDA_SUCCESS)
@@ -166,7 +170,8 @@ void module_drop_context(struct sim_context *context)
         module_destroy(context->engine->modules);
 }
 
-CUresult module_find_variable(struct sim_module *module, const char *name, CUdeviceptr *address, size_t *bytes)
+CUresult module_find_variable(struct sim_module *module, const char *name, CUdeviceptr *address,
+                              size_t *bytes)
 {
     struct sim_variable *variable = module->variables;
     CUresult result;
@@ -181,8 +186,9 @@ CUresult module_find_variable(struct sim_module *module, const char *name, CUdev
             return CUDA_ERROR_NOT_FOUND;
         variable = calloc(1, sizeof *variable);
         char *own_name = strdup(name);
-        result = variable && own_name ? sim_memory_graph_reserve(module->context, size, &variable->address)
-                                      : CUDA_ERROR_OUT_OF_MEMORY;
+        result = variable && own_name
+                     ? sim_memory_graph_reserve(module->context, size, &variable->address)
+                     : CUDA_ERROR_OUT_OF_MEMORY;
         if (result == CUDA_SUCCESS) {
             result = sim_memory_graph_commit(module->context, variable->address);
             if (result)
@@ -226,18 +232,20 @@ static CUresult load(CUmodule *handle, const void *data, const char *path)
     return result;
 }
 
-SIM_API(cuModuleLoad, (CUmodule *module, const char *path), (module, path), "%s", path ? path : "(null)")
+SIM_API(cuModuleLoad, (CUmodule * module, const char *path), (module, path), "%s",
+        path ? path : "(null)")
 {
     return path ? load(module, NULL, path) : CUDA_ERROR_INVALID_VALUE;
 }
 
-SIM_API(cuModuleLoadData, (CUmodule *module, const void *image), (module, image), "%p", image)
+SIM_API(cuModuleLoadData, (CUmodule * module, const void *image), (module, image), "%p", image)
 {
     return load(module, image, NULL);
 }
 
 SIM_API(cuModuleLoadDataEx,
-        (CUmodule *module, const void *image, unsigned int count, CUjit_option *options, void **values),
+        (CUmodule * module, const void *image, unsigned int count, CUjit_option *options,
+         void **values),
         (module, image, count, options, values), "%p %u", image, count)
 {
     if (count && (!options || !values))
@@ -245,7 +253,7 @@ SIM_API(cuModuleLoadDataEx,
     return load(module, image, NULL);
 }
 
-SIM_API(cuModuleLoadFatBinary, (CUmodule *module, const void *image), (module, image), "%p", image)
+SIM_API(cuModuleLoadFatBinary, (CUmodule * module, const void *image), (module, image), "%p", image)
 {
     return load(module, image, NULL);
 }
@@ -267,7 +275,7 @@ SIM_API(cuModuleUnload, (CUmodule handle), (handle), "%p", (void *)handle)
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuModuleGetFunction, (CUfunction *handle, CUmodule module_handle, const char *name),
+SIM_API(cuModuleGetFunction, (CUfunction * handle, CUmodule module_handle, const char *name),
         (handle, module_handle, name), "%p %s", (void *)module_handle, name ? name : "(null)")
 {
     struct sim_module *module;
@@ -285,7 +293,8 @@ SIM_API(cuModuleGetFunction, (CUfunction *handle, CUmodule module_handle, const 
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *bytes, CUmodule handle, const char *name),
+SIM_API(cuModuleGetGlobal_v2,
+        (CUdeviceptr * address, size_t *bytes, CUmodule handle, const char *name),
         (address, bytes, handle, name), "%p %s", (void *)handle, name ? name : "(null)")
 {
     struct sim_module *module;
@@ -293,7 +302,8 @@ SIM_API(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *bytes, CUmodule han
     return result ? result : module_find_variable(module, name, address, bytes);
 }
 
-SIM_API(cuModuleGetGlobal, (CUdeviceptr_v1 *address, unsigned int *bytes, CUmodule handle, const char *name),
+SIM_API(cuModuleGetGlobal,
+        (CUdeviceptr_v1 * address, unsigned int *bytes, CUmodule handle, const char *name),
         (address, bytes, handle, name), "%p %s", (void *)handle, name ? name : "(null)")
 {
     struct sim_module *module;
@@ -313,7 +323,7 @@ SIM_API(cuModuleGetGlobal, (CUdeviceptr_v1 *address, unsigned int *bytes, CUmodu
     return CUDA_SUCCESS;
 }
 
-SIM_API(cuModuleGetLoadingMode, (CUmoduleLoadingMode *mode), (mode), "%p", (void *)mode)
+SIM_API(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (mode), "%p", (void *)mode)
 {
     if (!mode)
         return CUDA_ERROR_INVALID_VALUE;

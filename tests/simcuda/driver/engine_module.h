@@ -35,9 +35,11 @@ struct sim_module {
 
 CUresult module_check(CUmodule handle, struct sim_module **module);
 /* A module of the current context. Takes the image in every case, unless it is a library's. */
-CUresult module_create(struct sim_image image, struct sim_library *library, struct sim_module **module);
+CUresult module_create(struct sim_image image, struct sim_library *library,
+                       struct sim_module **module);
 void module_destroy(struct sim_module *module);
-CUresult module_find_variable(struct sim_module *module, const char *name, CUdeviceptr *address, size_t *bytes);
+CUresult module_find_variable(struct sim_module *module, const char *name, CUdeviceptr *address,
+                              size_t *bytes);
 /* Finds or makes the function in a list. */
 CUresult function_get(struct sim_function **list, const struct sim_image *image, const char *name,
                       struct sim_function **function);

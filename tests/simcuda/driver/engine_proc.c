@@ -1,7 +1,8 @@
-/* cuGetProcAddress: from a base name, a CUDA version and flags to the entry point of exactly that ABI.
+/* cuGetProcAddress: from a base name, a CUDA version and flags to the entry point of exactly that
+ * ABI.
  *
- * The tables name, for each base name, which symbol it means from which version on. SIMCUDA_DRIVER_VERSION hides rows
- * that are newer than the driver pretends to be. */
+ * The tables name, for each base name, which symbol it means from which version on.
+ * SIMCUDA_DRIVER_VERSION hides rows that are newer than the driver pretends to be. */
 #define _GNU_SOURCE
 #include "tests/simcuda/sim.h"
 
@@ -9,9 +10,9 @@
 
 /* Prototypes are not needed to take an address; those of the memory part are not known here. */
 #define SIM_DECLARE_NONE(symbol) extern char simcuda_at_##symbol[] __asm__(#symbol);
-#define SIM_DECLARE_PTSZ(symbol)                                                                                      \
+#define SIM_DECLARE_PTSZ(symbol)                                                                   \
     SIM_DECLARE_NONE(symbol) extern char simcuda_at_##symbol##_ptsz[] __asm__(#symbol "_ptsz");
-#define SIM_DECLARE_PTDS(symbol)                                                                                      \
+#define SIM_DECLARE_PTDS(symbol)                                                                   \
     SIM_DECLARE_NONE(symbol) extern char simcuda_at_##symbol##_ptds[] __asm__(#symbol "_ptds");
 #define SIM_EXPORT(base, version, variant, symbol) SIM_DECLARE_##variant(symbol)
 #include "tests/simcuda/driver/exports_engine.def"
@@ -29,7 +30,7 @@ static const struct export_row {
     int version;
     void *plain, *per_thread;
 } rows[] = {
-#define SIM_EXPORT(base, version, variant, symbol)                                                                    \
+#define SIM_EXPORT(base, version, variant, symbol)                                                 \
     {#base, version, simcuda_at_##symbol, SIM_PER_THREAD_##variant(symbol)},
 #include "tests/simcuda/driver/exports_engine.def"
 #if __has_include("tests/simcuda/driver/exports_memory.def")
@@ -38,7 +39,8 @@ static const struct export_row {
 #undef SIM_EXPORT
 };
 
-static CUdriverProcAddressQueryResult look_up(const char *base, int version, uint64_t flags, void **address)
+static CUdriverProcAddressQueryResult look_up(const char *base, int version, uint64_t flags,
+                                              void **address)
 {
     const struct export_row *best = NULL;
     bool is_known = false;
@@ -53,33 +55,41 @@ static CUdriverProcAddressQueryResult look_up(const char *base, int version, uin
     }
     *address = NULL;
     if (!best)
-        return is_known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    *address = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) && best->per_thread ? best->per_thread : best->plain;
+        return is_known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                        : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    *address = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) && best->per_thread
+                   ? best->per_thread
+                   : best->plain;
     return CU_GET_PROC_ADDRESS_SUCCESS;
 }
 
-/* A name that is not there is no error: success and NULL, as documented. So is the empty name, at version 0. */
-static CUresult get_address(const char *base, void **address, int version, uint64_t flags, CUdriverProcAddressQueryResult *status)
+/* A name that is not there is no error: success and NULL, as documented. So is the empty name, at
+ * version 0. */
+static CUresult get_address(const char *base, void **address, int version, uint64_t flags,
+                            CUdriverProcAddressQueryResult *status)
 {
     *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     if (!base || !address)
         return CUDA_ERROR_INVALID_VALUE;
     *address = NULL;
-    if (version > sim_settings()->driver_version || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+    if (version > sim_settings()->driver_version ||
+        flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
         return CUDA_ERROR_INVALID_VALUE;
     *status = look_up(base, version, flags, address);
     return CUDA_SUCCESS;
 }
 
 SIM_API(cuGetProcAddress, (const char *base, void **address, int version, cuuint64_t flags),
-        (base, address, version, flags), "%s %d %llu", base ? base : "(null)", version, (unsigned long long)flags)
+        (base, address, version, flags), "%s %d %llu", base ? base : "(null)", version,
+        (unsigned long long)flags)
 {
     CUdriverProcAddressQueryResult status;
     return get_address(base, address, version, flags, &status);
 }
 
 SIM_API(cuGetProcAddress_v2,
-        (const char *base, void **address, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status),
+        (const char *base, void **address, int version, cuuint64_t flags,
+         CUdriverProcAddressQueryResult *status),
         (base, address, version, flags, status), "%s %d %llu", base ? base : "(null)", version,
         (unsigned long long)flags)
 {

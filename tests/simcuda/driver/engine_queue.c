@@ -1,9 +1,9 @@
 /* Points, and the queues behind streams: what runs when.
  *
- * Each stream is a first-in first-out queue with a worker thread. An item carries the points that must have passed
- * before it runs, found when it is queued: events waited for, the context's barrier, and between the legacy stream
- * and blocking streams everything submitted earlier. Whoever waits, worker or caller, sleeps on one condition that
- * every completed item signals. */
+ * Each stream is a first-in first-out queue with a worker thread. An item carries the points that
+ * must have passed before it runs, found when it is queued: events waited for, the context's
+ * barrier, and between the legacy stream and blocking streams everything submitted earlier. Whoever
+ * waits, worker or caller, sleeps on one condition that every completed item signals. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine.h"
 
@@ -67,7 +67,8 @@ bool points_add(struct sim_points *points, struct sim_stream *stream, uint64_t p
             return true;
         }
     points_prune(points);
-    if (!engine_grow((void **)&points->items, &points->capacity, points->count, sizeof(struct sim_point)))
+    if (!engine_grow((void **)&points->items, &points->capacity, points->count,
+                     sizeof(struct sim_point)))
         return false;
     points->items[points->count++] = (struct sim_point){stream, position};
     return true;
@@ -151,7 +152,8 @@ void stream_take_time(void)
             ;
 }
 
-/* Nothing of a context runs once an error has stuck to it, but the program's stream callbacks do. */
+/* Nothing of a context runs once an error has stuck to it, but the program's stream callbacks do.
+ */
 static void run_item(struct sim_context *context, struct sim_item *item)
 {
     if (item->takes_time)
@@ -406,7 +408,8 @@ bool sim_stream_is_ordered(struct sim_stream *earlier, uint64_t position, struct
     bool ordered = earlier == later || has_passed(point) || points_cover(&later->known, point) ||
                    points_cover(&later->context->engine->barrier, point);
     if (!ordered && earlier->context == later->context)
-        ordered = (later->is_legacy && is_blocking(earlier)) || (earlier->is_legacy && is_blocking(later));
+        ordered = (later->is_legacy && is_blocking(earlier)) ||
+                  (earlier->is_legacy && is_blocking(later));
     engine_unlock();
     return ordered;
 }

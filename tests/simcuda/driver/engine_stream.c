@@ -83,8 +83,8 @@ bool sim_stream_is_capturing(const struct sim_stream *stream)
     return is_capturing;
 }
 
-CUresult sim_submit(struct sim_stream *stream, struct sim_op op, void *(*copy)(const void *argument),
-                    CUgraphNodeType node_type)
+CUresult sim_submit(struct sim_stream *stream, struct sim_op op,
+                    void *(*copy)(const void *argument), CUgraphNodeType node_type)
 {
     bool taken = false;
 
@@ -92,7 +92,8 @@ CUresult sim_submit(struct sim_stream *stream, struct sim_op op, void *(*copy)(c
     CUresult result = capture_check_use_locked(stream);
     if (result == CUDA_SUCCESS && stream->capture) {
         taken = true;
-        result = capture_add_locked(stream, (struct graph_work){.op = op, .copy = copy, .type = node_type});
+        result = capture_add_locked(stream,
+                                    (struct graph_work){.op = op, .copy = copy, .type = node_type});
     } else if (result == CUDA_SUCCESS) {
         result = stream_queue_locked(stream, &(struct stream_work){.op = op});
         taken = result == CUDA_SUCCESS;
@@ -125,19 +126,19 @@ static CUresult create(CUstream *handle, unsigned flags, int priority)
     return stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-SIM_API(cuStreamCreate, (CUstream *stream, unsigned int flags), (stream, flags), "%u", flags)
+SIM_API(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags), "%u", flags)
 {
     return create(stream, flags, 0);
 }
 
-SIM_API(cuStreamCreateWithPriority, (CUstream *stream, unsigned int flags, int priority),
+SIM_API(cuStreamCreateWithPriority, (CUstream * stream, unsigned int flags, int priority),
         (stream, flags, priority), "%u %d", flags, priority)
 {
     return create(stream, flags, priority);
 }
 
-SIM_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest), (least, greatest), "%p %p", (void *)least,
-        (void *)greatest)
+SIM_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest), (least, greatest), "%p %p",
+        (void *)least, (void *)greatest)
 {
     struct sim_context *context;
     CUresult result = sim_current(&context);
@@ -206,8 +207,10 @@ SIM_API_THREAD(cuStreamQuery, _ptsz, (CUstream handle), (handle), "%p", (void *)
     return (CUresult)atomic_load(&stream->context->sticky);
 }
 
-SIM_API_THREAD(cuStreamWaitEvent, _ptsz, (CUstream handle, CUevent event_handle, unsigned int flags),
-               (handle, event_handle, flags), "%p %p %u", (void *)handle, (void *)event_handle, flags)
+SIM_API_THREAD(cuStreamWaitEvent, _ptsz,
+               (CUstream handle, CUevent event_handle, unsigned int flags),
+               (handle, event_handle, flags), "%p %p %u", (void *)handle, (void *)event_handle,
+               flags)
 {
     struct sim_stream *stream;
     struct sim_event *event;
@@ -255,8 +258,8 @@ SIM_API(cuCtxSynchronize_v2, (CUcontext handle), (handle), "%p", (void *)handle)
 
 /* ---- what a stream is ---- */
 
-SIM_API_THREAD(cuStreamGetFlags, _ptsz, (CUstream handle, unsigned int *flags), (handle, flags), "%p",
-               (void *)handle)
+SIM_API_THREAD(cuStreamGetFlags, _ptsz, (CUstream handle, unsigned int *flags), (handle, flags),
+               "%p", (void *)handle)
 {
     struct sim_stream *stream;
     CUresult result = sim_stream_resolve(handle, per_thread, &stream);
@@ -268,8 +271,8 @@ SIM_API_THREAD(cuStreamGetFlags, _ptsz, (CUstream handle, unsigned int *flags), 
     return CUDA_SUCCESS;
 }
 
-SIM_API_THREAD(cuStreamGetPriority, _ptsz, (CUstream handle, int *priority), (handle, priority), "%p",
-               (void *)handle)
+SIM_API_THREAD(cuStreamGetPriority, _ptsz, (CUstream handle, int *priority), (handle, priority),
+               "%p", (void *)handle)
 {
     struct sim_stream *stream;
     CUresult result = sim_stream_resolve(handle, per_thread, &stream);
@@ -294,8 +297,8 @@ SIM_API_THREAD(cuStreamGetId, _ptsz, (CUstream handle, unsigned long long *id), 
     return CUDA_SUCCESS;
 }
 
-SIM_API_THREAD(cuStreamGetDevice, _ptsz, (CUstream handle, CUdevice *device), (handle, device), "%p",
-               (void *)handle)
+SIM_API_THREAD(cuStreamGetDevice, _ptsz, (CUstream handle, CUdevice *device), (handle, device),
+               "%p", (void *)handle)
 {
     struct sim_stream *stream;
     CUresult result = sim_stream_resolve(handle, per_thread, &stream);
@@ -307,8 +310,8 @@ SIM_API_THREAD(cuStreamGetDevice, _ptsz, (CUstream handle, CUdevice *device), (h
     return CUDA_SUCCESS;
 }
 
-SIM_API_THREAD(cuStreamGetCtx, _ptsz, (CUstream handle, CUcontext *context), (handle, context), "%p",
-               (void *)handle)
+SIM_API_THREAD(cuStreamGetCtx, _ptsz, (CUstream handle, CUcontext *context), (handle, context),
+               "%p", (void *)handle)
 {
     struct sim_stream *stream;
     CUresult result = sim_stream_resolve(handle, per_thread, &stream);
@@ -336,7 +339,8 @@ SIM_API_THREAD(cuStreamGetCtx_v2, _ptsz, (CUstream handle, CUcontext *context, C
 
 #define STREAM_ATTRIBUTES (sizeof((struct sim_stream *)0)->attributes / sizeof(CUstreamAttrValue))
 
-SIM_API_THREAD(cuStreamGetAttribute, _ptsz, (CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue *value),
+SIM_API_THREAD(cuStreamGetAttribute, _ptsz,
+               (CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue *value),
                (handle, attribute, value), "%p %d", (void *)handle, (int)attribute)
 {
     struct sim_stream *stream;

@@ -11,7 +11,7 @@ struct engine_thread {
         struct sim_context *context;
         uint64_t context_id;
         struct sim_stream *stream;
-    } *streams;
+    } * streams;
     size_t stream_count, stream_capacity;
     CUstreamCaptureMode capture_mode;
 };

@@ -1,15 +1,17 @@
 /* What the memory files of the simulated driver share.
  *
- * Structure: memory_tree.c keeps ranges; memory_space.c owns the address space and the memory file behind it;
- * memory_capacity.c the devices' capacity; memory_table.c the table from address to block; the rest implements
- * the entry points, one family a file.
+ * Structure: memory_tree.c keeps ranges; memory_space.c owns the address space and the memory file
+ * behind it; memory_capacity.c the devices' capacity; memory_table.c the table from address to
+ * block; the rest implements the entry points, one family a file.
  *
- * Addresses: all device, managed, pool and reserved addresses lie in windows: large address ranges reserved from the
- * kernel for good, each backed by one sparse memory file in which offset = address - base. Memory that is not live is
- * inaccessible to the host, so a stale pointer faults. Memory inside a 2 MiB chunk is checked by the table only.
+ * Addresses: all device, managed, pool and reserved addresses lie in windows: large address ranges
+ * reserved from the kernel for good, each backed by one sparse memory file in which offset =
+ * address - base. Memory that is not live is inaccessible to the host, so a stale pointer faults.
+ * Memory inside a 2 MiB chunk is checked by the table only.
  *
- * Locks, in this order: sim_use_lock (read: a copy or fill is running; write: something is about to be unmapped), then
- * sim_memory_lock (the table, spaces, pools, mappings; short). No function of the engine is called under either. */
+ * Locks, in this order: sim_use_lock (read: a copy or fill is running; write: something is about to
+ * be unmapped), then sim_memory_lock (the table, spaces, pools, mappings; short). No function of
+ * the engine is called under either. */
 #ifndef SIM_MEMORY_H
 #define SIM_MEMORY_H
 
@@ -163,7 +165,8 @@ void sim_pool_drop_device(struct sim_device *device);
 void sim_pool_free_locked(struct sim_block *block, struct sim_stream *stream, uint64_t position);
 CUmemoryPool sim_pool_handle(struct sim_pool *pool);
 unsigned sim_pool_handle_types(const struct sim_pool *pool);
-/* The first block of a pool of the device that is still allocated, or NULL. sim_memory_lock held. */
+/* The first block of a pool of the device that is still allocated, or NULL. sim_memory_lock held.
+ */
 struct sim_block *sim_block_first_pooled(const struct sim_device *device);
 
 /* ---- graph memory (memory_graph.c); sim_use_lock held for writing, sim_memory_lock held ---- */
@@ -188,7 +191,8 @@ void sim_array_drop_context(struct sim_context *context);
 
 /* ---- copies (memory_copy.c) ---- */
 
-/* One side of a copy. Memory: the address of the first byte, pitches in bytes. Array: the first texel. */
+/* One side of a copy. Memory: the address of the first byte, pitches in bytes. Array: the first
+ * texel. */
 struct sim_side {
     uint64_t address;
     uint64_t pitch, slice;
@@ -199,7 +203,8 @@ struct sim_copy {
     struct sim_side from, to;
     uint64_t width, height, depth; /* width in bytes */
 };
-/* Where and how a call runs: stream of the call, NULL and per_thread as the entry point means it. */
+/* Where and how a call runs: stream of the call, NULL and per_thread as the entry point means it.
+ */
 struct sim_order {
     bool is_sync;
     bool per_thread;

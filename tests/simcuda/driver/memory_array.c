@@ -1,5 +1,5 @@
-/* CUDA arrays and mipmapped arrays. Texels are kept row by row in device memory whose address is nobody's business
- * but the copies'. */
+/* CUDA arrays and mipmapped arrays. Texels are kept row by row in device memory whose address is
+ * nobody's business but the copies'. */
 #include "memory.h"
 
 #include <stdlib.h>

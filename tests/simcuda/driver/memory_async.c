@@ -1,4 +1,5 @@
-/* Stream-ordered allocation: cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, on a stream or captured. */
+/* Stream-ordered allocation: cuMemAllocAsync, cuMemAllocFromPoolAsync, cuMemFreeAsync, on a stream
+ * or captured. */
 #include "memory_pool.h"
 
 #include <stdlib.h>
@@ -83,8 +84,8 @@ static CUresult take_locked(struct sim_pool *pool, struct sim_block *block, uint
     return CUDA_SUCCESS;
 }
 
-/* Makes room when the device is full: waits for one stream's frees, or gives free pages back so that they can come
- * again in one piece. False when there is nothing left to try. */
+/* Makes room when the device is full: waits for one stream's frees, or gives free pages back so
+ * that they can come again in one piece. False when there is nothing left to try. */
 static bool make_room(CUmemoryPool handle)
 {
     struct sim_stream *stream = NULL;

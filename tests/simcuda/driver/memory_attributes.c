@@ -1,4 +1,5 @@
-/* Pointer attributes. A description of the pointer is made once, under the lock; the attributes read it. */
+/* Pointer attributes. A description of the pointer is made once, under the lock; the attributes
+ * read it. */
 #include "memory.h"
 
 #include <string.h>

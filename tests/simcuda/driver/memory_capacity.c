@@ -1,9 +1,11 @@
-/* The devices' capacity: private to the process, or shared by all processes with the same SIMCUDA_SHARED.
+/* The devices' capacity: private to the process, or shared by all processes with the same
+ * SIMCUDA_SHARED.
  *
- * Shared: a file in /dev/shm with one slot per process. A process holds its slot by a byte-range lock of the file
- * (an open-file-description lock, which the kernel drops with the process however it ends), and only it changes its
- * slot, except that whoever finds the lock of a used slot free sweeps that slot. Taking holds the lock of byte 0, so
- * that the sum and the addition are one step; returning needs no lock. */
+ * Shared: a file in /dev/shm with one slot per process. A process holds its slot by a byte-range
+ * lock of the file (an open-file-description lock, which the kernel drops with the process however
+ * it ends), and only it changes its slot, except that whoever finds the lock of a used slot free
+ * sweeps that slot. Taking holds the lock of byte 0, so that the sum and the addition are one step;
+ * returning needs no lock. */
 #include "memory.h"
 
 #include <errno.h>

@@ -1,8 +1,10 @@
-/* How copies run: one form for all of them, three-dimensional, from memory or array to memory or array.
+/* How copies run: one form for all of them, three-dimensional, from memory or array to memory or
+ * array.
  *
- * Accesses are checked when the copy runs, over its whole range, and nothing can be unmapped until it is done. What
- * returns to the caller when follows NVIDIA's "API synchronization behavior": copies between device memory do not
- * wait; pageable memory is staged or waited for; everything else that is not Async waits. */
+ * Accesses are checked when the copy runs, over its whole range, and nothing can be unmapped until
+ * it is done. What returns to the caller when follows NVIDIA's "API synchronization behavior":
+ * copies between device memory do not wait; pageable memory is staged or waited for; everything
+ * else that is not Async waits. */
 #include "memory.h"
 
 #include <stdlib.h>
@@ -151,7 +153,8 @@ static CUresult check_sides(const struct sim_copy *copy)
     return CUDA_SUCCESS;
 }
 
-/* Whether the caller may go on only when the copy is done. Stages a small pageable source instead. */
+/* Whether the caller may go on only when the copy is done. Stages a small pageable source instead.
+ */
 static bool must_wait(struct job *job, struct sim_order order)
 {
     struct sim_copy *copy = &job->copy;

@@ -1,4 +1,5 @@
-/* The linear copies: cuMemcpy, HtoD, DtoH, DtoD, peer, and between linear memory and one-dimensional arrays. */
+/* The linear copies: cuMemcpy, HtoD, DtoH, DtoD, peer, and between linear memory and
+ * one-dimensional arrays. */
 #include "memory.h"
 
 #define ASYNC SIM_ASYNC(per_thread, hStream)

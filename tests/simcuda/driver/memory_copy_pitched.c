@@ -1,4 +1,5 @@
-/* Two- and three-dimensional copies. All descriptors become a CUDA_MEMCPY3D, and that a struct sim_copy. */
+/* Two- and three-dimensional copies. All descriptors become a CUDA_MEMCPY3D, and that a struct
+ * sim_copy. */
 #include "memory.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Plain device memory: cuMemAlloc and its family, laid out as a GPU's driver does.
  *
- * Up to SIM_SMALL an allocation is cut from a chunk of SIM_PAGE that belongs to its context; larger ones stand
- * alone, rounded to SIM_PAGE. Either way capacity is taken in steps of SIM_PAGE, when a chunk or a large
- * allocation begins, and returned when the last of it is free. */
+ * Up to SIM_SMALL an allocation is cut from a chunk of SIM_PAGE that belongs to its context; larger
+ * ones stand alone, rounded to SIM_PAGE. Either way capacity is taken in steps of SIM_PAGE, when a
+ * chunk or a large allocation begins, and returned when the last of it is free. */
 #include "memory.h"
 
 #include <stdlib.h>

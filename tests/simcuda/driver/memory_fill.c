@@ -1,4 +1,5 @@
-/* Fills: cuMemsetD8/16/32, two-dimensional ones, and their Async forms. All are two-dimensional inside. */
+/* Fills: cuMemsetD8/16/32, two-dimensional ones, and their Async forms. All are two-dimensional
+ * inside. */
 #include "memory.h"
 
 #include <stdlib.h>
@@ -89,7 +90,8 @@ CUresult sim_memory_fill_2d(struct sim_context *context, CUdeviceptr address, si
     return result == CUDA_SUCCESS ? run_fill(context, &fill) : result;
 }
 
-/* Fills of device memory do not wait even when they are not Async; those of memory the host sees do. */
+/* Fills of device memory do not wait even when they are not Async; those of memory the host sees
+ * do. */
 static CUresult submit(const struct fill *fill, struct sim_order order)
 {
     const struct sim_side side = SIM_MEMORY(fill->address);

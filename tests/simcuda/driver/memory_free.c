@@ -9,7 +9,8 @@ static bool is_freed_by_mem_free(enum sim_kind kind)
     return kind == SIM_PLAIN || kind == SIM_MANAGED || kind == SIM_POOLED || kind == SIM_GRAPH;
 }
 
-/* Waits for the device, as freeing does. Memory of a pool is not waited for: the caller answers for its last use. */
+/* Waits for the device, as freeing does. Memory of a pool is not waited for: the caller answers for
+ * its last use. */
 static CUresult wait_for_users(struct sim_context *context, uint64_t address)
 {
     struct sim_context *owner = NULL;

@@ -1,5 +1,6 @@
-/* Memory of graph allocation nodes. An address is fixed when the node is made; physical memory comes with the first
- * launch and stays with the device's graphs, used or not, until cuDeviceGraphMemTrim. */
+/* Memory of graph allocation nodes. An address is fixed when the node is made; physical memory
+ * comes with the first launch and stays with the device's graphs, used or not, until
+ * cuDeviceGraphMemTrim. */
 #include "memory_pool.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Page-locked host memory: allocated (cuMemAllocHost, cuMemHostAlloc) or the program's own, registered. */
+/* Page-locked host memory: allocated (cuMemAllocHost, cuMemHostAlloc) or the program's own,
+ * registered. */
 #include "memory.h"
 
 #include <stdlib.h>

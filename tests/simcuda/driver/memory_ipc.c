@@ -1,7 +1,8 @@
 /* Sharing cuMemAlloc memory with other processes by handle.
  *
- * A handle names the exporter's memory file through /proc and the piece of it; the importer maps the pages that hold
- * the piece. It covers the whole allocation, whatever address inside it was given. A process cannot open its own. */
+ * A handle names the exporter's memory file through /proc and the piece of it; the importer maps
+ * the pages that hold the piece. It covers the whole allocation, whatever address inside it was
+ * given. A process cannot open its own. */
 #include "memory.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* Features of memory that a device may lack, and this one does: sparse and planar arrays, sharing
- * of events, DMA-BUF handles, hardware decompression. Each checks what can be checked and answers as such a device. */
+ * of events, DMA-BUF handles, hardware decompression. Each checks what can be checked and answers
+ * as such a device. */
 #include "memory.h"
 
 static CUresult refuse(bool is_valid)
@@ -11,7 +12,8 @@ static CUresult refuse(bool is_valid)
     return is_valid ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* "If the CUDA array is not allocated with flag CUDA_ARRAY3D_SPARSE, CUDA_ERROR_INVALID_VALUE": none ever is. */
+/* "If the CUDA array is not allocated with flag CUDA_ARRAY3D_SPARSE, CUDA_ERROR_INVALID_VALUE":
+ * none ever is. */
 SIM_API(cuArrayGetSparseProperties,
         (CUDA_ARRAY_SPARSE_PROPERTIES * sparseProperties, CUarray array), (sparseProperties, array),
         "%p", (void *)array)

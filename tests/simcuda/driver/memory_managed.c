@@ -1,5 +1,5 @@
-/* Managed memory: allocated without taking device capacity, since pages live wherever they were last used; advice and
- * prefetches are checked and remembered, and change nothing else. */
+/* Managed memory: allocated without taking device capacity, since pages live wherever they were
+ * last used; advice and prefetches are checked and remembered, and change nothing else. */
 #include "memory.h"
 
 #include <stdlib.h>

@@ -1,15 +1,16 @@
 /* Stream-ordered memory: pools, and when freed memory may be used again.
  *
- * A pool reserves pages of SIM_PAGE and hands out multiples of SIM_UNIT. Freed memory waits in a list per stream. An
- * allocation may take from it at once on the same stream, on another stream that is ordered behind the free, or once
- * the free has passed; each as the pool's attributes allow. The engine's position queries are called with
- * sim_memory_lock held; they call nothing back. */
+ * A pool reserves pages of SIM_PAGE and hands out multiples of SIM_UNIT. Freed memory waits in a
+ * list per stream. An allocation may take from it at once on the same stream, on another stream
+ * that is ordered behind the free, or once the free has passed; each as the pool's attributes
+ * allow. The engine's position queries are called with sim_memory_lock held; they call nothing
+ * back. */
 #include "memory_pool.h"
 
 #include <stdlib.h>
 
-/* Pages that pools hold: addresses are checked against these, since memory freed on a stream may still be in use
- * by what was queued before. */
+/* Pages that pools hold: addresses are checked against these, since memory freed on a stream may
+ * still be in use by what was queued before. */
 struct pages {
     struct sim_node node;
     struct sim_pool *pool;

@@ -1,4 +1,5 @@
-/* A stream-ordered memory pool, as memory_pool.c and memory_pool_api.c see it. All fields: sim_memory_lock. */
+/* A stream-ordered memory pool, as memory_pool.c and memory_pool_api.c see it. All fields:
+ * sim_memory_lock. */
 #ifndef SIM_MEMORY_POOL_H
 #define SIM_MEMORY_POOL_H
 
@@ -41,11 +42,13 @@ struct sim_pool *sim_pool_new(struct sim_device *device, const CUmemPoolProps *p
 struct sim_pool *sim_pool_default(struct sim_device *device);
 struct sim_pool *sim_pool_current(struct sim_device *device);
 void sim_pool_set_current(struct sim_device *device, struct sim_pool *pool);
-/* The pool's handle is gone; frees it unless allocations are left. sim_use_lock held for writing. */
+/* The pool's handle is gone; frees it unless allocations are left. sim_use_lock held for writing.
+ */
 void sim_pool_retire(struct sim_pool *pool);
 /* Moves what is idle from freed to free. */
 void sim_pool_reap(struct sim_pool *pool);
-/* Gives whole free pages back until at most `keep` bytes are reserved. sim_use_lock held for writing. */
+/* Gives whole free pages back until at most `keep` bytes are reserved. sim_use_lock held for
+ * writing. */
 void sim_pool_trim(struct sim_pool *pool, uint64_t keep);
 /* Takes memory for the stream; NULL: CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult sim_pool_allot(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream,

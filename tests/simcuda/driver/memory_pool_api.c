@@ -1,12 +1,15 @@
-/* The entry points on pools themselves: create, destroy, trim, attributes, access, a device's current pool.
+/* The entry points on pools themselves: create, destroy, trim, attributes, access, a device's
+ * current pool.
  *
- * Sharing pools between processes is optional for a device (CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES);
- * this one supports no handle type, so those entry points answer NOT_SUPPORTED. */
+ * Sharing pools between processes is optional for a device
+ * (CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES); this one supports no handle type, so those
+ * entry points answer NOT_SUPPORTED. */
 #include "memory_pool.h"
 
 #include <string.h>
 
-/* Runs `statement` on the pool of the handle with the lock held; an unknown handle is an invalid value. */
+/* Runs `statement` on the pool of the handle with the lock held; an unknown handle is an invalid
+ * value. */
 #define WITH_POOL(handle, statement)                                                               \
     do {                                                                                           \
         struct sim_pool *found;                                                                    \

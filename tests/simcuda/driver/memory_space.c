@@ -1,8 +1,9 @@
 /* The address space of the simulated devices.
  *
- * Windows are reserved from the kernel once and never given back, so an address that was device memory is never
- * handed to the host's own allocator. One sparse memory file backs each window, and nothing of it exists before it
- * is touched. Ranges are taken by best fit in units of SIM_PAGE. Every function: sim_memory_lock held. */
+ * Windows are reserved from the kernel once and never given back, so an address that was device
+ * memory is never handed to the host's own allocator. One sparse memory file backs each window, and
+ * nothing of it exists before it is touched. Ranges are taken by best fit in units of SIM_PAGE.
+ * Every function: sim_memory_lock held. */
 #include "memory.h"
 
 #include <fcntl.h>
@@ -37,7 +38,8 @@ static void *host(uint64_t address)
         address; /* NOLINT(performance-no-int-to-ptr): device addresses are host ones */
 }
 
-/* Reserves addresses whose start is a multiple of SIM_PAGE, cutting what is too much at both ends. */
+/* Reserves addresses whose start is a multiple of SIM_PAGE, cutting what is too much at both ends.
+ */
 static bool reserve_addresses(uint64_t bytes, bool is_low, int fd, uint64_t *base)
 {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (is_low ? MAP_32BIT : 0);
@@ -105,7 +107,8 @@ CUresult sim_space_take(uint64_t bytes, uint64_t alignment, bool is_low, uint64_
     for (window = windows; window != NULL; window = window->next)
         if (window->is_low == is_low && sim_ranges_take(&window->free, bytes, alignment, address))
             return CUDA_SUCCESS;
-    /* A new window starts at a multiple of SIM_PAGE only, so a wider alignment needs room to spare. */
+    /* A new window starts at a multiple of SIM_PAGE only, so a wider alignment needs room to spare.
+     */
     wanted = sim_round_up(bytes, SIM_PAGE);
     if (wanted == 0 || wanted > INT64_MAX - alignment)
         return CUDA_ERROR_OUT_OF_MEMORY;

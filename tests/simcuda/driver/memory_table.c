@@ -57,8 +57,8 @@ struct sim_block *sim_block_overlap(uint64_t start, uint64_t end)
     return node == NULL ? NULL : SIM_CONTAINER(node, struct sim_block, node);
 }
 
-/* Whether the host has pages there. A range of plain host memory is the program's own affair, but a worker thread
- * must report a bad one, not die of it. */
+/* Whether the host has pages there. A range of plain host memory is the program's own affair, but a
+ * worker thread must report a bad one, not die of it. */
 static bool is_host_memory(uint64_t address, uint64_t bytes)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);

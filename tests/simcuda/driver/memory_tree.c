@@ -13,8 +13,8 @@ static bool is_below(const struct sim_node *node, uint64_t start, uint64_t end)
     return node->start < start || (node->start == start && node->end < end);
 }
 
-/* xorshift: priorities need to be spread, not secret. Callers hold their tree's lock, but trees have
- * different locks, so the state is per thread. */
+/* xorshift: priorities need to be spread, not secret. Callers hold their tree's lock, but trees
+ * have different locks, so the state is per thread. */
 static uint32_t next_priority(void)
 {
     static _Thread_local uint32_t state = 2463534242u;

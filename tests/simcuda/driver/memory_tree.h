@@ -1,8 +1,8 @@
 /* Ordered sets of address ranges, and a best-fit allocator of ranges built from two of them.
  *
- * A tree is a treap: a binary search tree on (start, end) that is also a heap on random priorities, so its
- * expected depth is logarithmic whatever the order of insertions. Nodes are embedded in the caller's
- * structures. Nothing here locks: callers hold the lock of what they keep in the set. */
+ * A tree is a treap: a binary search tree on (start, end) that is also a heap on random priorities,
+ * so its expected depth is logarithmic whatever the order of insertions. Nodes are embedded in the
+ * caller's structures. Nothing here locks: callers hold the lock of what they keep in the set. */
 #ifndef SIM_MEMORY_TREE_H
 #define SIM_MEMORY_TREE_H
 
@@ -26,7 +26,8 @@ struct sim_tree {
 #define SIM_CONTAINER(embedded, type, member)                                                      \
     ((type *)(void *)((char *)(embedded)-offsetof(type, member)))
 
-/* The node's start and end must be set; ranges of one tree do not overlap unless the caller says so. */
+/* The node's start and end must be set; ranges of one tree do not overlap unless the caller says
+ * so. */
 void sim_tree_insert(struct sim_tree *tree, struct sim_node *node);
 void sim_tree_remove(struct sim_tree *tree, struct sim_node *node);
 /* The range that contains the address, or NULL. */
@@ -46,7 +47,8 @@ struct sim_ranges {
     uint64_t boundary; /* ranges never merge across a multiple of this; 0: always */
 };
 
-/* Adds [start, start+bytes), merged with its neighbours; the merged range goes to *start, *bytes. */
+/* Adds [start, start+bytes), merged with its neighbours; the merged range goes to *start, *bytes.
+ */
 bool sim_ranges_give(struct sim_ranges *ranges, uint64_t *start, uint64_t *bytes);
 /* Takes the smallest range that holds `bytes` at a multiple of `alignment` (a power of two). */
 bool sim_ranges_take(struct sim_ranges *ranges, uint64_t bytes, uint64_t alignment,

@@ -1,8 +1,8 @@
 /* Virtual memory management: reserved addresses, mappings in them, and who may access those.
  *
- * Reservations are ranges of a window. A mapping shows one physical allocation; without access for any device the
- * host cannot touch it either. Unmapping does not wait for the device, as on a GPU: an operation that comes later
- * finds nothing there. */
+ * Reservations are ranges of a window. A mapping shows one physical allocation; without access for
+ * any device the host cannot touch it either. Unmapping does not wait for the device, as on a GPU:
+ * an operation that comes later finds nothing there. */
 #include "memory.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
-/* Entry points that programs look up when they start, all or none, but that this device does not offer: graphics, EGL,
- * textures, external memory, linking of images. Each answers CUDA_ERROR_NOT_SUPPORTED once the driver is initialised.
- * Graphics and EGL are declared here: their headers want those of OpenGL and EGL. */
+/* Entry points that programs look up when they start, all or none, but that this device does not
+ * offer: graphics, EGL, textures, external memory, linking of images. Each answers
+ * CUDA_ERROR_NOT_SUPPORTED once the driver is initialised. Graphics and EGL are declared here:
+ * their headers want those of OpenGL and EGL. */
 #include "tests/simcuda/sim.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -21,7 +22,8 @@ static CUresult refuse(void)
     return result ? result : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* NOT_OFFERED(name, (parameters), (arguments)): arguments are only named, so that none is unused. */
+/* NOT_OFFERED(name, (parameters), (arguments)): arguments are only named, so that none is unused.
+ */
 #define TOUCH_1(a) (void)(a)
 #define TOUCH_2(a, b) TOUCH_1(a), (void)(b)
 #define TOUCH_3(a, b, c) TOUCH_2(a, b), (void)(c)

@@ -1,5 +1,6 @@
-/* What the simulated driver tells about its devices to those beside it (NVML's stand-in, tests), outside the CUDA
- * API: no initialisation needed, nothing counted or journalled. Exported by libcuda.so.1. */
+/* What the simulated driver tells about its devices to those beside it (NVML's stand-in, tests),
+ * outside the CUDA API: no initialisation needed, nothing counted or journalled. Exported by
+ * libcuda.so.1. */
 #ifndef SIM_QUERY_H
 #define SIM_QUERY_H
 
@@ -13,7 +14,8 @@ int simcuda_driver_version(void);
 bool simcuda_device_memory(int ordinal, uint64_t *used, uint64_t *total);
 bool simcuda_device_uuid(int ordinal, unsigned char uuid[16]);
 bool simcuda_device_name(int ordinal, char *name, size_t bytes);
-/* Processes that hold memory of the device: fills up to `room` of both arrays and returns how many there are. */
+/* Processes that hold memory of the device: fills up to `room` of both arrays and returns how many
+ * there are. */
 unsigned simcuda_device_processes(int ordinal, unsigned room, unsigned *pids, uint64_t *used);
 
 #endif

@@ -1,7 +1,7 @@
 /* The SIMCUDA_* variables, read once at the first driver call.
  *
- * A bad value costs one line on stderr (the variable, the value, what is accepted) and keeps the default. Lists
- * are read item by item: a bad item is named and left out. */
+ * A bad value costs one line on stderr (the variable, the value, what is accepted) and keeps the
+ * default. Lists are read item by item: a bad item is named and left out. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/settings.h"
 
@@ -84,7 +84,8 @@ static bool parse_size(const char *text, uint64_t *bytes)
     return true;
 }
 
-static uint64_t read_integer(const char *name, uint64_t fallback, uint64_t minimum, uint64_t maximum)
+static uint64_t read_integer(const char *name, uint64_t fallback, uint64_t minimum,
+                             uint64_t maximum)
 {
     const char *text = getenv(name);
     char accepted[80];
@@ -103,7 +104,8 @@ static uint64_t read_integer(const char *name, uint64_t fallback, uint64_t minim
 static bool copy_entry(char *entry, const char *text, const char *end)
 {
     size_t length = (size_t)(end - text);
-    if (length == 0 || length >= SIM_MAX_ENTRY || (strncmp(text, "cu", 2) != 0 && (length > 1 || *text != '*')))
+    if (length == 0 || length >= SIM_MAX_ENTRY ||
+        (strncmp(text, "cu", 2) != 0 && (length > 1 || *text != '*')))
         return false;
     memcpy(entry, text, length);
     entry[length] = '\0';
@@ -114,8 +116,9 @@ static bool copy_entry(char *entry, const char *text, const char *end)
 static CUresult usual_failure(const char *entry)
 {
     if (strstr(entry, "Alloc") || strstr(entry, "MemCreate") || strstr(entry, "CtxCreate") ||
-        strstr(entry, "PrimaryCtxRetain") || strstr(entry, "ArrayCreate") || strstr(entry, "MemMap") ||
-        strstr(entry, "AddressReserve") || strstr(entry, "ModuleLoad") || strstr(entry, "LibraryLoad"))
+        strstr(entry, "PrimaryCtxRetain") || strstr(entry, "ArrayCreate") ||
+        strstr(entry, "MemMap") || strstr(entry, "AddressReserve") || strstr(entry, "ModuleLoad") ||
+        strstr(entry, "LibraryLoad"))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return CUDA_ERROR_UNKNOWN;
 }
@@ -151,7 +154,8 @@ static bool parse_latency(const char *text, const char *end)
     const char *equals = memchr(text, '=', (size_t)(end - text));
     char *rest;
 
-    if (!equals || private_settings.latency_count == SIM_MAX_RULES || !isdigit((unsigned char)equals[1]))
+    if (!equals || private_settings.latency_count == SIM_MAX_RULES ||
+        !isdigit((unsigned char)equals[1]))
         return false;
     double microseconds = strtod(equals + 1, &rest);
     if (rest != end || microseconds > SIM_MAX_WORK_US || !copy_entry(rule->entry, text, equals))
@@ -161,7 +165,8 @@ static bool parse_latency(const char *text, const char *end)
     return true;
 }
 
-static void read_list(const char *name, bool (*parse)(const char *, const char *), const char *accepted)
+static void read_list(const char *name, bool (*parse)(const char *, const char *),
+                      const char *accepted)
 {
     const char *text = getenv(name);
     while (text && *text) {

@@ -1,5 +1,5 @@
-/* The part of NVML's ABI that the stand-in offers. The toolkit does not always bring nvml.h; names, numbers and
- * layouts are those of NVML's documentation. */
+/* The part of NVML's ABI that the stand-in offers. The toolkit does not always bring nvml.h; names,
+ * numbers and layouts are those of NVML's documentation. */
 #ifndef NVML_ABI_H
 #define NVML_ABI_H
 

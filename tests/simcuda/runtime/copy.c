@@ -1,4 +1,5 @@
-/* Copies of linear memory: plain, two- and three-dimensional, between devices, and to and from symbols. */
+/* Copies of linear memory: plain, two- and three-dimensional, between devices, and to and from
+ * symbols. */
 #include "runtime.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What a device is: attributes, properties, its place on the bus, and the versions. None of these calls makes a
- * context. */
+/* What a device is: attributes, properties, its place on the bus, and the versions. None of these
+ * calls makes a context. */
 #include "runtime.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
-/* Finds the driver as every CUDA 13 runtime does: dlopen, dlsym of cuGetProcAddress_v2, a first round of look-ups
- * through that pointer, and the rest through the pointer which that round gave for cuGetProcAddress itself.
- * A driver without cuGetProcAddress_v2 is asked by dlsym, name by name. */
+/* Finds the driver as every CUDA 13 runtime does: dlopen, dlsym of cuGetProcAddress_v2, a first
+ * round of look-ups through that pointer, and the rest through the pointer which that round gave
+ * for cuGetProcAddress itself. A driver without cuGetProcAddress_v2 is asked by dlsym, name by
+ * name. */
 #include "runtime.h"
 
 #include <dlfcn.h>
@@ -37,8 +38,8 @@ static pthread_once_t load_once = PTHREAD_ONCE_INIT;
 static atomic_int load_result =
     -1; /* cudaError_t, or -1 before the load; release by load, acquire by readers */
 
-/* Stands for each entry point that the driver lacks. The System V calling conventions let a function ignore
- * arguments it was given. */
+/* Stands for each entry point that the driver lacks. The System V calling conventions let a
+ * function ignore arguments it was given. */
 static CUresult absent(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;

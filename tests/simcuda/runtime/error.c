@@ -1,8 +1,9 @@
 /* Error codes: names, texts, and each thread's last error.
  *
- * NVIDIA documents that cudaGetLastError returns the last error of the calling thread and resets it,
- * cudaPeekAtLastError does not reset it, and cudaErrorNotReady is no error and reported by neither. A code after
- * which the process must be relaunched is sticky: nothing but a device reset clears it. */
+ * NVIDIA documents that cudaGetLastError returns the last error of the calling thread and resets
+ * it, cudaPeekAtLastError does not reset it, and cudaErrorNotReady is no error and reported by
+ * neither. A code after which the process must be relaunched is sticky: nothing but a device reset
+ * clears it. */
 #include "runtime.h"
 
 struct error {

@@ -1,5 +1,5 @@
-/* Graphs as wholes: made, cloned, asked about, instantiated, updated, launched. Nodes are in node.c. Handles are
- * the driver's own; edge data has its layout. */
+/* Graphs as wholes: made, cloned, asked about, instantiated, updated, launched. Nodes are in
+ * node.c. Handles are the driver's own; edge data has its layout. */
 #include "runtime.h"
 
 _Static_assert(sizeof(cudaGraphEdgeData) == sizeof(CUgraphEdgeData), "edge data is passed on");

@@ -1,10 +1,12 @@
 /* Code that programs carry: what nvcc's host stubs register, and libraries loaded by hand.
  *
- * A binary (fat binary of one translation unit) is loaded with cuLibraryLoadData at the first use of anything in
- * it. A library belongs to no context, so that its kernels outlive a device reset. Entries map a host address, or a
- * kernel handle given out before, to a name in a binary; they live in a hash table of chains.
+ * A binary (fat binary of one translation unit) is loaded with cuLibraryLoadData at the first use
+ * of anything in it. A library belongs to no context, so that its kernels outlive a device reset.
+ * Entries map a host address, or a kernel handle given out before, to a name in a binary; they live
+ * in a hash table of chains.
  *
- * Locking: registry.lock guards binaries and entries. A binary is loaded under it: loading calls nothing here. */
+ * Locking: registry.lock guards binaries and entries. A binary is loaded under it: loading calls
+ * nothing here. */
 #include "runtime.h"
 
 #include <pthread.h>
@@ -248,8 +250,8 @@ RT_EXPORT void __cudaRegisterUnifiedTable(void **handle, void *table)
     (void)handle, (void)table;
 }
 
-/* Puts the addresses of a binary's managed variables where the program reads them. Programs with such
- * variables call it before main, others never: it needs a context. */
+/* Puts the addresses of a binary's managed variables where the program reads them. Programs with
+ * such variables call it before main, others never: it needs a context. */
 static cudaError_t init_managed(const struct binary *binary)
 {
     cudaError_t error = cudaSuccess;

@@ -1,5 +1,5 @@
-/* Nodes of graphs: kernels, copies, fills, host calls, child graphs, events, memory. The runtime's parameters are
- * translated to the driver's; where both have one layout they are passed on. */
+/* Nodes of graphs: kernels, copies, fills, host calls, child graphs, events, memory. The runtime's
+ * parameters are translated to the driver's; where both have one layout they are passed on. */
 #include "runtime.h"
 
 #include <string.h>

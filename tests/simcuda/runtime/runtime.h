@@ -1,9 +1,11 @@
 /* The stand-in CUDA runtime's inside: what its files share. See README.md here for the whole.
  *
- * Every entry point is written with RT_API (one export) or RT_API_PT (two: the plain one, and the `_ptsz` or
- * `_ptds` one where stream NULL means the calling thread's own stream). The macro makes the exported symbol, which
- * enters a level (nothing, driver loaded, context current), runs the body, and records the thread's last error.
- * Bodies reach the driver only through rt_cu, the table that rt_driver_load filled by the look-ups of lookups.def. */
+ * Every entry point is written with RT_API (one export) or RT_API_PT (two: the plain one, and the
+ * `_ptsz` or
+ * `_ptds` one where stream NULL means the calling thread's own stream). The macro makes the
+ * exported symbol, which enters a level (nothing, driver loaded, context current), runs the body,
+ * and records the thread's last error. Bodies reach the driver only through rt_cu, the table that
+ * rt_driver_load filled by the look-ups of lookups.def. */
 #ifndef RT_RUNTIME_H
 #define RT_RUNTIME_H
 
@@ -65,8 +67,8 @@ CUresult CUDAAPI cuProfilerStop(void);
 
 /* ---- the driver (driver.c) ---- */
 
-/* One pointer per row of lookups.def, named as the driver's export; never NULL once the driver is loaded: a
- * name that the driver lacks answers CUDA_ERROR_NOT_SUPPORTED. */
+/* One pointer per row of lookups.def, named as the driver's export; never NULL once the driver is
+ * loaded: a name that the driver lacks answers CUDA_ERROR_NOT_SUPPORTED. */
 struct rt_driver {
 #define RT_LOOKUP(name, version, flags, symbol) __typeof__(symbol) *symbol;
 #define RT_LOOKUP_UNUSED(name, version, flags)
@@ -79,8 +81,8 @@ extern struct rt_driver rt_cu;
 /* The plain or the per-thread pointer of a call that comes in both. */
 #define RT_PICK(symbol, suffix) (per_thread ? rt_cu.symbol##_##suffix : rt_cu.symbol)
 
-/* Loads the driver once per process, thread-safe: cudaErrorInsufficientDriver if there is none or an older one,
- * else what cuInit said, and the same again at every later call. */
+/* Loads the driver once per process, thread-safe: cudaErrorInsufficientDriver if there is none or
+ * an older one, else what cuInit said, and the same again at every later call. */
 cudaError_t rt_driver_load(void);
 
 /* ---- errors (error.c) ---- */
@@ -128,8 +130,8 @@ cudaError_t rt_format_to_channel(CUarray_format format, unsigned channels,
 
 /* ---- registered code (module.c) ---- */
 
-/* The driver's kernel of a host stub, of a cudaKernel_t given out before, loading its library when needed:
- * cudaErrorInvalidDeviceFunction for what nobody registered. */
+/* The driver's kernel of a host stub, of a cudaKernel_t given out before, loading its library when
+ * needed: cudaErrorInvalidDeviceFunction for what nobody registered. */
 cudaError_t rt_kernel_find(const void *function, CUkernel *kernel);
 /* Lets rt_kernel_find accept the handle itself. */
 cudaError_t rt_kernel_remember(CUkernel kernel);

@@ -1,5 +1,5 @@
-/* Translates the runtime's words for shapes into the driver's: channel descriptions, copy kinds, and the
- * three-dimensional copy with its units (an array's elements, else bytes). */
+/* Translates the runtime's words for shapes into the driver's: channel descriptions, copy kinds,
+ * and the three-dimensional copy with its units (an array's elements, else bytes). */
 #include "runtime.h"
 
 #include <string.h>

@@ -113,7 +113,8 @@ RT_API_PT(context, cudaStreamAddCallback, ptsz,
           (cudaStream_t stream, cudaStreamCallback_t callback, void *userData, unsigned flags),
           (stream, callback, userData, flags))
 {
-    /* The two callback types differ in the name of the status enum alone: same size, same values. */
+    /* The two callback types differ in the name of the status enum alone: same size, same values.
+     */
     CUstreamCallback same = (CUstreamCallback)(void (*)(void))callback;
 
     if (!callback || flags)

@@ -1,5 +1,5 @@
-/* Prototypes of what nvcc's host stubs call. The toolkit declares them for C++ only (crt/host_runtime.h,
- * crt/device_functions.h); pointers to its C++ types are void here. */
+/* Prototypes of what nvcc's host stubs call. The toolkit declares them for C++ only
+ * (crt/host_runtime.h, crt/device_functions.h); pointers to its C++ types are void here. */
 #ifndef RT_STUBS_H
 #define RT_STUBS_H
 
