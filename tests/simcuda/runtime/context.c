@@ -8,6 +8,7 @@
 #include "runtime.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define DEVICES_MAX 64
 
@@ -21,11 +22,11 @@ static struct {
 } contexts = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local int thread_device;
-static volatile bool is_unloading;
+static atomic_bool is_unloading;
 
 __attribute__((destructor)) static void unload(void)
 {
-    is_unloading = true;
+    atomic_store_explicit(&is_unloading, true, memory_order_relaxed);
 }
 
 cudaError_t rt_enter_nothing(void)
@@ -35,7 +36,9 @@ cudaError_t rt_enter_nothing(void)
 
 cudaError_t rt_enter_driver(void)
 {
-    return is_unloading ? cudaErrorCudartUnloading : rt_driver_load();
+    if (atomic_load_explicit(&is_unloading, memory_order_relaxed))
+        return cudaErrorCudartUnloading;
+    return rt_driver_load();
 }
 
 int rt_device(void)
@@ -43,13 +46,24 @@ int rt_device(void)
     return thread_device;
 }
 
+/* How many there are does not change: the driver is asked once. */
+static cudaError_t count_devices(int *count)
+{
+    static atomic_int known; /* 0: not asked yet */
+
+    *count = atomic_load_explicit(&known, memory_order_relaxed);
+    if (*count == 0) {
+        RT_TRY_CU(rt_cu.cuDeviceGetCount(count));
+        atomic_store_explicit(&known, *count, memory_order_relaxed);
+    }
+    return *count ? cudaSuccess : cudaErrorNoDevice;
+}
+
 cudaError_t rt_check_device(int device)
 {
     int count = 0;
 
-    RT_TRY_CU(rt_cu.cuDeviceGetCount(&count));
-    if (count == 0)
-        return cudaErrorNoDevice;
+    RT_TRY(count_devices(&count));
     return device >= 0 && device < count && device < DEVICES_MAX ? cudaSuccess
                                                                  : cudaErrorInvalidDevice;
 }
@@ -118,8 +132,7 @@ RT_API(driver, cudaGetDeviceCount, (int *count), (count))
 {
     if (!count)
         return cudaErrorInvalidValue;
-    RT_TRY_CU(rt_cu.cuDeviceGetCount(count));
-    return *count ? cudaSuccess : cudaErrorNoDevice;
+    return count_devices(count);
 }
 
 RT_API(driver, cudaSetDevice, (int device), (device))
