@@ -10,6 +10,8 @@ static void reservation_stops_at_the_limit(void **state)
     (void)state;
     gc_budget_init(&budget, &held, 1000);
     assert_true(gc_budget_try_reserve(&budget, 1000));
+    assert_int_equal(held.peak, 0); /* the driver has not agreed yet */
+    gc_budget_confirm(&budget);
     assert_true(gc_budget_try_reserve(&budget, 0));
     assert_false(gc_budget_try_reserve(&budget, 1));
     assert_int_equal(gc_budget_room(&budget), 0);
@@ -70,8 +72,10 @@ static void *reserve_and_release(void *argument)
     uint64_t kept = 0;
     for (unsigned i = 0; i < ROUNDS; i++) {
         const uint64_t bytes = i % 300 + 1;
-        if (gc_budget_try_reserve(budget, bytes))
+        if (gc_budget_try_reserve(budget, bytes)) {
             kept += bytes;
+            gc_budget_confirm(budget);
+        }
         if (i % 3 == 0) {
             gc_budget_release(budget, kept);
             kept = 0;
