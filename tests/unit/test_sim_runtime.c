@@ -1,6 +1,6 @@
 /* The stand-in runtime: errors, devices and contexts, memory. Each case pins what NVIDIA documents (CUDA Runtime API
  * reference; Programming Guide, error checking and initialisation). */
-/* link: -l:libcudart.so.13 -l:libcuda.so.1 -pthread */
+/* link: -Wl,--no-as-needed -l:libcudart.so.13 -l:libcuda.so.1 -pthread */
 #include "tests/unit/cmocka_all.h"
 
 #include <cuda.h>
