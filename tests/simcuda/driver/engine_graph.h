@@ -51,6 +51,8 @@ bool graph_work_copy(const struct graph_work *from, struct graph_work *to);
 void graph_work_release(const struct graph_work *work);
 
 /* The work of each kind of node, from its parameters; INVALID_VALUE where they are nonsense. */
+const CUDA_KERNEL_NODE_PARAMS_v1 *graph_plain_kernel(const void *later,
+                                                     CUDA_KERNEL_NODE_PARAMS_v1 *plain);
 CUresult graph_make_kernel(const struct node_parameters *parameters, struct graph_work *work);
 CUresult graph_make_copy(const struct node_parameters *parameters, struct graph_work *work);
 CUresult graph_make_fill(const struct node_parameters *parameters, struct graph_work *work);

@@ -120,7 +120,20 @@ static CUresult set_made_exec(CUgraphExec exec, CUgraphNode node, CUgraphNodeTyp
 
 /* ---- kernels ---- */
 
-/* The second version's parameters begin with the first's. */
+/* Every version's parameters begin with the first's; the later ones name a kernel where there is no
+ * function. */
+const CUDA_KERNEL_NODE_PARAMS_v1 *graph_plain_kernel(const void *later,
+                                                     CUDA_KERNEL_NODE_PARAMS_v1 *plain)
+{
+    const CUDA_KERNEL_NODE_PARAMS_v2 *kernel = later;
+    if (!kernel)
+        return NULL;
+    memcpy(plain, kernel, sizeof *plain);
+    if (!plain->func)
+        plain->func = (CUfunction)kernel->kern;
+    return plain;
+}
+
 static struct node_parameters from_kernel(const void *kernel)
 {
     struct node_parameters parameters = {0};
@@ -189,7 +202,8 @@ SIM_API(cuGraphExecKernelNodeSetParams,
 SIM_API(cuGraphAddKernelNode_v2, (PLACE_PARAMETERS, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel),
         (handle, graph, before, count, kernel), "%p %zu", (void *)graph, count)
 {
-    return add_kernel(PLACE, kernel);
+    CUDA_KERNEL_NODE_PARAMS_v1 plain;
+    return add_kernel(PLACE, graph_plain_kernel(kernel, &plain));
 }
 
 SIM_API(cuGraphKernelNodeGetParams_v2, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2 *kernel),
@@ -201,14 +215,17 @@ SIM_API(cuGraphKernelNodeGetParams_v2, (CUgraphNode node, CUDA_KERNEL_NODE_PARAM
 SIM_API(cuGraphKernelNodeSetParams_v2, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel),
         (node, kernel), "%p", (void *)node)
 {
-    return set_kernel(NULL, node, kernel);
+    CUDA_KERNEL_NODE_PARAMS_v1 plain;
+    return set_kernel(NULL, node, graph_plain_kernel(kernel, &plain));
 }
 
 SIM_API(cuGraphExecKernelNodeSetParams_v2,
         (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel),
         (exec, node, kernel), "%p %p", (void *)exec, (void *)node)
 {
-    return exec ? set_kernel(exec, node, kernel) : CUDA_ERROR_INVALID_VALUE;
+    CUDA_KERNEL_NODE_PARAMS_v1 plain;
+    return exec ? set_kernel(exec, node, graph_plain_kernel(kernel, &plain))
+                : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- copies, fills, host functions ---- */

@@ -72,7 +72,7 @@ static CUresult make_any(const CUgraphNodeParams *any, struct node_parameters *p
     *parameters = (struct node_parameters){.is_set = true};
     switch (any->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        memcpy(&parameters->kernel, &any->kernel, sizeof parameters->kernel);
+        graph_plain_kernel(&any->kernel, &parameters->kernel);
         return graph_make_kernel(parameters, work);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         parameters->copy = any->memcpy.copyParams;
