@@ -180,6 +180,10 @@ CUresult sim_memory_fill_2d(struct sim_context *context, CUdeviceptr address, si
 CUresult sim_capacity_take(struct sim_device *device, uint64_t bytes);
 void sim_capacity_return(struct sim_device *device, uint64_t bytes);
 uint64_t sim_capacity_used(struct sim_device *device);
+/* The processes that hold capacity of a device: fills up to `room` of both arrays, returns how
+ * many. */
+unsigned sim_capacity_holders(struct sim_device *device, unsigned room, unsigned *pids,
+                              uint64_t *used);
 /* A module or function that occupies device memory. */
 #define SIM_CONTEXT_BYTES (UINT64_C(64) << 20) /* what a context takes */
 

@@ -226,3 +226,43 @@ uint64_t sim_capacity_used(struct sim_device *device)
     pthread_mutex_unlock(&shared.lock);
     return used;
 }
+
+/* Lists what the slots of live processes hold. Returns how many hold something. */
+static unsigned list_slots(int ordinal, unsigned room, unsigned *pids, uint64_t *used)
+{
+    unsigned count = 0;
+
+    for (int i = 0; i < SLOT_COUNT; i++) {
+        struct slot *slot = &shared.file->slots[i];
+        uint64_t bytes = atomic_load_explicit(&slot->used[ordinal], memory_order_relaxed);
+
+        if (atomic_load_explicit(&slot->in_use, memory_order_acquire) == 0 || bytes == 0)
+            continue;
+        if (count < room) {
+            pids[count] = atomic_load_explicit(&slot->pid, memory_order_relaxed);
+            used[count] = bytes;
+        }
+        count++;
+    }
+    return count;
+}
+
+unsigned sim_capacity_holders(struct sim_device *device, unsigned room, unsigned *pids,
+                              uint64_t *used)
+{
+    uint64_t mine = sim_capacity_used(device); /* sweeps the dead too */
+    unsigned count;
+
+    pthread_mutex_lock(&shared.lock);
+    if (is_shared_locked() && device->ordinal < MAX_DEVICES) {
+        count = list_slots(device->ordinal, room, pids, used);
+    } else {
+        count = mine != 0;
+        if (count && room) {
+            pids[0] = (unsigned)getpid();
+            used[0] = mine;
+        }
+    }
+    pthread_mutex_unlock(&shared.lock);
+    return count;
+}

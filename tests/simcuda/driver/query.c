@@ -2,7 +2,6 @@
 #include "tests/simcuda/driver/query.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "tests/simcuda/sim.h"
 
@@ -53,14 +52,7 @@ QUERY_EXPORT bool simcuda_device_name(int ordinal, char *name, size_t bytes)
 QUERY_EXPORT unsigned simcuda_device_processes(int ordinal, unsigned room, unsigned *pids,
                                                uint64_t *used)
 {
-    uint64_t mine, total;
+    struct sim_device *device = sim_device(ordinal);
 
-    /* TODO: the others of a shared device. */
-    if (!simcuda_device_memory(ordinal, &mine, &total) || mine == 0)
-        return 0;
-    if (room) {
-        pids[0] = (unsigned)getpid();
-        used[0] = mine;
-    }
-    return 1;
+    return device ? sim_capacity_holders(device, room, pids, used) : 0;
 }

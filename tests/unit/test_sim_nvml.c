@@ -1,0 +1,167 @@
+/* NVML's stand-in: its start and end, and that it tells of the same devices and the same memory as
+ * the driver. */
+/* link: -Wl,--no-as-needed -l:libnvidia-ml.so.1 -l:libcuda.so.1 */
+#include "tests/unit/sim_test.h"
+
+#include "tests/simcuda/nvml/nvml_abi.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEVICE_BYTES (UINT64_C(1) << 30)
+#define BLOCK_BYTES (UINT64_C(64) << 20)
+
+static int start(void **state)
+{
+    (void)state;
+    return (int)nvmlInit_v2();
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    return (int)nvmlShutdown();
+}
+
+static void nothing_works_before_init(void **state)
+{
+    nvmlDevice_t device;
+    unsigned count;
+
+    (void)state;
+    assert_int_equal(nvmlShutdown(), NVML_ERROR_UNINITIALIZED);
+    assert_int_equal(nvmlDeviceGetCount_v2(&count), NVML_ERROR_UNINITIALIZED);
+    assert_int_equal(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_ERROR_UNINITIALIZED);
+}
+
+static void inits_are_counted(void **state)
+{
+    unsigned count;
+
+    (void)state;
+    assert_int_equal(nvmlInit(), NVML_SUCCESS);
+    assert_int_equal(nvmlInitWithFlags(0), NVML_SUCCESS);
+    assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetCount(&count), NVML_SUCCESS);
+    assert_int_equal(nvmlShutdown(), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetCount(&count), NVML_ERROR_UNINITIALIZED);
+}
+
+static void devices_are_the_drivers(void **state)
+{
+    char text[96], wanted[48];
+    nvmlDevice_t device, again;
+    unsigned count, index;
+    int version = 0;
+    CUuuid uuid;
+
+    (void)state;
+    assert_int_equal(nvmlDeviceGetCount_v2(&count), NVML_SUCCESS);
+    assert_int_equal(count, 2);
+    assert_int_equal(nvmlDeviceGetHandleByIndex_v2(2, &device), NVML_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(nvmlDeviceGetHandleByIndex_v2(1, &device), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetIndex(device, &index), NVML_SUCCESS);
+    assert_int_equal(index, 1);
+    assert_int_equal(nvmlDeviceGetIndex((nvmlDevice_t)text, &index), NVML_ERROR_INVALID_ARGUMENT);
+
+    assert_cuda(cuInit(0));
+    assert_cuda(cuDeviceGetUuid(&uuid, 1));
+    strcpy(wanted, "GPU-");
+    for (int i = 0; i < 16; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            strcat(wanted, "-");
+        sprintf(wanted + strlen(wanted), "%02x", (unsigned char)uuid.bytes[i]);
+    }
+    assert_int_equal(nvmlDeviceGetUUID(device, text, sizeof(text)), NVML_SUCCESS);
+    assert_string_equal(text, wanted);
+    assert_int_equal(nvmlDeviceGetUUID(device, text, 40), NVML_ERROR_INSUFFICIENT_SIZE);
+    assert_int_equal(nvmlDeviceGetHandleByUUID(wanted, &again), NVML_SUCCESS);
+    assert_ptr_equal(again, device);
+    assert_int_equal(nvmlDeviceGetHandleByUUID("GPU-none", &again), NVML_ERROR_NOT_FOUND);
+
+    assert_cuda(cuDeviceGetName(wanted, sizeof(wanted), 1));
+    assert_int_equal(nvmlDeviceGetName(device, text, sizeof(text)), NVML_SUCCESS);
+    assert_string_equal(text, wanted);
+    assert_int_equal(nvmlSystemGetCudaDriverVersion(&version), NVML_SUCCESS);
+    assert_int_equal(version, 13000);
+    assert_int_equal(nvmlSystemGetDriverVersion(text, sizeof(text)), NVML_SUCCESS);
+}
+
+static uint64_t used_bytes(unsigned index)
+{
+    nvmlMemory_v2_t second = {.version = NVML_MEMORY_V2};
+    nvmlMemory_t first;
+    nvmlDevice_t device;
+
+    assert_int_equal(nvmlDeviceGetHandleByIndex(index, &device), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetMemoryInfo(device, &first), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetMemoryInfo_v2(device, &second), NVML_SUCCESS);
+    assert_int_equal(first.total, DEVICE_BYTES);
+    assert_int_equal(first.used + first.free, first.total);
+    assert_int_equal(second.used, first.used);
+    second.version = 1;
+    assert_int_equal(nvmlDeviceGetMemoryInfo_v2(device, &second),
+                     NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    return first.used;
+}
+
+static unsigned processes_of(unsigned index, nvmlProcessInfo_v2_t infos[4])
+{
+    unsigned count = 4;
+    nvmlDevice_t device;
+
+    assert_int_equal(nvmlDeviceGetHandleByIndex(index, &device), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, infos), NVML_SUCCESS);
+    return count;
+}
+
+static void memory_is_what_the_driver_holds(void **state)
+{
+    nvmlProcessInfo_v2_t infos[4];
+    uint64_t before = used_bytes(0), other = used_bytes(1);
+    unsigned count = 0;
+    nvmlDevice_t device;
+    CUdeviceptr block;
+
+    assert_int_equal(processes_of(0, infos), 0);
+    assert_int_equal(make_context(state), 0);
+    assert_cuda(cuMemAlloc(&block, BLOCK_BYTES));
+    assert_true(used_bytes(0) >= before + BLOCK_BYTES);
+    assert_int_equal(used_bytes(1), other);
+    assert_int_equal(processes_of(0, infos), 1);
+    assert_int_equal(infos[0].pid, getpid());
+    assert_int_equal(infos[0].usedGpuMemory, used_bytes(0));
+    assert_int_equal(processes_of(1, infos), 0);
+
+    assert_int_equal(nvmlDeviceGetHandleByIndex(0, &device), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetComputeRunningProcesses_v3(device, &count, NULL),
+                     NVML_ERROR_INSUFFICIENT_SIZE);
+    assert_int_equal(count, 1);
+    assert_cuda(cuMemFree(block));
+    assert_int_equal(drop_context(state), 0);
+    assert_int_equal(used_bytes(0), before);
+    assert_int_equal(processes_of(0, infos), 0);
+}
+
+static void errors_have_texts(void **state)
+{
+    (void)state;
+    assert_string_equal(nvmlErrorString(NVML_SUCCESS), "The operation was successful");
+    assert_true(strlen(nvmlErrorString(NVML_ERROR_UNINITIALIZED)) > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_works_before_init),
+        cmocka_unit_test(inits_are_counted),
+        cmocka_unit_test(errors_have_texts),
+        cmocka_unit_test_setup_teardown(devices_are_the_drivers, start, stop),
+        cmocka_unit_test_setup_teardown(memory_is_what_the_driver_holds, start, stop),
+    };
+
+    setenv("SIMCUDA_DEVICES", "2", 1);
+    setenv("SIMCUDA_MEMORY", "1GiB", 1);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
