@@ -75,6 +75,45 @@ if [ -e "${CUDA_HOME:-/usr/local/cuda}/include/cuda_runtime_api.h" ] &&
         "$(SIMCUDA_DEVICES=0 simulated "$TMP/start" | cut -d ' ' -f 3-4)" "100 100"
     is "cuInit that fails is the answer to every call" \
         "$(SIMCUDA_FAIL=cuInit@1 simulated "$TMP/start" | cut -d ' ' -f 3 | grep -c '^0$')" 0
+
+    # A driver that is nothing but its look-ups: the second gets what is asked for after cuGetProcAddress 12000.
+    cat > "$TMP/fake.c" << 'END'
+#include <stdio.h>
+#include <string.h>
+static int firsts, seconds;
+static int nothing(void) { return 0; }
+int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDeviceGetCount(int *count) { *count = 3; return 0; }
+int cuInit(unsigned flags) { fprintf(stderr, "%d %d\n", firsts, seconds); return (int)flags; }
+static int answer(const char *name, void **function)
+{
+    *function = !strcmp(name, "cuInit") ? (void *)cuInit : !strcmp(name, "cuDriverGetVersion") ? (void *)cuDriverGetVersion
+              : !strcmp(name, "cuDeviceGetCount") ? (void *)cuDeviceGetCount : (void *)nothing;
+    return 0;
+}
+#ifdef WITH_LOOKUPS
+static int second(const char *name, void **function, int version, unsigned long long flags, int *status)
+{
+    seconds++;
+    return answer(name, function);
+}
+int cuGetProcAddress_v2(const char *name, void **function, int version, unsigned long long flags, int *status)
+{
+    firsts++;
+    if (strcmp(name, "cuGetProcAddress") || version != 12000)
+        return answer(name, function);
+    *function = (void *)second;
+    return 0;
+}
+#endif
+END
+    for with in -DWITH_LOOKUPS -UWITH_LOOKUPS; do
+        ${CC:-gcc} -w -shared -fPIC $with -o "$TMP/alone/libcuda.so.1" "$TMP/fake.c"
+        LD_LIBRARY_PATH=$TMP/alone "$TMP/start" > "$TMP/out$with" 2> "$TMP/err$with"
+        is "a driver's own devices, $with" "$(cut -d ' ' -f 1-3 "$TMP/out$with")" "0 13000 0"
+    done
+    is "all but the first four look-ups go through the pointer that was found" "$(cat "$TMP/err-DWITH_LOOKUPS")" "4 436"
+    is "a driver without look-ups is asked by dlsym" "$(cat "$TMP/err-UWITH_LOOKUPS")" "0 0"
 else
     skip "versions and absence" "no CUDA headers"
 fi

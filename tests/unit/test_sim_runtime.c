@@ -1,5 +1,5 @@
-/* The stand-in runtime: errors, devices and contexts, memory. Each case pins what NVIDIA documents (CUDA Runtime API
- * reference; Programming Guide, error checking and initialisation). */
+/* The stand-in runtime: errors, devices and contexts, memory. Each case pins what NVIDIA documents
+ * (CUDA Runtime API reference; Programming Guide, error checking and initialisation). */
 /* link: -Wl,--no-as-needed -l:libcudart.so.13 -l:libcuda.so.1 -pthread */
 #include "tests/unit/cmocka_all.h"
 
@@ -174,24 +174,26 @@ static void *read_device(void *argument)
     int *seen = argument;
 
     (void)cudaGetDevice(&seen[0]);
-    (void)cudaSetDevice(1);
+    (void)cudaFree(NULL);
     (void)cudaGetDevice(&seen[1]);
     return NULL;
 }
 
+/* A new thread's device is 0 whatever another has chosen, and its first call makes that one
+ * current. */
 static void each_thread_has_its_device(void **state)
 {
     int seen[2] = {-1, -1}, mine = -1;
     pthread_t thread;
 
     (void)state;
-    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
     assert_int_equal(pthread_create(&thread, NULL, read_device, seen), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(seen[0], 0);
-    assert_int_equal(seen[1], 1);
+    assert_int_equal(seen[1], 0);
     assert_int_equal(cudaGetDevice(&mine), cudaSuccess);
-    assert_int_equal(mine, 0);
+    assert_int_equal(mine, 1);
 }
 
 static void context_of_the_driver_is_used(void **state)
