@@ -81,6 +81,8 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
     gc_lock_acquire(&core->registry);
     *context = gc_core_find_context(core, handle);
     if (*context == NULL) {
+        if (core->all_contexts != NULL)
+            atomic_store_explicit(&core->has_several_contexts, true, memory_order_relaxed);
         link_context(core, created);
         *context = created;
     }
@@ -88,6 +90,11 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
     if (*context != created)
         destroy_context(core, created);
     return GC_OK;
+}
+
+bool gc_core_has_several_contexts(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->has_several_contexts, memory_order_relaxed);
 }
 
 /* The dropped context keeps its own links: readers that stand on it go on to what is behind. */
@@ -246,16 +253,6 @@ enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context
         context->peers[context->peer_count++] = peer;
     gc_pool_release(&context->pool);
     return status;
-}
-
-void gc_context_remove_peer(struct gc_context *context, struct gc_context *peer)
-{
-    gc_pool_acquire_plain(&context->pool);
-    for (uint32_t i = 0; i < context->peer_count; i++) {
-        if (context->peers[i] == peer)
-            context->peers[i--] = context->peers[--context->peer_count];
-    }
-    gc_pool_release(&context->pool);
 }
 
 /* Announces a wait, unless the context captures. The order of the two words matters: either this

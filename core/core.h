@@ -73,6 +73,8 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
                                    struct gc_context **context) GC_CHECKED;
 /* NULL if unknown or dropped. Lock-free. */
 struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle);
+/* Whether more than one was ever added. One relaxed load. */
+bool gc_core_has_several_contexts(const struct gc_core *core);
 /* The context is being destroyed or reset: its blocks and direct records vanish, accounts included,
  * without a driver call. Call after the driver did it. Unknown handles are ignored. */
 void gc_core_drop_context(struct gc_core *core, uint64_t handle);
@@ -85,10 +87,9 @@ uint64_t gc_context_handle(const struct gc_context *context);
 void gc_context_capture_begin(struct gc_context *context);
 void gc_context_capture_end(struct gc_context *context);
 bool gc_context_is_capturing(const struct gc_context *context);
-/* `peer` may from now on (or no longer) work on memory of `context`: frees in `context` wait for it
- * too. */
+/* `peer` may from now on work on memory of `context`: frees in `context` wait for it too. For good:
+ * what it has queued may run long after it lost access. GC_NO_HOST_MEMORY: too many peers. */
 enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context *peer) GC_CHECKED;
-void gc_context_remove_peer(struct gc_context *context, struct gc_context *peer);
 
 /* ---- pool memory ---- */
 

@@ -28,6 +28,7 @@ struct gc_core {
     atomic_uint_fast64_t next_block_id;
     gc_counter *process_driver_calls; /* api_count */
     atomic_bool was_used;
+    atomic_bool has_several_contexts;
     struct gc_hist alloc_ns;
     struct gc_hist free_ns;
 

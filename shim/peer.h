@@ -1,0 +1,11 @@
+/* Whose work may reach whose memory: what peer_api.c tells copy_api.c. */
+#ifndef GC_PEER_H
+#define GC_PEER_H
+
+#include "shim/shim.h"
+
+/* Work of `worker` may reach memory of `owner` from now on: a free in `owner` waits for it too.
+ * Either may be NULL, or both the same: nothing is noted then. */
+void gc_peer_note(struct gc_context *owner, struct gc_context *worker);
+
+#endif

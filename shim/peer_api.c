@@ -1,0 +1,121 @@
+/* Contexts whose work may reach another context's memory: by peer access, or by a copy between
+ * contexts, which needs none. A free in the one then waits for the other too (core:
+ * gc_context_add_peer).
+ *
+ * Once a peer, always a peer: work that was queued before cuCtxDisablePeerAccess may still run, so
+ * that call is not even looked at. */
+#include "shim/peer.h"
+
+static atomic_flag peer_lost_said = ATOMIC_FLAG_INIT;
+
+void gc_peer_note(struct gc_context *owner, struct gc_context *worker)
+{
+    if (owner == NULL || worker == NULL || owner == worker)
+        return;
+    if (gc_context_add_peer(owner, worker) != GC_OK)
+        gc_log_once(&gc_shim.log, &peer_lost_said, GC_LOG_ERROR,
+                    "too many peers to remember: a free does not wait for the work of all of them");
+}
+
+/* A context core has not met owns no memory of the pool. */
+static struct gc_context *known(CUcontext handle)
+{
+    return handle == NULL ? NULL : gc_core_find_context(gc_shim.core, (uintptr_t)handle);
+}
+
+GC_EXPORT
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuCtxEnablePeerAccess, peer, flags);
+    gc_shim_enter(GC_API_cuCtxEnablePeerAccess);
+    struct gc_context *current = gc_shim_current_context();
+    struct gc_device *device = current == NULL ? NULL : gc_context_device(current);
+    CUresult result = GC_CALL(device, cuCtxEnablePeerAccess, peer, flags);
+    if (result == CUDA_SUCCESS)
+        gc_peer_note(known(peer), current);
+    gc_shim_leave();
+    return result;
+}
+
+/* The copy runs in a stream of the current context, or of either side; each side's memory may be
+ * freed while it is queued. Noted before the driver is asked: the other thread may free at once. */
+static void note_copy(CUcontext to, CUcontext from)
+{
+    struct gc_context *current = gc_shim_current_context();
+    struct gc_context *sides[] = {known(to), known(from)};
+
+    for (int i = 0; i < 2; i++) {
+        gc_peer_note(sides[i], current);
+        gc_peer_note(sides[i], sides[1 - i]);
+    }
+}
+
+#define PEER_COPY(symbol, to, from, ...)                                                           \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        note_copy(to, from);                                                                       \
+        CUresult result = GC_FORWARD(symbol, __VA_ARGS__);                                         \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                      CUcontext from_context, size_t bytes)
+{
+    PEER_COPY(cuMemcpyPeer, to_context, from_context, to, to_context, from, from_context, bytes);
+}
+
+GC_EXPORT
+CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                           CUcontext from_context, size_t bytes)
+{
+    PEER_COPY(cuMemcpyPeer_ptds, to_context, from_context, to, to_context, from, from_context,
+              bytes);
+}
+
+GC_EXPORT
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                           CUcontext from_context, size_t bytes, CUstream stream)
+{
+    PEER_COPY(cuMemcpyPeerAsync, to_context, from_context, to, to_context, from, from_context,
+              bytes, stream);
+}
+
+GC_EXPORT
+CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                                CUcontext from_context, size_t bytes, CUstream stream)
+{
+    PEER_COPY(cuMemcpyPeerAsync_ptsz, to_context, from_context, to, to_context, from, from_context,
+              bytes, stream);
+}
+
+#define SIDE(copy, side) ((copy) == NULL ? NULL : (copy)->side)
+
+GC_EXPORT
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
+{
+    PEER_COPY(cuMemcpy3DPeer, SIDE(copy, dstContext), SIDE(copy, srcContext), copy);
+}
+
+GC_EXPORT
+CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *copy)
+{
+    PEER_COPY(cuMemcpy3DPeer_ptds, SIDE(copy, dstContext), SIDE(copy, srcContext), copy);
+}
+
+GC_EXPORT
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
+{
+    PEER_COPY(cuMemcpy3DPeerAsync, SIDE(copy, dstContext), SIDE(copy, srcContext), copy, stream);
+}
+
+GC_EXPORT
+CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
+{
+    PEER_COPY(cuMemcpy3DPeerAsync_ptsz, SIDE(copy, dstContext), SIDE(copy, srcContext), copy,
+              stream);
+}
