@@ -82,7 +82,7 @@ test-asan test-tsan test-debug test-cov: test-%: ## the unit, model and fault te
 test-programs: $(TEST_PROGRAMS)
 
 .PHONY: lint
-lint: ## format, clang-tidy, cppcheck, shellcheck, layers, exports, tables
+lint: ## format, clang-tidy, cppcheck, shellcheck, layers, exports, tables, coverage
 	$(Q)scripts/deps.sh lint
 	$(Q)$(MAKE) --no-print-directory all compile_commands.json
 	$(Q)BUILD_DIR=$(abspath $(OUT)) CUDA_HOME=$(CUDA_HOME) scripts/lint.sh

@@ -55,8 +55,6 @@ step python python
 step layers scripts/check-layers.sh
 step exports scripts/check-exports.sh
 step tables tables
-for check in scripts/check-coverage*; do
-    [ -x "$check" ] && step coverage "$check"
-done
+step coverage tests/preload/test_coverage.sh
 [ $failed -eq 0 ] || echo "lint: $failed failed"
 [ $failed -eq 0 ]
