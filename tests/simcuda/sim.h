@@ -171,6 +171,9 @@ CUresult sim_memory_graph_reserve(struct sim_context *context, size_t bytes, uin
 CUresult sim_memory_graph_commit(struct sim_context *context, uint64_t address);
 CUresult sim_memory_graph_uncommit(struct sim_context *context, uint64_t address);
 void sim_memory_graph_forget(struct sim_context *context, uint64_t address);
+/* Memory of a module's variable: the program can use it and cannot free it. */
+CUresult sim_memory_variable_take(struct sim_context *context, size_t bytes, uint64_t *address);
+void sim_memory_variable_give(uint64_t address);
 /* Copies and fills as graph nodes run them, accesses checked: CUDA_ERROR_ILLEGAL_ADDRESS,
  * INVALID_VALUE. */
 CUresult sim_memory_copy_3d(struct sim_context *context, const CUDA_MEMCPY3D *copy);

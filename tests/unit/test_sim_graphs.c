@@ -1,6 +1,8 @@
 /* The simulated driver: graphs built by hand, modules and launches. */
 #include "tests/unit/sim_test.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char ptx[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -221,6 +223,89 @@ static void modules_know_their_names(void **state)
     assert_result(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
 }
 
+enum { VARIABLES = 40, ASKERS = 4 };
+static CUmodule asked_module;
+
+/* A variable belongs to its module: "cuMemFree: memory allocated by cuMemAlloc and its kin", nor is
+ * it memory of a graph. */
+static void variables_are_the_modules_to_free(void **state)
+{
+    char image[8192] = ".version 7.0\n.target sm_80\n.address_size 64\n", name[16];
+    CUdeviceptr addresses[VARIABLES], again;
+    size_t before, loaded, used, after, total, bytes;
+    cuuint64_t graph_before, graph_after;
+    CUmodule module;
+    (void)state;
+    for (int i = 0; i < VARIABLES; i++) {
+        size_t length = strlen(image);
+        snprintf(image + length, sizeof image - length, ".visible .global .b8 v%d[64];\n", i);
+    }
+    assert_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &graph_before));
+    assert_cuda(cuMemGetInfo(&before, &total));
+    assert_cuda(cuModuleLoadData(&module, image));
+    assert_cuda(cuMemGetInfo(&loaded, &total));
+    for (int i = 0; i < VARIABLES; i++) {
+        snprintf(name, sizeof name, "v%d", i);
+        assert_cuda(cuModuleGetGlobal(&addresses[i], &bytes, module, name));
+        assert_int_equal(bytes, 64);
+        assert_true(i == 0 || addresses[i] != addresses[i - 1]);
+        assert_result(cuMemFree(addresses[i]), CUDA_ERROR_INVALID_VALUE);
+        assert_result(cuMemFreeAsync(addresses[i], NULL), CUDA_ERROR_INVALID_VALUE);
+        assert_cuda(cuMemsetD8Async(addresses[i], 1, bytes, NULL));
+    }
+    assert_cuda(cuCtxSynchronize());
+    assert_cuda(cuModuleGetGlobal(&again, &bytes, module, name));
+    assert_int_equal(again, addresses[VARIABLES - 1]);
+    assert_cuda(cuMemGetInfo(&used, &total));
+    assert_true(loaded - used <= 2 << 20); /* they lie together */
+    assert_cuda(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &graph_after));
+    assert_int_equal(graph_after, graph_before);
+    assert_cuda(cuModuleUnload(module));
+    assert_cuda(cuMemGetInfo(&after, &total));
+    assert_int_equal(after, before);
+}
+
+/* Every thread that asks for a variable is told the same address. */
+static void *ask_for_variables(void *argument)
+{
+    CUdeviceptr *addresses = argument;
+    size_t bytes;
+    if (cuCtxSetCurrent(test_context))
+        return NULL;
+    for (int i = 0; i < VARIABLES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "v%d", i);
+        if (cuModuleGetGlobal(&addresses[i], &bytes, asked_module, name))
+            addresses[i] = 0;
+    }
+    return NULL;
+}
+
+static void threads_find_the_same_variables(void **state)
+{
+    char image[8192] = ".version 7.0\n.target sm_80\n.address_size 64\n";
+    CUdeviceptr addresses[ASKERS][VARIABLES] = {{0}};
+    pthread_t threads[ASKERS];
+    (void)state;
+    for (int i = 0; i < VARIABLES; i++) {
+        size_t length = strlen(image);
+        snprintf(image + length, sizeof image - length, ".visible .global .b8 v%d[64];\n", i);
+    }
+    for (int round = 0; round < 20; round++) {
+        assert_cuda(cuModuleLoadData(&asked_module, image));
+        for (int i = 0; i < ASKERS; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, ask_for_variables, addresses[i]), 0);
+        for (int i = 0; i < ASKERS; i++)
+            pthread_join(threads[i], NULL);
+        for (int i = 0; i < VARIABLES; i++) {
+            assert_int_not_equal(addresses[0][i], 0);
+            for (int j = 1; j < ASKERS; j++)
+                assert_int_equal(addresses[j][i], addresses[0][i]);
+        }
+        assert_cuda(cuModuleUnload(asked_module));
+    }
+}
+
 static void libraries_load_into_each_context(void **state)
 {
     CUlibrary library;
@@ -254,6 +339,8 @@ int main(void)
         cmocka_unit_test(nodes_can_be_changed_by_kind_independent_parameters),
         cmocka_unit_test(memory_nodes_fix_the_address),
         cmocka_unit_test(modules_know_their_names),
+        cmocka_unit_test(variables_are_the_modules_to_free),
+        cmocka_unit_test(threads_find_the_same_variables),
         cmocka_unit_test(libraries_load_into_each_context),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

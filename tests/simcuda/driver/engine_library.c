@@ -37,21 +37,23 @@ static CUresult library_check(CUlibrary handle, struct sim_library **library)
     return is_live ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult library_instance(struct sim_library *library, struct sim_module **module)
+static struct sim_module *find_instance(const struct sim_library *library,
+                                        const struct sim_context *context)
 {
-    struct sim_context *context;
-    CUresult result = sim_current(&context);
-    if (result)
-        return result;
+    struct sim_module *found = NULL;
+
     engine_lock();
-    *module = NULL;
     for (size_t i = 0; i < library->instance_count; i++)
         if (library->instances[i].context == context)
-            *module = library->instances[i].module;
+            found = library->instances[i].module;
     engine_unlock();
-    if (*module)
-        return CUDA_SUCCESS;
-    result = module_create(library->image, library, module);
+    return found;
+}
+
+static CUresult load_instance(struct sim_library *library, struct sim_context *context,
+                              struct sim_module **module)
+{
+    CUresult result = module_create(library->image, library, module);
     if (result)
         return result;
     engine_lock();
@@ -64,6 +66,22 @@ CUresult library_instance(struct sim_library *library, struct sim_module **modul
     if (!fits)
         module_destroy(*module);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult library_instance(struct sim_library *library, struct sim_module **module)
+{
+    /* Of threads that come first together one loads. */
+    static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+    struct sim_context *context;
+    CUresult result = sim_current(&context);
+    if (result)
+        return result;
+    pthread_mutex_lock(&loading);
+    *module = find_instance(library, context);
+    if (!*module)
+        result = load_instance(library, context, module);
+    pthread_mutex_unlock(&loading);
+    return result;
 }
 
 void library_forget_context(struct sim_context *context)

@@ -137,8 +137,7 @@ static void release(struct sim_module *module)
     while (module->variables) {
         struct sim_variable *variable = module->variables;
         module->variables = variable->next;
-        sim_memory_graph_uncommit(module->context, variable->address);
-        sim_memory_graph_forget(module->context, variable->address);
+        sim_memory_variable_give(variable->address);
         free(variable->name);
         free(variable);
     }
@@ -170,45 +169,52 @@ void module_drop_context(struct sim_context *context)
         module_destroy(context->engine->modules);
 }
 
+/* A variable gets its memory when it is first asked for. */
+static CUresult add_variable(struct sim_module *module, const char *name,
+                             struct sim_variable **added)
+{
+    uint64_t bytes = image_variable_bytes(&module->image, name);
+    if (bytes == 0)
+        return CUDA_ERROR_NOT_FOUND;
+    struct sim_variable *variable = calloc(1, sizeof *variable);
+    char *own_name = strdup(name);
+    CUresult result = variable && own_name
+                          ? sim_memory_variable_take(module->context, bytes, &variable->address)
+                          : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result) {
+        free(variable);
+        free(own_name);
+        return result;
+    }
+    variable->name = own_name;
+    variable->bytes = bytes;
+    variable->next = module->variables;
+    module->variables = variable;
+    *added = variable;
+    return CUDA_SUCCESS;
+}
+
 CUresult module_find_variable(struct sim_module *module, const char *name, CUdeviceptr *address,
                               size_t *bytes)
 {
-    struct sim_variable *variable = module->variables;
-    CUresult result;
+    /* Held over calls of the memory part, so the engine's lock cannot guard the lists. */
+    static pthread_mutex_t variables_lock = PTHREAD_MUTEX_INITIALIZER;
+    CUresult result = CUDA_SUCCESS;
 
     if (!name || (!address && !bytes))
         return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&variables_lock);
+    struct sim_variable *variable = module->variables;
     while (variable && strcmp(variable->name, name) != 0)
         variable = variable->next;
-    if (!variable) {
-        uint64_t size = image_variable_bytes(&module->image, name);
-        if (size == 0)
-            return CUDA_ERROR_NOT_FOUND;
-        variable = calloc(1, sizeof *variable);
-        char *own_name = strdup(name);
-        result = variable && own_name
-                     ? sim_memory_graph_reserve(module->context, size, &variable->address)
-                     : CUDA_ERROR_OUT_OF_MEMORY;
-        if (result == CUDA_SUCCESS) {
-            result = sim_memory_graph_commit(module->context, variable->address);
-            if (result)
-                sim_memory_graph_forget(module->context, variable->address);
-        }
-        if (result) {
-            free(variable);
-            free(own_name);
-            return result;
-        }
-        variable->name = own_name;
-        variable->bytes = size;
-        variable->next = module->variables;
-        module->variables = variable;
-    }
-    if (address)
+    if (!variable)
+        result = add_variable(module, name, &variable);
+    if (result == CUDA_SUCCESS && address)
         *address = variable->address;
-    if (bytes)
+    if (result == CUDA_SUCCESS && bytes)
         *bytes = variable->bytes;
-    return CUDA_SUCCESS;
+    pthread_mutex_unlock(&variables_lock);
+    return result;
 }
 
 /* ---- entry points ---- */

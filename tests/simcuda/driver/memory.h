@@ -64,6 +64,7 @@ enum sim_kind {
     SIM_IMPORTED,   /* opened from another process */
     SIM_HOST,       /* cuMemHostAlloc, cuMemAllocHost */
     SIM_REGISTERED, /* cuMemHostRegister */
+    SIM_VARIABLE,   /* a module's: freed with the module alone */
 };
 
 struct sim_pool;

@@ -165,6 +165,38 @@ void sim_device_drop_context_locked(struct sim_context *context)
     }
 }
 
+/* ---- variables of modules ---- */
+
+CUresult sim_memory_variable_take(struct sim_context *context, size_t bytes, uint64_t *address)
+{
+    struct sim_block *block = sim_block_new(SIM_VARIABLE, context);
+    CUresult result;
+
+    if (block == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&sim_memory_lock);
+    result = alloc_locked(block, bytes, false);
+    if (result == CUDA_SUCCESS)
+        *address = block->node.start;
+    pthread_mutex_unlock(&sim_memory_lock);
+    if (result != CUDA_SUCCESS)
+        free(block);
+    return result;
+}
+
+void sim_memory_variable_give(uint64_t address)
+{
+    struct sim_block *block;
+
+    pthread_rwlock_wrlock(&sim_use_lock);
+    pthread_mutex_lock(&sim_memory_lock);
+    block = sim_block_find(address);
+    if (block != NULL && block->kind == SIM_VARIABLE && block->node.start == address)
+        sim_block_drop_locked(block);
+    pthread_mutex_unlock(&sim_memory_lock);
+    pthread_rwlock_unlock(&sim_use_lock);
+}
+
 /* ---- entry points ---- */
 
 static CUresult allocate(uint64_t bytes, bool is_low, uint64_t *address)

@@ -41,6 +41,7 @@ void sim_block_drop_locked(struct sim_block *block)
 {
     switch (block->kind) {
     case SIM_PLAIN:
+    case SIM_VARIABLE:
         sim_device_free_locked(block);
         return;
     case SIM_GRAPH:
