@@ -77,10 +77,10 @@ static void open_trace(void)
 
 static void count_early_calls(void)
 {
-    for (uint16_t api = 0; api < GC_API_COUNT; api++)
+    for (unsigned api = 0; api < GC_API_COUNT; api++)
         for (unsigned n = atomic_exchange_explicit(&life.early_calls[api], 0, memory_order_relaxed);
              n > 0; n--)
-            gc_core_count_driver_call(gc_shim.core, NULL, api);
+            gc_core_count_driver_call(gc_shim.core, NULL, (uint16_t)api);
 }
 
 static void create_core(void)

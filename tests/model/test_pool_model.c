@@ -9,6 +9,7 @@
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -231,8 +232,9 @@ static void run_seeds(enum gc_mode mode, unsigned count)
     const uint64_t first = chosen != NULL ? strtoull(chosen, NULL, 0) : (uint64_t)time(NULL) * 1000;
     for (unsigned i = 0; i < (chosen != NULL ? 1 : count); i++) {
         /* Printed before, so that it is the last line if the run ends the process. */
-        print_message("# seed %llu\n", (unsigned long long)(first + i));
-        run_seed(first + i, mode);
+        const uint64_t seed = first + i;
+        print_message("# seed %" PRIu64 "\n", seed);
+        run_seed(seed, mode);
     }
 }
 

@@ -195,24 +195,28 @@ SIM_API(cuArrayCreate_v2, (CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllo
         (pHandle, pAllocateArray), "%p",
         pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle)
 {
+    CUDA_ARRAY3D_DESCRIPTOR flat = {0};
     if (pAllocateArray == NULL)
         return create(pHandle, NULL);
-    return create(pHandle, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = pAllocateArray->Width,
-                                                      .Height = pAllocateArray->Height,
-                                                      .Format = pAllocateArray->Format,
-                                                      .NumChannels = pAllocateArray->NumChannels});
+    flat.Width = pAllocateArray->Width;
+    flat.Height = pAllocateArray->Height;
+    flat.Format = pAllocateArray->Format;
+    flat.NumChannels = pAllocateArray->NumChannels;
+    return create(pHandle, &flat);
 }
 
 SIM_API(cuArrayCreate, (CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray),
         (pHandle, pAllocateArray), "%p",
         pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle)
 {
+    CUDA_ARRAY3D_DESCRIPTOR flat = {0};
     if (pAllocateArray == NULL)
         return create(pHandle, NULL);
-    return create(pHandle, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = pAllocateArray->Width,
-                                                      .Height = pAllocateArray->Height,
-                                                      .Format = pAllocateArray->Format,
-                                                      .NumChannels = pAllocateArray->NumChannels});
+    flat.Width = pAllocateArray->Width;
+    flat.Height = pAllocateArray->Height;
+    flat.Format = pAllocateArray->Format;
+    flat.NumChannels = pAllocateArray->NumChannels;
+    return create(pHandle, &flat);
 }
 
 SIM_API(cuArray3DCreate_v2, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray),
@@ -226,14 +230,16 @@ SIM_API(cuArray3DCreate, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *p
         (pHandle, pAllocateArray), "%p",
         pHandle == NULL || sim_result != CUDA_SUCCESS ? NULL : (void *)*pHandle)
 {
+    CUDA_ARRAY3D_DESCRIPTOR wide = {0};
     if (pAllocateArray == NULL)
         return create(pHandle, NULL);
-    return create(pHandle, &(CUDA_ARRAY3D_DESCRIPTOR){.Width = pAllocateArray->Width,
-                                                      .Height = pAllocateArray->Height,
-                                                      .Depth = pAllocateArray->Depth,
-                                                      .Format = pAllocateArray->Format,
-                                                      .NumChannels = pAllocateArray->NumChannels,
-                                                      .Flags = pAllocateArray->Flags});
+    wide.Width = pAllocateArray->Width;
+    wide.Height = pAllocateArray->Height;
+    wide.Depth = pAllocateArray->Depth;
+    wide.Format = pAllocateArray->Format;
+    wide.NumChannels = pAllocateArray->NumChannels;
+    wide.Flags = pAllocateArray->Flags;
+    return create(pHandle, &wide);
 }
 
 static CUresult describe(CUarray handle, CUDA_ARRAY3D_DESCRIPTOR *out)

@@ -226,9 +226,9 @@ static CUresult free_on(struct sim_stream *stream, uint64_t address)
     block = sim_block_find(address);
     if (block != NULL && block->node.start == address)
         kind = block->kind;
-    if (kind != SIM_POOLED && kind != SIM_GRAPH && kind != SIM_PLAIN && kind != SIM_MANAGED)
-        result = CUDA_ERROR_INVALID_VALUE;
-    else if (is_capturing && kind != SIM_GRAPH)
+    bool is_freed_so =
+        kind == SIM_POOLED || kind == SIM_GRAPH || kind == SIM_PLAIN || kind == SIM_MANAGED;
+    if (!is_freed_so || (is_capturing && kind != SIM_GRAPH))
         result = CUDA_ERROR_INVALID_VALUE;
     else if (kind == SIM_POOLED)
         sim_pool_free_locked(block, stream, sim_stream_position(stream));

@@ -84,7 +84,7 @@ static void describe(uint64_t address, int current_ordinal, struct described *ou
 
 #define STORE(type, expression)                                                                    \
     do {                                                                                           \
-        const type stored = (expression);                                                          \
+        type stored = (expression);                                                                \
         memcpy(data, &stored, sizeof stored);                                                      \
         return CUDA_SUCCESS;                                                                       \
     } while (0)

@@ -179,9 +179,10 @@ void sim_space_unmap(uint64_t address, uint64_t bytes)
 {
     struct window *window = find_window(address);
 
-    if (window != NULL)
+    if (window != NULL &&
         mmap(host(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, window->fd,
-             (off_t)(address - window->node.start));
+             (off_t)(address - window->node.start)) == MAP_FAILED)
+        mprotect(host(address), bytes, PROT_NONE); /* out of mappings: at least nobody reads it */
 }
 
 bool sim_space_contains(uint64_t address)
