@@ -199,7 +199,8 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
     enum gc_status status = make_order(core, context, request, &order);
     if (status == GC_OK)
         status = serve(&order);
-    *driver_code = order.refusal.driver_code;
+    if (status == GC_DRIVER)
+        *driver_code = order.refusal.driver_code;
     if (status == GC_OUT_OF_MEMORY && !request->is_trial)
         gc_device_note_oom(device, request->bytes, request->stream, request->api);
     if (status != GC_OK)
