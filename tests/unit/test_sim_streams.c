@@ -350,6 +350,7 @@ static void values_are_written_and_waited_for(void **state)
     (void)state;
     assert_cuda(cuMemAlloc(&address, 4096));
     assert_cuda(cuMemsetD32(address, 0, 1024));
+    assert_cuda(cuCtxSynchronize()); /* non-blocking streams would not wait for the fill */
     assert_cuda(cuStreamCreate(&writer, CU_STREAM_NON_BLOCKING));
     assert_cuda(cuStreamCreate(&waiter, CU_STREAM_NON_BLOCKING));
     assert_cuda(cuStreamWaitValue32(waiter, address, 5, CU_STREAM_WAIT_VALUE_GEQ));
