@@ -44,6 +44,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         .segments = &device->segments,
         .next_block_id = &core->next_block_id,
         .idle_bytes = &device->idle_bytes,
+        .generation = &device->generation,
         .pending = &device->stats.pending,
     };
     gc_pool_init(&context->pool, context, &shared);

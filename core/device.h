@@ -30,7 +30,7 @@ struct gc_device {
     struct gc_lock give_back_lock; /* guards give_back_count */
     pthread_cond_t give_back_done;
     uint32_t give_back_count;        /* segments on their way back to the driver at this moment */
-    atomic_uint_fast64_t generation; /* rises whenever budget was released */
+    atomic_uint_fast64_t generation; /* rises when budget is released or a segment idles */
 };
 
 /* Brackets a give-back: from before its segment leaves the pool until its bytes are released, so

@@ -138,6 +138,9 @@ static void idle_add(struct gc_pool *pool, struct gc_segment *segment)
         pool->idle_oldest = segment;
     pool->idle_newest = segment;
     atomic_fetch_add_explicit(pool->shared.idle_bytes, segment->bytes, memory_order_relaxed);
+    /* Who went over the pools for idle memory may have passed this one already. Release: pairs with
+     * the acquire in shortage.c's note_generations. */
+    atomic_fetch_add_explicit(pool->shared.generation, 1, memory_order_release);
 }
 
 static void idle_remove(struct gc_pool *pool, struct gc_segment *segment)

@@ -43,6 +43,7 @@ struct gc_pool_shared {
     struct gc_slab *segments;
     atomic_uint_fast64_t *next_block_id; /* of the process */
     atomic_uint_fast64_t *idle_bytes;    /* of the device: wholly free segments */
+    atomic_uint_fast64_t *generation;    /* of the device: rises when a segment becomes idle */
     struct gc_gauge_cell *pending;       /* of the device */
 };
 
