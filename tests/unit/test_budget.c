@@ -2,6 +2,8 @@
 #include "tests/unit/cmocka_all.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 static void reservation_stops_at_the_limit(void **state)
 {
@@ -64,41 +66,54 @@ static void charge_may_pass_the_limit(void **state)
     assert_int_equal(gc_budget_room(&budget), 0);
 }
 
-enum { THREADS = 8, ROUNDS = 20000, LIMIT = 1000 };
+enum { THREADS = 8, ROUNDS = 400000, LIMIT = 1000 };
 
+struct contest {
+    struct gc_gauge_cell held;
+    struct gc_budget budget;
+    pthread_barrier_t start;
+    atomic_uint_fast64_t held_by_all; /* what the threads themselves say they hold */
+    atomic_uint_fast64_t most;
+};
+
+/* Each wants two thirds of the limit, again and again: two that looked before either added would
+ * pass it. */
 static void *reserve_and_release(void *argument)
 {
-    struct gc_budget *budget = argument;
-    uint64_t kept = 0;
+    struct contest *contest = argument;
+    const uint64_t bytes = LIMIT / 3 * 2;
+    pthread_barrier_wait(&contest->start);
     for (unsigned i = 0; i < ROUNDS; i++) {
-        const uint64_t bytes = i % 300 + 1;
-        if (gc_budget_try_reserve(budget, bytes)) {
-            kept += bytes;
-            gc_budget_confirm(budget);
-        }
-        if (i % 3 == 0) {
-            gc_budget_release(budget, kept);
-            kept = 0;
-        }
+        if (!gc_budget_try_reserve(&contest->budget, bytes))
+            continue;
+        gc_budget_confirm(&contest->budget);
+        const uint64_t now = atomic_fetch_add(&contest->held_by_all, bytes) + bytes;
+        uint64_t most = atomic_load(&contest->most);
+        while (now > most && !atomic_compare_exchange_weak(&contest->most, &most, now))
+            ;
+        if (i % 64 == 0)
+            sched_yield();
+        atomic_fetch_sub(&contest->held_by_all, bytes);
+        gc_budget_release(&contest->budget, bytes);
     }
-    gc_budget_release(budget, kept);
     return NULL;
 }
 
 static void threads_never_pass_the_limit(void **state)
 {
-    struct gc_gauge_cell held = {0};
-    struct gc_budget budget;
+    static struct contest contest;
     pthread_t threads[THREADS];
     (void)state;
-    gc_budget_init(&budget, &held, LIMIT);
+    gc_budget_init(&contest.budget, &contest.held, LIMIT);
+    pthread_barrier_init(&contest.start, NULL, THREADS);
     for (unsigned i = 0; i < THREADS; i++)
-        pthread_create(&threads[i], NULL, reserve_and_release, &budget);
+        pthread_create(&threads[i], NULL, reserve_and_release, &contest);
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    assert_int_equal(gc_budget_held(&budget), 0);
-    assert_true(held.peak <= LIMIT);
-    assert_true(held.peak > LIMIT / 2);
+    pthread_barrier_destroy(&contest.start);
+    assert_int_equal(gc_budget_held(&contest.budget), 0);
+    assert_int_equal(atomic_load(&contest.most), LIMIT / 3 * 2);
+    assert_int_equal(contest.held.peak, LIMIT / 3 * 2);
 }
 
 int main(void)
