@@ -1,0 +1,50 @@
+/* Asks cuGetProcAddress for entry points and says of each whether it is the library's wrapper, by
+ * name, and what calling it with nothing in its arguments gives: that of the driver function behind
+ * it. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef int (*proc_function)(const char *, void **, int, uint64_t, int *);
+typedef int (*entry_function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+
+int main(void)
+{
+    static const struct {
+        const char *name;
+        int version;
+        uint64_t flags;
+    } asked[] = {
+        {"cuMemAlloc", 2000, 0},       {"cuMemAlloc", 3020, 0},       {"cuMemAlloc", 13000, 0},
+        {"cuMemAllocAsync", 11020, 0}, {"cuMemAllocAsync", 11020, 1}, {"cuMemAllocAsync", 13000, 2},
+        {"cuMemAlloc", 13000, 2},      {"cuCtxCreate", 3020, 0},      {"cuCtxCreate", 11040, 0},
+        {"cuSomethingNew", 13000, 0},  {"cuMemAlloc", 1000, 0},
+    };
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    proc_function proc =
+        driver == NULL ? NULL : (proc_function)dlsym(driver, "cuGetProcAddress_v2");
+
+    if (proc == NULL)
+        return 1;
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+        void *found = NULL;
+        Dl_info info = {0};
+        int status = 0;
+        int result = proc(asked[i].name, &found, asked[i].version, asked[i].flags, &status);
+
+        printf("%s %d %d: ", asked[i].name, asked[i].version, (int)asked[i].flags);
+        if (result != 0 || found == NULL) {
+            printf("none\n");
+            continue;
+        }
+        dladdr(found, &info);
+        printf("%s, %d\n",
+               info.dli_fname != NULL && strstr(info.dli_fname, "libgpucache") != NULL
+                   ? info.dli_sname
+                   : "the driver's own",
+               ((entry_function)found)(0, 0, 0, 0, 0));
+    }
+    return 0;
+}
