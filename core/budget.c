@@ -2,6 +2,8 @@
 
 #include "core/bits.h"
 
+#include <stddef.h>
+
 void gc_budget_init(struct gc_budget *budget, struct gc_gauge_cell *held, uint64_t limit)
 {
     atomic_init(&budget->limit, limit);
@@ -23,7 +25,7 @@ uint64_t gc_budget_held(const struct gc_budget *budget)
     return atomic_load_explicit(&budget->held->current, memory_order_relaxed);
 }
 
-bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes)
+bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes, uint64_t *sum)
 {
     uint64_t held = gc_budget_held(budget);
     uint64_t raised;
@@ -32,12 +34,14 @@ bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes)
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&budget->held->current, &held, raised,
                                                     memory_order_relaxed, memory_order_relaxed));
+    if (sum != NULL)
+        *sum = raised;
     return true;
 }
 
-void gc_budget_confirm(struct gc_budget *budget)
+void gc_budget_confirm(struct gc_budget *budget, uint64_t held)
 {
-    gc_gauge_raise_peak(budget->held, gc_budget_held(budget));
+    gc_gauge_raise_peak(budget->held, gc_max_u64(held, gc_budget_held(budget)));
 }
 
 void gc_budget_release(struct gc_budget *budget, uint64_t bytes)

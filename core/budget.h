@@ -26,10 +26,11 @@ void gc_budget_init(struct gc_budget *budget, struct gc_gauge_cell *held, uint64
 void gc_budget_set_limit(struct gc_budget *budget, uint64_t limit);
 uint64_t gc_budget_limit(const struct gc_budget *budget);
 uint64_t gc_budget_held(const struct gc_budget *budget);
-/* False, with nothing changed, if there is no room. Does not touch the peak. */
-bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes);
-/* The driver agreed: what is held now counts for the peak. */
-void gc_budget_confirm(struct gc_budget *budget);
+/* False, with nothing changed, if there is no room. Does not touch the peak; *sum (may be NULL) is
+ * what is held with this reservation, to be confirmed. */
+bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes, uint64_t *sum);
+/* The driver agreed: `held` counts for the peak, and so does what is held now. */
+void gc_budget_confirm(struct gc_budget *budget, uint64_t held);
 void gc_budget_release(struct gc_budget *budget, uint64_t bytes);
 /* Takes note of what the driver did already, room or not. Saturates. */
 void gc_budget_charge(struct gc_budget *budget, uint64_t bytes);

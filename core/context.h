@@ -18,6 +18,8 @@ struct gc_context {
     _Atomic(struct gc_context *) next_in_device;
     atomic_bool is_dropped; /* set before the pool is emptied */
     atomic_uint capture_count;
+    atomic_bool
+        is_suspect; /* its last wait failed: the driver is asked before memory is handed out */
     atomic_uint wait_count; /* waits for this context's work that are under way */
     struct gc_pool pool;
     /* Guarded by the pool's lock. */

@@ -123,9 +123,26 @@ static enum gc_status take_fresh(struct order *order)
                              &order->refusal);
 }
 
+/* A context whose work has failed may be beyond repair. The plain driver says so at every call, so
+ * nothing is served from the cache until it has given memory again. */
+static bool is_suspect(const struct order *order)
+{
+    return atomic_load_explicit(&order->context->is_suspect, memory_order_relaxed);
+}
+
+static enum gc_status ask_driver_first(struct order *order)
+{
+    enum gc_status status = take_fresh(order);
+    if (status == GC_OK)
+        atomic_store_explicit(&order->context->is_suspect, false, memory_order_relaxed);
+    return status;
+}
+
 /* One attempt: free memory, what is pending, the driver. */
 static enum gc_status attempt(struct order *order)
 {
+    if (is_suspect(order) && !order->plan.is_dedicated)
+        return ask_driver_first(order);
     if (order->plan.is_dedicated)
         return gc_segment_create(order->context, &order->plan, &order->claim, &order->address,
                                  &order->refusal);
@@ -148,7 +165,7 @@ static enum gc_status serve(struct order *order)
     struct gc_device *device = order->context->device;
     struct gc_shortage shortage;
     enum gc_status status = GC_OUT_OF_MEMORY;
-    if (!order->plan.is_dedicated)
+    if (!order->plan.is_dedicated && !is_suspect(order))
         status = take_free(order, order->plan.class); /* the hot path: one lock, no driver */
     if (status != GC_OUT_OF_MEMORY)
         return status;
@@ -315,7 +332,9 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
         return status;
     struct gc_pool *pool = pool_of_locked(block);
     const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
-    if (block->state == GC_BLOCK_LIVE || block->state == GC_BLOCK_FREEING) {
+    const bool is_live = block->state == GC_BLOCK_LIVE || block->state == GC_BLOCK_FREEING;
+    /* What rounding added is nobody's. */
+    if (is_live && address - block->address < block->live.requested_bytes) {
         *info = (struct gc_block_info){
             .address = block->address,
             .bytes = block->live.requested_bytes,

@@ -32,6 +32,10 @@ static struct gc_device *create_device(struct gc_core *core, const struct gc_dev
     gc_host_count(&device->host, gc_host_bytes(&host));
     const uint64_t limit =
         gc_size_spec_resolve(&core->options->limit, info->ordinal, info->uuid, info->total_bytes);
+    if (limit == UINT64_MAX && core->options->limit.count > 0)
+        gc_log_write(core->log, GC_LOG_WARN,
+                     "GPUCACHE_LIMIT says nothing of device %d (%s): it has no limit",
+                     info->ordinal, info->uuid);
     gc_budget_init(&device->budget, &device->stats.reserved, limit);
     device->trim_bytes =
         share_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent);

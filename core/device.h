@@ -16,6 +16,7 @@ struct gc_device {
     struct gc_device_info info;
     uint64_t trim_bytes; /* more idle memory than this is given back at once */
     struct gc_budget budget;
+    atomic_flag over_limit_said;
     struct gc_stats stats;
     atomic_uint_fast64_t idle_bytes; /* wholly free segments of all pools */
     atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];

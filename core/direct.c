@@ -50,17 +50,17 @@ bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, uint64_
 {
     struct gc_shortage shortage;
     (void)core;
-    if (gc_budget_try_reserve(&device->budget, bytes))
+    if (gc_budget_try_reserve(&device->budget, bytes, NULL))
         return true;
     if (bytes <= gc_device_limit_bytes(device)) {
         gc_shortage_begin(&shortage, device, NULL);
         while (gc_shortage_relieve(&shortage, bytes, 0)) {
             if (shortage.attempts == 1)
                 gc_counter_add(&device->stats.retry_count, 1);
-            if (gc_budget_try_reserve(&device->budget, bytes))
+            if (gc_budget_try_reserve(&device->budget, bytes, NULL))
                 return true;
         }
-        if (gc_budget_try_reserve(&device->budget, bytes))
+        if (gc_budget_try_reserve(&device->budget, bytes, NULL))
             return true;
     }
     return false;
@@ -77,7 +77,7 @@ enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device, u
 void gc_core_confirm(struct gc_core *core, struct gc_device *device)
 {
     (void)core;
-    gc_budget_confirm(&device->budget);
+    gc_budget_confirm(&device->budget, 0);
 }
 
 void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
@@ -89,10 +89,15 @@ void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t 
 
 void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t bytes)
 {
-    (void)core;
-    if (bytes >= 0)
+    if (bytes >= 0) {
         gc_budget_charge(&device->budget, (uint64_t)bytes);
-    else
+        if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget))
+            gc_log_once(core->log, &device->over_limit_said, GC_LOG_WARN,
+                        "device %d: a context, module or graph took the process above its limit of "
+                        "%llu MiB; nothing more is given until it is below",
+                        device->info.ordinal,
+                        (unsigned long long)(gc_budget_limit(&device->budget) >> 20));
+    } else
         gc_device_release_measured(device, 0 - (uint64_t)bytes);
 }
 

@@ -215,8 +215,13 @@ static void say_unknown_environment(struct reading *reading)
 static void config_entry(void *argument, const char *key, const char *value)
 {
     struct reading *reading = argument;
-    if (!take_text(reading, key, strlen(key), value, true))
-        say_unknown(reading, key, strlen(key), value, true);
+    if (take_text(reading, key, strlen(key), value, true))
+        return;
+    say_unknown(reading, key, strlen(key), value, true);
+    /* Most likely a limit, written so that it is none: running without it is not what was meant. */
+    if (strstr(key, "LIMIT") != NULL || strstr(key, "BUDGET") != NULL ||
+        strstr(key, "GATE") != NULL)
+        reading->options->refused = true;
 }
 
 static void config_bad_line(void *argument, unsigned line)

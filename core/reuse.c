@@ -24,6 +24,7 @@ static enum gc_status wait_idle(const struct gc_wait_set *set, int *driver_code)
         gc_counter_add(&context->device->stats.fence_count, 1);
         const int code = driver->synchronize(driver->self, context->handle);
         if (code != 0 && !gc_context_is_dropped(context)) {
+            atomic_store_explicit(&context->is_suspect, true, memory_order_relaxed);
             *driver_code = code;
             return GC_DRIVER;
         }

@@ -21,7 +21,8 @@ static enum gc_status take_memory(struct gc_context *context, const struct gc_se
     struct gc_core *core = context->core;
     struct gc_device *device = context->device;
     GC_ASSERT(gc_lock_held_count() == 0);
-    if (!gc_budget_try_reserve(&device->budget, plan->bytes))
+    uint64_t held;
+    if (!gc_budget_try_reserve(&device->budget, plan->bytes, &held))
         return GC_OUT_OF_MEMORY;
     const int code =
         core->driver.mem_alloc(core->driver.self, context->handle, plan->driver_bytes, address);
@@ -31,7 +32,7 @@ static enum gc_status take_memory(struct gc_context *context, const struct gc_se
         refusal->driver_code = code;
         return code == core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
     }
-    gc_budget_confirm(&device->budget);
+    gc_budget_confirm(&device->budget, held);
     const enum gc_status status = gc_pagemap_prepare(&core->pagemap, *address, plan->bytes);
     if (status != GC_OK) {
         undo_mem_alloc(context, *address, plan->bytes);

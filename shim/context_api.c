@@ -36,7 +36,8 @@ static struct context_record *add_record_locked(CUcontext context, struct gc_dev
     return record;
 }
 
-/* Charges `taken` bytes for a new context and makes it known. */
+/* Charges `taken` bytes for a new context and makes it known, under its own entry point: a runtime
+ * makes it in the middle of whatever the program called first. */
 static void add_context(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken)
 {
     struct gc_context *context;
@@ -95,13 +96,13 @@ static void drop_context(CUcontext handle)
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
-        enum gc_api api = gc_shim_enter(GC_API_##symbol);                                          \
+        gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_device *device = gc_shim_device(ordinal);                                        \
         struct gc_measure measure;                                                                 \
         gc_measure_begin(&measure, device);                                                        \
         CUresult result = GC_CALL(device, symbol, __VA_ARGS__);                                    \
         if (result == CUDA_SUCCESS && device != NULL && context != NULL)                           \
-            add_context(*context, device, api, gc_measure_end(&measure));                          \
+            add_context(*context, device, GC_API_##symbol, gc_measure_end(&measure));              \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)
@@ -228,7 +229,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
 {
     if (!gc_shim_ready())
         return GC_FORWARD(cuDevicePrimaryCtxRetain, context, ordinal);
-    enum gc_api api = gc_shim_enter(GC_API_cuDevicePrimaryCtxRetain);
+    gc_shim_enter(GC_API_cuDevicePrimaryCtxRetain);
     struct gc_device *device = gc_shim_device(ordinal);
     bool is_new = device != NULL && !primary_is_active(ordinal);
     struct gc_measure measure;
@@ -237,7 +238,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
     if (result == CUDA_SUCCESS && device != NULL && context != NULL) {
         (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)*context, 0);
         if (is_new)
-            add_context(*context, device, api, gc_measure_end(&measure));
+            add_context(*context, device, GC_API_cuDevicePrimaryCtxRetain,
+                        gc_measure_end(&measure));
     }
     gc_shim_leave();
     return result;

@@ -25,6 +25,7 @@ static void record_load(struct gc_direct_request *request, const struct gc_measu
         struct gc_direct_request request;                                                          \
         struct gc_measure measure;                                                                 \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
+        request.api = GC_API_##symbol; /* not the call in which a runtime loaded it */             \
         gc_measure_begin_current(&measure);                                                        \
         CUresult result = GC_DIRECT_CALL(&request, 0, symbol, __VA_ARGS__);                        \
         if (result == CUDA_SUCCESS && (object) != NULL)                                            \

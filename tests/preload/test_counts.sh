@@ -12,10 +12,14 @@ for program in counted_linked counted_dlopen counted_runtime-shared counted_runt
     fi
     flags=()
     [ $program != counted_runtime-static ] || flags=(--static-runtime)
-    for mode in cache track; do
+    for mode in cache track limited; do
+        # With a limit the context is measured and charged: under its own entry point, not that of the program's first call.
+        limit=()
+        [ $mode != limited ] || limit=(GPUCACHE_LIMIT=2GiB)
         report=$TMP/$program.$mode.json
         journal=$TMP/$program.$mode.journal
-        counted=$(GPUCACHE_MODE=$mode GPUCACHE_REPORT=$report SIMCUDA_JOURNAL=$journal preloaded "$path")
+        counted=$(env "${limit[@]}" GPUCACHE_MODE="${mode/limited/cache}" GPUCACHE_REPORT="$report" SIMCUDA_JOURNAL="$journal" \
+            LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$path")
         is "$program, mode $mode: runs" "$?" 0 || continue
         ok "$program, mode $mode: report, program and journal agree" \
             python3 "$ROOT/tests/preload/counts.py" "$report" "$journal" "$counted" "${flags[@]}"

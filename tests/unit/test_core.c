@@ -223,6 +223,8 @@ static void find_answers_for_every_byte(void **state)
     assert_status(gc_core_find_block(bench.core, small + 699, &info), GC_OK);
     assert_int_equal(info.capacity, 1024);
     assert_int_equal(info.context, 2);
+    /* What rounding added belongs to nobody. */
+    assert_status(gc_core_find_block(bench.core, small + 700, &info), GC_INVALID_POINTER);
     assert_status(gc_core_find_block(bench.core, small + 1024, &info), GC_INVALID_POINTER);
     assert_status(gc_core_find_block(bench.core, small + SMALL_SEGMENT, &info), GC_NOT_OURS);
     workbench_close(&bench);

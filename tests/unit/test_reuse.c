@@ -37,6 +37,30 @@ static void failed_wait_leaves_the_block_live(void **state)
     workbench_close(&bench);
 }
 
+/* A context whose work failed: the plain driver refuses to allocate there, so the cache must not
+ * serve it. */
+static void after_a_failed_wait_the_driver_is_asked_first(void **state)
+{
+    struct workbench bench;
+    uint64_t other;
+    (void)state;
+    workbench_open_plain(&bench);
+    const uint64_t a = workbench_alloc(&bench, 0, 4096);
+    const uint64_t b = workbench_alloc(&bench, 0, 4096);
+    workbench_free(&bench, a); /* idle: would be a hit */
+    sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
+    assert_status(workbench_try_free(&bench, b), GC_DRIVER);
+    assert_status(workbench_try_alloc(&bench, 0, 4096, &other), GC_DRIVER);
+    assert_int_equal(bench.driver_code, SIM_BROKEN);
+    sim_driver_fail(&bench.sim, 0, false, 0);
+    const uint64_t c = workbench_alloc(&bench, 0, 4096); /* it gives again: all is well */
+    assert_int_equal(workbench_alloc(&bench, 0, 4096), a);
+    workbench_free(&bench, a);
+    workbench_free(&bench, b);
+    workbench_free(&bench, c);
+    workbench_close(&bench);
+}
+
 static void free_in_a_capture_stays_pending(void **state)
 {
     struct workbench bench;
@@ -408,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(free_waits_for_queued_work),
         cmocka_unit_test(failed_wait_leaves_the_block_live),
+        cmocka_unit_test(after_a_failed_wait_the_driver_is_asked_first),
         cmocka_unit_test(free_in_a_capture_stays_pending),
         cmocka_unit_test(miss_after_a_capture_resolves_what_is_pending),
         cmocka_unit_test(nested_captures_end_with_the_last),
