@@ -45,7 +45,7 @@ static void *find_behind_us(const struct gc_libc *libc, const struct gc_row *row
     return found;
 }
 
-static bool is_in_runtime(const struct gc_libc *libc, const void *code)
+bool gc_route_is_in_runtime(const struct gc_libc *libc, const void *code)
 {
     static const char prefix[] = "libcudart.so";
     const char *name;
@@ -58,13 +58,36 @@ static bool is_in_runtime(const struct gc_libc *libc, const void *code)
     return strncmp(name, prefix, sizeof(prefix) - 1) == 0;
 }
 
+bool gc_route_is_same_object(const struct gc_libc *libc, const void *a, const void *b)
+{
+    Dl_info of_a, of_b;
+
+    return libc->dladdr(a, &of_a) != 0 && libc->dladdr(b, &of_b) != 0 &&
+           of_a.dli_fbase == of_b.dli_fbase;
+}
+
+/* What an object behind us that defines the name itself finds next. For the driver's own names that
+ * is our wrapper, which goes straight to the driver; of the runtime's calls ours has been passed
+ * already, so the real dlsym answers, from where that object stands. */
+static struct gc_route next_after_another(const struct gc_libc *libc, const struct gc_row *row)
+{
+    struct gc_route route = {(void *)libc->dlsym, NULL};
+
+    if (row->type == GC_ROW_TYPE_API && gc_resolve_driver(false) && gc_row_real(row) != NULL) {
+        route.jump = NULL;
+        route.answer = row->wrapper;
+    }
+    return route;
+}
+
 /* The wrapper if `real` is the very function it wraps, the driver's or the first runtime's seen;
  * else what was found: another library's function of that name is its own business. */
 static void *substitute(const struct gc_libc *libc, const struct gc_row *row, void *real)
 {
     if (row->type == GC_ROW_TYPE_API)
         return gc_resolve_driver(false) && gc_row_real(row) == real ? row->wrapper : real;
-    return is_in_runtime(libc, real) && gc_row_record(row, real) == real ? row->wrapper : real;
+    return gc_route_is_in_runtime(libc, real) && gc_row_record(row, real) == real ? row->wrapper
+                                                                                  : real;
 }
 
 struct gc_route gc_route_dlsym(void *handle, const char *name, const void *caller)
@@ -84,6 +107,9 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
         return route;
     if (found == row->wrapper) {
         found = find_behind_us(libc, row, caller);
+        if (handle == RTLD_NEXT && found != NULL && !gc_route_is_in_runtime(libc, found) &&
+            gc_route_is_same_object(libc, found, caller))
+            return next_after_another(libc, row);
         route.jump = NULL;
         route.answer = found == NULL ? NULL : substitute(libc, row, found);
         return route;

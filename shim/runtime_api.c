@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "shim/elf.h"
 #include "shim/resolve.h"
+#include "shim/route.h"
 
 #include <string.h>
 
@@ -44,7 +45,9 @@ static void *find_in_scope_of(const struct gc_libc *libc, const struct gc_row *r
         return NULL; /* the main program: its scope is the one behind us */
     found = libc->dlsym(handle, row->symbol);
     libc->dlclose(handle);
-    return found == row->wrapper ? NULL : found;
+    /* Another library's function of that name, the caller's own above all, would come back to us.
+     */
+    return found != row->wrapper && gc_route_is_in_runtime(libc, found) ? found : NULL;
 }
 
 void *gc_runtime_find(const struct gc_row *row, const void *caller)
@@ -64,10 +67,12 @@ void *gc_runtime_find(const struct gc_row *row, const void *caller)
     if (real == NULL)
         real = libc->dlsym(RTLD_NEXT, row->symbol);
     libc->dlerror(); /* the program shall not read of our misses */
-    if (real == NULL)
+    if (real == NULL ||
+        (!gc_route_is_in_runtime(libc, real) && gc_route_is_same_object(libc, real, caller)))
         return NULL;
     pin(libc, real);
-    gc_row_record(row, real);
+    if (gc_route_is_in_runtime(libc, real))
+        gc_row_record(row, real);
     *slot = (struct caller){caller, row, real};
     return real;
 }
