@@ -26,6 +26,12 @@
 #define BUFFER_RECORDS 1600
 #define WRITE_INTERVAL_NS UINT64_C(1000000000)
 
+struct file_identity {
+    uint32_t major;
+    uint32_t minor;
+    uint64_t inode;
+};
+
 struct gc_trace {
     pthread_mutex_t
         lock; /* guards everything below up to the blank line; a leaf: nothing is taken under it */
@@ -37,12 +43,45 @@ struct gc_trace {
     uint64_t last_write_ns;
 
     int fd;
+    struct file_identity identity; /* of the file behind fd, while fd is still ours */
     const struct gc_log *log;
     atomic_bool stopped;
     _Atomic uint32_t thread_count;
     char path[4096];
     struct gc_trace_record buffers[2][BUFFER_RECORDS];
 };
+
+/* Programs close descriptors they did not open (daemons, closefrom), and the number may be another
+ * file's then: ours is moved out of the way, and looked at before each write. */
+#define FD_LOWEST 512
+
+static bool identify(int fd, struct file_identity *identity)
+{
+    struct statx info; /* older than glibc's fstat symbol */
+
+    if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_INO, &info) != 0)
+        return false;
+    *identity = (struct file_identity){info.stx_dev_major, info.stx_dev_minor, info.stx_ino};
+    return true;
+}
+
+static bool fd_is_ours(const struct gc_trace *trace)
+{
+    struct file_identity now;
+
+    return identify(trace->fd, &now) && now.major == trace->identity.major &&
+           now.minor == trace->identity.minor && now.inode == trace->identity.inode;
+}
+
+static int move_high(int fd)
+{
+    const int high = fcntl(fd, F_DUPFD_CLOEXEC, FD_LOWEST);
+
+    if (high < 0)
+        return fd; /* few descriptors are allowed here */
+    close(fd);
+    return high;
+}
 
 /* The calling thread's number, the same in every trace. */
 static __thread uint32_t thread_number;
@@ -142,7 +181,9 @@ static enum gc_status create(int fd, const char *path, const struct gc_log *log,
     pthread_cond_init(&trace->written, NULL);
     trace->active = trace->buffers[0];
     trace->spare = trace->buffers[1];
-    trace->fd = fd;
+    trace->fd = move_high(fd);
+    if (!identify(trace->fd, &trace->identity))
+        trace->identity = (struct file_identity){0};
     trace->log = log;
     atomic_init(&trace->stopped, false);
     atomic_init(&trace->thread_count, 0);
@@ -204,7 +245,9 @@ static size_t take_active_locked(struct gc_trace *trace, struct gc_trace_record 
 static void write_taken(struct gc_trace *trace, const struct gc_trace_record *records, size_t count)
 {
     const int saved_errno = errno;
-    if (count > 0 && gc_write_all(trace->fd, records, count * sizeof(*records)) != GC_OK)
+    if (count > 0 && !fd_is_ours(trace))
+        stop(trace, EBADF);
+    else if (count > 0 && gc_write_all(trace->fd, records, count * sizeof(*records)) != GC_OK)
         stop(trace, errno);
     pthread_mutex_lock(&trace->lock);
     trace->writing = false;
@@ -271,7 +314,7 @@ void gc_trace_close(struct gc_trace *trace)
     if (trace == NULL)
         return;
     gc_trace_flush(trace);
-    if (trace->fd >= 0)
+    if (fd_is_ours(trace))
         close(trace->fd);
     munmap(trace, sizeof(*trace));
 }
@@ -281,6 +324,7 @@ void gc_trace_abandon(struct gc_trace *trace)
     if (trace == NULL)
         return;
     atomic_store_explicit(&trace->stopped, true, memory_order_relaxed);
-    close(trace->fd);
+    if (fd_is_ours(trace))
+        close(trace->fd);
     trace->fd = -1;
 }

@@ -198,8 +198,10 @@ static int run(int argc, char **argv)
     const char *path;
     struct tool_file file;
     const struct tool_option options[] = {
-        {.name = "--csv", .value = &csv},       {.name = "--json", .flag = &json},
-        {.name = "--perfetto", .absent = true}, {.name = "--pickle", .absent = true},
+        {.name = "--csv", .value = &csv, .bare = "-"},
+        {.name = "--json", .flag = &json},
+        {.name = "--perfetto", .absent = true},
+        {.name = "--pickle", .absent = true},
         {.name = "--html", .absent = true},
     };
     int status = tool_parse_file(&tool_command_trace, options, sizeof(options) / sizeof(options[0]),
@@ -218,12 +220,13 @@ static int run(int argc, char **argv)
 
 const struct tool_command tool_command_trace = {
     .name = "trace",
-    .synopsis = "FILE [--csv OUT] [--json]",
+    .synopsis = "FILE [--csv [OUT]] [--json]",
     .summary = "sum up a recorded trace, or export it",
-    .help = "  --csv OUT       op,id,bytes,stream,time_us rows; - is standard output\n"
-            "  --json          the summary as one JSON object\n"
-            "\n"
-            "A record of GPUCACHE_TRACE. Allocations are numbered from 1; time begins at the\n"
-            "first event; a free of an address that is not live is left out and counted.\n",
+    .help =
+        "  --csv [OUT]     op,id,bytes,stream,time_us rows; without OUT, or with -, on standard output\n"
+        "  --json          the summary as one JSON object\n"
+        "\n"
+        "A record of GPUCACHE_TRACE. Allocations are numbered from 1; time begins at the\n"
+        "first event; a free of an address that is not live is left out and counted.\n",
     .run = run,
 };

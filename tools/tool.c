@@ -103,6 +103,11 @@ static int parse_one(const struct tool_command *command, const struct tool_optio
     }
     if (*option->value != NULL)
         return tool_usage(command, "%s is given twice", option->name);
+    const bool is_bare = equals == NULL && (*at == argc || strncmp(argv[*at], "--", 2) == 0);
+    if (is_bare && option->bare != NULL) {
+        *option->value = option->bare;
+        return TOOL_DONE;
+    }
     if (equals == NULL && *at == argc)
         return tool_usage(command, "%s needs a value", option->name);
     *option->value = equals != NULL ? equals + 1 : argv[(*at)++];

@@ -43,6 +43,7 @@ struct tool_option {
     const char **value; /* set for an option with a value */
     bool *flag;         /* set for a flag */
     bool absent;        /* known, but not in this version */
+    const char *bare;   /* what the value is where none follows; NULL: one must */
 };
 
 /* Reads options until the first argument that is none, or "--", which is skipped. *next is the

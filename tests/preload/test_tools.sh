@@ -97,7 +97,6 @@ said 1 'noise: no JSON' report noise
 said 1 'noise: not a gpucache trace' trace noise
 echo '{"schema": "other"}' > other.json
 said 1 'other.json: its schema is other, not gpucache-report/1' report other.json
-said 2 '--csv needs a value' trace noise --csv
 said 2 'both print on standard output' trace noise --csv - --json
 
 # ---- from start to report ----
@@ -130,6 +129,7 @@ is "trace --csv: status" $? 0
 is "trace --csv: rows" "$(cut -d, -f1-3 t.csv)" \
     "$(printf 'op,id,bytes\na,1,%d\na,2,%d\nf,1,%d' $((4 << 20)) $((3 << 20)) $((4 << 20)))"
 is "trace --csv -: the same" "$("$TOOL" trace t --csv -)" "$(cat t.csv)"
+is "trace --csv: the same" "$("$TOOL" trace t --csv)" "$(cat t.csv)"
 "$TOOL" trace t --json > t.json
 is "trace --json: sums" "$(json t.json '[r["alloc_count"], r["free_count"], r["oom_count"], r["peak_live_bytes"]]')" \
     "[2, 1, 1, $((7 << 20))]"

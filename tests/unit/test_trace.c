@@ -384,6 +384,49 @@ static uint64_t count_events(const void *data, size_t bytes, struct gc_trace_rea
     return count;
 }
 
+/* The number of the descriptor behind the trace's file. */
+static int fd_of_trace(void)
+{
+    for (int fd = 3; fd < 1024; fd++) {
+        char name[64], target[256];
+        snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(name, target, sizeof(target) - 1);
+        if (length < 0)
+            continue;
+        target[length] = '\0';
+        if (strcmp(target, path) == 0)
+            return fd;
+    }
+    return -1;
+}
+
+/* A daemon closes all descriptors; its next files may get our number. */
+static void file_that_took_the_descriptor_is_left_alone(void **state)
+{
+    char other[160];
+    (void)state;
+    struct gc_trace *trace = open_trace();
+    struct gc_trace_event event = event_of(0);
+    gc_trace_record(trace, &event);
+    gc_trace_flush(trace);
+    const int fd = fd_of_trace();
+    assert_true(fd >= 3);
+    assert_int_equal(close(fd), 0);
+    snprintf(other, sizeof(other), "%s/precious", folder);
+    const int precious = open(other, O_CREAT | O_RDWR, 0600);
+    assert_int_equal(dup2(precious, fd), fd);
+    for (uint64_t i = 0; i < 100; i++)
+        gc_trace_record(trace, &event);
+    gc_trace_flush(trace);
+    assert_int_equal(lseek(precious, 0, SEEK_END), 0);
+    assert_logged("gpucache: trace %s: Bad file descriptor; recording stops\n", path);
+    gc_trace_close(trace);
+    assert_true(fcntl(fd, F_GETFD) >= 0); /* and it is still open */
+    close(fd);
+    close(precious);
+    unlink(other);
+}
+
 static void torn_files_are_read_up_to_the_tear(void **state)
 {
     struct gc_trace_reader reader;
@@ -471,6 +514,7 @@ int main(void)
         TEST(a_killed_process_leaves_what_was_flushed),
         TEST(events_a_second_apart_are_written),
         TEST(a_forked_child_writes_nothing),
+        TEST(file_that_took_the_descriptor_is_left_alone),
         TEST(torn_files_are_read_up_to_the_tear),
         TEST(damaged_records_are_skipped),
         TEST(hostile_files_do_no_harm),
