@@ -15,7 +15,9 @@ enum gc_block_state {
     GC_BLOCK_FREE,    /* idle; in the bins */
     GC_BLOCK_LIVE,    /* the program has it */
     GC_BLOCK_FREEING, /* one thread is waiting until it is idle */
-    GC_BLOCK_PENDING, /* freed, waits in the pool's list for a synchronisation */
+    GC_BLOCK_PENDING, /* freed, waits in the pool's list for a fence or a synchronisation */
+    GC_BLOCK_CACHED,  /* freed, in a thread's magazine */
+    GC_BLOCK_MAPPING, /* one thread is mapping its pages */
 };
 
 struct gc_block {
@@ -35,8 +37,11 @@ struct gc_block {
         } bin;
         struct {
             struct gc_block *next;
-            uint64_t epoch;
-        } pending;
+            union {
+                uint64_t epoch;
+                uint64_t stamp; /* of work.h */
+            };
+        } pending; /* and cached */
     };
     uint16_t api;
     uint8_t state; /* enum gc_block_state */

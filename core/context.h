@@ -21,6 +21,9 @@ struct gc_context {
     atomic_bool
         is_suspect; /* its last wait failed: the driver is asked before memory is handed out */
     atomic_uint wait_count; /* waits for this context's work that are under way */
+    /* All work counted up to here is done (core/work.h), that of peers too. Only rises. Release:
+     * pairs with the acquire in gc_context_is_retired. */
+    atomic_uint_fast64_t retired;
     struct gc_pool pool;
     /* Guarded by the pool's lock. */
     uint32_t peer_count;
@@ -32,6 +35,12 @@ struct gc_wait_set {
     uint32_t count;
     struct gc_context *contexts[1 + GC_PEER_MAX];
 };
+
+/* Whether a block of the context that was freed with `stamp` is idle. */
+static inline bool gc_context_is_retired(const struct gc_context *context, uint64_t stamp)
+{
+    return stamp <= atomic_load_explicit(&context->retired, memory_order_acquire);
+}
 
 bool gc_context_is_dropped(const struct gc_context *context);
 /* Fills the set under the pool's lock and announces the wait; a capture that begins meanwhile waits

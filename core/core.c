@@ -26,6 +26,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
     core->mode = config->options->mode;
     core->api_count = config->api_count;
     core->next_block_id = 1;
+    atomic_init(&core->work.is_single, true);
     gc_host_count(&core->host, gc_host_bytes(&host));
     core->process_driver_calls = gc_host_map(&core->host, counters_bytes(core));
     if (core->process_driver_calls == NULL)
@@ -65,6 +66,11 @@ void gc_core_destroy(struct gc_core *core)
     gc_host_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
     struct gc_host host = {gc_host_bytes(&core->host)};
     gc_host_unmap(&host, core, sizeof(*core));
+}
+
+struct gc_work *gc_core_work(struct gc_core *core)
+{
+    return &core->work;
 }
 
 static uint64_t now_ns(const struct gc_core *core)

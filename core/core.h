@@ -48,7 +48,10 @@ struct gc_device_info {
     int ordinal;
     char uuid[48]; /* GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx */
     char name[128];
-    uint64_t total_bytes; /* the device's own */
+    uint64_t total_bytes;    /* the device's own */
+    bool has_mapping;        /* pool memory may be mapped page by page */
+    uint64_t page_bytes;     /* the smallest page of it; 0 without */
+    char backend_reason[96]; /* why auto takes what it takes, for the report */
 };
 
 /* Adds a device (idempotent) and resolves its limit from the options. *device lives as long as
@@ -91,6 +94,15 @@ bool gc_context_is_capturing(const struct gc_context *context);
  * what it has queued may run long after it lost access. GC_NO_HOST_MEMORY: too many peers. */
 enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context *peer) GC_CHECKED;
 
+/* ---- work that the program submits: core/work.h, inline ---- */
+
+struct gc_work;
+/* Lives as long as core. */
+struct gc_work *gc_core_work(struct gc_core *core);
+/* Something that may submit work was handed out that no wrapper counts: from now on every free
+ * needs a fence or a synchronisation. For good. True the first time. */
+bool gc_core_set_conservative(struct gc_core *core);
+
 /* ---- pool memory ---- */
 
 struct gc_request {
@@ -129,6 +141,30 @@ struct gc_block_info {
  * no live block. */
 enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
                                   struct gc_block_info *info) GC_CHECKED;
+
+/* ---- a thread's own cache: magazine.c ---- */
+
+struct gc_cache;
+/* For the calling thread. NULL: no host memory; everything works without. */
+struct gc_cache *gc_core_cache_create(struct gc_core *core);
+/* The thread ends: its blocks go back to their pools, its figures are kept. */
+void gc_core_cache_retire(struct gc_core *core, struct gc_cache *cache);
+/* A hit in the thread's magazine: no lock, no driver call, no system call. False: ask
+ * gc_core_alloc, nothing is counted. `cache` may be NULL. */
+bool gc_core_try_alloc(struct gc_cache *cache, struct gc_context *context,
+                       const struct gc_request *request, uint64_t *address);
+/* The same for a free. False: ask gc_core_free. */
+bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t address);
+
+/* ---- stream order: stream.c ---- */
+
+/* Frees in the order of `stream`, in which request.stream's meaning is the same: the block serves
+ * the same stream at once and all others when a fence says so. As gc_core_free otherwise. */
+enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address, uint64_t stream,
+                                    uint16_t api, int *driver_code) GC_CHECKED;
+/* The live block at `address` is used by another stream too than the one it was allocated for. */
+enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address,
+                                     uint64_t stream) GC_CHECKED;
 
 /* How far the frees of `context` have come. Take it before a synchronisation of the program starts
  * and hand it to gc_core_retire when that succeeded: what other threads free meanwhile is not

@@ -33,6 +33,47 @@ struct gc_driver {
     bool (*relieve)(void *self, uint64_t context, uint64_t bytes);
     /* Monotonic nanoseconds. */
     uint64_t (*clock_ns)(void *self);
+
+    /* ---- fences: NULL where there are none, core then synchronises ---- */
+
+    int not_ready;     /* fence_query's code for work that is still under way */
+    int not_supported; /* fence_record's code where it cannot mark all work of the context */
+    /* Marks the end of all work submitted to `context` so far, by whatever stream. Illegal while
+     * one of its streams captures, as are the next two. *fence is given back by fence_release. */
+    int (*fence_record)(void *self, uint64_t context, uint64_t *fence);
+    /* 0 once everything before the mark is done. */
+    int (*fence_query)(void *self, uint64_t context, uint64_t fence);
+    /* Returns once everything before the mark is done. */
+    int (*fence_wait)(void *self, uint64_t context, uint64_t fence);
+    /* The mark is used no more; its event serves another. May be called while something captures.
+     */
+    void (*fence_release)(void *self, uint64_t context, uint64_t fence);
+
+    /* ---- mapped memory: used for devices whose info says has_mapping ---- */
+
+    /* A range of addresses, backed by nothing; `bytes` and `alignment` are multiples of the
+     * device's page. */
+    int (*address_reserve)(void *self, uint64_t context, uint64_t bytes, uint64_t alignment,
+                           uint64_t *address);
+    int (*address_free)(void *self, uint64_t context, uint64_t address, uint64_t bytes);
+    /* One page of physical memory of the context's device. */
+    int (*page_create)(void *self, uint64_t context, uint64_t bytes, uint64_t *handle);
+    /* Gives it back to the device once nothing maps it. */
+    int (*page_release)(void *self, uint64_t context, uint64_t handle);
+    /* A page may be mapped at several addresses at once. */
+    int (*page_map)(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                    uint64_t handle);
+    /* Makes a range of mapped pages usable by the context's device and by `peers`. */
+    int (*page_set_access)(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                           const int *peers, uint32_t peer_count);
+    /* Unmaps a range that consists of whole mapped pages. No work may use it any more. */
+    int (*page_unmap)(void *self, uint64_t context, uint64_t address, uint64_t bytes);
+
+    /* ---- debug aids: complete when they return; never asked while something captures ---- */
+
+    int (*fill)(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint8_t value);
+    /* Copies `bytes` of device memory to `to`. */
+    int (*read)(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to);
 };
 
 #endif

@@ -10,6 +10,7 @@
 #include "core/pagemap.h"
 #include "core/trace.h"
 #include "core/tracker.h"
+#include "core/work.h"
 
 #define GC_DEVICE_MAX 256
 #define GC_CONTEXT_BUCKETS 256
@@ -23,6 +24,7 @@ struct gc_core {
     uint16_t api_count;
     struct gc_host
         host; /* what belongs to no device: this record, the pagemap, the tracker, contexts */
+    struct gc_work work;
     struct gc_pagemap pagemap;
     struct gc_tracker tracker;
     atomic_uint_fast64_t next_block_id;

@@ -1,0 +1,68 @@
+/* The work a program submits, counted so that freed memory is known to be idle without asking the
+ * driver.
+ *
+ * `submitted` counts, for the whole process, calls that may have queued work. A call adds one after
+ * the driver took the work and before the program hears of it. So whoever frees a block afterwards
+ * reads a count (its stamp) that includes all work that may use it; and a fence that is recorded
+ * after the count was read covers all work counted in it. A context's `retired` is the highest
+ * count known to be done there: a block is idle once stamp <= retired.
+ *
+ * One stream: while all work of the process goes to one stream of one context, new work is ordered
+ * behind the old by construction, and a freed block may be handed out at once. The first work for
+ * another stream ends this for good, before that work is submitted. */
+#ifndef GC_WORK_H
+#define GC_WORK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gc_core;
+
+#define GC_STREAM_NONE UINT64_C(0)   /* no work yet, or no stream named */
+#define GC_STREAM_LEGACY UINT64_C(1) /* CU_STREAM_LEGACY, and NULL where that means it */
+/* Stands for any stream that is certainly not the only one: per-thread default streams. */
+#define GC_STREAM_OTHER UINT64_MAX
+
+struct gc_work {
+    _Alignas(64) atomic_uint_fast64_t submitted;
+    _Alignas(64) atomic_uint_fast64_t only_stream; /* GC_STREAM_NONE: no work yet */
+    atomic_bool is_single;                         /* all work so far went to one stream */
+    atomic_bool is_conservative;                   /* work may be submitted unseen */
+};
+
+/* Ends the time of the one stream: waits where memory was handed out in stream order that is not
+ * known to be idle. May call the driver. */
+void gc_work_leave_single(struct gc_core *core);
+
+/* Before work is submitted to `stream` (a GC_STREAM_ value or a handle). */
+static inline void gc_work_begin(struct gc_core *core, struct gc_work *work, uint64_t stream)
+{
+    if (!atomic_load_explicit(&work->is_single, memory_order_relaxed))
+        return;
+    uint64_t only = GC_STREAM_NONE;
+    if (!atomic_compare_exchange_strong_explicit(&work->only_stream, &only, stream,
+                                                 memory_order_relaxed, memory_order_relaxed) &&
+        only != stream)
+        gc_work_leave_single(core);
+    else if (stream == GC_STREAM_OTHER)
+        gc_work_leave_single(core);
+}
+
+/* After the driver took it, successfully or not. */
+static inline void gc_work_end(struct gc_work *work)
+{
+    /* Release: pairs with the acquire in gc_work_stamp of a thread that frees what this work uses;
+     * its own synchronisation with us orders it anyhow. */
+    atomic_fetch_add_explicit(&work->submitted, 1, memory_order_release);
+}
+
+/* What a block that is freed now is stamped with. */
+static inline uint64_t gc_work_stamp(struct gc_work *work)
+{
+    if (atomic_load_explicit(&work->is_conservative, memory_order_relaxed))
+        return atomic_fetch_add_explicit(&work->submitted, 1, memory_order_acq_rel) + 1;
+    return atomic_load_explicit(&work->submitted, memory_order_acquire);
+}
+
+#endif
