@@ -70,6 +70,7 @@ struct sim_settings {
     const char *shared;    /* NULL: capacity private to the process */
     uint64_t work_us;
     int driver_version;
+    bool has_mapping; /* the attribute 102: without, cuMemCreate and its kin are not supported */
 };
 const struct sim_settings *sim_settings(void);
 
@@ -156,6 +157,11 @@ bool sim_stream_is_ordered(struct sim_stream *earlier, uint64_t position, struct
 /* Whether [address, address+bytes) may be touched from `context` at this moment: device memory live
  * and mapped with access, or registered / plain host memory. false → CUDA_ERROR_ILLEGAL_ADDRESS. */
 bool sim_memory_is_accessible(struct sim_context *context, uint64_t address, uint64_t bytes);
+/* Four or eight bytes, read or written at once by the device: CUDA_ERROR_ILLEGAL_ADDRESS. */
+CUresult sim_memory_read_value(struct sim_context *context, uint64_t address, unsigned bytes,
+                               uint64_t *value);
+CUresult sim_memory_write_value(struct sim_context *context, uint64_t address, unsigned bytes,
+                                uint64_t value);
 /* Context destroyed or reset: drops its memory, gives capacity back. Called with no lock held,
  * after all its streams have stopped. */
 void sim_memory_drop_context(struct sim_context *context);

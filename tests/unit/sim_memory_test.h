@@ -39,7 +39,7 @@ static inline int start_device(const char *devices)
     CUcontext context;
 
     setenv("SIMCUDA_DEVICES", devices, 1);
-    setenv("SIMCUDA_MEMORY", "1GiB", 1);
+    setenv("SIMCUDA_MEMORY", "1GiB", 0);
     if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0))
         return 1;
     return cuCtxSetCurrent(context);

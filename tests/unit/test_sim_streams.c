@@ -231,6 +231,40 @@ static void context_events_cover_every_stream(void **state)
     assert_cuda(cuEventDestroy(event));
 }
 
+/* What a cuCtxWaitEvent has put in front of later work is part of what a later event covers. */
+static void context_events_cover_what_the_context_waits_for(void **state)
+{
+    struct gate gate = {false, 0};
+    CUstream stream;
+    CUcontext other;
+    CUevent there, here;
+    (void)state;
+    assert_cuda(cuEventCreate(&here, CU_EVENT_DISABLE_TIMING));
+    assert_cuda(cuCtxCreate(&other, NULL, 0, 0));
+    assert_cuda(cuEventCreate(&there, CU_EVENT_DISABLE_TIMING));
+    assert_cuda(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    assert_cuda(cuLaunchHostFunc(stream, wait_at_gate, &gate));
+    assert_cuda(cuEventRecord(there, stream));
+    assert_cuda(cuCtxWaitEvent(test_context, there));
+    assert_cuda(cuCtxRecordEvent(test_context, here));
+    assert_result(cuEventQuery(here), CUDA_ERROR_NOT_READY);
+    atomic_store(&gate.is_open, true);
+    assert_cuda(cuEventSynchronize(here));
+    assert_int_equal(atomic_load(&gate.passed), 1);
+    assert_cuda(cuEventDestroy(here));
+    assert_cuda(cuCtxDestroy(other));
+}
+
+/* Numbers and other nonsense are no streams: CUDA_ERROR_INVALID_HANDLE. */
+static void numbers_are_no_streams(void **state)
+{
+    (void)state;
+    assert_result(cuStreamQuery((CUstream)(uintptr_t)3), CUDA_ERROR_INVALID_HANDLE);
+    assert_result(cuStreamSynchronize((CUstream)(uintptr_t)0xfff), CUDA_ERROR_INVALID_HANDLE);
+    assert_result(cuLaunchHostFunc((CUstream)(uintptr_t)9, count_up, NULL),
+                  CUDA_ERROR_INVALID_HANDLE);
+}
+
 /* "In case the device is still doing work in the stream when cuStreamDestroy() is called, the
  * function will return immediately and the resources will be released automatically once the device
  * has completed all work." */
@@ -378,6 +412,8 @@ int main(void)
         cmocka_unit_test(event_completes_with_the_work_before_it),
         cmocka_unit_test(elapsed_time_needs_two_complete_timed_events),
         cmocka_unit_test(context_events_cover_every_stream),
+        cmocka_unit_test(context_events_cover_what_the_context_waits_for),
+        cmocka_unit_test(numbers_are_no_streams),
         cmocka_unit_test(destroyed_stream_finishes_its_work),
         cmocka_unit_test(synchronize_waits_for_work_of_destroyed_streams),
         cmocka_unit_test(host_functions_may_not_call_the_driver),

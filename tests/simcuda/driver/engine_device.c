@@ -1,6 +1,7 @@
 /* What devices are. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine.h"
+#include "tests/simcuda/driver/settings.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,13 @@ static const struct attribute {
 
 static CUresult attribute_value(int number, CUdevice device, int *value)
 {
+    const struct sim_private_settings *changes = sim_private_settings();
+
+    for (size_t i = 0; i < changes->attribute_count; i++)
+        if (changes->attributes[i].number == number) {
+            *value = changes->attributes[i].value;
+            return CUDA_SUCCESS;
+        }
     for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++)
         if (attributes[i].number == number) {
             *value = number == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID ? device + 1 : attributes[i].value;

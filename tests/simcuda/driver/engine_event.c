@@ -227,7 +227,9 @@ SIM_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, eve
     result = capture_check_sync_locked(context, NULL);
     if (result == CUDA_SUCCESS) {
         begin_record_locked(event);
+        /* What an earlier cuCtxWaitEvent ordered in front of later work belongs to it. */
         if (!context_points_locked(context, &event->points) ||
+            !points_merge(&event->points, &context->engine->barrier) ||
             !points_merge(&event->known, &event->points))
             result = CUDA_ERROR_OUT_OF_MEMORY;
         if (points_passed_locked(&event->points))

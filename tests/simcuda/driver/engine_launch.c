@@ -189,16 +189,8 @@ static void *duplicate_value(const void *argument)
     return copy;
 }
 
-static uint64_t read_value(const struct value_work *work)
+static bool is_met(const struct value_work *work, uint64_t value)
 {
-    if (work->bytes == 4)
-        return __atomic_load_n((const uint32_t *)(uintptr_t)work->address, __ATOMIC_ACQUIRE);
-    return __atomic_load_n((const uint64_t *)(uintptr_t)work->address, __ATOMIC_ACQUIRE);
-}
-
-static bool is_met(const struct value_work *work)
-{
-    uint64_t value = read_value(work);
     switch (work->flags & 3) {
     case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic: the difference is not negative */
         return work->bytes == 4 ? (int32_t)((uint32_t)value - (uint32_t)work->value) >= 0
@@ -216,21 +208,15 @@ static CUresult run_value(struct sim_context *context, void *argument)
 {
     const struct value_work *work = argument;
     const struct timespec pause = {0, 20000};
+    uint64_t value = 0;
 
-    if (!sim_memory_is_accessible(context, work->address, work->bytes))
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (!work->waits) {
-        if (work->bytes == 4)
-            __atomic_store_n((uint32_t *)(uintptr_t)work->address, (uint32_t)work->value,
-                             __ATOMIC_RELEASE);
-        else
-            __atomic_store_n((uint64_t *)(uintptr_t)work->address, work->value, __ATOMIC_RELEASE);
-        return CUDA_SUCCESS;
-    }
-    while (!is_met(work) && !atomic_load(&context->destroyed) && !engine_is_down()) {
+    if (!work->waits)
+        return sim_memory_write_value(context, work->address, work->bytes, work->value);
+    while (!atomic_load(&context->destroyed) && !engine_is_down()) {
+        CUresult result = sim_memory_read_value(context, work->address, work->bytes, &value);
+        if (result || is_met(work, value))
+            return result;
         nanosleep(&pause, NULL);
-        if (!sim_memory_is_accessible(context, work->address, work->bytes))
-            return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     return CUDA_SUCCESS;
 }

@@ -7,6 +7,7 @@
 
 #define SIM_LOWEST_PRIORITY 0
 #define SIM_HIGHEST_PRIORITY (-5)
+#define SIM_LEAST_HANDLE 0x10000 /* no object is below: the kernel maps nothing there */
 
 /* ---- handles ---- */
 
@@ -58,6 +59,9 @@ CUresult sim_stream_resolve(CUstream handle, bool per_thread, struct sim_stream 
     if (result)
         return result;
     struct sim_stream *candidate = (struct sim_stream *)handle;
+    /* A number is no stream, whatever it was meant for. */
+    if ((uintptr_t)handle < SIM_LEAST_HANDLE || (uintptr_t)handle % _Alignof(struct sim_stream))
+        return CUDA_ERROR_INVALID_HANDLE;
     engine_lock();
     bool is_live = candidate->magic == SIM_MAGIC_STREAM;
     struct sim_context *owner = is_live ? candidate->context : NULL;

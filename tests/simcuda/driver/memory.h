@@ -34,6 +34,9 @@ static inline uint64_t sim_round_up(uint64_t bytes, uint64_t unit)
 
 extern pthread_mutex_t sim_memory_lock;
 extern pthread_rwlock_t sim_use_lock;
+/* Around what the device does with memory: takes and gives sim_use_lock for reading. */
+void sim_use_begin(void);
+void sim_use_end(void);
 
 /* ---- address space (memory_space.c); sim_memory_lock held ---- */
 
@@ -147,6 +150,10 @@ enum sim_mapping_answer { SIM_NOT_RESERVED, SIM_ACCESSIBLE, SIM_INACCESSIBLE };
 /* What the mapping tables say of a range; sim_memory_lock held. */
 enum sim_mapping_answer sim_mapping_check(const struct sim_context *context, uint64_t address,
                                           uint64_t bytes, bool is_write);
+/* sim_check_init, and CUDA_ERROR_NOT_SUPPORTED where devices cannot map memory. */
+CUresult sim_check_mapping(void);
+/* Hides mappings from the host if very many are shown. No lock held. */
+void sim_mapping_make_room(void);
 struct sim_mapping_info {
     struct sim_physical *physical; /* NULL: reserved only */
     uint64_t start, bytes;

@@ -89,13 +89,13 @@ static CUresult run_copy(struct sim_context *context, const struct sim_copy *cop
 
     if (copy->width == 0 || copy->height == 0 || copy->depth == 0)
         return CUDA_SUCCESS;
-    pthread_rwlock_rdlock(&sim_use_lock);
+    sim_use_begin();
     if (locate(&copy->from, copy, &from) && locate(&copy->to, copy, &to) &&
         is_accessible(context, copy, &from, &to)) {
         move(copy, &from, &to);
         result = CUDA_SUCCESS;
     }
-    pthread_rwlock_unlock(&sim_use_lock);
+    sim_use_end();
     return result;
 }
 

@@ -49,13 +49,13 @@ static CUresult run_fill(struct sim_context *context, void *argument)
 
     if (fill->width == 0 || fill->height == 0)
         return CUDA_SUCCESS;
-    pthread_rwlock_rdlock(&sim_use_lock);
+    sim_use_begin();
     if (is_accessible(context, fill)) {
         for (uint64_t y = 0; y < fill->height; y++)
             fill_row((void *)(uintptr_t)(fill->address + y * fill->pitch), fill); /* NOLINT */
         result = CUDA_SUCCESS;
     }
-    pthread_rwlock_unlock(&sim_use_lock);
+    sim_use_end();
     return result;
 }
 

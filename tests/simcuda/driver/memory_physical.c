@@ -97,6 +97,14 @@ CUresult sim_location_check(const CUmemLocation *location)
     }
 }
 
+CUresult sim_check_mapping(void)
+{
+    CUresult result = sim_check_init();
+
+    return result == CUDA_SUCCESS && !sim_settings()->has_mapping ? CUDA_ERROR_NOT_SUPPORTED
+                                                                  : result;
+}
+
 static CUresult check_prop(const CUmemAllocationProp *prop)
 {
     if (prop == NULL || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
@@ -146,7 +154,7 @@ SIM_API(cuMemCreate,
         handle == NULL || sim_result != CUDA_SUCCESS ? 0 : *handle, size)
 {
     struct sim_physical *physical;
-    CUresult result = sim_check_init();
+    CUresult result = sim_check_mapping();
 
     if (result == CUDA_SUCCESS)
         result = check_prop(prop);
@@ -249,7 +257,7 @@ SIM_API(cuMemGetAllocationGranularity,
          CUmemAllocationGranularity_flags option),
         (granularity, prop, option), "%d", (int)option)
 {
-    CUresult result = sim_check_init();
+    CUresult result = sim_check_mapping();
 
     if (result == CUDA_SUCCESS)
         result = check_prop(prop);
@@ -358,7 +366,7 @@ SIM_API(cuMemImportFromShareableHandle,
     struct sim_physical *physical;
     struct stat status;
     int fd = (int)(intptr_t)osHandle;
-    CUresult result = sim_check_init();
+    CUresult result = sim_check_mapping();
 
     if (result != CUDA_SUCCESS)
         return result;

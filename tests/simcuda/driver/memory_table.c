@@ -11,6 +11,17 @@ pthread_rwlock_t sim_use_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_N
 static struct sim_tree blocks; /* sim_memory_lock */
 static atomic_uint_fast64_t last_id;
 
+void sim_use_begin(void)
+{
+    sim_mapping_make_room();
+    pthread_rwlock_rdlock(&sim_use_lock);
+}
+
+void sim_use_end(void)
+{
+    pthread_rwlock_unlock(&sim_use_lock);
+}
+
 uint64_t sim_memory_next_id(void)
 {
     return atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
@@ -99,6 +110,40 @@ bool sim_memory_is_accessible(struct sim_context *context, uint64_t address, uin
     is_accessible = sim_range_is_accessible(context, address, bytes, true);
     pthread_mutex_unlock(&sim_memory_lock);
     return is_accessible;
+}
+
+CUresult sim_memory_read_value(struct sim_context *context, uint64_t address, unsigned bytes,
+                               uint64_t *value)
+{
+    const void *at = (const void *)(uintptr_t)address; /* NOLINT */
+    CUresult result = CUDA_ERROR_ILLEGAL_ADDRESS;
+
+    sim_use_begin();
+    if (sim_memory_is_accessible(context, address, bytes)) {
+        *value = bytes == 4 ? __atomic_load_n((const uint32_t *)at, __ATOMIC_ACQUIRE)
+                            : __atomic_load_n((const uint64_t *)at, __ATOMIC_ACQUIRE);
+        result = CUDA_SUCCESS;
+    }
+    sim_use_end();
+    return result;
+}
+
+CUresult sim_memory_write_value(struct sim_context *context, uint64_t address, unsigned bytes,
+                                uint64_t value)
+{
+    void *at = (void *)(uintptr_t)address; /* NOLINT */
+    CUresult result = CUDA_ERROR_ILLEGAL_ADDRESS;
+
+    sim_use_begin();
+    if (sim_memory_is_accessible(context, address, bytes)) {
+        if (bytes == 4)
+            __atomic_store_n((uint32_t *)at, (uint32_t)value, __ATOMIC_RELEASE);
+        else
+            __atomic_store_n((uint64_t *)at, value, __ATOMIC_RELEASE);
+        result = CUDA_SUCCESS;
+    }
+    sim_use_end();
+    return result;
 }
 
 /* One block of the context that its end frees: pool and graph memory are the device's. */

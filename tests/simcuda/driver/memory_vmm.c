@@ -2,11 +2,18 @@
  *
  * Reservations are ranges of a window. A mapping shows one physical allocation; without access for
  * any device the host cannot touch it either. Unmapping does not wait for the device, as on a GPU:
- * an operation that comes later finds nothing there. */
+ * an operation that comes later finds nothing there.
+ *
+ * The kernel allows a process some 65,000 mappings of its own, so the host is shown those of the
+ * device at once only while they are few; later when an operation comes to them. When very many are
+ * shown all are hidden again, between two operations. */
 #include "memory.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
+
+#define SHOWN_AT_ONCE 8192
+#define SHOWN_MAX 16384
 
 struct reservation {
     struct sim_node node;
@@ -17,9 +24,12 @@ struct mapping {
     struct sim_physical *physical;
     uint64_t readers, writers; /* bit per device */
     unsigned host_access;
+    int protection; /* as the host is to see it */
+    bool is_shown;
 };
 
 static struct sim_tree reservations, mappings; /* sim_memory_lock */
+static atomic_uint shown_count;                /* changes with sim_memory_lock */
 
 #define MAPPING(node) SIM_CONTAINER(node, struct mapping, node)
 
@@ -37,6 +47,62 @@ static struct mapping *find_mapping(uint64_t address)
     return node == NULL ? NULL : MAPPING(node);
 }
 
+/* ---- what the host sees ---- */
+
+static CUresult show(struct mapping *mapping)
+{
+    uint64_t offset;
+    CUresult result;
+    int fd;
+
+    if (mapping->is_shown || mapping->protection == PROT_NONE)
+        return CUDA_SUCCESS;
+    sim_physical_backing(mapping->physical, &fd, &offset);
+    result = sim_space_map(mapping->node.start, mapping->node.end - mapping->node.start, fd, offset,
+                           mapping->protection);
+    if (result != CUDA_SUCCESS)
+        return result;
+    mapping->is_shown = true;
+    atomic_fetch_add_explicit(&shown_count, 1, memory_order_relaxed);
+    return CUDA_SUCCESS;
+}
+
+static void hide(struct mapping *mapping)
+{
+    if (!mapping->is_shown)
+        return;
+    sim_space_unmap(mapping->node.start, mapping->node.end - mapping->node.start);
+    mapping->is_shown = false;
+    atomic_fetch_sub_explicit(&shown_count, 1, memory_order_relaxed);
+}
+
+static void hide_all(void)
+{
+    struct sim_node *node = sim_tree_lower_bound(&mappings, 0, 0);
+    struct mapping *mapping;
+
+    for (mapping = node == NULL ? NULL : MAPPING(node); mapping != NULL;
+         mapping = next_mapping(mapping))
+        hide(mapping);
+}
+
+static bool are_too_many_shown(void)
+{
+    return atomic_load_explicit(&shown_count, memory_order_relaxed) >= SHOWN_MAX;
+}
+
+void sim_mapping_make_room(void)
+{
+    if (!are_too_many_shown())
+        return;
+    pthread_rwlock_wrlock(&sim_use_lock);
+    pthread_mutex_lock(&sim_memory_lock);
+    if (are_too_many_shown())
+        hide_all();
+    pthread_mutex_unlock(&sim_memory_lock);
+    pthread_rwlock_unlock(&sim_use_lock);
+}
+
 enum sim_mapping_answer sim_mapping_check(const struct sim_context *context, uint64_t address,
                                           uint64_t bytes, bool is_write)
 {
@@ -47,7 +113,8 @@ enum sim_mapping_answer sim_mapping_check(const struct sim_context *context, uin
         return SIM_NOT_RESERVED;
     for (;;) {
         if (mapping == NULL || mapping->node.start > address ||
-            ((is_write ? mapping->writers : mapping->readers) & bit) == 0)
+            ((is_write ? mapping->writers : mapping->readers) & bit) == 0 ||
+            show(mapping) != CUDA_SUCCESS)
             return SIM_INACCESSIBLE;
         if (bytes <= mapping->node.end - address)
             return SIM_ACCESSIBLE;
@@ -100,7 +167,7 @@ SIM_API(cuMemAddressReserve,
 {
     struct reservation *reservation;
     uint64_t address = addr;
-    CUresult result = sim_check_init();
+    CUresult result = sim_check_mapping();
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -154,20 +221,14 @@ static CUresult map_locked(struct mapping *mapping, uint64_t address, uint64_t b
 {
     struct sim_physical *physical = sim_physical_find(handle);
     struct sim_node *reserved = sim_tree_find(&reservations, address);
-    uint64_t offset;
-    CUresult result;
-    int fd;
 
     if (physical == NULL || bytes > physical->bytes || reserved == NULL ||
         bytes > reserved->end - address ||
         sim_tree_overlap(&mappings, address, address + bytes) != NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_physical_backing(physical, &fd, &offset);
-    result = sim_space_map(address, bytes, fd, offset, PROT_NONE);
-    if (result != CUDA_SUCCESS)
-        return result;
     physical->map_count++;
     mapping->physical = physical;
+    mapping->protection = PROT_NONE;
     mapping->node.start = address;
     mapping->node.end = address + bytes;
     sim_tree_insert(&mappings, &mapping->node);
@@ -226,10 +287,10 @@ SIM_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size), "0x%llx %zu", p
     if (!is_covered(ptr, size)) {
         result = CUDA_ERROR_INVALID_VALUE;
     } else {
-        sim_space_unmap(ptr, size);
         while ((mapping = find_mapping(ptr)) != NULL && ptr < mapping->node.end && size != 0) {
             size -= mapping->node.end - mapping->node.start;
             ptr = mapping->node.end;
+            hide(mapping);
             sim_tree_remove(&mappings, &mapping->node);
             mapping->physical->map_count--;
             sim_physical_put(mapping->physical);
@@ -284,7 +345,6 @@ static CUresult set_access_locked(uint64_t address, uint64_t bytes, const CUmemA
     for (struct mapping *mapping = find_mapping(address);
          mapping != NULL && mapping->node.start < end; mapping = next_mapping(mapping)) {
         int protection = PROT_NONE;
-        CUresult result;
 
         for (size_t i = 0; i < count; i++)
             apply_access(mapping, &desc[i]);
@@ -292,10 +352,12 @@ static CUresult set_access_locked(uint64_t address, uint64_t bytes, const CUmemA
             protection = PROT_READ;
         if (mapping->writers != 0 || mapping->host_access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
             protection |= PROT_WRITE;
-        result = sim_space_protect(mapping->node.start, mapping->node.end - mapping->node.start,
-                                   protection);
-        if (result != CUDA_SUCCESS)
-            return result;
+        if (protection != mapping->protection)
+            hide(mapping);
+        mapping->protection = protection;
+        if (atomic_load_explicit(&shown_count, memory_order_relaxed) < SHOWN_AT_ONCE &&
+            show(mapping) != CUDA_SUCCESS)
+            return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
 }

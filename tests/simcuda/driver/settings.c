@@ -28,6 +28,7 @@ static struct sim_settings settings;
 static struct sim_private_settings private_settings;
 static struct sim_latency latencies[SIM_MAX_RULES];
 static struct sim_failure failures[SIM_MAX_RULES];
+static struct sim_attribute attributes[SIM_MAX_RULES];
 
 static const struct sim_latency profile_h200[] = {
 #define SIM_LATENCY(name, microseconds) {#name, (uint64_t)((microseconds)*1000.0)},
@@ -165,6 +166,24 @@ static bool parse_latency(const char *text, const char *end)
     return true;
 }
 
+/* number=value */
+static bool parse_attribute(const char *text, const char *end)
+{
+    struct sim_attribute *attribute = &attributes[private_settings.attribute_count];
+    const char *equals = memchr(text, '=', (size_t)(end - text));
+    uint64_t number, value;
+
+    if (!equals || private_settings.attribute_count == SIM_MAX_RULES ||
+        !parse_integer(text, equals, &number) || !parse_integer(equals + 1, end, &value) ||
+        number == 0 || number > INT_MAX || value > INT_MAX)
+        return false;
+    *attribute = (struct sim_attribute){(int)number, (int)value};
+    private_settings.attribute_count++;
+    if (number == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+        settings.has_mapping = value != 0;
+    return true;
+}
+
 static void read_list(const char *name, bool (*parse)(const char *, const char *),
                       const char *accepted)
 {
@@ -226,6 +245,9 @@ static void read_settings(void)
         (int)read_integer("SIMCUDA_DRIVER_VERSION", SIM_DEFAULT_VERSION, SIM_OLDEST_VERSION, 99990);
     private_settings.failures = failures;
     read_list("SIMCUDA_FAIL", parse_failure, "entry@N or entry@N+, with =CODE if wanted");
+    settings.has_mapping = true;
+    private_settings.attributes = attributes;
+    read_list("SIMCUDA_ATTRIBUTES", parse_attribute, "number=value,...");
     read_latency();
     open_journal();
 }

@@ -1,4 +1,4 @@
-/* Settings that only calls.c reads; sim_settings() in sim.h has the rest. */
+/* Settings that only calls.c and engine_device.c read; sim_settings() in sim.h has the rest. */
 #ifndef SIM_SETTINGS_H
 #define SIM_SETTINGS_H
 
@@ -19,11 +19,17 @@ struct sim_failure {
     atomic_uint_fast64_t calls;
 };
 
+struct sim_attribute {
+    int number, value;
+};
+
 struct sim_private_settings {
     struct sim_latency *latencies; /* the first that matches counts */
     size_t latency_count;
     struct sim_failure *failures;
     size_t failure_count;
+    struct sim_attribute *attributes; /* of the device, that SIMCUDA_ATTRIBUTES changes */
+    size_t attribute_count;
     int journal_fd; /* -1: none */
 };
 const struct sim_private_settings *sim_private_settings(void);
