@@ -126,12 +126,10 @@ struct range {
     uintptr_t address, low, high;
 };
 
-static int find_range(struct dl_phdr_info *info, size_t size, void *argument)
+static bool holds(const struct dl_phdr_info *info, struct range *range)
 {
-    struct range *range = argument;
     uintptr_t low = UINTPTR_MAX, high = 0;
 
-    (void)size;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         uintptr_t start = info->dlpi_addr + segment->p_vaddr;
@@ -141,11 +139,15 @@ static int find_range(struct dl_phdr_info *info, size_t size, void *argument)
         low = start < low ? start : low;
         high = start + segment->p_memsz > high ? start + segment->p_memsz : high;
     }
-    if (range->address < low || range->address >= high)
-        return 0;
     range->low = low;
     range->high = high;
-    return 1;
+    return range->address >= low && range->address < high;
+}
+
+static int find_range(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    (void)size;
+    return holds(info, argument);
 }
 
 bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high)
@@ -157,4 +159,38 @@ bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high)
     *low = range.low;
     *high = range.high;
     return true;
+}
+
+struct definer {
+    struct range theirs, ours;
+    const char *name;
+    bool is_behind_us, is_found;
+};
+
+/* Objects come in the order in which names are looked up. */
+static int find_definer(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct definer *definer = argument;
+    struct object object;
+
+    (void)size;
+    if (holds(info, &definer->theirs)) {
+        definer->is_found =
+            object_open(&object, info) && object_find(&object, definer->name) != NULL;
+        return 1;
+    }
+    definer->is_behind_us |= holds(info, &definer->ours);
+    return 0;
+}
+
+enum gc_elf_place gc_elf_find_definer(const void *address, const char *name)
+{
+    struct definer definer = {.theirs.address = (uintptr_t)address,
+                              .ours.address = (uintptr_t)&gc_elf_find_definer,
+                              .name = name};
+
+    dl_iterate_phdr(find_definer, &definer);
+    if (!definer.is_found)
+        return GC_ELF_NO_DEFINER;
+    return definer.is_behind_us ? GC_ELF_BEHIND_US : GC_ELF_BEFORE_US;
 }

@@ -28,4 +28,9 @@ const struct gc_libc *gc_elf_libc(void);
 /* The address range of the loaded object that contains `address`; false if there is none. */
 bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high);
 
+/* Whether the loaded object that contains `address` defines a function of that name itself, and
+ * where it stands: behind us it may be what called us, before us we are its next one. */
+enum gc_elf_place { GC_ELF_NO_DEFINER, GC_ELF_BEFORE_US, GC_ELF_BEHIND_US };
+enum gc_elf_place gc_elf_find_definer(const void *address, const char *name);
+
 #endif

@@ -106,12 +106,14 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     if (found == NULL)
         return route;
     if (found == row->wrapper) {
-        found = find_behind_us(libc, row, caller);
-        if (handle == RTLD_NEXT && found != NULL && !gc_route_is_in_runtime(libc, found) &&
-            gc_route_is_same_object(libc, found, caller))
+        const enum gc_elf_place place =
+            handle == RTLD_NEXT ? gc_elf_find_definer(caller, name) : GC_ELF_NO_DEFINER;
+        if (place == GC_ELF_BEHIND_US)
             return next_after_another(libc, row);
+        found = find_behind_us(libc, row, caller);
         route.jump = NULL;
-        route.answer = found == NULL ? NULL : substitute(libc, row, found);
+        if (found != NULL)
+            route.answer = place == GC_ELF_BEFORE_US ? row->wrapper : substitute(libc, row, found);
         return route;
     }
     /* Found in the object asked for, or before us in the scope. */

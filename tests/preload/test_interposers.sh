@@ -46,4 +46,8 @@ run "no other library" "wrong 0, forwarded 0" "$LIB" "$TMP/plain"
 run "linked by the program" "wrong 0, forwarded 20" "$LIB" "$TMP/linked"
 run "preloaded before" "wrong 0, forwarded 20" "$forward:$LIB" "$TMP/plain"
 run "preloaded after" "wrong 0, forwarded 20" "$LIB:$forward" "$TMP/plain"
+# Each of them asks for the next one: nobody is called twice.
+cp "$forward" "$TMP/libsecond.so"
+run "two, preloaded after" "wrong 0, forwarded 20" "$LIB:$forward:$TMP/libsecond.so" "$TMP/plain"
+run "two, around this one" "wrong 0, forwarded 20" "$forward:$LIB:$TMP/libsecond.so" "$TMP/plain"
 done_testing
