@@ -4,6 +4,7 @@
 
 #include "core/bits.h"
 #include "core/check.h"
+#include "core/elastic.h"
 #include "core/instance.h"
 
 #include <stddef.h>
@@ -35,6 +36,8 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
         goto fail_pagemap;
     gc_tracker_init(&core->tracker, &core->host);
     gc_lock_init(&core->registry, GC_RANK_REGISTRY);
+    gc_lock_init(&core->elastic_lock, GC_RANK_ELASTIC_LIST);
+    pthread_cond_init(&core->elastic_changed, NULL);
     *created = core;
     return GC_OK;
 
@@ -49,6 +52,7 @@ void gc_core_destroy(struct gc_core *core)
 {
     if (core == NULL)
         return;
+    gc_elastic_fini(core);
     while (core->all_contexts != NULL) {
         struct gc_context *context = core->all_contexts;
         core->all_contexts = context->next_of_all;

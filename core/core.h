@@ -64,6 +64,9 @@ struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal);
 uint64_t gc_device_total_bytes(const struct gc_device *device);
 /* What it was added with. Lives as long as core. */
 const struct gc_device_info *gc_device_get_info(const struct gc_device *device);
+/* Sets the limit (GC_BUDGET_UNLIMITED: none). Where more is held, idle memory goes back, and new
+ * requests fail until less is held. */
+void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes);
 /* What is charged now: segments, direct memory and reservations under way. A moment's value. */
 uint64_t gc_device_reserved_bytes(const struct gc_device *device);
 /* UINT64_MAX when there is none. */
@@ -176,6 +179,10 @@ void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t e
 /* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given
  * back. */
 uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes);
+
+/* Waits for what is pending where no capture forbids it, and gives all idle memory back; returns
+ * bytes given back. */
+uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device);
 
 /* What cuMemGetInfo should say. In: what the driver said; out: total = min(limit, total), free =
  * what a malloc could really get (idle cache is free), never negative. */

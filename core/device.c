@@ -37,8 +37,8 @@ static struct gc_device *create_device(struct gc_core *core, const struct gc_dev
                      "GPUCACHE_LIMIT says nothing of device %d (%s): it has no limit",
                      info->ordinal, info->uuid);
     gc_budget_init(&device->budget, &device->stats.reserved, limit);
-    device->trim_bytes =
-        share_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent);
+    atomic_init(&device->trim_bytes,
+                share_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent));
     gc_slab_init(&device->blocks, &device->host, sizeof(struct gc_block));
     gc_slab_init(&device->segments, &device->host, sizeof(struct gc_segment));
     gc_lock_init(&device->give_back_lock, GC_RANK_DEVICE);
@@ -90,6 +90,18 @@ struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal)
 uint64_t gc_device_limit_bytes(const struct gc_device *device)
 {
     return gc_budget_limit(&device->budget);
+}
+
+void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes)
+{
+    gc_budget_set_limit(&device->budget, limit_bytes);
+    atomic_store_explicit(
+        &device->trim_bytes,
+        share_of(gc_min_u64(limit_bytes, device->info.total_bytes), core->options->trim_percent),
+        memory_order_relaxed);
+    const uint64_t excess = gc_sub_or_zero_u64(gc_budget_held(&device->budget), limit_bytes);
+    if (excess > 0)
+        gc_core_trim(core, device, gc_sub_or_zero_u64(gc_device_idle_bytes(device), excess));
 }
 
 uint64_t gc_device_total_bytes(const struct gc_device *device)

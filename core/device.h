@@ -14,7 +14,7 @@
 struct gc_device {
     struct gc_core *core;
     struct gc_device_info info;
-    uint64_t trim_bytes; /* more idle memory than this is given back at once */
+    atomic_uint_fast64_t trim_bytes; /* more idle memory than this is given back at once */
     struct gc_budget budget;
     atomic_flag over_limit_said;
     struct gc_stats stats;

@@ -22,6 +22,7 @@ bool gc_direct_is_allocation(enum gc_direct_kind kind)
     case GC_DIRECT_MODULE:
     case GC_DIRECT_HOST:
     case GC_DIRECT_IMPORT:
+    case GC_DIRECT_ELASTIC:
     case GC_DIRECT_KIND_COUNT:
         break;
     }

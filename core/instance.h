@@ -15,6 +15,8 @@
 #define GC_DEVICE_MAX 256
 #define GC_CONTEXT_BUCKETS 256
 
+struct gc_elastic_table;
+
 struct gc_core {
     struct gc_driver driver;
     const struct gc_options *options;
@@ -38,6 +40,10 @@ struct gc_core {
     _Atomic(struct gc_device *) devices[GC_DEVICE_MAX];
     _Atomic(struct gc_context *) buckets[GC_CONTEXT_BUCKETS];
     struct gc_context *all_contexts;
+
+    struct gc_lock elastic_lock; /* guards the table and its references: elastic_table.c */
+    pthread_cond_t elastic_changed;
+    struct gc_elastic_table *elastics; /* made with the first pool */
 };
 
 /* The block that starts at `address`, with its pool's lock held; or none, with no lock held.

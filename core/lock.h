@@ -16,6 +16,8 @@ enum gc_lock_rank {
     GC_RANK_DEVICE,       /* one device's give-backs under way */
     GC_RANK_TRACKER,      /* one shard of the direct records */
     GC_RANK_SLAB,         /* one store of records */
+    GC_RANK_ELASTIC_LIST, /* which elastic pools there are */
+    GC_RANK_ELASTIC,      /* one elastic pool */
 };
 
 struct gc_lock {

@@ -2,6 +2,7 @@
  * out-of-memory: wait for what is pending, give idle segments back, wait for give-backs that other
  * threads have under way. The caller tries again after each step that changed something. */
 #include "core/check.h"
+#include "core/elastic.h"
 #include "core/instance.h"
 
 #include <stddef.h>
@@ -65,6 +66,8 @@ uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, ui
             given += bytes;
         }
     }
+    if (given < enough_bytes)
+        given += gc_elastic_give_back(device, keep_bytes, enough_bytes - given);
     return given;
 }
 
@@ -119,4 +122,10 @@ bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
     changed |= note_generations(shortage);
     shortage->attempts++;
     return changed;
+}
+
+uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
+{
+    resolve_all(device);
+    return gc_core_trim(core, device, 0);
 }

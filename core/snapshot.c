@@ -104,10 +104,11 @@ static void read_pools(struct gc_device *device, struct gc_device_snapshot *to)
     }
 }
 
-static void read_device(struct gc_core *core, struct gc_device *device,
-                        struct gc_device_snapshot *to)
+void gc_core_read_device(struct gc_core *core, struct gc_device *device,
+                         struct gc_device_snapshot *to)
 {
-    struct leak_sum leaks = {0, 0};
+    (void)core;
+    *to = (struct gc_device_snapshot){.apis = NULL};
     to->info = device->info;
     to->limit_bytes = gc_device_limit_bytes(device);
     gc_stats_read(&device->stats, to);
@@ -117,6 +118,14 @@ static void read_device(struct gc_core *core, struct gc_device *device,
     for (unsigned kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
         to->direct_bytes[kind] =
             atomic_load_explicit(&device->direct_bytes[kind], memory_order_relaxed);
+}
+
+static void read_all(struct gc_core *core, struct gc_device *device, struct gc_device_snapshot *to)
+{
+    struct leak_sum leaks = {0, 0};
+    struct gc_api_figures *apis = to->apis;
+    gc_core_read_device(core, device, to);
+    to->apis = apis;
     see_all(core, device, add_leak, &leaks);
     to->leak_count = leaks.count;
     to->leak_bytes = leaks.bytes;
@@ -158,7 +167,7 @@ enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snaps
     for (int i = 0; i < GC_DEVICE_MAX && to->device_count < count; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
         if (device != NULL)
-            read_device(core, device, &to->devices[to->device_count++]);
+            read_all(core, device, &to->devices[to->device_count++]);
     }
     if (to->device_count > 0) /* what belongs to no device is shown once */
         to->devices[0].host_metadata_bytes += gc_host_bytes(&core->host);
@@ -251,6 +260,17 @@ enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *devic
         visit(argument, &top.leaks[i]);
     gc_host_unmap(&host, top.leaks, bytes);
     return GC_OK;
+}
+
+void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device)
+{
+#define GC_GAUGE(field, text) gc_gauge_reset_peak(&device->stats.field);
+#define GC_COUNTER(field, text)
+#include "core/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+    for (uint16_t api = 0; api < core->api_count; api++)
+        gc_gauge_reset_peak(&device->apis[api].live);
 }
 
 /* ---- counts that others report ---- */

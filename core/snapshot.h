@@ -46,6 +46,12 @@ struct gc_snapshot {
     struct gc_latency free_latency;
 };
 
+/* The figures of one device without those by entry point and of what is live: cheap. */
+void gc_core_read_device(struct gc_core *core, struct gc_device *device,
+                         struct gc_device_snapshot *figures);
+/* The peaks of the device's gauges, of its entry points too, become their current values. */
+void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device);
+
 enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snapshot) GC_CHECKED;
 void gc_snapshot_free(struct gc_snapshot *snapshot);
 

@@ -19,6 +19,12 @@ void gc_gauge_sub(struct gc_gauge_cell *gauge, uint64_t bytes)
     gc_gauge_sub_saturating(gauge, bytes);
 }
 
+void gc_gauge_reset_peak(struct gc_gauge_cell *gauge)
+{
+    atomic_store_explicit(&gauge->peak, 0, memory_order_relaxed);
+    gc_gauge_raise_peak(gauge, atomic_load_explicit(&gauge->current, memory_order_relaxed));
+}
+
 void gc_gauge_read(const struct gc_gauge_cell *cell, struct gc_gauge *gauge)
 {
     gauge->current = atomic_load_explicit(&cell->current, memory_order_relaxed);

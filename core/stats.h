@@ -63,6 +63,8 @@ static inline void gc_gauge_add(struct gc_gauge_cell *gauge, uint64_t bytes)
 void gc_gauge_sub(struct gc_gauge_cell *gauge, uint64_t bytes);
 /* The same where more than there is may be asked for: amounts measured by difference. */
 void gc_gauge_sub_saturating(struct gc_gauge_cell *gauge, uint64_t bytes);
+/* The peak becomes the current value; a value that is set meanwhile is not lost. */
+void gc_gauge_reset_peak(struct gc_gauge_cell *gauge);
 void gc_gauge_read(const struct gc_gauge_cell *cell, struct gc_gauge *gauge);
 
 /* Copies the cells into the snapshot's fields of the same names. */
