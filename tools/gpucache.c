@@ -13,7 +13,6 @@ static const struct tool_command main_command = {.name = "--help"};
 static const struct tool_command later_commands[] = {
     {"estimate", "MODEL [OPTIONS]", "say what memory a model needs, and what fits", NULL, NULL},
     {"plan", "FILE [OPTIONS]", "place allocations whose lifetimes are known", NULL, NULL},
-    {"replay", "TRACE [OPTIONS]", "run a trace against the cache, without a device", NULL, NULL},
     {"top", "[--once] [--json]", "live view of every process and group of this user", NULL, NULL},
     {"limit", "PID|GROUP SIZE", "change a limit, live", NULL, NULL},
     {"trim", "PID|GROUP", "give idle memory back, live", NULL, NULL},
@@ -28,6 +27,7 @@ static const struct tool_command *const commands[] = {
     &tool_command_run,
     &tool_command_report,
     &tool_command_trace,
+    &tool_command_replay,
 };
 
 #define NOW_COUNT (sizeof(commands) / sizeof(commands[0]))

@@ -26,6 +26,7 @@ struct tool_command {
 extern const struct tool_command tool_command_run;
 extern const struct tool_command tool_command_report;
 extern const struct tool_command tool_command_trace;
+extern const struct tool_command tool_command_replay;
 
 /* A line on stderr, "gpucache COMMAND: text"; returns TOOL_FAILED. */
 int tool_fail(const struct tool_command *command, const char *format, ...)

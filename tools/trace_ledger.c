@@ -63,6 +63,11 @@ static void close_hole(struct trace_ledger *ledger, size_t hole)
     ledger->slots[hole].id = 0;
 }
 
+bool trace_ledger_has(const struct trace_ledger *ledger, uint64_t address)
+{
+    return ledger->count > 0 && ledger->slots[slot_of(ledger, address)].id != 0;
+}
+
 bool trace_ledger_remove(struct trace_ledger *ledger, uint64_t address,
                          struct trace_allocation *allocation)
 {

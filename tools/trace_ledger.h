@@ -25,6 +25,7 @@ struct trace_ledger {
 /* The address must not be in it. */
 enum gc_status trace_ledger_add(struct trace_ledger *ledger,
                                 const struct trace_allocation *allocation) GC_CHECKED;
+bool trace_ledger_has(const struct trace_ledger *ledger, uint64_t address);
 /* False if the address is not in it. */
 bool trace_ledger_remove(struct trace_ledger *ledger, uint64_t address,
                          struct trace_allocation *allocation);
