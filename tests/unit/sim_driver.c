@@ -12,21 +12,20 @@
 #define LARGE_ALIGNMENT (UINT64_C(2) << 20)
 #define SMALL_ALIGNMENT UINT64_C(512)
 
-static void violate(struct sim_driver *sim, const char *what, uint64_t address)
+void sim_driver_violate(struct sim_driver *sim, const char *what, uint64_t address)
 {
     if (sim->violation_count++ == 0)
         snprintf(sim->violation, sizeof(sim->violation), "%s at 0x%llx", what,
                  (unsigned long long)address);
 }
 
-/* Starts a call with the lock taken; an injected code, or 0. */
-static int begin(struct sim_driver *sim, enum sim_call call, uint64_t context)
+int sim_driver_begin(struct sim_driver *sim, enum sim_call call, uint64_t context)
 {
     if (sim->hook != NULL && call != SIM_MEM_INFO)
         sim->hook(sim->hook_argument, call, context);
     pthread_mutex_lock(&sim->lock);
     if (gc_lock_held_count() != 0)
-        violate(sim, "a driver call under a lock", (uint64_t)call);
+        sim_driver_violate(sim, "a driver call under a lock", (uint64_t)call);
     sim->calls[call]++;
     const uint64_t number = ++sim->total_calls;
     if (sim->fail_from == 0 || number < sim->fail_from ||
@@ -36,7 +35,7 @@ static int begin(struct sim_driver *sim, enum sim_call call, uint64_t context)
     return sim->fail_code;
 }
 
-static int end(struct sim_driver *sim, int code)
+int sim_driver_end(struct sim_driver *sim, int code)
 {
     pthread_mutex_unlock(&sim->lock);
     return code;
@@ -47,7 +46,7 @@ static bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
     return a < b + b_bytes && b < a + a_bytes;
 }
 
-static bool is_used(const struct sim_driver *sim, uint64_t address, uint64_t bytes)
+bool sim_driver_is_used(const struct sim_driver *sim, uint64_t address, uint64_t bytes)
 {
     for (uint64_t i = 0; i < sim->use_count; i++) {
         if (overlap(address, bytes, sim->uses[i].address, sim->uses[i].bytes))
@@ -94,13 +93,13 @@ static uint64_t find_hole(const struct sim_driver *sim, uint64_t bytes, uint64_t
 static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *address)
 {
     struct sim_driver *sim = self;
-    const int injected = begin(sim, SIM_MEM_ALLOC, context);
+    const int injected = sim_driver_begin(sim, SIM_MEM_ALLOC, context);
     if (injected != 0)
-        return end(sim, injected);
+        return sim_driver_end(sim, injected);
     if (bytes == 0)
-        violate(sim, "an allocation of nothing", 0);
+        sim_driver_violate(sim, "an allocation of nothing", 0);
     if (bytes > sim->capacity_bytes - sim->used_bytes)
-        return end(sim, SIM_OUT_OF_MEMORY);
+        return sim_driver_end(sim, SIM_OUT_OF_MEMORY);
     if (sim->allocation_count == sim->allocation_room) {
         sim->allocation_room = sim->allocation_room * 2 + 64;
         sim->allocations =
@@ -115,53 +114,53 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
     sim->used_bytes += bytes;
     if (sim->used_bytes > sim->peak_bytes)
         sim->peak_bytes = sim->used_bytes;
-    return end(sim, 0);
+    return sim_driver_end(sim, 0);
 }
 
 static int mem_free(void *self, uint64_t context, uint64_t address)
 {
     struct sim_driver *sim = self;
-    const int injected = begin(sim, SIM_MEM_FREE, context);
+    const int injected = sim_driver_begin(sim, SIM_MEM_FREE, context);
     if (injected != 0)
-        return end(sim, injected);
+        return sim_driver_end(sim, injected);
     if (sim->free_waits)
         complete(sim, context);
     if (sim->is_capturing[context])
-        violate(sim, "memory given back during a capture", address);
+        sim_driver_violate(sim, "memory given back during a capture", address);
     for (uint64_t i = 0; i < sim->allocation_count; i++) {
         const struct sim_allocation *found = &sim->allocations[i];
         if (found->address != address)
             continue;
         if (found->context != context)
-            violate(sim, "memory given back by another context", address);
-        if (is_used(sim, address, found->bytes))
-            violate(sim, "memory given back while work uses it", address);
+            sim_driver_violate(sim, "memory given back by another context", address);
+        if (sim_driver_is_used(sim, address, found->bytes))
+            sim_driver_violate(sim, "memory given back while work uses it", address);
         remove_allocation(sim, i);
-        return end(sim, 0);
+        return sim_driver_end(sim, 0);
     }
-    violate(sim, "a free of no allocation", address);
-    return end(sim, 1);
+    sim_driver_violate(sim, "a free of no allocation", address);
+    return sim_driver_end(sim, 1);
 }
 
 static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     struct sim_driver *sim = self;
-    const int injected = begin(sim, SIM_MEM_INFO, context);
+    const int injected = sim_driver_begin(sim, SIM_MEM_INFO, context);
     *free_bytes = sim->capacity_bytes - sim->used_bytes;
     *total_bytes = sim->capacity_bytes;
-    return end(sim, injected);
+    return sim_driver_end(sim, injected);
 }
 
 static int synchronize(void *self, uint64_t context)
 {
     struct sim_driver *sim = self;
-    const int injected = begin(sim, SIM_SYNCHRONIZE, context);
+    const int injected = sim_driver_begin(sim, SIM_SYNCHRONIZE, context);
     if (injected != 0)
-        return end(sim, injected);
+        return sim_driver_end(sim, injected);
     if (sim->is_capturing[context])
-        violate(sim, "a synchronisation during a capture", context);
+        sim_driver_violate(sim, "a synchronisation during a capture", context);
     complete(sim, context);
-    return end(sim, 0);
+    return sim_driver_end(sim, 0);
 }
 
 static uint64_t clock_ns(void *self)
@@ -184,11 +183,13 @@ void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes)
         .synchronize = synchronize,
         .clock_ns = clock_ns,
     };
+    sim_mapping_init(sim);
     pthread_mutex_init(&sim->lock, NULL);
 }
 
 void sim_driver_fini(struct sim_driver *sim)
 {
+    sim_mapping_fini(sim);
     free(sim->allocations);
     free(sim->uses);
     pthread_mutex_destroy(&sim->lock);
@@ -208,8 +209,8 @@ void sim_driver_submit(struct sim_driver *sim, uint64_t context, uint64_t addres
 void sim_driver_expect_idle(struct sim_driver *sim, uint64_t address, uint64_t bytes)
 {
     pthread_mutex_lock(&sim->lock);
-    if (is_used(sim, address, bytes))
-        violate(sim, "memory handed out while work uses it", address);
+    if (sim_driver_is_used(sim, address, bytes))
+        sim_driver_violate(sim, "memory handed out while work uses it", address);
     pthread_mutex_unlock(&sim->lock);
 }
 

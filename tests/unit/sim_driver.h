@@ -7,6 +7,7 @@
  * violation;
  *  - rules: a call under one of core's locks, a synchronize while the context captures, a free of
  * what is no allocation or by another context are violations;
+ *  - mapped memory (sim_mapping.c): ranges, pages and mappings, each used as the driver demands;
  *  - failures: the N-th call, once or for good.
  *
  * Violations are counted and the first one is kept in words; tests end with sim_driver_check.
@@ -24,7 +25,20 @@
 #define SIM_BROKEN 999 /* the code of an injected failure */
 #define SIM_CONTEXTS 16
 
-enum sim_call { SIM_MEM_ALLOC, SIM_MEM_FREE, SIM_MEM_INFO, SIM_SYNCHRONIZE, SIM_CALL_COUNT };
+enum sim_call {
+    SIM_MEM_ALLOC,
+    SIM_MEM_FREE,
+    SIM_MEM_INFO,
+    SIM_SYNCHRONIZE,
+    SIM_ADDRESS_RESERVE,
+    SIM_ADDRESS_FREE,
+    SIM_PAGE_CREATE,
+    SIM_PAGE_RELEASE,
+    SIM_PAGE_MAP,
+    SIM_PAGE_SET_ACCESS,
+    SIM_PAGE_UNMAP,
+    SIM_CALL_COUNT
+};
 
 struct sim_allocation {
     uint64_t address;
@@ -36,6 +50,26 @@ struct sim_use {
     uint64_t address;
     uint64_t bytes;
     uint64_t context;
+};
+
+struct sim_range {
+    uint64_t address;
+    uint64_t bytes;
+};
+
+/* A page of physical memory; it takes room until it is released and mapped nowhere. */
+struct sim_page {
+    uint64_t handle;
+    uint64_t bytes;
+    uint64_t mapping_count;
+    bool is_released;
+};
+
+struct sim_mapping {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t handle;
+    bool is_accessible;
 };
 
 struct sim_driver {
@@ -50,6 +84,17 @@ struct sim_driver {
     struct sim_use *uses; /* queued work */
     uint64_t use_count;
     uint64_t use_room;
+    struct sim_range *ranges; /* reserved addresses, by address */
+    uint64_t range_count;
+    uint64_t range_room;
+    struct sim_page *pages; /* by handle */
+    uint64_t page_count;
+    uint64_t page_room;
+    struct sim_mapping *mappings; /* by address */
+    uint64_t mapping_count;
+    uint64_t mapping_room;
+    uint64_t next_range;
+    uint64_t next_handle;
     bool is_capturing[SIM_CONTEXTS]; /* by handle */
     bool free_waits;                 /* mem_free completes the work first, as a driver's does */
     uint64_t calls[SIM_CALL_COUNT];
@@ -78,6 +123,19 @@ void sim_driver_complete(struct sim_driver *sim, uint64_t context);
 void sim_driver_drop_context(struct sim_driver *sim, uint64_t context);
 /* From the n-th call from now on (1: the next). */
 void sim_driver_fail(struct sim_driver *sim, uint64_t n, bool for_good, int code);
+/* Whether all of the range is mapped and usable. */
+bool sim_driver_is_accessible(struct sim_driver *sim, uint64_t address, uint64_t bytes);
+
+/* ---- for sim_mapping.c ---- */
+
+/* Starts a call with the lock taken; an injected code, or 0. */
+int sim_driver_begin(struct sim_driver *sim, enum sim_call call, uint64_t context);
+int sim_driver_end(struct sim_driver *sim, int code);
+void sim_driver_violate(struct sim_driver *sim, const char *what, uint64_t address);
+bool sim_driver_is_used(const struct sim_driver *sim, uint64_t address, uint64_t bytes);
+void sim_mapping_init(struct sim_driver *sim);
+void sim_mapping_fini(struct sim_driver *sim);
+
 /* Fails the cmocka test if there was a violation. */
 void sim_driver_check(const struct sim_driver *sim);
 

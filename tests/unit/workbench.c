@@ -27,7 +27,10 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
         .api_count = WORKBENCH_API_COUNT,
     };
     assert_status(gc_core_create(&config, &bench->core), GC_OK);
-    const struct gc_device_info info = {.ordinal = 0, .total_bytes = setup->capacity_bytes};
+    const struct gc_device_info info = {.ordinal = 0,
+                                        .total_bytes = setup->capacity_bytes,
+                                        .has_mapping = setup->has_mapping,
+                                        .page_bytes = setup->has_mapping ? UINT64_C(2) << 20 : 0};
     assert_status(gc_core_add_device(bench->core, &info, &bench->device), GC_OK);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
         assert_status(gc_core_add_context(bench->core, i + 1, bench->device, &bench->contexts[i]),

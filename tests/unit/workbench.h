@@ -16,6 +16,7 @@ struct workbench_setup {
     uint64_t capacity_bytes;
     uint64_t limit_bytes; /* 0: none */
     double trim_percent;  /* of 100 */
+    bool has_mapping;     /* in pages of 2 MiB */
 };
 
 struct workbench {

@@ -1,0 +1,266 @@
+/* Mapped memory of the simulated platform: reserved ranges, physical pages, mappings. Each array is
+ * kept in order and searched by halves. */
+#include "tests/unit/sim_driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RANGES_BASE UINT64_C(0x300000000000)
+#define RANGES_GAP (UINT64_C(1) << 30)
+
+/* Room for one element more at `index`; the array may move. */
+static void *open_gap(void *array, uint64_t *count, uint64_t *room, uint64_t index, size_t bytes)
+{
+    char *grown = array;
+    if (*count == *room) {
+        *room = *room * 2 + 64;
+        grown = realloc(grown, *room * bytes);
+    }
+    memmove(grown + (index + 1) * bytes, grown + index * bytes, (*count - index) * bytes);
+    ++*count;
+    return grown;
+}
+
+static void close_gap(void *array, uint64_t *count, uint64_t index, size_t bytes)
+{
+    char *at = (char *)array + index * bytes;
+    --*count;
+    memmove(at, at + bytes, (*count - index) * bytes);
+}
+
+/* The number of elements whose key, their first word, is at most `key`. */
+static uint64_t count_up_to(const void *array, uint64_t count, size_t bytes, uint64_t key)
+{
+    uint64_t low = 0;
+    while (low < count) {
+        const uint64_t middle = low + (count - low) / 2;
+        uint64_t found;
+        memcpy(&found, (const char *)array + middle * bytes, sizeof(found));
+        if (found <= key)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    return low;
+}
+
+/* The first mapping that touches the range, or the first behind it. */
+static uint64_t first_mapping(const struct sim_driver *sim, uint64_t address)
+{
+    const uint64_t i =
+        count_up_to(sim->mappings, sim->mapping_count, sizeof(*sim->mappings), address);
+    if (i > 0 && address - sim->mappings[i - 1].address < sim->mappings[i - 1].bytes)
+        return i - 1;
+    return i;
+}
+
+static struct sim_page *find_page(struct sim_driver *sim, uint64_t handle)
+{
+    const uint64_t i = count_up_to(sim->pages, sim->page_count, sizeof(*sim->pages), handle);
+    if (i == 0 || sim->pages[i - 1].handle != handle)
+        return NULL;
+    return &sim->pages[i - 1];
+}
+
+static void drop_page_if_unused(struct sim_driver *sim, struct sim_page *page)
+{
+    if (!page->is_released || page->mapping_count > 0)
+        return;
+    sim->used_bytes -= page->bytes;
+    close_gap(sim->pages, &sim->page_count, (uint64_t)(page - sim->pages), sizeof(*page));
+}
+
+static int begin(struct sim_driver *sim, enum sim_call call, uint64_t context, uint64_t address)
+{
+    const int injected = sim_driver_begin(sim, call, context);
+    if (injected == 0 && sim->is_capturing[context])
+        sim_driver_violate(sim, "mapped memory touched during a capture", address);
+    return injected;
+}
+
+static int address_reserve(void *self, uint64_t context, uint64_t bytes, uint64_t alignment,
+                           uint64_t *address)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_ADDRESS_RESERVE, context, bytes);
+    if (injected != 0)
+        return sim_driver_end(sim, injected);
+    if (bytes == 0 || alignment == 0)
+        sim_driver_violate(sim, "a range of nothing", bytes);
+    *address = (sim->next_range + alignment - 1) / alignment * alignment;
+    sim->next_range = *address + bytes + RANGES_GAP;
+    sim->ranges = open_gap(sim->ranges, &sim->range_count, &sim->range_room, sim->range_count,
+                           sizeof(*sim->ranges));
+    sim->ranges[sim->range_count - 1] = (struct sim_range){*address, bytes};
+    return sim_driver_end(sim, 0);
+}
+
+static int address_free(void *self, uint64_t context, uint64_t address, uint64_t bytes)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_ADDRESS_FREE, context, address);
+    if (injected != 0)
+        return sim_driver_end(sim, injected);
+    const uint64_t i = count_up_to(sim->ranges, sim->range_count, sizeof(*sim->ranges), address);
+    if (i == 0 || sim->ranges[i - 1].address != address || sim->ranges[i - 1].bytes != bytes) {
+        sim_driver_violate(sim, "a free of no range", address);
+        return sim_driver_end(sim, 1);
+    }
+    const uint64_t mapping = first_mapping(sim, address);
+    if (mapping < sim->mapping_count && sim->mappings[mapping].address < address + bytes)
+        sim_driver_violate(sim, "a range freed while it is mapped", address);
+    close_gap(sim->ranges, &sim->range_count, i - 1, sizeof(*sim->ranges));
+    return sim_driver_end(sim, 0);
+}
+
+static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *handle)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_PAGE_CREATE, context, bytes);
+    if (injected != 0)
+        return sim_driver_end(sim, injected);
+    if (bytes > sim->capacity_bytes - sim->used_bytes)
+        return sim_driver_end(sim, SIM_OUT_OF_MEMORY);
+    *handle = ++sim->next_handle;
+    sim->pages = open_gap(sim->pages, &sim->page_count, &sim->page_room, sim->page_count,
+                          sizeof(*sim->pages));
+    sim->pages[sim->page_count - 1] = (struct sim_page){.handle = *handle, .bytes = bytes};
+    sim->used_bytes += bytes;
+    if (sim->used_bytes > sim->peak_bytes)
+        sim->peak_bytes = sim->used_bytes;
+    return sim_driver_end(sim, 0);
+}
+
+static int page_release(void *self, uint64_t context, uint64_t handle)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_PAGE_RELEASE, context, handle);
+    if (injected != 0)
+        return sim_driver_end(sim, injected);
+    struct sim_page *page = find_page(sim, handle);
+    if (page == NULL || page->is_released) {
+        sim_driver_violate(sim, "a release of no page", handle);
+        return sim_driver_end(sim, 1);
+    }
+    page->is_released = true;
+    drop_page_if_unused(sim, page);
+    return sim_driver_end(sim, 0);
+}
+
+static bool is_reserved(const struct sim_driver *sim, uint64_t address, uint64_t bytes)
+{
+    const uint64_t i = count_up_to(sim->ranges, sim->range_count, sizeof(*sim->ranges), address);
+    return i > 0 && address + bytes <= sim->ranges[i - 1].address + sim->ranges[i - 1].bytes;
+}
+
+static int page_map(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_PAGE_MAP, context, address);
+    if (injected != 0)
+        return sim_driver_end(sim, injected);
+    struct sim_page *page = find_page(sim, handle);
+    const uint64_t i = first_mapping(sim, address);
+    if (page == NULL || page->is_released || page->bytes != bytes)
+        sim_driver_violate(sim, "a map of no such page", handle);
+    else if (!is_reserved(sim, address, bytes))
+        sim_driver_violate(sim, "a map outside the ranges", address);
+    else if (i < sim->mapping_count && sim->mappings[i].address < address + bytes)
+        sim_driver_violate(sim, "a map over a mapping", address);
+    else {
+        page->mapping_count++;
+        sim->mappings = open_gap(sim->mappings, &sim->mapping_count, &sim->mapping_room, i,
+                                 sizeof(*sim->mappings));
+        sim->mappings[i] =
+            (struct sim_mapping){.address = address, .bytes = bytes, .handle = handle};
+        return sim_driver_end(sim, 0);
+    }
+    return sim_driver_end(sim, 1);
+}
+
+/* Whether whole mappings tile the range; *first is the first of them. */
+static bool is_tiled(const struct sim_driver *sim, uint64_t address, uint64_t bytes,
+                     uint64_t *first)
+{
+    uint64_t at = address;
+    *first = first_mapping(sim, address);
+    for (uint64_t i = *first; i < sim->mapping_count && at < address + bytes; i++) {
+        if (sim->mappings[i].address != at)
+            return false;
+        at += sim->mappings[i].bytes;
+    }
+    return bytes > 0 && at == address + bytes;
+}
+
+static int page_set_access(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                           const int *peers, uint32_t peer_count)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_PAGE_SET_ACCESS, context, address);
+    uint64_t i;
+    (void)peers;
+    (void)peer_count;
+    if (injected != 0)
+        return sim_driver_end(sim, injected);
+    if (!is_tiled(sim, address, bytes, &i)) {
+        sim_driver_violate(sim, "access to what is not mapped", address);
+        return sim_driver_end(sim, 1);
+    }
+    for (; i < sim->mapping_count && sim->mappings[i].address < address + bytes; i++)
+        sim->mappings[i].is_accessible = true;
+    return sim_driver_end(sim, 0);
+}
+
+static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t bytes)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_PAGE_UNMAP, context, address);
+    uint64_t i;
+    if (injected != 0)
+        return sim_driver_end(sim, injected);
+    if (!is_tiled(sim, address, bytes, &i)) {
+        sim_driver_violate(sim, "an unmap of what is not mapped", address);
+        return sim_driver_end(sim, 1);
+    }
+    if (sim_driver_is_used(sim, address, bytes))
+        sim_driver_violate(sim, "memory unmapped while work uses it", address);
+    while (i < sim->mapping_count && sim->mappings[i].address < address + bytes) {
+        struct sim_page *page = find_page(sim, sim->mappings[i].handle);
+        page->mapping_count--;
+        drop_page_if_unused(sim, page);
+        close_gap(sim->mappings, &sim->mapping_count, i, sizeof(*sim->mappings));
+    }
+    return sim_driver_end(sim, 0);
+}
+
+bool sim_driver_is_accessible(struct sim_driver *sim, uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&sim->lock);
+    uint64_t at = address;
+    for (uint64_t i = first_mapping(sim, address);
+         i < sim->mapping_count && at < address + bytes && sim->mappings[i].address <= at &&
+         sim->mappings[i].is_accessible;
+         i++)
+        at = sim->mappings[i].address + sim->mappings[i].bytes;
+    pthread_mutex_unlock(&sim->lock);
+    return at >= address + bytes;
+}
+
+void sim_mapping_init(struct sim_driver *sim)
+{
+    sim->next_range = RANGES_BASE;
+    sim->table.address_reserve = address_reserve;
+    sim->table.address_free = address_free;
+    sim->table.page_create = page_create;
+    sim->table.page_release = page_release;
+    sim->table.page_map = page_map;
+    sim->table.page_set_access = page_set_access;
+    sim->table.page_unmap = page_unmap;
+}
+
+void sim_mapping_fini(struct sim_driver *sim)
+{
+    free(sim->ranges);
+    free(sim->pages);
+    free(sim->mappings);
+}
