@@ -26,6 +26,7 @@ struct workbench {
     struct gc_device *device;
     struct gc_context *contexts[WORKBENCH_CONTEXTS]; /* handles 1, 2, … */
     int driver_code;                                 /* of the last call */
+    uint64_t elastic_idle_bytes; /* what elastic pools hold idle, for workbench_check */
 };
 
 void workbench_open(struct workbench *bench, const struct workbench_setup *setup);
