@@ -1,8 +1,10 @@
 /* A block: a piece of a segment, live or free. 64 bytes on the host; the memory it speaks of is
  * never touched. The blocks of a segment tile it and are linked in order of address.
  *
- * All fields belong to the lock of the pool that owns the segment, but `segment`, which lock-free
- * readers load to find that lock; it is NULL while the record is in no segment. */
+ * All fields belong to the lock of the pool that owns the segment, but for two. `segment` is what
+ * lock-free readers load to find that lock; it is NULL while the record is in no segment. `state`
+ * leaves LIVE by compare-and-swap only, by whoever frees the block, with or without the lock; while
+ * it is CACHED the record's union, `api` and `slack` belong to the thread whose magazine has it. */
 #ifndef GC_BLOCK_H
 #define GC_BLOCK_H
 
@@ -44,8 +46,9 @@ struct gc_block {
         } pending; /* and cached */
     };
     uint16_t api;
-    uint8_t state; /* enum gc_block_state */
-    uint8_t unused[5];
+    _Atomic uint8_t state; /* enum gc_block_state */
+    uint8_t slack;         /* while cached: granules beyond the size it was last asked for */
+    uint8_t unused[4];
 };
 _Static_assert(sizeof(struct gc_block) == 64, "a block record is one cache line");
 

@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "core/instance.h"
+#include "core/magazine.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -48,6 +49,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         .pending = &device->stats.pending,
     };
     gc_pool_init(&context->pool, context, &shared);
+    gc_magazine_size(context);
     return context;
 }
 
@@ -183,8 +185,10 @@ void gc_core_drop_context(struct gc_core *core, uint64_t handle)
         unlink_context_locked(core, context);
     }
     gc_lock_release(&core->registry);
-    if (context != NULL)
+    if (context != NULL) {
+        gc_magazine_flush_context(context);
         drop_pool(context);
+    }
     if (handle != 0) /* 0 marks records that outlive contexts */
         gc_tracker_remove_context(&core->tracker, handle, drop_direct, NULL);
 }

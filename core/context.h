@@ -24,6 +24,8 @@ struct gc_context {
     /* All work counted up to here is done (core/work.h), that of peers too. Only rises. Release:
      * pairs with the acquire in gc_context_is_retired. */
     atomic_uint_fast64_t retired;
+    uint64_t magazine_bytes;       /* what a thread may keep of the context */
+    uint64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
     struct gc_pool pool;
     /* Guarded by the pool's lock. */
     uint32_t peer_count;

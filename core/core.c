@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/elastic.h"
 #include "core/instance.h"
+#include "core/magazine.h"
 
 #include <stddef.h>
 
@@ -38,6 +39,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
     gc_lock_init(&core->registry, GC_RANK_REGISTRY);
     gc_lock_init(&core->elastic_lock, GC_RANK_ELASTIC_LIST);
     pthread_cond_init(&core->elastic_changed, NULL);
+    gc_caches_init(core);
     *created = core;
     return GC_OK;
 
@@ -64,6 +66,7 @@ void gc_core_destroy(struct gc_core *core)
         if (device != NULL)
             gc_device_fini(device);
     }
+    gc_caches_fini(core);
     gc_tracker_fini(&core->tracker);
     gc_pagemap_fini(&core->pagemap);
     gc_lock_fini(&core->registry);
@@ -159,6 +162,11 @@ static enum gc_status attempt(struct order *order)
     enum gc_status status = take_free(order, order->plan.class);
     if (status == GC_OUT_OF_MEMORY && gc_reuse_resolve(order->context))
         status = take_free(order, order->plan.class);
+    /* What other threads keep for themselves is better than new memory. */
+    if (status == GC_OUT_OF_MEMORY && gc_magazine_flush_device(order->context->device)) {
+        gc_reuse_resolve(order->context);
+        status = take_free(order, order->plan.class);
+    }
     return status == GC_OUT_OF_MEMORY ? take_fresh(order) : status;
 }
 
@@ -322,7 +330,10 @@ enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api
     if (status != GC_OK)
         return status;
     struct gc_pool *pool = pool_of_locked(block);
-    if (block->state != GC_BLOCK_LIVE) {
+    uint8_t live = GC_BLOCK_LIVE;
+    /* Against a thread that frees it without the lock. */
+    if (!atomic_compare_exchange_strong_explicit(&block->state, &live, GC_BLOCK_FREEING,
+                                                 memory_order_acq_rel, memory_order_relaxed)) {
         gc_pool_release(pool);
         gc_counter_add(&pool->context->device->stats.invalid_free_count, 1);
         return GC_INVALID_POINTER;
@@ -331,6 +342,23 @@ enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api
     if (status == GC_OK)
         gc_hist_add(&core->free_ns, now_ns(core) - start_ns);
     return status;
+}
+
+static bool is_live_now(struct gc_block *block)
+{
+    const uint8_t state = atomic_load_explicit(&block->state, memory_order_acquire);
+    return state == GC_BLOCK_LIVE || state == GC_BLOCK_FREEING;
+}
+
+/* Threads free and allocate without the pool's lock: what was read counts if the block was the same
+ * live one before and after. */
+static bool read_claim(struct gc_block *block, uint64_t *requested_bytes, uint64_t *id)
+{
+    if (!is_live_now(block))
+        return false;
+    *id = __atomic_load_n(&block->live.id, __ATOMIC_ACQUIRE);
+    *requested_bytes = __atomic_load_n(&block->live.requested_bytes, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&block->live.id, __ATOMIC_RELAXED) == *id && is_live_now(block);
 }
 
 enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
@@ -342,17 +370,18 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
         return status;
     struct gc_pool *pool = pool_of_locked(block);
     const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
-    const bool is_live = block->state == GC_BLOCK_LIVE || block->state == GC_BLOCK_FREEING;
+    uint64_t requested_bytes, id;
+    const bool is_live = read_claim(block, &requested_bytes, &id);
     /* What rounding added is nobody's. */
-    if (is_live && address - block->address < block->live.requested_bytes) {
+    if (is_live && address - block->address < requested_bytes) {
         *info = (struct gc_block_info){
             .address = block->address,
-            .bytes = block->live.requested_bytes,
+            .bytes = requested_bytes,
             .capacity = block->bytes,
             .segment_address = segment->address,
             .segment_bytes = segment->bytes,
             .context = pool->context->handle,
-            .id = block->live.id,
+            .id = id,
             .api = block->api,
         };
     } else {
@@ -371,6 +400,7 @@ void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t e
 uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes)
 {
     (void)core;
+    gc_magazine_flush_device(device);
     return gc_shortage_give_back(device, keep_bytes, UINT64_MAX);
 }
 
@@ -378,6 +408,7 @@ void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *
                       uint64_t *total_bytes)
 {
     (void)core;
+    gc_magazine_flush_device(device); /* what is idle there shall count as idle */
     const uint64_t limit = gc_device_limit_bytes(device);
     const uint64_t idle = gc_device_idle_bytes(device);
     const uint64_t used = gc_sub_or_zero_u64(gc_budget_held(&device->budget), idle);

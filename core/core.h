@@ -158,6 +158,10 @@ bool gc_core_try_alloc(struct gc_cache *cache, struct gc_context *context,
                        const struct gc_request *request, uint64_t *address);
 /* The same for a free. False: ask gc_core_free. */
 bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t address);
+/* The thread is about to change the figures in another way: its own are brought up to date, so that
+ * a peak that one thread makes is exact. With several threads a peak may be short of what others
+ * gained lately: at most 16 MiB each. */
+void gc_core_cache_settle(struct gc_cache *cache);
 
 /* ---- stream order: stream.c ---- */
 

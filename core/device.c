@@ -200,8 +200,8 @@ static void add_live(struct gc_device *device, const struct gc_entry *entry)
 
 static void sub_live(struct gc_device *device, const struct gc_entry *entry)
 {
-    gc_gauge_sub(&device->stats.requested, entry->requested_bytes);
-    gc_gauge_sub(&device->stats.allocated, entry->bytes);
+    gc_gauge_sub_early(&device->stats.requested, entry->requested_bytes);
+    gc_gauge_sub_early(&device->stats.allocated, entry->bytes);
     gc_device_note_other_gone(device, entry);
 }
 
@@ -219,7 +219,7 @@ void gc_device_note_other_gone(struct gc_device *device, const struct gc_entry *
 {
     struct gc_api_cell *cell = cell_of(device, entry->api);
     if (cell != NULL)
-        gc_gauge_sub(&cell->live, entry->requested_bytes);
+        gc_gauge_sub_early(&cell->live, entry->requested_bytes);
 }
 
 void gc_device_note_alloc(struct gc_device *device, const struct gc_entry *entry)

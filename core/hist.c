@@ -25,7 +25,12 @@ static uint64_t bucket_end(unsigned bucket)
 
 void gc_hist_add(struct gc_hist *hist, uint64_t ns)
 {
-    atomic_fetch_add_explicit(&hist->counts[bucket_of(ns)], 1, memory_order_relaxed);
+    gc_hist_add_many(hist, ns, 1);
+}
+
+void gc_hist_add_many(struct gc_hist *hist, uint64_t ns, uint64_t count)
+{
+    atomic_fetch_add_explicit(&hist->counts[bucket_of(ns)], count, memory_order_relaxed);
     uint64_t max = atomic_load_explicit(&hist->max, memory_order_relaxed);
     while (ns > max && !atomic_compare_exchange_weak_explicit(
                            &hist->max, &max, ns, memory_order_relaxed, memory_order_relaxed))

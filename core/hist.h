@@ -26,6 +26,8 @@ struct gc_latency {
 };
 
 void gc_hist_add(struct gc_hist *hist, uint64_t ns);
+/* The same value `count` times: a sample that stands for so many. */
+void gc_hist_add_many(struct gc_hist *hist, uint64_t ns, uint64_t count);
 void gc_hist_read(const struct gc_hist *hist, struct gc_latency *latency);
 
 #endif

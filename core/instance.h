@@ -36,6 +36,11 @@ struct gc_core {
     struct gc_hist alloc_ns;
     struct gc_hist free_ns;
 
+    bool has_magazines;         /* threads may keep freed blocks for themselves */
+    bool has_membarrier;        /* the kernel makes their flags visible */
+    struct gc_lock caches_lock; /* guards who uses a cache; held while all are stopped */
+    _Atomic(struct gc_cache *) caches;
+
     struct gc_lock registry; /* guards changes of the three below; reading takes no lock */
     _Atomic(struct gc_device *) devices[GC_DEVICE_MAX];
     _Atomic(struct gc_context *) buckets[GC_CONTEXT_BUCKETS];
@@ -64,6 +69,10 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
 bool gc_reuse_resolve(struct gc_context *context);
 /* The program waited itself: what became pending before `epoch` is free. */
 void gc_reuse_retire(struct gc_context *context, uint64_t epoch);
+
+/* Blocks of the context went from a magazine to its pool: what their number calls for is done. May
+ * call the driver. */
+void gc_reuse_note_handed(struct gc_context *context);
 
 /* ---- shortage.c: what is done before a request fails ---- */
 

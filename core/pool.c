@@ -232,7 +232,8 @@ struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class,
     bin_remove(pool, block);
     /* A dedicated segment is here only if the driver would not take it back: an ordinary one from
      * now on. */
-    segment_of(block)->is_dedicated = false;
+    if (segment_of(block)->is_dedicated)
+        segment_of(block)->is_dedicated = false;
     make_live(pool, block, claim);
     return block;
 }

@@ -183,6 +183,11 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     return GC_OK;
 }
 
+void gc_reuse_note_handed(struct gc_context *context)
+{
+    trim_to_threshold(context->device);
+}
+
 bool gc_reuse_resolve(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;

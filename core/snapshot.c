@@ -6,6 +6,7 @@
 #include "core/bits.h"
 #include "core/direct.h"
 #include "core/instance.h"
+#include "core/magazine.h"
 
 #include <stddef.h>
 
@@ -163,12 +164,14 @@ enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snaps
     if (memory == NULL)
         return GC_NO_HOST_MEMORY;
     struct gc_snapshot *to = &memory->snapshot;
+    gc_caches_stop(core); /* all figures are in the devices now, and blocks stand still */
     /* A device added meanwhile waits for the next snapshot. */
     for (int i = 0; i < GC_DEVICE_MAX && to->device_count < count; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
         if (device != NULL)
             read_all(core, device, &to->devices[to->device_count++]);
     }
+    gc_caches_resume(core);
     if (to->device_count > 0) /* what belongs to no device is shown once */
         to->devices[0].host_metadata_bytes += gc_host_bytes(&core->host);
     for (uint16_t api = 0; api < core->api_count; api++)
@@ -245,7 +248,9 @@ enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *devic
                                    void *argument)
 {
     struct leak_sum sum = {0, 0};
+    gc_caches_stop(core);
     see_all(core, device, add_leak, &sum);
+    gc_caches_resume(core);
     struct top_leaks top = {.max = gc_min_u64(sum.count, max)};
     if (top.max == 0)
         return GC_OK;
@@ -254,7 +259,9 @@ enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *devic
     top.leaks = gc_host_map(&host, bytes);
     if (top.leaks == NULL)
         return GC_NO_HOST_MEMORY;
+    gc_caches_stop(core);
     see_all(core, device, keep_largest, &top);
+    gc_caches_resume(core);
     sort_descending(&top);
     for (uint64_t i = 0; i < top.count; i++)
         visit(argument, &top.leaks[i]);

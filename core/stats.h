@@ -6,6 +6,7 @@
 #include "core/snapshot.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef atomic_uint_fast64_t gc_counter;
@@ -43,6 +44,13 @@ static inline uint64_t gc_counter_read(const gc_counter *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+/* A gauge whose owners add what they have gained and lost in turns may be below 0 in between, as a
+ * word that wraps. */
+static inline bool gc_gauge_is_negative(uint64_t value)
+{
+    return value >> 63 != 0 && value != UINT64_MAX; /* which a saturated account is */
+}
+
 /* Every value the gauge takes is seen by the thread that set it, so the peak is exact. */
 static inline void gc_gauge_raise_peak(struct gc_gauge_cell *gauge, uint64_t value)
 {
@@ -55,9 +63,20 @@ static inline void gc_gauge_raise_peak(struct gc_gauge_cell *gauge, uint64_t val
 
 static inline void gc_gauge_add(struct gc_gauge_cell *gauge, uint64_t bytes)
 {
-    gc_gauge_raise_peak(
-        gauge, atomic_fetch_add_explicit(&gauge->current, bytes, memory_order_relaxed) + bytes);
+    const uint64_t value =
+        atomic_fetch_add_explicit(&gauge->current, bytes, memory_order_relaxed) + bytes;
+    if (!gc_gauge_is_negative(value))
+        gc_gauge_raise_peak(gauge, value);
 }
+
+/* For gauges of which some changes are known late (magazine.h): may pass below 0 for a while. */
+static inline void gc_gauge_sub_early(struct gc_gauge_cell *gauge, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&gauge->current, bytes, memory_order_relaxed);
+}
+
+/* Changes that were kept apart: in all `delta`, at most `peak` above where they began. */
+void gc_gauge_merge(struct gc_gauge_cell *gauge, int64_t delta, int64_t peak);
 
 /* Never below 0, whatever it is asked: a wrapped gauge would poison the report. */
 void gc_gauge_sub(struct gc_gauge_cell *gauge, uint64_t bytes);

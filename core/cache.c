@@ -1,0 +1,190 @@
+/* Caches of threads: their life, and how one thread stops all others' to look inside. The list of
+ * caches only grows; a thread that ends leaves its record to the next one. */
+#define _GNU_SOURCE
+#include "core/bits.h"
+#include "core/check.h"
+#include "core/instance.h"
+#include "core/magazine.h"
+
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SPINS_BEFORE_SLEEP 64
+#define PAUSE_NS 20000
+
+/* The thread sanitizer knows nothing of barriers that are made elsewhere. */
+#ifdef __SANITIZE_THREAD__
+#define MAY_USE_MEMBARRIER false
+#else
+#define MAY_USE_MEMBARRIER true
+#endif
+
+/* ---- life ---- */
+
+void gc_caches_init(struct gc_core *core)
+{
+    gc_lock_init(&core->caches_lock, GC_RANK_CACHES);
+    core->has_membarrier =
+        MAY_USE_MEMBARRIER &&
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) == 0;
+    core->has_magazines = core->mode == GC_MODE_CACHE && core->options->reuse == GC_REUSE_FENCE &&
+                          core->options->debug == 0;
+}
+
+void gc_caches_fini(struct gc_core *core)
+{
+    struct gc_cache *cache = atomic_load_explicit(&core->caches, memory_order_relaxed);
+    while (cache != NULL) {
+        struct gc_cache *next = atomic_load_explicit(&cache->next, memory_order_relaxed);
+        gc_host_unmap(&core->host, cache, sizeof(*cache));
+        cache = next;
+    }
+    gc_lock_fini(&core->caches_lock);
+}
+
+static struct gc_cache *first_cache(struct gc_core *core)
+{
+    /* Acquire: pairs with the release in add_cache. */
+    return atomic_load_explicit(&core->caches, memory_order_acquire);
+}
+
+static struct gc_cache *next_cache(struct gc_cache *cache)
+{
+    return atomic_load_explicit(&cache->next, memory_order_relaxed);
+}
+
+/* A record that no thread has. */
+static struct gc_cache *find_unused_locked(struct gc_core *core)
+{
+    struct gc_cache *cache = first_cache(core);
+    while (cache != NULL && cache->is_used)
+        cache = next_cache(cache);
+    return cache;
+}
+
+static struct gc_cache *add_cache_locked(struct gc_core *core, struct gc_cache *cache)
+{
+    cache->core = core;
+    cache->has_membarrier = core->has_membarrier;
+    cache->until_sample = 1;
+    atomic_store_explicit(&cache->next, first_cache(core), memory_order_relaxed);
+    atomic_store_explicit(&core->caches, cache, memory_order_release);
+    return cache;
+}
+
+struct gc_cache *gc_core_cache_create(struct gc_core *core)
+{
+    struct gc_cache *fresh = NULL;
+    if (!core->has_magazines)
+        return NULL;
+    gc_lock_acquire(&core->caches_lock);
+    struct gc_cache *cache = find_unused_locked(core);
+    if (cache == NULL) {
+        gc_lock_release(&core->caches_lock);
+        fresh = gc_host_map(&core->host, sizeof(*fresh));
+        if (fresh == NULL)
+            return NULL;
+        gc_lock_acquire(&core->caches_lock);
+        cache = add_cache_locked(core, fresh);
+    }
+    cache->is_used = true;
+    cache->owner = pthread_self();
+    gc_lock_release(&core->caches_lock);
+    return cache;
+}
+
+void gc_core_cache_retire(struct gc_core *core, struct gc_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    /* Who stops the caches holds the lock all the while, so nobody else is inside. */
+    gc_lock_acquire(&core->caches_lock);
+    for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++)
+        gc_magazine_empty(&cache->magazines[i]);
+    cache->is_used = false;
+    gc_lock_release(&core->caches_lock);
+}
+
+/* ---- stopping ---- */
+
+static void await_owner(struct gc_cache *cache)
+{
+    struct timespec pause = {0, PAUSE_NS};
+    /* Acquire: pairs with the release in magazine.c's leave. An owner that was interrupted by a
+     * signal handler which came here is this thread: it stands still anyhow. */
+    for (unsigned i = 0; atomic_load_explicit(&cache->is_busy, memory_order_seq_cst); i++) {
+        if (pthread_equal(cache->owner, pthread_self()))
+            return;
+        if (i < SPINS_BEFORE_SLEEP)
+            sched_yield();
+        else
+            nanosleep(&pause, NULL);
+    }
+}
+
+void gc_caches_stop(struct gc_core *core)
+{
+    gc_lock_acquire(&core->caches_lock);
+    for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache))
+        atomic_store_explicit(&cache->is_claimed, true, memory_order_seq_cst);
+    if (core->has_membarrier)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
+    for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache)) {
+        await_owner(cache);
+        for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++)
+            gc_magazine_merge(&cache->magazines[i]);
+    }
+}
+
+void gc_caches_resume(struct gc_core *core)
+{
+    /* Release: pairs with the acquire in magazine.c's enter. */
+    for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache))
+        atomic_store_explicit(&cache->is_claimed, false, memory_order_release);
+    gc_lock_release(&core->caches_lock);
+}
+
+/* ---- flushing ---- */
+
+static bool has_cached_blocks(struct gc_core *core)
+{
+    for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache))
+        for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++)
+            if (atomic_load_explicit(&cache->magazines[i].cached_bytes, memory_order_relaxed) != 0)
+                return true;
+    return false;
+}
+
+/* Of one device, or of one context. */
+static bool flush(struct gc_core *core, const struct gc_device *device,
+                  const struct gc_context *context)
+{
+    bool any = false;
+    gc_caches_stop(core);
+    for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache)) {
+        for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++) {
+            struct gc_magazine *magazine = &cache->magazines[i];
+            if (magazine->context != NULL &&
+                (magazine->context->device == device || magazine->context == context))
+                any |= gc_magazine_empty(magazine);
+        }
+    }
+    gc_caches_resume(core);
+    return any;
+}
+
+bool gc_magazine_flush_device(struct gc_device *device)
+{
+    return has_cached_blocks(device->core) && flush(device->core, device, NULL);
+}
+
+bool gc_magazine_flush_context(struct gc_context *context)
+{
+    if (first_cache(context->core) == NULL)
+        return false;
+    return flush(context->core, NULL, context);
+}

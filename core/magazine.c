@@ -1,0 +1,496 @@
+/* The hot path: see magazine.h. Everything between enter and leave belongs to the owner alone. */
+#include "core/magazine.h"
+
+#include "core/bits.h"
+#include "core/check.h"
+#include "core/instance.h"
+
+#include <stddef.h>
+
+#define BLOCK_MAX GC_MIB(8) /* larger ones go to the pool at once */
+#define CAP_MAX GC_MIB(16)
+#define CAP_SHARE 256 /* of what the device may hold */
+#define TRIM_SHARE 8  /* of what may stay idle */
+/* What may wait here for its stamp before the pool takes it over and fences it. */
+#define PENDING_MAX 64
+#define PENDING_SHARE 4 /* of the magazine's bytes */
+#define SEARCH_MAX 8    /* blocks looked at in one bin */
+#define BATCH_MAX 64    /* blocks handed over under one lock */
+#define DRAIN_MAX 64
+#define IDS_BATCH 1024
+/* Gauges of others are off by at most this much for each thread. */
+#define UNMERGED_MAX ((int64_t)GC_MIB(16))
+#define SAMPLE_EVERY 64 /* hits of which one is timed */
+
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+
+/* ---- in and out ---- */
+
+/* False: another thread has stopped the caches, or a signal handler came in between. */
+static inline bool enter(struct gc_cache *cache)
+{
+    if (!LIKELY(!atomic_load_explicit(&cache->is_busy, memory_order_relaxed)))
+        return false;
+    if (LIKELY(cache->has_membarrier)) {
+        atomic_store_explicit(&cache->is_busy, true, memory_order_relaxed);
+        /* The processor's part is the membarrier in gc_caches_stop. */
+        atomic_signal_fence(memory_order_seq_cst);
+        /* Acquire: pairs with the release in gc_caches_resume. */
+        if (LIKELY(!atomic_load_explicit(&cache->is_claimed, memory_order_acquire)))
+            return true;
+    } else {
+        atomic_store_explicit(&cache->is_busy, true, memory_order_seq_cst);
+        if (!atomic_load_explicit(&cache->is_claimed, memory_order_seq_cst))
+            return true;
+    }
+    atomic_store_explicit(&cache->is_busy, false, memory_order_release);
+    return false;
+}
+
+static inline void leave(struct gc_cache *cache)
+{
+    /* Release: pairs with the acquire in cache.c's await_owner. */
+    atomic_store_explicit(&cache->is_busy, false, memory_order_release);
+}
+
+/* What must be left to the pool for the moment, or for good. */
+static inline bool is_closed(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->is_dropped, memory_order_acquire) |
+           atomic_load_explicit(&context->is_suspect, memory_order_relaxed) |
+           (atomic_load_explicit(&context->capture_count, memory_order_relaxed) != 0);
+}
+
+/* ---- figures ---- */
+
+static inline void gain(struct gc_tally *tally, uint64_t bytes)
+{
+    tally->delta += (int64_t)bytes;
+    if (tally->delta > tally->peak)
+        tally->peak = tally->delta;
+}
+
+static inline void lose(struct gc_tally *tally, uint64_t bytes)
+{
+    tally->delta -= (int64_t)bytes;
+}
+
+static void merge_tally(struct gc_gauge_cell *gauge, struct gc_tally *tally)
+{
+    gc_gauge_merge(gauge, tally->delta, tally->peak);
+    *tally = (struct gc_tally){0, 0};
+}
+
+static void merge_api(struct gc_device *device, struct gc_api_tally *tally)
+{
+    if (tally->api < device->core->api_count) {
+        struct gc_api_cell *cell = &device->apis[tally->api];
+        gc_counter_add(&cell->count, tally->count);
+        gc_counter_add(&cell->bytes, tally->bytes);
+        merge_tally(&cell->live, &tally->live);
+    }
+    *tally = (struct gc_api_tally){.api = tally->api};
+}
+
+void gc_magazine_merge(struct gc_magazine *magazine)
+{
+    if (magazine->context == NULL)
+        return;
+    struct gc_device *device = magazine->context->device;
+    struct gc_stats *stats = &device->stats;
+    gc_counter_add(&stats->alloc_count, magazine->alloc_count);
+    gc_counter_add(&stats->hit_count, magazine->alloc_count);
+    gc_counter_add(&stats->free_count, magazine->free_count);
+    magazine->alloc_count = 0;
+    magazine->free_count = 0;
+    merge_tally(&stats->requested, &magazine->requested);
+    merge_tally(&stats->allocated, &magazine->allocated);
+    if (magazine->pending_bytes >= magazine->merged_pending_bytes)
+        gc_gauge_add(&stats->pending, magazine->pending_bytes - magazine->merged_pending_bytes);
+    else
+        gc_gauge_sub(&stats->pending, magazine->merged_pending_bytes - magazine->pending_bytes);
+    magazine->merged_pending_bytes = magazine->pending_bytes;
+    for (unsigned i = 0; i < GC_MAGAZINE_APIS; i++)
+        merge_api(device, &magazine->apis[i]);
+}
+
+static inline struct gc_api_tally *tally_of(struct gc_magazine *magazine, uint16_t api)
+{
+    struct gc_api_tally *tally = &magazine->apis[api % GC_MAGAZINE_APIS];
+    if (!LIKELY(tally->api == api)) {
+        merge_api(magazine->context->device, tally);
+        tally->api = api;
+    }
+    return tally;
+}
+
+static inline void note_alloc(struct gc_magazine *magazine, const struct gc_request *request,
+                              uint64_t bytes)
+{
+    struct gc_api_tally *tally = tally_of(magazine, request->api);
+    magazine->alloc_count++;
+    gain(&magazine->requested, request->bytes);
+    gain(&magazine->allocated, bytes);
+    tally->count++;
+    tally->bytes += request->bytes;
+    gain(&tally->live, request->bytes);
+    if (!LIKELY(magazine->allocated.delta < UNMERGED_MAX))
+        gc_magazine_merge(magazine);
+}
+
+static inline void note_free(struct gc_magazine *magazine, const struct gc_entry *entry)
+{
+    struct gc_device *device = magazine->context->device;
+    magazine->free_count++;
+    lose(&magazine->requested, entry->requested_bytes);
+    lose(&magazine->allocated, entry->bytes);
+    lose(&tally_of(magazine, entry->api)->live, entry->requested_bytes);
+    if (!LIKELY(magazine->allocated.delta > -UNMERGED_MAX))
+        gc_magazine_merge(magazine);
+    if (!LIKELY(device->core->trace == NULL))
+        gc_device_trace(device, GC_TRACE_FREE, entry);
+}
+
+void gc_core_cache_settle(struct gc_cache *cache)
+{
+    if (cache == NULL || !enter(cache))
+        return;
+    for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++)
+        gc_magazine_merge(&cache->magazines[i]);
+    leave(cache);
+}
+
+static uint64_t sample_begin(struct gc_cache *cache)
+{
+    const struct gc_driver *driver = &cache->core->driver;
+    if (LIKELY(--cache->until_sample != 0))
+        return 0;
+    cache->until_sample = SAMPLE_EVERY;
+    return driver->clock_ns(driver->self);
+}
+
+static void sample_end(const struct gc_cache *cache, struct gc_hist *hist, uint64_t start_ns)
+{
+    const struct gc_driver *driver = &cache->core->driver;
+    if (!LIKELY(start_ns == 0))
+        gc_hist_add_many(hist, driver->clock_ns(driver->self) - start_ns, SAMPLE_EVERY);
+}
+
+/* ---- bins ---- */
+
+static inline unsigned bin_of(uint64_t bytes)
+{
+    /* Fibonacci hashing: neighbouring sizes, and powers of two, are spread. */
+    return (unsigned)((bytes >> GC_GRANULE_BITS) * UINT64_C(0x9E3779B97F4A7C15) >> 57);
+}
+_Static_assert(GC_MAGAZINE_BINS == 1U << (64 - 57), "bin_of's shift");
+
+/* The rounded size a block was last asked for: it may be longer by a remainder too short to split.
+ */
+static inline uint64_t size_of(const struct gc_block *block)
+{
+    return block->bytes - ((uint64_t)block->slack << GC_GRANULE_BITS);
+}
+
+static inline void set_cached_bytes(struct gc_magazine *magazine, uint64_t bytes)
+{
+    atomic_store_explicit(&magazine->cached_bytes, bytes, memory_order_relaxed);
+}
+
+static inline uint64_t cached_bytes(const struct gc_magazine *magazine)
+{
+    return atomic_load_explicit(&magazine->cached_bytes, memory_order_relaxed);
+}
+
+static inline void push_ready(struct gc_magazine *magazine, struct gc_block *block)
+{
+    struct gc_block **bin = &magazine->bins[bin_of(size_of(block))];
+    block->pending.next = *bin;
+    *bin = block;
+}
+
+static inline struct gc_block *pop_ready(struct gc_magazine *magazine, uint64_t bytes)
+{
+    struct gc_block **link = &magazine->bins[bin_of(bytes)];
+    for (unsigned i = 0; i < SEARCH_MAX && *link != NULL; i++) {
+        struct gc_block *block = *link;
+        if (LIKELY(size_of(block) == bytes)) {
+            *link = block->pending.next;
+            return block;
+        }
+        link = &block->pending.next;
+    }
+    return NULL;
+}
+
+static void push_pending(struct gc_magazine *magazine, struct gc_block *block)
+{
+    block->pending.next = NULL;
+    if (magazine->pending_last != NULL)
+        magazine->pending_last->pending.next = block;
+    else
+        magazine->pending_first = block;
+    magazine->pending_last = block;
+    magazine->pending_count++;
+    magazine->pending_bytes += block->bytes;
+}
+
+static struct gc_block *pop_pending(struct gc_magazine *magazine)
+{
+    struct gc_block *block = magazine->pending_first;
+    magazine->pending_first = block->pending.next;
+    if (magazine->pending_first == NULL)
+        magazine->pending_last = NULL;
+    magazine->pending_count--;
+    magazine->pending_bytes -= block->bytes;
+    return block;
+}
+
+/* What has become idle is ready. True if anything has. */
+static bool drain(struct gc_magazine *magazine)
+{
+    unsigned count = 0;
+    while (magazine->pending_first != NULL && count < DRAIN_MAX &&
+           gc_context_is_retired(magazine->context, magazine->pending_first->pending.stamp)) {
+        push_ready(magazine, pop_pending(magazine));
+        count++;
+    }
+    return count > 0;
+}
+
+/* ---- handing over ---- */
+
+void gc_magazine_size(struct gc_context *context)
+{
+    const struct gc_device *device = context->device;
+    uint64_t cap = gc_min_u64(gc_device_total_bytes(device) / CAP_SHARE, CAP_MAX);
+    cap = gc_min_u64(cap, device->trim_bytes / TRIM_SHARE);
+    context->magazine_bytes = cap;
+    context->magazine_block_bytes = gc_min_u64(cap / 2, BLOCK_MAX);
+}
+
+/* Takes up to BATCH_MAX blocks off a bin and gives them to the pool. */
+static void give_batch(struct gc_magazine *magazine, struct gc_block **bin)
+{
+    struct gc_pool *pool = &magazine->context->pool;
+    uint64_t bytes = cached_bytes(magazine);
+    gc_pool_acquire_plain(pool);
+    for (unsigned i = 0; i < BATCH_MAX && *bin != NULL; i++) {
+        struct gc_block *block = *bin;
+        *bin = block->pending.next;
+        bytes -= block->bytes;
+        if (!pool->is_dropped)
+            gc_pool_give_locked(pool, block);
+    }
+    gc_pool_release(pool);
+    set_cached_bytes(magazine, bytes);
+}
+
+static inline bool is_over(const struct gc_magazine *magazine)
+{
+    return cached_bytes(magazine) - magazine->pending_bytes > magazine->context->magazine_bytes;
+}
+
+/* Hands ready blocks over until the magazine is within its bytes. True if it was not. */
+static inline bool shrink(struct gc_magazine *magazine)
+{
+    const bool was_over = is_over(magazine);
+    while (!LIKELY(!is_over(magazine))) {
+        struct gc_block **bin = &magazine->bins[magazine->victim++ % GC_MAGAZINE_BINS];
+        if (*bin != NULL)
+            give_batch(magazine, bin);
+    }
+    return was_over;
+}
+
+static void hand_over_pending(struct gc_magazine *magazine)
+{
+    struct gc_pool *pool = &magazine->context->pool;
+    uint64_t bytes = cached_bytes(magazine);
+    if (magazine->pending_first == NULL)
+        return;
+    if (magazine->merged_pending_bytes > 0)
+        gc_gauge_sub(&magazine->context->device->stats.pending, magazine->merged_pending_bytes);
+    magazine->merged_pending_bytes = 0;
+    gc_pool_acquire_plain(pool);
+    while (magazine->pending_first != NULL) {
+        struct gc_block *block = pop_pending(magazine);
+        bytes -= block->bytes;
+        if (!pool->is_dropped)
+            gc_pool_push_pending_locked(pool, block);
+    }
+    gc_pool_release(pool);
+    set_cached_bytes(magazine, bytes);
+}
+
+bool gc_magazine_empty(struct gc_magazine *magazine)
+{
+    const bool any = magazine->context != NULL && cached_bytes(magazine) != 0;
+    if (magazine->context == NULL)
+        return false;
+    gc_magazine_merge(magazine);
+    hand_over_pending(magazine);
+    for (unsigned i = 0; i < GC_MAGAZINE_BINS; i++)
+        while (magazine->bins[i] != NULL)
+            give_batch(magazine, &magazine->bins[i]);
+    magazine->context = NULL;
+    return any;
+}
+
+/* ---- allocation ---- */
+
+static uint64_t take_id(struct gc_cache *cache)
+{
+    if (!LIKELY(cache->next_id != cache->end_id)) {
+        cache->next_id =
+            atomic_fetch_add_explicit(&cache->core->next_block_id, IDS_BATCH, memory_order_relaxed);
+        cache->end_id = cache->next_id + IDS_BATCH;
+    }
+    return cache->next_id++;
+}
+
+static inline struct gc_block *take(struct gc_magazine *magazine, uint64_t bytes)
+{
+    struct gc_block *block = pop_ready(magazine, bytes);
+    if (!LIKELY(block != NULL) && magazine->pending_first != NULL && drain(magazine))
+        block = pop_ready(magazine, bytes);
+    return block;
+}
+
+static inline void make_live(struct gc_cache *cache, struct gc_magazine *magazine,
+                             struct gc_block *block, const struct gc_request *request)
+{
+    note_alloc(magazine, request, block->bytes);
+    set_cached_bytes(magazine, cached_bytes(magazine) - block->bytes);
+    block->live.requested_bytes = request->bytes;
+    block->live.id = take_id(cache);
+    block->api = request->api;
+    /* Release: pairs with the exchange of who frees it. */
+    atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
+}
+
+bool gc_core_try_alloc(struct gc_cache *cache, struct gc_context *context,
+                       const struct gc_request *request, uint64_t *address)
+{
+    const uint64_t bytes = (request->bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
+    /* No bytes wrap to more than there may be. */
+    if (cache == NULL || request->bytes - 1 >= BLOCK_MAX || request->stream != 0 ||
+        request->dedicated)
+        return false;
+    const uint64_t start_ns = sample_begin(cache);
+    if (!enter(cache))
+        return false;
+    struct gc_magazine *magazine = gc_magazine_of(cache, context);
+    struct gc_block *block = NULL;
+    if (LIKELY(magazine->context == context && !is_closed(context)))
+        block = take(magazine, bytes);
+    if (!LIKELY(block != NULL)) {
+        gc_magazine_merge(magazine); /* so that the pool finds this thread's figures complete */
+        leave(cache);
+        return false;
+    }
+    make_live(cache, magazine, block, request);
+    *address = block->address;
+    const struct gc_entry entry = {block->address, request->bytes, block->bytes, 0, request->api};
+    leave(cache);
+    if (!LIKELY(cache->core->trace == NULL))
+        gc_device_trace(context->device, GC_TRACE_ALLOC, &entry);
+    sample_end(cache, &cache->core->alloc_ns, start_ns);
+    return true;
+}
+
+/* ---- free ---- */
+
+/* The context of a block that was found without a lock; NULL: the record is on the move, or its
+ * context is closed. Nothing is dropped while the caller is inside. */
+static inline struct gc_context *context_of(const struct gc_segment *segment)
+{
+    if (!LIKELY(segment != NULL))
+        return NULL;
+    const struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_acquire);
+    return LIKELY(pool != NULL) && LIKELY(!is_closed(pool->context)) ? pool->context : NULL;
+}
+
+static inline bool claim(struct gc_block *block)
+{
+    uint8_t expected = GC_BLOCK_LIVE;
+    return atomic_compare_exchange_strong_explicit(&block->state, &expected, GC_BLOCK_CACHED,
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
+/* Takes a live block from the program: its context, or NULL if it is not for a magazine. */
+static inline struct gc_context *take_from_program(struct gc_block *block, uint64_t address)
+{
+    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_acquire);
+    struct gc_context *context = context_of(segment);
+    if (!LIKELY(context != NULL && claim(block)))
+        return NULL;
+    /* Nobody else changes the record now; but it may have been another block's by then. */
+    if (LIKELY(block->address == address && block->bytes <= context->magazine_block_bytes &&
+               atomic_load_explicit(&block->segment, memory_order_relaxed) == segment &&
+               atomic_load_explicit(&segment->pool, memory_order_relaxed) == &context->pool &&
+               !segment->is_dedicated))
+        return context;
+    atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
+    return NULL;
+}
+
+static inline uint8_t slack_of(const struct gc_block *block)
+{
+    const uint64_t granules = (block->bytes - block->live.requested_bytes) >> GC_GRANULE_BITS;
+    return granules <= UINT8_MAX ? (uint8_t)granules : 0;
+}
+
+/* Puts it into the thread's magazine. True if blocks went to the pool: what that calls for must not
+ * be done in here. */
+static inline bool keep(struct gc_magazine *magazine, struct gc_block *block)
+{
+    struct gc_context *context = magazine->context;
+    struct gc_work *work = &context->core->work;
+    const struct gc_entry entry = {block->address, block->live.requested_bytes, block->bytes, 0,
+                                   block->api};
+    note_free(magazine, &entry);
+    block->slack = slack_of(block);
+    const uint64_t stamp = gc_work_stamp(work);
+    block->pending.stamp = stamp;
+    set_cached_bytes(magazine, cached_bytes(magazine) + block->bytes);
+    if (LIKELY(gc_context_is_retired(context, stamp))) {
+        push_ready(magazine, block);
+        return shrink(magazine);
+    }
+    push_pending(magazine, block);
+    if (magazine->pending_count < PENDING_MAX &&
+        magazine->pending_bytes <= magazine->context->magazine_bytes / PENDING_SHARE)
+        return false;
+    drain(magazine);
+    shrink(magazine);
+    hand_over_pending(magazine);
+    return true;
+}
+
+bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t address)
+{
+    if (cache == NULL)
+        return false;
+    struct gc_block *block = gc_pagemap_get(&core->pagemap, address);
+    const uint64_t start_ns = sample_begin(cache);
+    if (block == NULL || !enter(cache))
+        return false;
+    struct gc_context *context = take_from_program(block, address);
+    if (!LIKELY(context != NULL)) {
+        leave(cache);
+        gc_core_cache_settle(cache);
+        return false;
+    }
+    struct gc_magazine *magazine = gc_magazine_of(cache, context);
+    if (!LIKELY(magazine->context == context)) {
+        gc_magazine_empty(magazine);
+        magazine->context = context;
+    }
+    const bool handed_over = keep(magazine, block);
+    leave(cache);
+    if (handed_over)
+        gc_reuse_note_handed(context);
+    sample_end(cache, &core->free_ns, start_ns);
+    return true;
+}

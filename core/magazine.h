@@ -1,0 +1,108 @@
+/* Magazines: freed blocks that a thread keeps for itself, one magazine per context, so that a free
+ * and the next allocation of that size take no lock and make no call. A thread's magazines and
+ * figures are in its struct gc_cache.
+ *
+ * A magazine holds blocks in state CACHED: ready ones in bins by size, matched by exact size, and
+ * pending ones in a list by stamp, which become ready once their stamp is retired. What exceeds the
+ * magazine's bytes goes to the pool in batches.
+ *
+ * Ownership: the owner raises is_busy for the moment it is inside and gives way if is_claimed is
+ * set. Who wants to look into the caches of others stops them all: it holds gc_core.caches_lock,
+ * raises is_claimed everywhere, makes every processor see it (membarrier) and waits until none is
+ * busy. Meanwhile owners take the way through the pool. The owner takes a pool's lock while busy,
+ * so nobody stops caches with a pool's lock held. */
+#ifndef GC_MAGAZINE_H
+#define GC_MAGAZINE_H
+
+#include "core/core.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GC_MAGAZINE_BINS 128
+#define GC_MAGAZINE_APIS 8
+#define GC_CACHE_MAGAZINES 4
+
+struct gc_block;
+
+/* What a gauge gained since it was last merged, and the most it had gained meanwhile. */
+struct gc_tally {
+    int64_t delta;
+    int64_t peak;
+};
+
+struct gc_api_tally {
+    uint16_t api;
+    uint64_t count;
+    uint64_t bytes;
+    struct gc_tally live;
+};
+
+struct gc_magazine {
+    struct gc_context *context;        /* NULL: unused */
+    atomic_uint_fast64_t cached_bytes; /* of all blocks here; others read it as a hint */
+    struct gc_block *pending_first;    /* lowest stamp first */
+    struct gc_block *pending_last;
+    uint64_t pending_bytes;
+    uint64_t merged_pending_bytes; /* the part of them that the device's gauge knows of */
+    uint32_t pending_count;
+    uint32_t victim; /* the bin that overflows next */
+    uint64_t alloc_count;
+    uint64_t free_count;
+    struct gc_tally requested;
+    struct gc_tally allocated;
+    struct gc_api_tally apis[GC_MAGAZINE_APIS];
+    struct gc_block *bins[GC_MAGAZINE_BINS];
+};
+
+struct gc_cache {
+    _Alignas(64) atomic_bool is_busy;
+    atomic_bool is_claimed;
+    bool has_membarrier;
+    bool is_used; /* guarded by gc_core.caches_lock, as is `next` */
+    uint32_t until_sample;
+    pthread_t owner;
+    uint64_t next_id; /* ids left of the range taken from the process */
+    uint64_t end_id;
+    struct gc_core *core;
+    _Atomic(struct gc_cache *) next;
+    struct gc_magazine magazines[GC_CACHE_MAGAZINES];
+};
+
+/* ---- life of the whole, for gc_core_create and gc_core_destroy ---- */
+
+void gc_caches_init(struct gc_core *core);
+void gc_caches_fini(struct gc_core *core);
+/* How much of a new context a thread may keep: a share of what its device may hold. */
+void gc_magazine_size(struct gc_context *context);
+
+/* ---- others' magazines; no lock of rank POOL or above may be held ---- */
+
+/* From stop to resume no thread allocates or frees but through the pools: blocks change their state
+ * under the pools' locks only, and all figures are in the devices' gauges. */
+void gc_caches_stop(struct gc_core *core);
+void gc_caches_resume(struct gc_core *core);
+/* Everything in the magazines goes to the pools: what is ready to the bins, the rest to their
+ * pending lists. True if anything went. Cheap where the magazines are empty. */
+bool gc_magazine_flush_device(struct gc_device *device);
+/* The same for one context. Once it is marked dropped none of its blocks enters a magazine any
+ * more. */
+bool gc_magazine_flush_context(struct gc_context *context);
+
+/* ---- for magazine.c and cache.c; the owner is inside, or the caches are stopped ---- */
+
+/* The figures go to the device. */
+void gc_magazine_merge(struct gc_magazine *magazine);
+/* Hands everything over and forgets the context. True if there was anything. */
+bool gc_magazine_empty(struct gc_magazine *magazine);
+
+static inline struct gc_magazine *gc_magazine_of(struct gc_cache *cache,
+                                                 const struct gc_context *context)
+{
+    /* Records of contexts are pages of their own. */
+    return &cache->magazines[((uintptr_t)context >> 12) % GC_CACHE_MAGAZINES];
+}
+
+#endif
