@@ -271,6 +271,7 @@ enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *devic
 
 void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device)
 {
+    gc_caches_stop(core);
 #define GC_GAUGE(field, text) gc_gauge_reset_peak(&device->stats.field);
 #define GC_COUNTER(field, text)
 #include "core/stats.def"
@@ -278,6 +279,7 @@ void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device)
 #undef GC_COUNTER
     for (uint16_t api = 0; api < core->api_count; api++)
         gc_gauge_reset_peak(&device->apis[api].live);
+    gc_caches_resume(core);
 }
 
 /* ---- counts that others report ---- */

@@ -19,12 +19,12 @@ void gc_gauge_sub(struct gc_gauge_cell *gauge, uint64_t bytes)
     gc_gauge_sub_saturating(gauge, bytes);
 }
 
-<<<<<<< HEAD
 void gc_gauge_reset_peak(struct gc_gauge_cell *gauge)
 {
     atomic_store_explicit(&gauge->peak, 0, memory_order_relaxed);
     gc_gauge_raise_peak(gauge, atomic_load_explicit(&gauge->current, memory_order_relaxed));
-=======
+}
+
 void gc_gauge_merge(struct gc_gauge_cell *gauge, int64_t delta, int64_t peak)
 {
     const uint64_t before =
@@ -32,7 +32,6 @@ void gc_gauge_merge(struct gc_gauge_cell *gauge, int64_t delta, int64_t peak)
     const uint64_t highest = before + (uint64_t)peak;
     if (!gc_gauge_is_negative(highest))
         gc_gauge_raise_peak(gauge, highest);
->>>>>>> bb9c845 (Core: a cache for each thread, with magazines of freed blocks)
 }
 
 void gc_gauge_read(const struct gc_gauge_cell *cell, struct gc_gauge *gauge)
