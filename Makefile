@@ -93,8 +93,12 @@ format: ## rewrite the sources as .clang-format says
 	git ls-files -co --exclude-standard '*.c' '*.h' | xargs -r clang-format -i
 
 .PHONY: bench
-bench: ## not there yet: benchmarks come with the fast path
-	@echo 'make bench: there are no benchmarks yet; they come with the fast path' >&2; exit 1
+bench: ## what an allocation costs, beside other allocators; under 90 seconds
+	$(Q)scripts/deps.sh bench
+	$(Q)$(MAKE) --no-print-directory all bench-programs
+	$(Q)python3 tests/bench/bench.py --build $(OUT)
+.PHONY: bench-programs
+bench-programs: $(BENCH_PROGRAMS)
 
 .PHONY: fuzz
 fuzz: ## run each fuzzer of the parsers for FUZZ_SECONDS (30), with clang

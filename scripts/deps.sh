@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building, testing or checking needs and this machine lacks.
 #
-# usage: scripts/deps.sh [build|demo|test|lint|all]
+# usage: scripts/deps.sh [build|demo|test|bench|lint|all]
 #
 # A set that is complete costs a few milliseconds and prints nothing. Missing Debian/Ubuntu packages are
 # installed if we are root, else the one line to run is printed and the status is 1. Never asks anything.
@@ -36,6 +36,13 @@ check_test() {
     have_command ffmpeg ffmpeg
     python3 -c 'import ensurepip, venv' 2> /dev/null || missing="$missing python3-venv"
 }
+check_bench() {
+    have_command g++ "${CXX:-g++}"
+    for folder in /usr/lib /usr/local/lib /usr/lib/*-linux-gnu; do
+        [ -e "$folder/libmimalloc.so.2" ] && return 0
+    done
+    missing="$missing libmimalloc-dev"
+}
 check_lint() {
     have_command clang-format clang-format
     have_command clang-tidy clang-tidy
@@ -54,18 +61,24 @@ test)
     check_build
     check_test
     ;;
+bench)
+    check_build
+    have_command python3 python3
+    check_bench
+    ;;
 lint)
     check_build
     check_lint
     ;;
 all)
     check_build
+    check_bench
     check_test
     check_lint
     have_command valgrind valgrind
     ;;
 *)
-    echo "usage: scripts/deps.sh [build|demo|test|lint|all]" >&2
+    echo "usage: scripts/deps.sh [build|demo|test|bench|lint|all]" >&2
     exit 2
     ;;
 esac

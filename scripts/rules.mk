@@ -54,6 +54,12 @@ $(FLAGS_FILE): force
 	$(Q)printf '%s\n' '$(CC) $(subst ','\'',$(ALL_CFLAGS) $(ALL_LDFLAGS))' > $@.new
 	$(Q)if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
+# C++ is for benchmarks only: structures to compare with.
+$(OUT)/obj/tests/bench/%.o: tests/bench/%.cc $(FLAGS_FILE)
+	$(call say,CXX)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++17 -pthread -Wall -Wextra $(if $(CI),-Werror) -I. $(CFLAGS) $(CFLAGS_$(BUILD)) -MMD -MP -c -o $@ $<
+
 # Sources see generated headers; rules that make some add them to GENERATED.
 $(OUT)/obj/%.o: %.c $(FLAGS_FILE) | generated
 	$(call say,CC)
@@ -134,6 +140,8 @@ TEST_HELPERS := $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/
 PROG_DIRS := preload clients gpu bench
 PROG_SRC := $(foreach d,$(PROG_DIRS),$(filter-out tests/$(d)/test_%,$(wildcard tests/$(d)/*.c)) $(wildcard tests/$(d)/progs/*.c)) \
 	$(wildcard demo/*.c)
+# Where there is no C++ compiler the one program that needs it is left out.
+PROG_SRC := $(if $(shell command -v $(firstword $(CXX))),$(PROG_SRC),$(filter-out tests/bench/pairs_tree.c,$(PROG_SRC)))
 CU_SRC := $(foreach d,$(PROG_DIRS),$(wildcard tests/$(d)/*.cu tests/$(d)/progs/*.cu)) $(wildcard demo/*.cu)
 NVCC ?= $(firstword $(wildcard $(SIM_CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 
@@ -171,9 +179,12 @@ define prog_rule
 $(2): $(call obj,$(1)) | $(if $(filter tests/gpu/% demo/%,$(1)),,sim)
 	$$(call say,LD)
 	$$(Q)mkdir -p $$(@D)
-	$$(Q)$$(CC) $$(ALL_LDFLAGS) $(if $(filter %.so,$(2)),-shared) -o $$@ $$< $$(call source_says,build,$(1)) -L$$(OUT)/simcuda $$(call source_says,link,$(1)) -lm -ldl
+	$$(Q)$$(CC) $$(ALL_LDFLAGS) $(if $(filter %.so,$(2)),-shared) -o $$@ $$(filter %.o,$$^) $$(call source_says,build,$(1)) -L$$(OUT)/simcuda $$(call source_says,link,$(1)) -lm -ldl
 endef
 $(foreach s,$(PROG_SRC),$(eval $(call prog_rule,$(s),$(patsubst %.c,$(OUT)/%$(if $(filter lib%,$(notdir $(s))),.so),$(call flatten,$(s))))))
+
+$(OUT)/tests/bench/pairs_tree: $(OUT)/obj/tests/bench/tree.o
+BENCH_PROGRAMS := $(filter $(OUT)/tests/bench/%,$(PROG_PROGRAMS))
 
 NVCC_FLAGS := -O2 -I. -Xcompiler -pthread -Wno-deprecated-gpu-targets
 define cu_rule

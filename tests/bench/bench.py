@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""Measures what an allocation costs through the library on the simulated device, beside other allocators in the
+same run: mimalloc, the C library's malloc, a best-fit tree behind one mutex, the library without caching (`track`).
+
+usage: tests/bench/bench.py [--build DIR] [--output FILE] [--smoke] [--only GROUP,...]
+
+Prints `name value unit` lines as they come, then the ratios that the project is judged by, and leaves both in
+BUILD/bench.json. A figure is the median of several rounds, and where programs are compared of several runs of
+each in turn. --smoke runs everything very short: its figures mean nothing. Groups: sizes threads live loop replay.
+"""
+import argparse
+import glob
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+GROUPS = ("sizes", "threads", "live", "loop", "replay")
+SIZES = ("pair_512B", "pair_64KiB", "pair_4MiB", "pair_mixed")
+MIMALLOC = "libmimalloc.so.2"
+TRACES = os.path.join(ROOT, "..", "shared", "data", "traces")
+
+
+class Failed(Exception):
+    """A program of the benchmark did not do its work."""
+
+
+class Bench:
+    """One run: its settings, the programs, and what they said."""
+
+    def __init__(self, build, smoke):
+        self.build = os.path.abspath(build)
+        self.smoke = smoke
+        self.repeats = 1 if smoke else 3
+        self.results = {}
+        self.ratios = []
+        self.allocators = self._allocators()
+        self.folder = tempfile.TemporaryDirectory(prefix="gpucache-bench.")
+
+    # ---- programs ----
+
+    def _allocators(self):
+        """name -> (program, environment)"""
+        library = {"LD_PRELOAD": os.path.join(self.build, "libgpucache.so"), "GPUCACHE_REPORT": "none"}
+        found = {
+            "shared": ("pairs_shared", library),
+            "static": ("pairs_static", library),
+            "driver": ("pairs_driver", library),
+            "track": ("pairs_shared", dict(library, GPUCACHE_MODE="track")),
+            "glibc": ("pairs_malloc", {}),
+        }
+        if self._has_mimalloc():
+            found["mimalloc"] = ("pairs_malloc", {"LD_PRELOAD": MIMALLOC})
+        else:
+            print(f"# no {MIMALLOC}: nothing is compared with mimalloc (make deps installs it)")
+        if os.path.exists(self.path("tests/bench/pairs_tree")):
+            found["tree"] = ("pairs_tree", {})
+        else:
+            print("# no C++ compiler: nothing is compared with the best-fit tree")
+        return found
+
+    def path(self, name):
+        """A file of the build folder."""
+        return os.path.join(self.build, name)
+
+    def _has_mimalloc(self):
+        # The loader says so on stderr, and goes on, where there is no such library.
+        done = subprocess.run(["true"], env={"LD_PRELOAD": MIMALLOC, "PATH": os.environ["PATH"]},
+                              capture_output=True, check=False)
+        return not done.stderr
+
+    def run(self, command, settings):
+        """Runs a program on the simulated device; its standard output."""
+        environment = {key: value for key, value in os.environ.items()
+                       if not key.startswith(("GPUCACHE_", "SIMCUDA_", "LD_", "BENCH_", "CUDA_"))}
+        environment["LD_LIBRARY_PATH"] = self.path("simcuda")
+        if self.smoke:
+            environment.update(BENCH_ROUNDS="3", BENCH_ROUND_US="200")
+        environment.update(settings)
+        done = subprocess.run([self.path(command[0]), *command[1:]], env=environment, text=True,
+                              capture_output=True, timeout=60, check=False)
+        if done.returncode != 0:
+            raise Failed(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    def pairs(self, name, *arguments, **settings):
+        """What one allocator's program prints: {figure: (value, unit)}."""
+        program, environment = self.allocators[name]
+        output = self.run([f"tests/bench/{program}", *arguments], dict(environment, **settings))
+        rows = [line.split() for line in output.splitlines()]
+        return {figure: (float(value), unit) for figure, value, unit in rows}
+
+    # ---- results ----
+
+    def put(self, name, value, unit):
+        """A figure: kept, and printed."""
+        self.results[name] = (value, unit)
+        print(f"{name} {value:.10g} {unit}", flush=True)
+
+    def value(self, name):
+        """A figure, or None if it was not measured."""
+        return self.results.get(name, (None, None))[0]
+
+    def compare(self, names, *arguments):
+        """Runs each allocator in turn, several times, so that a noisy moment hits all alike."""
+        seen = {}
+        for _ in range(self.repeats):
+            for name in names:
+                if name not in self.allocators:
+                    continue
+                for figure, (value, unit) in self.pairs(name, *arguments).items():
+                    seen.setdefault((f"{name}.{figure}", unit), []).append(value)
+        for (name, unit), values in seen.items():
+            self.put(name, statistics.median(values), unit)
+
+    # ---- groups ----
+
+    def sizes(self):
+        """One thread, by size."""
+        self.compare(("shared", "static", "driver", "track", "mimalloc", "glibc", "tree"), "sizes")
+        for against, goal in (("mimalloc", "<= 2"), ("tree", "")):
+            for size in SIZES:
+                self.ratio(f"shared/{against} {size}", f"shared.{size}", f"{against}.{size}", goal)
+        self.goal("shared pair_512B, ns", self.value("shared.pair_512B"), "<= 40")
+
+    def threads(self):
+        """One to N threads."""
+        most = min(os.cpu_count() or 1, 8)
+        for count in sorted({1, 2, 4, most} & set(range(1, most + 1))):
+            self.compare(("shared", "mimalloc", "tree"), "threads", str(count))
+        if most == 1:
+            print("# one processor: two threads are not measured")
+            return
+        for name in ("shared", "mimalloc", "tree"):
+            self.ratio(f"{name}: 2 threads/1", f"{name}.threads_2_512B", f"{name}.threads_1_512B",
+                       ">= 1.8" if name == "shared" else "")
+
+    def live(self):
+        """100 to a million live blocks."""
+        most = 10000 if self.smoke else 1000000
+        counts = [count for count in (100, 10000, 100000, 1000000) if count <= most]
+        for count in counts:
+            self.compare(("shared", "mimalloc", "tree"), "live", str(count))
+        for figure, goal in (("pair", "<= 2"), ("replace", "")):
+            for name in ("shared", "mimalloc", "tree"):
+                self.ratio(f"{name}: {figure} with {most} live/100", f"{name}.{figure}_live_{most}",
+                           f"{name}.{figure}_live_100", goal if name == "shared" else "")
+        report = os.path.join(self.folder.name, "live.json")
+        self.pairs("shared", "live", str(most), GPUCACHE_REPORT=report)
+        self.put("shared.metadata_per_block", device_of(report)["host_metadata_bytes"] / most, "bytes")
+        self.goal(f"metadata bytes per block, {most} live", self.value("shared.metadata_per_block"),
+                  "" if self.smoke else "<= 128")
+
+    def loop(self):
+        """Allocate, launch, free, on two streams: time, driver calls, memory."""
+        library = self.allocators["shared"][1]
+        count = 200 if self.smoke else 5000
+        for name, settings in (("library", library), ("plain", {})):
+            output = self.run(["tests/bench/launch_loop", str(count)], dict(settings, SIMCUDA_WORK_US="5"))
+            self.put(f"loop.{name}", float(output.split()[1]), "ns")
+        calls = [self.calls(library, n) for n in (count, 2 * count)]
+        self.put("loop.driver_calls", (calls[1] - calls[0]) * 100 / count, "per_100_iterations")
+        self.goal("loop: driver calls per 100 iterations", self.value("loop.driver_calls"), "<= 1")
+        self.ratio("loop: library/plain", "loop.library", "loop.plain", "")
+        for many, name in ((count, "short"), (4 * count, "long")):
+            report = os.path.join(self.folder.name, "loop.json")
+            self.run(["tests/bench/launch_loop", str(many)], dict(library, GPUCACHE_REPORT=report))
+            self.put(f"loop.reserved_{name}", device_of(report)["reserved_bytes"]["peak"], "bytes")
+        self.ratio("loop: reserved, four times as long/once", "loop.reserved_long", "loop.reserved_short", "")
+
+    def calls(self, library, count):
+        """Calls that reached the driver in a loop of `count`, its launches left out."""
+        journal = os.path.join(self.folder.name, f"journal.{count}")
+        self.run(["tests/bench/launch_loop", str(count)], dict(library, SIMCUDA_JOURNAL=journal))
+        with open(journal, encoding="utf-8") as stream:
+            return sum(1 for line in stream if line.split()[2] != "cuLaunchKernel")
+
+    def replay(self):
+        """The recorded traces, where they are at hand."""
+        traces = sorted(glob.glob(os.path.join(TRACES, "*.csv")))
+        if not traces:
+            print(f"# no traces in {os.path.normpath(TRACES)}: nothing is replayed")
+        for trace in traces:
+            short = os.path.basename(trace)[:-len(".csv")]
+            record = json.loads(self.run(["gpucache", "replay", trace, "--json"], {}))
+            for policy in record["policies"]:
+                name = "_".join(filter(None, (policy["policy"], policy["backend"])))
+                second = policy["passes"][1]
+                self.put(f"replay.{short}.{name}.ratio", policy["ratio"], "x")
+                self.put(f"replay.{short}.{name}.driver_calls", second["driver_calls"], "in_pass_2")
+                self.put(f"replay.{short}.{name}.event", second["ns_per_event"], "ns")
+            self.goal(f"{short}: reserved/live", record["ratio"],
+                      "<= 1.01" if record["peak_live_bytes"] > 1 << 30 else "")
+            self.goal(f"{short}: driver calls, pass 2", record["passes"][1]["driver_calls"], "<= 0")
+
+    # ---- ratios ----
+
+    def ratio(self, name, above, below, wanted):
+        """A ratio of two figures, where both were measured."""
+        upper, lower = self.value(above), self.value(below)
+        if upper is not None and lower:
+            self.goal(name, upper / lower, wanted)
+
+    def goal(self, name, value, wanted):
+        """A row of the table: `wanted` is "<= N", ">= N" or nothing."""
+        if value is None:
+            return
+        reached = None
+        if wanted:
+            sign, bound = wanted.split()
+            reached = value <= float(bound) if sign == "<=" else value >= float(bound)
+        self.ratios.append({"name": name, "value": round(value, 4), "goal": wanted or None, "reached": reached})
+
+    def print_table(self):
+        """All ratios."""
+        print(f"\n{'ratio':<46}{'value':>10}  {'to reach':<9}")
+        for row in self.ratios:
+            mark = {True: "reached", False: "not reached", None: ""}[row["reached"]]
+            print(f"{row['name']:<46}{row['value']:>10.3f}  {row['goal'] or '':<9} {mark}".rstrip())
+
+    def record(self, seconds):
+        """What bench.json holds."""
+        results = [{"name": name, "value": value, "unit": unit} for name, (value, unit) in self.results.items()]
+        return {"schema": "gpucache-bench/1", "smoke": self.smoke, "machine": machine(), "seconds": round(seconds, 1),
+                "results": results, "ratios": self.ratios}
+
+
+def device_of(report):
+    """The first device of a report file."""
+    with open(report, encoding="utf-8") as stream:
+        return json.load(stream)["devices"][0]
+
+
+def machine():
+    """What this ran on."""
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as stream:
+            model = next(line.split(":", 1)[1].strip() for line in stream if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return {"processor": model, "processors": os.cpu_count(), "kernel": platform.release(),
+            "load": round(os.getloadavg()[0], 2)}
+
+
+def main():
+    """Runs the groups asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--output")
+    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--only", default=",".join(GROUPS))
+    arguments = parser.parse_args()
+    groups = arguments.only.split(",")
+    for group in groups:
+        if group not in GROUPS:
+            parser.error(f"no group {group}; there are: {' '.join(GROUPS)}")
+    start = time.monotonic()
+    bench = Bench(arguments.build, arguments.smoke)
+    try:
+        for group in groups:
+            getattr(bench, group)()
+    except (Failed, OSError, subprocess.TimeoutExpired) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    bench.print_table()
+    output = arguments.output or bench.path("bench.json")
+    with open(output, "w", encoding="utf-8") as stream:
+        json.dump(bench.record(time.monotonic() - start), stream, indent=2)
+        stream.write("\n")
+    print(f"\n{time.monotonic() - start:.0f} s, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors; {output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

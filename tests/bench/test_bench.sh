@@ -1,0 +1,35 @@
+#!/bin/bash
+# The benchmark runs, in a few seconds, and its output has its form. How fast anything is is not judged here, but
+# for bounds that any machine holds.
+. "$(dirname "$0")/../lib.sh"
+
+record=$TMP/bench.json
+ok "a short run ends well" python3 "$ROOT/tests/bench/bench.py" --build "$BUILD_DIR" --smoke --output "$record"
+python3 "$ROOT/tests/bench/bench.py" --build "$BUILD_DIR" --smoke --only sizes --output "$TMP/only.json" > "$TMP/out"
+is "each figure is a line of name, value and unit" \
+    "$(sed '/^$/,$d; /^#/d' "$TMP/out" | grep -Evc '^[a-z]+\.[A-Za-z0-9_.]+ [0-9.e+]+ [a-zA-Z/_0-9]+$')" 0
+like "ours are there" "$(cat "$TMP/out")" '^shared\.pair_512B [0-9.]+ ns$'
+like "the table has its head" "$(cat "$TMP/out")" '^ratio +value +to reach'
+not_ok "an unknown group is refused" python3 "$ROOT/tests/bench/bench.py" --only speed
+is "one schema" "$(json "$record" 'r["schema"]')" gpucache-bench/1
+
+# has EXPRESSION: true of v (name → value) and q (ratio → value).
+has() {
+    json "$record" "(lambda v, q: $1)({x['name']: x['value'] for x in r['results']}, {x['name']: x['value'] for x in r['ratios']})"
+}
+is "every way in is measured" \
+    "$(has "all(w + '.pair_' + s in v for w in ('shared', 'static', 'driver', 'track', 'glibc') for s in ('512B', '64KiB', '4MiB', 'mixed'))")" true
+is "live blocks are measured" "$(has "'shared.pair_live_100' in v and 'shared.replace_live_10000' in v")" true
+is "threads are measured" "$(has "'shared.threads_1_512B' in v")" true
+is "a pair is below a millisecond" "$(has "0 < v['shared.pair_512B'] < 1e6")" true
+is "the loop is counted" "$(has "v['loop.driver_calls'] >= 0 and v['loop.library'] > 0 and v['loop.plain'] > 0")" true
+is "the loop's memory is bounded" "$(has "v['loop.reserved_long'] <= v['loop.reserved_short'] + (64 << 20)")" true
+is "metadata is counted" "$(has "v['shared.metadata_per_block'] > 0")" true
+for peer in mimalloc tree; do
+    if [ "$(has "'$peer.pair_512B' in v")" = true ]; then
+        is "compared with $peer" "$(has "'shared/$peer pair_mixed' in q")" true
+    else
+        skip "compared with $peer" "it is not on this machine"
+    fi
+done
+done_testing
