@@ -89,6 +89,21 @@ struct gc_block *gc_bins_best_fit(const struct gc_bins *bins, uint64_t bytes)
     return best;
 }
 
+struct gc_block *gc_bins_next(const struct gc_bins *bins, const struct gc_block *block)
+{
+    struct gc_block *next = NULL;
+    struct gc_block *candidate = bins->root;
+    while (candidate != NULL) {
+        if (is_before(block, candidate)) {
+            next = candidate;
+            candidate = candidate->bin.left;
+        } else {
+            candidate = candidate->bin.right;
+        }
+    }
+    return next;
+}
+
 uint64_t gc_bins_largest_bytes(const struct gc_bins *bins)
 {
     const struct gc_block *block = bins->root;

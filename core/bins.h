@@ -29,6 +29,8 @@ void gc_bins_insert(struct gc_bins *bins, struct gc_block *block);
 void gc_bins_remove(struct gc_bins *bins, struct gc_block *block);
 /* NULL if no block has `bytes`. The block stays in. */
 struct gc_block *gc_bins_best_fit(const struct gc_bins *bins, uint64_t bytes);
+/* The one after `block` in that order, which need not be in; NULL if it is the last. */
+struct gc_block *gc_bins_next(const struct gc_bins *bins, const struct gc_block *block);
 /* 0 if empty. */
 uint64_t gc_bins_largest_bytes(const struct gc_bins *bins);
 /* Walks everything, O(n): true if the invariants hold. For tests and builds with GC_CHECK. */

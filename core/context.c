@@ -1,5 +1,6 @@
 #include "core/context.h"
 
+#include "core/arena.h"
 #include "core/check.h"
 #include "core/instance.h"
 #include "core/magazine.h"
@@ -47,6 +48,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         .idle_bytes = &device->idle_bytes,
         .generation = &device->generation,
         .pending = &device->stats.pending,
+        .page_bytes = device->page_bytes,
     };
     gc_pool_init(&context->pool, context, &shared);
     gc_magazine_size(context);
@@ -136,12 +138,14 @@ static struct gc_block *drop_block_locked(struct gc_device *device, struct gc_po
     return next;
 }
 
-/* Empties the pool for good. */
+/* Empties the pool for good. Mapped memory does not go with the driver's context. */
 static void drop_pool(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_device *device = context->device;
+    struct gc_arena_remains remains;
     gc_pool_acquire_plain(pool);
+    gc_arena_take_remains_locked(pool, &remains);
     pool->is_dropped = true;
     while (pool->segments != NULL) {
         struct gc_segment *segment = pool->segments;
@@ -150,8 +154,10 @@ static void drop_pool(struct gc_context *context)
             atomic_fetch_sub_explicit(&device->idle_bytes, segment->bytes, memory_order_relaxed);
         for (struct gc_block *block = segment->first; block != NULL;)
             block = drop_block_locked(device, pool, block);
-        gc_device_release(device, segment->bytes);
         atomic_store_explicit(&segment->pool, NULL, memory_order_release);
+        if (segment->arena != NULL)
+            continue; /* buried below */
+        gc_device_release(device, segment->bytes);
         gc_slab_put(&device->segments, segment);
     }
     for (unsigned class = 0; class < GC_CLASS_COUNT; class ++)
@@ -168,6 +174,7 @@ static void drop_pool(struct gc_context *context)
     pool->spare_count = 0;
     context->peer_count = 0;
     gc_pool_release(pool);
+    gc_arena_bury(context, &remains);
 }
 
 static void drop_direct(void *argument, const struct gc_direct *direct)
@@ -237,6 +244,17 @@ bool gc_context_is_capturing(const struct gc_context *context)
     return atomic_load_explicit(&context->capture_count, memory_order_relaxed) > 0;
 }
 
+/* What is mapped from now on is shared anyhow. */
+static void share_mappings(struct gc_context *context)
+{
+    int code = 0;
+    if (gc_arena_share(context, &code) != GC_OK)
+        gc_log_write(context->core->log, GC_LOG_WARN,
+                     "memory of device %d that is mapped already is not open to a peer (driver "
+                     "code %d)",
+                     context->device->info.ordinal, code);
+}
+
 enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
 {
     enum gc_status status = GC_OK;
@@ -257,6 +275,8 @@ enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context
     else if (!present)
         context->peers[context->peer_count++] = peer;
     gc_pool_release(&context->pool);
+    if (status == GC_OK && !present && peer->device != context->device)
+        share_mappings(context);
     return status;
 }
 

@@ -2,6 +2,7 @@
  * is in this order here: round, bins, driver, shortage. */
 #include "core/core.h"
 
+#include "core/arena.h"
 #include "core/bits.h"
 #include "core/check.h"
 #include "core/elastic.h"
@@ -58,6 +59,7 @@ void gc_core_destroy(struct gc_core *core)
     while (core->all_contexts != NULL) {
         struct gc_context *context = core->all_contexts;
         core->all_contexts = context->next_of_all;
+        gc_arena_forget(&context->pool);
         gc_pool_fini(&context->pool);
         gc_host_unmap(&core->host, context, sizeof(*context));
     }
@@ -97,7 +99,7 @@ struct order {
     struct gc_segment_refusal refusal;
 };
 
-static enum gc_status take_free(struct order *order, enum gc_class class)
+static enum gc_status take_free(struct order *order, bool any_hole)
 {
     struct gc_context *context = order->context;
     struct gc_pool *pool = &context->pool;
@@ -107,8 +109,10 @@ static enum gc_status take_free(struct order *order, enum gc_class class)
     const struct gc_block *block = NULL;
     if (pool->is_dropped)
         status = GC_INVALID_ARGUMENT;
+    else if (any_hole)
+        block = gc_pool_take_any_locked(pool, &order->claim);
     else
-        block = gc_pool_take_locked(pool, class, &order->claim);
+        block = gc_pool_take_locked(pool, order->plan.class, &order->claim);
     if (block != NULL) {
         const struct gc_entry entry = {block->address, order->claim.requested_bytes, block->bytes,
                                        order->claim.stream, order->claim.api};
@@ -122,18 +126,22 @@ static enum gc_status take_free(struct order *order, enum gc_class class)
     return status;
 }
 
-static enum gc_status take_fresh(struct order *order)
+typedef enum gc_status create_memory(struct gc_context *context, const struct gc_segment_plan *plan,
+                                     const struct gc_claim *claim, uint64_t *address,
+                                     struct gc_segment_refusal *refusal);
+
+static enum gc_status take_fresh(struct order *order, create_memory *create)
 {
     struct gc_segment_plan exact = order->plan;
-    enum gc_status status = gc_segment_create(order->context, &order->plan, &order->claim,
-                                              &order->address, &order->refusal);
+    enum gc_status status =
+        create(order->context, &order->plan, &order->claim, &order->address, &order->refusal);
     if (status != GC_OUT_OF_MEMORY || order->plan.bytes == order->claim.bytes)
         return status;
     /* No room for comfort: just what is needed. */
     exact.bytes = order->claim.bytes;
     exact.driver_bytes = exact.bytes;
-    return gc_segment_create(order->context, &exact, &order->claim, &order->address,
-                             &order->refusal);
+    exact.is_tight = true;
+    return create(order->context, &exact, &order->claim, &order->address, &order->refusal);
 }
 
 /* A context whose work has failed may be beyond repair. The plain driver says so at every call, so
@@ -145,7 +153,7 @@ static bool is_suspect(const struct order *order)
 
 static enum gc_status ask_driver_first(struct order *order)
 {
-    enum gc_status status = take_fresh(order);
+    enum gc_status status = take_fresh(order, gc_segment_create);
     if (status == GC_OK)
         atomic_store_explicit(&order->context->is_suspect, false, memory_order_relaxed);
     return status;
@@ -159,15 +167,15 @@ static enum gc_status attempt(struct order *order)
     if (order->plan.is_dedicated)
         return gc_segment_create(order->context, &order->plan, &order->claim, &order->address,
                                  &order->refusal);
-    enum gc_status status = take_free(order, order->plan.class);
+    enum gc_status status = take_free(order, false);
     if (status == GC_OUT_OF_MEMORY && gc_reuse_resolve(order->context))
-        status = take_free(order, order->plan.class);
+        status = take_free(order, false);
     /* What other threads keep for themselves is better than new memory. */
     if (status == GC_OUT_OF_MEMORY && gc_magazine_flush_device(order->context->device)) {
         gc_reuse_resolve(order->context);
-        status = take_free(order, order->plan.class);
+        status = take_free(order, false);
     }
-    return status == GC_OUT_OF_MEMORY ? take_fresh(order) : status;
+    return status == GC_OUT_OF_MEMORY ? take_fresh(order, gc_arena_create) : status;
 }
 
 static bool relieve_driver(const struct order *order)
@@ -184,7 +192,7 @@ static enum gc_status serve(struct order *order)
     struct gc_shortage shortage;
     enum gc_status status = GC_OUT_OF_MEMORY;
     if (!order->plan.is_dedicated && !is_suspect(order))
-        status = take_free(order, order->plan.class); /* the hot path: one lock, no driver */
+        status = take_free(order, false); /* the hot path: one lock, no driver */
     if (status != GC_OUT_OF_MEMORY)
         return status;
     gc_shortage_begin(&shortage, device, &order->context->pool);
@@ -197,10 +205,9 @@ static enum gc_status serve(struct order *order)
     }
     if (status == GC_OUT_OF_MEMORY && relieve_driver(order))
         status = attempt(order);
-    /* A hole among blocks of the other class is better than none. */
+    /* A hole that fits badly, or among blocks of the other class, is better than none. */
     if (status == GC_OUT_OF_MEMORY && !order->plan.is_dedicated)
-        status =
-            take_free(order, order->plan.class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL);
+        status = take_free(order, true);
     return status;
 }
 

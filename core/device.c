@@ -2,6 +2,7 @@
 
 #include "core/bits.h"
 #include "core/instance.h"
+#include "core/page.h"
 
 /* The share of `bytes` that a percentage of 0 to 100 says. */
 static uint64_t share_of(uint64_t bytes, double percent)
@@ -14,6 +15,20 @@ static uint64_t share_of(uint64_t bytes, double percent)
 static uint64_t apis_bytes(const struct gc_core *core)
 {
     return gc_max_u64(core->api_count, 1) * sizeof(struct gc_api_cell);
+}
+
+/* The page of mapped memory, or 0 for the driver's own allocations. */
+static uint64_t choose_backend(struct gc_core *core, const struct gc_device_info *info)
+{
+    if (core->mode != GC_MODE_CACHE || core->options->backend == GC_BACKEND_DRIVER)
+        return 0;
+    if (info->has_mapping)
+        return gc_max_u64(info->page_bytes, GC_PAGE_BYTES_MIN);
+    if (core->options->backend == GC_BACKEND_VMM)
+        gc_log_write(core->log, GC_LOG_WARN,
+                     "GPUCACHE_BACKEND=vmm: device %d cannot map memory (%s); driver is used",
+                     info->ordinal, info->backend_reason);
+    return 0;
 }
 
 static struct gc_device *create_device(struct gc_core *core, const struct gc_device_info *info)
@@ -41,6 +56,8 @@ static struct gc_device *create_device(struct gc_core *core, const struct gc_dev
                 share_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent));
     gc_slab_init(&device->blocks, &device->host, sizeof(struct gc_block));
     gc_slab_init(&device->segments, &device->host, sizeof(struct gc_segment));
+    gc_slab_init(&device->page_records, &device->host, sizeof(struct gc_page));
+    device->page_bytes = choose_backend(core, info);
     gc_lock_init(&device->give_back_lock, GC_RANK_DEVICE);
     pthread_cond_init(&device->give_back_done, NULL);
     return device;
@@ -50,6 +67,7 @@ void gc_device_fini(struct gc_device *device)
 {
     pthread_cond_destroy(&device->give_back_done);
     gc_lock_fini(&device->give_back_lock);
+    gc_slab_fini(&device->page_records);
     gc_slab_fini(&device->segments);
     gc_slab_fini(&device->blocks);
     gc_host_unmap(&device->host, device->apis, apis_bytes(device->core));
@@ -158,6 +176,24 @@ void gc_device_release_measured(struct gc_device *device, uint64_t bytes)
 {
     gc_gauge_sub_saturating(device->budget.held, bytes);
     atomic_fetch_add_explicit(&device->generation, 1, memory_order_release); /* as above */
+}
+
+void gc_device_add_pages(struct gc_device *device, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&device->mapped_bytes, bytes, memory_order_relaxed);
+}
+
+void gc_device_drop_pages(struct gc_device *device, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&device->mapped_bytes, bytes, memory_order_relaxed);
+    gc_device_release(device, bytes);
+}
+
+uint64_t gc_device_peak_with(const struct gc_device *device, uint64_t bytes)
+{
+    struct gc_gauge allocated;
+    gc_gauge_read(&device->stats.allocated, &allocated);
+    return gc_max_u64(allocated.peak, allocated.current + bytes);
 }
 
 uint64_t gc_device_idle_bytes(const struct gc_device *device)

@@ -18,12 +18,15 @@ struct gc_device {
     struct gc_budget budget;
     atomic_flag over_limit_said;
     struct gc_stats stats;
-    atomic_uint_fast64_t idle_bytes; /* wholly free segments of all pools */
+    atomic_uint_fast64_t idle_bytes; /* wholly free segments and idle pages of all pools */
     atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];
     struct gc_api_cell *apis; /* core->api_count */
     struct gc_host host;      /* what this device's records take */
     struct gc_slab blocks;
     struct gc_slab segments;
+    struct gc_slab page_records;
+    uint64_t page_bytes; /* of mapped memory; 0: pools have the driver's memory only */
+    atomic_uint_fast64_t mapped_bytes; /* physical pages of all pools */
     /* Linked by next_in_device. Dropped ones are unlinked but keep their link, so that a reader
      * that stands on one goes on. */
     _Atomic(struct gc_context *) contexts;
@@ -45,6 +48,11 @@ bool gc_device_await_give_backs(struct gc_device *device);
 void gc_device_release(struct gc_device *device, uint64_t bytes);
 /* The same for an amount that was measured by difference and may be more than is held. */
 void gc_device_release_measured(struct gc_device *device, uint64_t bytes);
+/* Physical pages came, whose budget was reserved; or went, and their budget with them. */
+void gc_device_add_pages(struct gc_device *device, uint64_t bytes);
+void gc_device_drop_pages(struct gc_device *device, uint64_t bytes);
+/* The most that allocations ever had at once, with `bytes` more now. */
+uint64_t gc_device_peak_with(const struct gc_device *device, uint64_t bytes);
 uint64_t gc_device_idle_bytes(const struct gc_device *device);
 void gc_device_fini(struct gc_device *device);
 

@@ -68,6 +68,11 @@ void gc_host_count(struct gc_host *host, uint64_t bytes)
     atomic_fetch_add_explicit(&host->bytes, bytes, memory_order_relaxed);
 }
 
+void gc_host_discount(struct gc_host *host, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&host->bytes, bytes, memory_order_relaxed);
+}
+
 uint64_t gc_host_bytes(const struct gc_host *host)
 {
     return atomic_load_explicit(&host->bytes, memory_order_relaxed);

@@ -19,6 +19,7 @@ void gc_host_unmap(struct gc_host *host, void *memory, uint64_t bytes);
 void *gc_host_reserve(uint64_t bytes);
 void gc_host_unreserve(void *memory, uint64_t bytes);
 void gc_host_count(struct gc_host *host, uint64_t bytes);
+void gc_host_discount(struct gc_host *host, uint64_t bytes);
 uint64_t gc_host_bytes(const struct gc_host *host);
 
 #endif

@@ -67,6 +67,10 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
 /* Waits for what is pending, if there is any and no capture forbids it. True if memory became free.
  */
 bool gc_reuse_resolve(struct gc_context *context);
+/* Before memory in the bins may be unmapped: waits until all work that may use what was ever freed
+ * into them is done. False, with nothing waited for, if a capture forbids it, or the wait failed.
+ */
+bool gc_reuse_quiesce(struct gc_context *context);
 /* The program waited itself: what became pending before `epoch` is free. */
 void gc_reuse_retire(struct gc_context *context, uint64_t epoch);
 

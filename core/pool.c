@@ -1,11 +1,13 @@
 #include "core/pool.h"
 
 #include "core/check.h"
+#include "core/context.h"
 
 #include <stddef.h>
 
-/* Records needed under one lock: a segment's first block and the remainder split off it. */
-#define SPARES_NEEDED 2
+/* Records needed under one lock: a segment's first block and what is split off before and behind.
+ */
+#define SPARES_NEEDED 3
 /* Taken from and put back to the device's store in this number. */
 #define SPARES_BATCH 32
 #define IDS_BATCH 1024
@@ -14,11 +16,14 @@ void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
                   const struct gc_pool_shared *shared)
 {
     *pool = (struct gc_pool){.shared = *shared, .context = context};
+    pool->pages.page_bytes = shared->page_bytes;
+    pthread_cond_init(&pool->pages.changed, NULL);
     gc_lock_init(&pool->lock, GC_RANK_POOL);
 }
 
 void gc_pool_fini(struct gc_pool *pool)
 {
+    pthread_cond_destroy(&pool->pages.changed);
     gc_lock_fini(&pool->lock);
 }
 
@@ -163,7 +168,7 @@ static void bin_insert(struct gc_pool *pool, struct gc_block *block)
     struct gc_segment *segment = segment_of(block);
     block->state = GC_BLOCK_FREE;
     gc_bins_insert(&pool->bins[segment->class], block);
-    if (spans_segment(block))
+    if (spans_segment(block) && segment->arena == NULL && !segment->is_kept)
         idle_add(pool, segment);
 }
 
@@ -195,46 +200,137 @@ static void unlink_block(struct gc_block *block)
         block->next->previous = block->previous;
 }
 
-/* Cuts the end off a block that is in no bin and makes it a free block, if it is worth one. */
-static void split_off(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
+static uint64_t least_remainder(const struct gc_segment *segment)
 {
-    struct gc_segment *segment = segment_of(block);
-    const uint64_t least =
-        segment->class == GC_CLASS_SMALL ? GC_SMALL_REMAINDER : GC_LARGE_REMAINDER;
-    if (block->bytes - bytes < least)
-        return;
+    return segment->class == GC_CLASS_SMALL || segment->arena != NULL ? GC_SMALL_REMAINDER
+                                                                      : GC_LARGE_REMAINDER;
+}
+
+/* Cuts a block in two; the second half is in no bin. */
+static struct gc_block *split_at(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
+{
     struct gc_block *rest = pop_spare(pool);
     rest->address = block->address + bytes;
     rest->bytes = block->bytes - bytes;
-    atomic_store_explicit(&rest->segment, segment, memory_order_release);
+    rest->state = GC_BLOCK_MAPPING;
+    atomic_store_explicit(&rest->segment, segment_of(block), memory_order_release);
     block->bytes = bytes;
     link_after(block, rest);
-    bin_insert(pool, rest);
     gc_pagemap_set(pool->shared.pagemap, rest->address, rest);
+    return rest;
 }
 
-static void make_live(struct gc_pool *pool, struct gc_block *block, const struct gc_claim *claim)
+/* Cuts the end off a block that is in no bin and makes it a free block, if it is worth one. */
+static void split_off(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
+{
+    if (block->bytes - bytes >= least_remainder(segment_of(block)))
+        bin_insert(pool, split_at(pool, block, bytes));
+}
+
+void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
+                              const struct gc_claim *claim)
 {
     GC_ASSERT(block->bytes >= claim->bytes);
-    split_off(pool, block, claim->bytes);
     block->live.requested_bytes = claim->requested_bytes;
     block->live.id = take_id(pool);
     block->api = claim->api;
     block->state = GC_BLOCK_LIVE;
 }
 
+struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_place *place,
+                                      uint64_t bytes)
+{
+    struct gc_block *block = place->hole;
+    bin_remove(pool, block);
+    if (place->address > block->address) {
+        struct gc_block *front = block;
+        block = split_at(pool, front, place->address - front->address);
+        bin_insert(pool, front);
+    }
+    block->state = GC_BLOCK_MAPPING;
+    split_off(pool, block, bytes);
+    return block;
+}
+
+/* ---- places ---- */
+
+/* Where in the hole a block of `bytes` would start; false if it does not fit. */
+static bool fit(const struct gc_pool *pool, struct gc_block *hole, uint64_t bytes, bool is_tight,
+                struct gc_place *place)
+{
+    const uint64_t page = pool->pages.page_bytes;
+    uint64_t address = hole->address;
+    if (segment_of(hole)->arena != NULL && (bytes >= GC_PAGE_BYTES_MIN || is_tight)) {
+        const uint64_t needed = (bytes + page - 1) / page * page;
+        if (address % page + bytes > needed)
+            address = (address + page - 1) / page * page;
+    }
+    *place = (struct gc_place){hole, address};
+    return address - hole->address + bytes <= hole->bytes;
+}
+
+bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_class class, uint64_t bytes,
+                               bool is_tight, struct gc_place *place)
+{
+    const struct gc_bins *bins = &pool->bins[class];
+    struct gc_block *hole = gc_bins_best_fit(bins, bytes);
+    while (hole != NULL && !fit(pool, hole, bytes, is_tight, place))
+        hole = gc_bins_next(bins, hole);
+    return hole != NULL;
+}
+
+/* A live block at the place, unless it needs the driver. */
+static struct gc_block *take_place(struct gc_pool *pool, const struct gc_place *place,
+                                   const struct gc_claim *claim)
+{
+    struct gc_segment *segment = segment_of(place->hole);
+    const bool keep = gc_context_is_capturing(pool->context);
+    if (segment->arena != NULL &&
+        !gc_pages_try_use_locked(pool, segment->arena, place->address, claim->bytes, keep))
+        return NULL;
+    struct gc_block *block = gc_pool_carve_locked(pool, place, claim->bytes);
+    /* A dedicated segment is here only if the driver would not take it back: an ordinary one from
+     * now on. */
+    if (segment->is_dedicated)
+        segment->is_dedicated = false;
+    if (keep)
+        segment->is_kept = true;
+    gc_pool_make_live_locked(pool, block, claim);
+    return block;
+}
+
 struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class,
                                      const struct gc_claim *claim)
 {
-    struct gc_block *block = gc_bins_best_fit(&pool->bins[class], claim->bytes);
-    if (block == NULL)
+    struct gc_place place;
+    if (!gc_pool_find_place_locked(pool, class, claim->bytes, false, &place))
         return NULL;
-    bin_remove(pool, block);
-    /* A dedicated segment is here only if the driver would not take it back: an ordinary one from
-     * now on. */
-    if (segment_of(block)->is_dedicated)
-        segment_of(block)->is_dedicated = false;
-    make_live(pool, block, claim);
+    return take_place(pool, &place, claim);
+}
+
+/* At the hole's start, at its first page and at its end. */
+static struct gc_block *take_in_hole(struct gc_pool *pool, struct gc_block *hole,
+                                     const struct gc_claim *claim)
+{
+    const struct gc_place last = {hole, hole->address + hole->bytes - claim->bytes};
+    struct gc_place place;
+    struct gc_block *block = NULL;
+    for (unsigned is_tight = 0; block == NULL && is_tight < 2; is_tight++) {
+        if (fit(pool, hole, claim->bytes, is_tight != 0, &place))
+            block = take_place(pool, &place, claim);
+    }
+    return block != NULL ? block : take_place(pool, &last, claim);
+}
+
+struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, const struct gc_claim *claim)
+{
+    struct gc_block *block = NULL;
+    for (unsigned class = 0; block == NULL && class < GC_CLASS_COUNT; class ++) {
+        const struct gc_bins *bins = &pool->bins[class];
+        struct gc_block *hole = gc_bins_best_fit(bins, claim->bytes);
+        while (hole != NULL && (block = take_in_hole(pool, hole, claim)) == NULL)
+            hole = gc_bins_next(bins, hole);
+    }
     return block;
 }
 
@@ -247,9 +343,9 @@ static void merge_next(struct gc_pool *pool, struct gc_block *block, struct gc_b
     gc_pool_put_record_locked(pool, next);
 }
 
-void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block)
+/* Into the bins, one with its free neighbours. */
+static void merge_and_bin(struct gc_pool *pool, struct gc_block *block)
 {
-    GC_ASSERT(block->state != GC_BLOCK_FREE);
     struct gc_block *next = block->next;
     if (next != NULL && next->state == GC_BLOCK_FREE) {
         bin_remove(pool, next);
@@ -262,7 +358,22 @@ void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block)
         block = previous;
     }
     bin_insert(pool, block);
+}
+
+void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    struct gc_arena *arena = segment_of(block)->arena;
+    GC_ASSERT(block->state != GC_BLOCK_FREE);
+    if (arena != NULL)
+        gc_pages_unuse_locked(pool, arena, block->address, block->bytes);
+    merge_and_bin(pool, block);
     pool->generation++;
+}
+
+void gc_pool_uncarve_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    GC_ASSERT(block->state == GC_BLOCK_MAPPING);
+    merge_and_bin(pool, block);
 }
 
 /* ---- segments ---- */
@@ -288,11 +399,29 @@ struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *seg
                                     const struct gc_claim *claim)
 {
     struct gc_block *block = pop_spare(pool);
+    segment->arena = NULL;
     segment->is_idle = false;
+    segment->is_kept = !segment->is_dedicated && gc_context_is_capturing(pool->context);
     link_segment(pool, segment, block);
-    make_live(pool, block, claim);
+    split_off(pool, block, claim->bytes);
+    gc_pool_make_live_locked(pool, block, claim);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
     return block;
+}
+
+void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena)
+{
+    struct gc_segment *segment = arena->segment;
+    struct gc_block *block = pop_spare(pool);
+    segment->arena = arena;
+    segment->is_dedicated = false;
+    segment->is_idle = false;
+    segment->is_kept = false;
+    arena->next = pool->pages.arenas;
+    pool->pages.arenas = arena;
+    link_segment(pool, segment, block);
+    bin_insert(pool, block);
+    gc_pagemap_set(pool->shared.pagemap, block->address, block);
 }
 
 struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *segment)

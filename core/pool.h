@@ -8,16 +8,22 @@
  * Freed blocks merge with free neighbours of their segment. A wholly free segment is idle: kept,
  * and first to be given back.
  *
+ * With mapped memory a class has arenas (page.h) beside its segments: one huge free block at first,
+ * cut to the granule. Where a block goes depends on the free blocks alone, never on what is mapped,
+ * so that a program that repeats itself finds its holes backed. Blocks of 2 MiB and more are placed
+ * so that they touch no more pages than their size needs.
+ *
  * Invariants (gc_pool_validate): the blocks of a segment tile it; no two neighbours are free; free
  * blocks and no others are in the bins of their segment's class; the pagemap knows exactly the
  * starts of the blocks; a segment is in the idle list exactly if its first block is free and spans
- * it. */
+ * it, and it may be given back. */
 #ifndef GC_POOL_H
 #define GC_POOL_H
 
 #include "core/bins.h"
 #include "core/bits.h"
 #include "core/lock.h"
+#include "core/page.h"
 #include "core/pagemap.h"
 #include "core/segment.h"
 #include "core/slab.h"
@@ -45,6 +51,7 @@ struct gc_pool_shared {
     atomic_uint_fast64_t *idle_bytes;    /* of the device: wholly free segments */
     atomic_uint_fast64_t *generation;    /* of the device: rises when a segment becomes idle */
     struct gc_gauge_cell *pending;       /* of the device */
+    uint64_t page_bytes;                 /* of mapped memory; 0: there is none */
 };
 
 struct gc_pool {
@@ -62,7 +69,8 @@ struct gc_pool {
     bool is_dropped;     /* for good: the context is gone, and with it every segment */
     uint64_t epoch;      /* rises with every block that becomes pending */
     uint64_t generation; /* rises whenever memory becomes free or the pool grows */
-    uint64_t next_id;    /* ids left of the range taken from the process */
+    struct gc_pages pages;
+    uint64_t next_id; /* ids left of the range taken from the process */
     uint64_t end_id;
 };
 
@@ -81,9 +89,31 @@ enum gc_status gc_pool_acquire(struct gc_pool *pool) GC_CHECKED;
 void gc_pool_acquire_plain(struct gc_pool *pool);
 void gc_pool_release(struct gc_pool *pool);
 
-/* A live block for the claim from the free blocks of `class`, or NULL. */
+/* A live block for the claim from the free blocks of `class`, or NULL: the place that best fit
+ * names, if it needs no driver call. */
 struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class,
                                      const struct gc_claim *claim);
+/* The same from any hole of any class that needs no driver call, however it fits: the last resort.
+ */
+struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, const struct gc_claim *claim);
+
+/* Where a block would go. */
+struct gc_place {
+    struct gc_block *hole;
+    uint64_t address; /* in the hole */
+};
+/* Best fit. `is_tight`: smaller blocks too touch no more pages than they must. False: no hole. */
+bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_class class, uint64_t bytes,
+                               bool is_tight, struct gc_place *place);
+/* Takes a block out of the hole: in no bin, state MAPPING. Its pages are the caller's business. */
+struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_place *place,
+                                      uint64_t bytes);
+void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
+                              const struct gc_claim *claim);
+/* Puts back what was carved and never became live. */
+void gc_pool_uncarve_locked(struct gc_pool *pool, struct gc_block *block);
+/* Adds an arena, one free block. */
+void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena);
 /* An idle block becomes free: merged and put into the bins. */
 void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block);
 

@@ -44,7 +44,8 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
     }
     REQUIRE(segment->first != NULL && address == segment->address + segment->bytes);
     REQUIRE(segment->is_idle ==
-            (segment->first->state == GC_BLOCK_FREE && segment->first->next == NULL));
+            (segment->first->state == GC_BLOCK_FREE && segment->first->next == NULL &&
+             segment->arena == NULL && !segment->is_kept));
     if (segment->is_idle)
         sums->idle_count++;
     return true;
@@ -71,6 +72,7 @@ bool gc_pool_validate_locked(const struct gc_pool *pool)
         sums.idle_count--;
     }
     REQUIRE(sums.idle_count == 0);
+    REQUIRE(gc_pages_validate_locked(pool));
     /* Some may be in the hands of a thread that waits for them. */
     for (const struct gc_block *block = pool->pending_first; block != NULL;
          block = block->pending.next) {

@@ -223,3 +223,9 @@ void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
     if (pending.first != NULL)
         trim_to_threshold(context->device);
 }
+
+bool gc_reuse_quiesce(struct gc_context *context)
+{
+    /* What is in the bins was waited for. */
+    return !gc_context_is_capturing(context);
+}

@@ -1,6 +1,6 @@
-/* A segment: one allocation of the driver, tiled by blocks. This file says what it is and how it
- * comes from and goes back to the driver, budget included; what happens inside it is the pool's
- * business.
+/* A segment: one allocation of the driver, or a range of addresses (page.h), tiled by blocks. This
+ * file says what it is and how it comes from and goes back to the driver, budget included; what
+ * happens inside it is the pool's business.
  *
  * A segment is in its pool's list from the moment it is added until it is removed, both under the
  * pool's lock. Who removed it settles its account; a pool whose context is dropped removes all at
@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct gc_arena;
 struct gc_context;
 struct gc_entry;
 struct gc_pool;
@@ -30,14 +31,17 @@ struct gc_segment {
     struct gc_segment *next;
     _Atomic(struct gc_pool *) pool; /* for lock-free readers, as a block's `segment` */
     uint64_t address;
-    uint64_t bytes; /* what is charged */
+    uint64_t bytes; /* what is charged; of an arena, its addresses */
     struct gc_block *first;
     struct gc_segment *idle_previous; /* among the pool's idle segments, the longest idle first */
     struct gc_segment *idle_next;
+    struct gc_arena
+        *arena;        /* its pages, if it is a range of addresses; NULL: the driver's memory */
     uint8_t class;     /* enum gc_class: which bins its free blocks are in */
     bool is_dedicated; /* holds one block, is never cached */
     bool is_idle;      /* wholly free: in the idle list */
-    uint8_t unused[61];
+    bool is_kept;      /* a graph may use it for ever: goes back with its context only */
+    uint8_t unused[52];
 };
 _Static_assert(sizeof(struct gc_segment) == 128, "two cache lines");
 
@@ -47,6 +51,7 @@ struct gc_segment_plan {
     uint64_t bytes; /* driver_bytes in whole granules */
     enum gc_class class;
     bool is_dedicated;
+    bool is_tight; /* of mapped memory, no page more than must be */
 };
 
 /* What a live block remembers of its request. */

@@ -1,6 +1,8 @@
 /* What is done before a request fails, so that memory which nobody uses never causes an
  * out-of-memory: wait for what is pending, give idle segments back, wait for give-backs that other
  * threads have under way. The caller tries again after each step that changed something. */
+#include "core/arena.h"
+#include "core/bits.h"
 #include "core/check.h"
 #include "core/elastic.h"
 #include "core/instance.h"
@@ -25,9 +27,9 @@ static struct gc_context *first_context(struct gc_device *device)
     return atomic_load_explicit(&device->contexts, memory_order_acquire);
 }
 
-/* Gives back the longest idle segment of a pool: its bytes, or 0 if there is none or the driver
- * refused. */
-static uint64_t give_back_oldest(struct gc_context *context)
+/* Gives back the longest idle segment of a pool, or up to `enough_bytes` of idle pages: its bytes,
+ * or 0 if there is none or the driver refused. */
+static uint64_t give_back_oldest(struct gc_context *context, uint64_t enough_bytes)
 {
     struct gc_device *device = context->device;
     struct gc_pool *pool = &context->pool;
@@ -48,6 +50,8 @@ static uint64_t give_back_oldest(struct gc_context *context)
     if (segment != NULL && gc_segment_give_back(context, segment, block, NULL) != 0)
         bytes = 0;
     gc_context_wait_end(&set);
+    if (segment == NULL)
+        bytes = gc_arena_give_back(context, enough_bytes);
     if (bytes != 0)
         gc_counter_add(&device->stats.trim_count, 1);
     gc_device_give_back_end(device);
@@ -60,7 +64,9 @@ uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, ui
     for (struct gc_context *context = first_context(device); context != NULL;
          context = next_context(context)) {
         while (given < enough_bytes && gc_device_idle_bytes(device) > keep_bytes) {
-            const uint64_t bytes = give_back_oldest(context);
+            const uint64_t excess = gc_device_idle_bytes(device) - keep_bytes;
+            const uint64_t bytes =
+                give_back_oldest(context, gc_min_u64(enough_bytes - given, excess));
             if (bytes == 0)
                 break;
             given += bytes;

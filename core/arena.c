@@ -1,0 +1,207 @@
+/* Ranges of addresses, and the right to change what is mapped in them. */
+#include "core/arena.h"
+
+#include "core/check.h"
+#include "core/instance.h"
+
+#include <stddef.h>
+
+/* ---- changes ---- */
+
+static void note_peers_locked(struct gc_change *change)
+{
+    const struct gc_context *context = change->context;
+    const int own = context->device->info.ordinal;
+    for (uint32_t i = 0; i < context->peer_count; i++) {
+        const int ordinal = context->peers[i]->device->info.ordinal;
+        bool is_known = ordinal == own || gc_context_is_dropped(context->peers[i]);
+        for (uint32_t k = 0; k < change->peer_count; k++)
+            is_known |= change->peers[k] == ordinal;
+        if (!is_known)
+            change->peers[change->peer_count++] = ordinal;
+    }
+}
+
+enum gc_status gc_arena_change_begin(struct gc_context *context, struct gc_change *change)
+{
+    struct gc_pool *pool = &context->pool;
+    enum gc_status status = GC_OK;
+    *change = (struct gc_change){.context = context};
+    gc_pool_acquire_plain(pool);
+    while (pool->pages.is_changing)
+        gc_lock_wait(&pool->lock, &pool->pages.changed);
+    if (pool->is_dropped || gc_context_is_dropped(context))
+        status = GC_INVALID_ARGUMENT;
+    else if (!gc_context_wait_begin_locked(context, &change->set))
+        status = GC_DRIVER;
+    pool->pages.is_changing = status == GC_OK;
+    if (status == GC_OK)
+        note_peers_locked(change);
+    gc_pool_release(pool);
+    return status;
+}
+
+void gc_arena_change_end(struct gc_change *change)
+{
+    struct gc_pool *pool = &change->context->pool;
+    gc_pool_acquire_plain(pool);
+    pool->pages.is_changing = false;
+    pthread_cond_broadcast(&pool->pages.changed);
+    gc_pool_release(pool);
+    gc_context_wait_end(&change->set);
+}
+
+/* ---- ranges ---- */
+
+/* As many addresses as the driver gives: fewer are tried where it refuses. */
+static int reserve_range(struct gc_context *context, uint64_t least, uint64_t *address,
+                         uint64_t *bytes)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page = context->pool.pages.page_bytes;
+    uint64_t wanted = gc_max_u64(GC_ARENA_TIMES * context->device->info.total_bytes, least);
+    int code;
+    wanted = (wanted + page - 1) / page * page;
+    for (;;) {
+        code = driver->address_reserve(driver->self, context->handle, wanted, page, address);
+        *bytes = wanted;
+        if (code == 0 || wanted / 2 < least)
+            return code;
+        wanted = (wanted / 2 + page - 1) / page * page;
+    }
+}
+
+static struct gc_arena *create_arena(uint64_t address, uint64_t bytes, uint64_t page_bytes,
+                                     struct gc_segment *segment)
+{
+    const uint64_t slot_count = bytes / page_bytes;
+    struct gc_arena *arena = gc_host_reserve(gc_arena_host_bytes(slot_count));
+    if (arena == NULL)
+        return NULL;
+    *arena = (struct gc_arena){.segment = segment,
+                               .slots = (struct gc_slot *)(arena + 1),
+                               .slot_count = slot_count,
+                               .prepared_end = address};
+    segment->address = address;
+    segment->bytes = bytes;
+    return arena;
+}
+
+static void destroy_arena(struct gc_arena *arena)
+{
+    gc_host_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
+}
+
+enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class, uint64_t bytes)
+{
+    struct gc_pool *pool = &context->pool;
+    const struct gc_driver *driver = &context->core->driver;
+    uint64_t address;
+    uint64_t range_bytes;
+    enum gc_status status = GC_NO_HOST_MEMORY;
+    struct gc_segment *segment = gc_slab_take(&context->device->segments);
+    if (segment == NULL)
+        return status;
+    if (reserve_range(context, bytes, &address, &range_bytes) != 0) {
+        status = GC_DRIVER;
+        /* Only the holder of the change adds arenas. */
+        if (pool->pages.arenas == NULL)
+            atomic_store_explicit(&pool->pages.is_refused, true, memory_order_relaxed);
+        goto fail_range;
+    }
+    struct gc_arena *arena = create_arena(address, range_bytes, pool->pages.page_bytes, segment);
+    if (arena == NULL)
+        goto fail_arena;
+    /* Where its one free block starts. */
+    status = gc_pagemap_prepare(&context->core->pagemap, address, GC_GRANULE);
+    if (status == GC_OK)
+        status = gc_pool_acquire(pool);
+    if (status != GC_OK)
+        goto fail_pool;
+    segment->class = (uint8_t) class;
+    gc_pool_add_arena_locked(pool, arena);
+    gc_pool_release(pool);
+    gc_host_count(&context->device->host, gc_arena_host_bytes(0));
+    return GC_OK;
+
+fail_pool:
+    destroy_arena(arena);
+fail_arena:
+    /* A range that the driver keeps is addresses, not memory. */
+    (void)driver->address_free(driver->self, context->handle, address, range_bytes);
+fail_range:
+    gc_slab_put(&context->device->segments, segment);
+    return status == GC_INVALID_ARGUMENT ? GC_DRIVER : status;
+}
+
+/* ---- the end ---- */
+
+void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)
+{
+    struct gc_pages *pages = &pool->pages;
+    while (pages->is_changing)
+        gc_lock_wait(&pool->lock, &pages->changed);
+    const uint64_t before = pages->idle_count;
+    *remains = (struct gc_arena_remains){
+        .arenas = pages->arenas, .unmapped = pages->idle[0], .page_count = pages->count};
+    pages->arenas = NULL;
+    pages->idle[0] = (struct gc_page_list){NULL, NULL};
+    pages->idle[1] = (struct gc_page_list){NULL, NULL};
+    pages->idle_count = 0;
+    pages->count = 0;
+    gc_pages_settle_locked(pool, before);
+}
+
+static void bury_page(struct gc_context *context, struct gc_page *page)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    (void)driver->page_release(driver->self, context->handle, page->handle);
+    gc_slab_put(&context->device->page_records, page);
+}
+
+/* Unmaps everything first, so that no page is mapped when it is given back. */
+static void bury_arena(struct gc_context *context, struct gc_arena *arena)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    for (uint64_t i = 0; i < arena->touched_count; i++) {
+        struct gc_slot *slot = &arena->slots[i];
+        if (slot->page == NULL)
+            continue;
+        (void)driver->page_unmap(driver->self, context->handle,
+                                 arena->segment->address + i * page_bytes, page_bytes);
+        if (--slot->page->mapping_count == 0)
+            bury_page(context, slot->page);
+    }
+    (void)driver->address_free(driver->self, context->handle, arena->segment->address,
+                               arena->segment->bytes);
+    gc_host_discount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
+    gc_slab_put(&context->device->segments, arena->segment);
+    destroy_arena(arena);
+}
+
+void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *remains)
+{
+    GC_ASSERT(gc_lock_held_count() == 0);
+    for (struct gc_page *page = remains->unmapped.oldest; page != NULL;) {
+        struct gc_page *next = page->next;
+        bury_page(context, page);
+        page = next;
+    }
+    for (struct gc_arena *arena = remains->arenas; arena != NULL;) {
+        struct gc_arena *next = arena->next;
+        bury_arena(context, arena);
+        arena = next;
+    }
+    if (remains->page_count > 0)
+        gc_device_drop_pages(context->device, remains->page_count * context->pool.pages.page_bytes);
+}
+
+void gc_arena_forget(struct gc_pool *pool)
+{
+    while (pool->pages.arenas != NULL) {
+        struct gc_arena *arena = pool->pages.arenas;
+        pool->pages.arenas = arena->next;
+        destroy_arena(arena);
+    }
+}

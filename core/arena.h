@@ -1,0 +1,69 @@
+/* Mapped memory and the driver: ranges of addresses, pages that come, are lent and go. Bookkeeping
+ * is in page.c and pool.c.
+ *
+ * One thread at a time changes the mappings of a pool: between gc_arena_change_begin and _end no
+ * other maps, unmaps, or takes a page that is on its way. Blocks whose pages are there come and go
+ * meanwhile. Nothing is mapped or unmapped while a capture is on in the context or a peer of it,
+ * and a capture that begins waits for the change to end, as for other waits.
+ *
+ * Policy of a request whose place is not backed (docs/how-it-works.md "Mapped memory"): a slot that
+ * never had a page takes an idle one, if there is one and the pool holds what the program ever
+ * needed; a slot whose page is lent gets a page of its own while what is held stays within
+ * 1/128 + 128 MiB of what the program ever needed, so that the next pass finds it there, else an
+ * idle one. What the budget does not allow is taken from idle pages. */
+#ifndef GC_ARENA_H
+#define GC_ARENA_H
+
+#include "core/context.h"
+#include "core/segment.h"
+
+/* More than the program's peak that may be held to save remapping: a share and an amount. */
+#define GC_PAGE_SLACK_SHIFT 7
+#define GC_PAGE_SLACK_BYTES (UINT64_C(128) << 20)
+/* Addresses of one arena: this often what the device has. */
+#define GC_ARENA_TIMES 4
+
+/* A change of mappings under way. */
+struct gc_change {
+    struct gc_context *context;
+    struct gc_wait_set set;
+    uint32_t peer_count;
+    int peers[GC_PEER_MAX]; /* devices beside the context's own that get access */
+};
+
+/* GC_OK: no other thread changes mappings until _end, and captures wait; no lock is held.
+ * GC_INVALID_ARGUMENT: the context was dropped. GC_DRIVER: a capture forbids it. */
+enum gc_status gc_arena_change_begin(struct gc_context *context,
+                                     struct gc_change *change) GC_CHECKED;
+void gc_arena_change_end(struct gc_change *change);
+
+/* As gc_segment_create, from mapped memory where the context has it and nothing forbids it, else
+ * from a segment. */
+enum gc_status gc_arena_create(struct gc_context *context, const struct gc_segment_plan *plan,
+                               const struct gc_claim *claim, uint64_t *address,
+                               struct gc_segment_refusal *refusal) GC_CHECKED;
+/* Adds a range of addresses for at least `bytes`. The change is the caller's; no lock. */
+enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class,
+                            uint64_t bytes) GC_CHECKED;
+
+/* Gives idle pages back, the longest idle first, until `enough_bytes` went. Returns bytes given
+ * back. No lock; the caller has begun a give-back of the device. */
+uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes);
+/* A device more gets access to all that is mapped. GC_DRIVER with the driver's code. */
+enum gc_status gc_arena_share(struct gc_context *context, int *driver_code) GC_CHECKED;
+
+/* What a dropped pool leaves to be unmapped. */
+struct gc_arena_remains {
+    struct gc_arena *arenas;
+    struct gc_page_list unmapped;
+    uint64_t page_count;
+};
+/* Takes arenas and pages out of a pool that is being dropped. Waits for a change under way; called
+ * with the pool's lock, and no other, held. */
+void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains);
+/* Unmaps and gives back, as far as the driver still does it. No lock. */
+void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *remains);
+/* Frees host memory only; at the end of the core. */
+void gc_arena_forget(struct gc_pool *pool);
+
+#endif

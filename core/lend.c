@@ -1,0 +1,429 @@
+/* A request whose place is not backed: its block is carved, its slots get pages, and it becomes
+ * live; or all is as it was.
+ *
+ * Under the lock: choose the place, count the use, take idle pages, reserve the budget of the
+ * others. Without it: create pages, unmap what was lent, map, give access. Under the lock again:
+ * make pages and slots say what the driver did. */
+#include "core/arena.h"
+
+#include "core/check.h"
+#include "core/instance.h"
+
+#include <stddef.h>
+
+struct lending {
+    struct gc_change change;
+    struct gc_context *context;
+    struct gc_pool *pool;
+    const struct gc_segment_plan *plan;
+    const struct gc_claim *claim;
+    struct gc_segment_refusal *refusal;
+    struct gc_block *block;
+    struct gc_arena *arena;
+    uint64_t first; /* slots of the block: [first, end) */
+    uint64_t end;
+    uint64_t create_count; /* pages that are to be created; their budget is reserved */
+    uint64_t held;         /* of the budget, to be confirmed */
+    bool must_unmap;
+    bool is_device_full; /* the driver had no page more */
+    bool may_be_thrifty; /* and idle pages were left */
+};
+
+static struct gc_slot *slot_at(const struct lending *lending, uint64_t i)
+{
+    return &lending->arena->slots[i];
+}
+
+static uint64_t address_of(const struct lending *lending, uint64_t i)
+{
+    return lending->arena->segment->address + i * lending->pool->pages.page_bytes;
+}
+
+/* ---- the plan ---- */
+
+/* Chooses for each slot whether it gets an idle page or a new one. What was chosen before stays. */
+static void plan_pages_locked(struct lending *lending, bool is_thrifty)
+{
+    struct gc_pages *pages = &lending->pool->pages;
+    const struct gc_device *device = lending->context->device;
+    struct gc_donor_search search = GC_DONOR_SEARCH_START;
+    const uint64_t before = pages->idle_count;
+    const uint64_t peak = gc_device_peak_with(device, lending->claim->bytes);
+    const uint64_t slack = (peak >> GC_PAGE_SLACK_SHIFT) + GC_PAGE_SLACK_BYTES;
+    uint64_t mapped = atomic_load_explicit(&device->mapped_bytes, memory_order_relaxed);
+    lending->create_count = 0;
+    for (uint64_t i = lending->first; i < lending->end; i++) {
+        struct gc_slot *slot = slot_at(lending, i);
+        if (slot->stage != GC_SLOT_NEEDS || slot->planned != NULL)
+            continue;
+        const uint64_t most = slot->page == NULL ? peak : peak + slack;
+        const bool may_create = !is_thrifty && mapped + pages->page_bytes <= most;
+        if (may_create || pages->idle_count == 0) {
+            lending->create_count++;
+            mapped += pages->page_bytes;
+        } else {
+            slot->planned = gc_pages_lend_locked(lending->pool, &search, slot);
+        }
+    }
+    gc_pages_settle_locked(lending->pool, before);
+}
+
+static bool reserve_budget(struct lending *lending)
+{
+    return gc_budget_try_reserve(&lending->context->device->budget,
+                                 lending->create_count * lending->pool->pages.page_bytes,
+                                 &lending->held);
+}
+
+static enum gc_status plan_locked(struct lending *lending, bool is_thrifty)
+{
+    lending->must_unmap = false;
+    for (uint64_t i = lending->first; i < lending->end; i++)
+        lending->must_unmap |=
+            slot_at(lending, i)->stage == GC_SLOT_NEEDS && slot_at(lending, i)->page != NULL;
+    plan_pages_locked(lending, is_thrifty);
+    if (reserve_budget(lending))
+        return GC_OK;
+    plan_pages_locked(lending, true);
+    if (reserve_budget(lending))
+        return GC_OK;
+    lending->create_count = 0;
+    return GC_OUT_OF_MEMORY;
+}
+
+/* ---- the driver ---- */
+
+static enum gc_status refuse(struct lending *lending, int code)
+{
+    lending->refusal->driver_code = code;
+    lending->is_device_full = code == lending->context->core->driver.out_of_memory;
+    return lending->is_device_full ? GC_OUT_OF_MEMORY : GC_DRIVER;
+}
+
+static enum gc_status create_pages(struct lending *lending)
+{
+    struct gc_context *context = lending->context;
+    const struct gc_driver *driver = &context->core->driver;
+    for (uint64_t i = lending->first; i < lending->end; i++) {
+        struct gc_slot *slot = slot_at(lending, i);
+        if (slot->stage != GC_SLOT_NEEDS || slot->planned != NULL)
+            continue;
+        struct gc_page *page = gc_slab_take(&context->device->page_records);
+        if (page == NULL)
+            return GC_NO_HOST_MEMORY;
+        *page = (struct gc_page){.user = slot, .is_fresh = true};
+        const int code = driver->page_create(driver->self, context->handle,
+                                             lending->pool->pages.page_bytes, &page->handle);
+        if (code != 0) {
+            gc_slab_put(&context->device->page_records, page);
+            return refuse(lending, code);
+        }
+        slot->planned = page;
+        lending->create_count--;
+        gc_device_add_pages(context->device, lending->pool->pages.page_bytes);
+    }
+    return GC_OK;
+}
+
+/* The end of the run of slots in `stage` that starts at `i`, all with a page or all without. */
+static uint64_t run_end(const struct lending *lending, uint64_t i, enum gc_slot_stage stage)
+{
+    const bool has_page = slot_at(lending, i)->page != NULL;
+    while (i < lending->end && slot_at(lending, i)->stage == stage &&
+           (stage != GC_SLOT_NEEDS || (slot_at(lending, i)->page != NULL) == has_page))
+        i++;
+    return i;
+}
+
+static void set_stage(const struct lending *lending, uint64_t i, uint64_t end,
+                      enum gc_slot_stage stage)
+{
+    for (; i < end; i++)
+        slot_at(lending, i)->stage = (uint8_t)stage;
+}
+
+static int unmap_run(struct lending *lending, uint64_t i, uint64_t end)
+{
+    const struct gc_driver *driver = &lending->context->core->driver;
+    if (slot_at(lending, i)->page == NULL)
+        return 0;
+    return driver->page_unmap(driver->self, lending->context->handle, address_of(lending, i),
+                              (end - i) * lending->pool->pages.page_bytes);
+}
+
+static int map_run(struct lending *lending, uint64_t i, uint64_t end)
+{
+    const struct gc_driver *driver = &lending->context->core->driver;
+    for (; i < end; i++) {
+        const int code =
+            driver->page_map(driver->self, lending->context->handle, address_of(lending, i),
+                             lending->pool->pages.page_bytes, slot_at(lending, i)->planned->handle);
+        if (code != 0)
+            return code;
+        set_stage(lending, i, i + 1, GC_SLOT_MAPPED);
+    }
+    return 0;
+}
+
+static int share_run(struct lending *lending, uint64_t i, uint64_t end)
+{
+    const struct gc_driver *driver = &lending->context->core->driver;
+    return driver->page_set_access(driver->self, lending->context->handle, address_of(lending, i),
+                                   (end - i) * lending->pool->pages.page_bytes,
+                                   lending->change.peers, lending->change.peer_count);
+}
+
+typedef int step_run(struct lending *lending, uint64_t i, uint64_t end);
+
+/* Takes each run of slots from one stage to the next. */
+static enum gc_status advance(struct lending *lending, enum gc_slot_stage from, step_run *step)
+{
+    for (uint64_t i = lending->first; i < lending->end; i++) {
+        if (slot_at(lending, i)->stage != from)
+            continue;
+        const uint64_t end = run_end(lending, i, from);
+        const int code = step(lending, i, end);
+        if (code != 0)
+            return refuse(lending, code);
+        set_stage(lending, i, end, from + 1);
+        i = end - 1;
+    }
+    return GC_OK;
+}
+
+static enum gc_status ask_driver(struct lending *lending)
+{
+    GC_ASSERT(gc_lock_held_count() == 0);
+    if (lending->must_unmap && !gc_reuse_quiesce(lending->context))
+        return GC_DRIVER;
+    enum gc_status status = create_pages(lending);
+    if (status == GC_OK)
+        status = advance(lending, GC_SLOT_NEEDS, unmap_run);
+    if (status == GC_OK)
+        status = advance(lending, GC_SLOT_EMPTY, map_run);
+    if (status == GC_OK)
+        status = advance(lending, GC_SLOT_MAPPED, share_run);
+    return status;
+}
+
+/* After a failure: pages that were created go back, as far as the driver takes them. Returns how
+ * many went, with those that never came. */
+static uint64_t uncreate_pages(struct lending *lending)
+{
+    struct gc_context *context = lending->context;
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = lending->pool->pages.page_bytes;
+    for (uint64_t i = lending->first; i < lending->end; i++) {
+        struct gc_slot *slot = slot_at(lending, i);
+        struct gc_page *page = slot->planned;
+        if (page == NULL || !page->is_fresh)
+            continue;
+        if (slot->stage >= GC_SLOT_MAPPED &&
+            driver->page_unmap(driver->self, context->handle, address_of(lending, i), page_bytes) ==
+                0)
+            slot->stage = GC_SLOT_EMPTY;
+        if (slot->stage >= GC_SLOT_MAPPED ||
+            driver->page_release(driver->self, context->handle, page->handle) != 0)
+            continue; /* it stays, idle */
+        slot->planned = NULL;
+        gc_slab_put(&context->device->page_records, page);
+        lending->create_count++;
+        atomic_fetch_sub_explicit(&context->device->mapped_bytes, page_bytes, memory_order_relaxed);
+    }
+    return lending->create_count;
+}
+
+/* ---- what came of it ---- */
+
+/* Pages and slots say what the driver did. */
+static void commit_slot_locked(struct lending *lending, struct gc_slot *slot, bool is_done)
+{
+    struct gc_pool *pool = lending->pool;
+    struct gc_page *page = slot->planned;
+    if (slot->page != NULL && slot->stage > GC_SLOT_NEEDS)
+        gc_pages_detach_locked(pool, slot);
+    if (page != NULL) {
+        pool->pages.count += page->is_fresh;
+        page->is_fresh = false;
+        if (slot->stage >= GC_SLOT_MAPPED)
+            gc_pages_attach_locked(pool, slot, page, slot->stage == GC_SLOT_READY);
+        if (!is_done)
+            gc_pages_idle_locked(pool, page);
+    }
+    slot->planned = NULL;
+    slot->stage = GC_SLOT_STAYS;
+}
+
+static void commit_locked(struct lending *lending, bool is_done)
+{
+    const uint64_t before = lending->pool->pages.idle_count;
+    for (uint64_t i = lending->first; i < lending->end; i++) {
+        if (slot_at(lending, i)->stage != GC_SLOT_STAYS)
+            commit_slot_locked(lending, slot_at(lending, i), is_done);
+    }
+    if (gc_pages_settle_locked(lending->pool, before))
+        lending->refusal->rollback_count++;
+}
+
+static void give_up_locked(struct lending *lending)
+{
+    struct gc_block *block = lending->block;
+    commit_locked(lending, false);
+    if (gc_pages_unuse_locked(lending->pool, lending->arena, block->address, block->bytes))
+        lending->refusal->rollback_count++;
+    gc_pool_uncarve_locked(lending->pool, block);
+    lending->block = NULL;
+}
+
+static void release_budget(struct lending *lending, uint64_t count)
+{
+    if (count == 0)
+        return;
+    gc_device_release(lending->context->device, count * lending->pool->pages.page_bytes);
+    lending->refusal->rollback_count++;
+}
+
+static void make_live_locked(struct lending *lending)
+{
+    const struct gc_claim *claim = lending->claim;
+    struct gc_block *block = lending->block;
+    gc_pool_make_live_locked(lending->pool, block, claim);
+    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
+                                   claim->stream, claim->api};
+    gc_device_note_alloc(lending->context->device, &entry);
+}
+
+/* ---- the place ---- */
+
+/* What lies behind a block in its last page, and the block after it, must be in the pagemap too. */
+static uint64_t end_to_prepare(const struct gc_pool *pool, const struct gc_arena *arena,
+                               uint64_t end)
+{
+    uint64_t rounded;
+    if (!gc_round_up_u64(end, pool->pages.page_bytes, &rounded))
+        return end;
+    return gc_min_u64(rounded + GC_GRANULE, arena->segment->address + arena->segment->bytes);
+}
+
+/* Comes with the lock and goes without: the place must be looked for again. */
+static enum gc_status prepare_unlock(struct lending *lending, const struct gc_place *place)
+{
+    struct gc_pool *pool = lending->pool;
+    struct gc_arena *arena = lending->arena;
+    const uint64_t end = end_to_prepare(pool, arena, place->address + lending->claim->bytes);
+    const uint64_t start = place->address;
+    gc_pool_release(pool);
+    const enum gc_status status =
+        gc_pagemap_prepare(&lending->context->core->pagemap, start, end - start);
+    if (status == GC_OK) /* the holder's own */
+        arena->prepared_end = gc_max_u64(arena->prepared_end, end);
+    return status;
+}
+
+/* Carves the block: with GC_OK the lock is held, else not. */
+static enum gc_status carve_lock(struct lending *lending)
+{
+    struct gc_pool *pool = lending->pool;
+    struct gc_place place;
+    for (;;) {
+        enum gc_status status = gc_pool_acquire(pool);
+        if (status != GC_OK)
+            return status;
+        if (gc_pool_find_place_locked(pool, lending->plan->class, lending->claim->bytes,
+                                      lending->plan->is_tight, &place)) {
+            lending->arena =
+                atomic_load_explicit(&place.hole->segment, memory_order_relaxed)->arena;
+            if (lending->arena == NULL ||
+                end_to_prepare(pool, lending->arena, place.address + lending->claim->bytes) <=
+                    lending->arena->prepared_end) {
+                lending->block = gc_pool_carve_locked(pool, &place, lending->claim->bytes);
+                return GC_OK;
+            }
+            status = prepare_unlock(lending, &place);
+        } else {
+            gc_pool_release(pool);
+            status = gc_arena_add(lending->context, lending->plan->class, lending->claim->bytes);
+        }
+        if (status != GC_OK)
+            return status;
+    }
+}
+
+static void finish_locked(struct lending *lending, enum gc_status status)
+{
+    if (status == GC_OK) {
+        commit_locked(lending, true);
+        make_live_locked(lending);
+    } else {
+        lending->may_be_thrifty = lending->is_device_full && lending->pool->pages.idle_count > 0;
+        give_up_locked(lending);
+    }
+    gc_pool_release(lending->pool);
+}
+
+/* The driver does its part. */
+static enum gc_status lend_unlocked(struct lending *lending)
+{
+    uint64_t unused = 0;
+    const enum gc_status status = ask_driver(lending);
+    if (status == GC_OK)
+        gc_budget_confirm(&lending->context->device->budget, lending->held);
+    else
+        unused = uncreate_pages(lending);
+    gc_pool_acquire_plain(lending->pool);
+    finish_locked(lending, status);
+    release_budget(lending, unused);
+    return status;
+}
+
+/* One attempt; the change is begun. */
+static enum gc_status lend(struct lending *lending, bool is_thrifty, uint64_t *address)
+{
+    struct gc_pool *pool = lending->pool;
+    enum gc_status status = carve_lock(lending);
+    uint64_t needed = 0;
+    if (status != GC_OK)
+        return status;
+    *address = lending->block->address;
+    if (lending->arena != NULL) {
+        gc_arena_slots(pool, lending->arena, *address, lending->block->bytes, &lending->first,
+                       &lending->end);
+        needed = gc_pages_use_locked(pool, lending->arena, *address, lending->block->bytes);
+    }
+    if (needed > 0)
+        status = plan_locked(lending, is_thrifty);
+    if (needed == 0 || status != GC_OK) {
+        finish_locked(lending, status);
+        return status;
+    }
+    gc_pool_release(pool);
+    return lend_unlocked(lending);
+}
+
+static bool has_arenas(const struct gc_context *context)
+{
+    return context->pool.pages.page_bytes != 0 &&
+           !atomic_load_explicit(&context->pool.pages.is_refused, memory_order_relaxed);
+}
+
+enum gc_status gc_arena_create(struct gc_context *context, const struct gc_segment_plan *plan,
+                               const struct gc_claim *claim, uint64_t *address,
+                               struct gc_segment_refusal *refusal)
+{
+    struct lending lending = {.context = context,
+                              .pool = &context->pool,
+                              .plan = plan,
+                              .claim = claim,
+                              .refusal = refusal};
+    if (!has_arenas(context))
+        return gc_segment_create(context, plan, claim, address, refusal);
+    enum gc_status status = gc_arena_change_begin(context, &lending.change);
+    if (status == GC_OK) {
+        status = lend(&lending, false, address);
+        if (status == GC_OUT_OF_MEMORY && lending.may_be_thrifty)
+            status = lend(&lending, true, address);
+        gc_arena_change_end(&lending.change);
+    }
+    /* A capture, or a driver that maps no more: plain memory still has its chance. */
+    return status == GC_DRIVER ? gc_segment_create(context, plan, claim, address, refusal) : status;
+}

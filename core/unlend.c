@@ -1,0 +1,175 @@
+/* Pages that go back, and mappings that others get access to. */
+#include "core/arena.h"
+
+#include "core/bits.h"
+#include "core/check.h"
+#include "core/instance.h"
+
+#include <stddef.h>
+
+/* ---- giving back ---- */
+
+/* Pages on their way out, linked by `next`. */
+struct leaving {
+    struct gc_change change;
+    struct gc_page *first;
+    bool is_mapped; /* one of them is */
+};
+
+static void choose_locked(struct leaving *leaving, uint64_t enough_bytes)
+{
+    struct gc_pool *pool = &leaving->change.context->pool;
+    const uint64_t before = pool->pages.idle_count;
+    struct gc_page **link = &leaving->first;
+    for (uint64_t bytes = 0; bytes < enough_bytes; bytes += pool->pages.page_bytes) {
+        struct gc_page *page = gc_pages_take_idle_locked(pool);
+        if (page == NULL)
+            break;
+        leaving->is_mapped |= page->mapping_count > 0;
+        page->next = NULL;
+        *link = page;
+        link = &page->next;
+    }
+    gc_pages_settle_locked(pool, before);
+}
+
+static uint64_t address_of(const struct gc_pool *pool, const struct gc_slot *slot)
+{
+    const struct gc_arena *arena = pool->pages.arenas;
+    while ((uintptr_t)slot - (uintptr_t)arena->slots >= arena->slot_count * sizeof(*slot))
+        arena = arena->next;
+    return arena->segment->address + (uint64_t)(slot - arena->slots) * pool->pages.page_bytes;
+}
+
+/* Unmaps the page everywhere and gives it back; slots that are free of it are GC_SLOT_EMPTY. */
+static bool give_page(struct gc_context *context, struct gc_page *page)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const struct gc_pool *pool = &context->pool;
+    for (struct gc_slot *slot = page->first; slot != NULL; slot = slot->next) {
+        if (driver->page_unmap(driver->self, context->handle, address_of(pool, slot),
+                               pool->pages.page_bytes) != 0)
+            return false;
+        slot->stage = GC_SLOT_EMPTY;
+    }
+    return driver->page_release(driver->self, context->handle, page->handle) == 0;
+}
+
+static void detach_empty_locked(struct gc_pool *pool, struct gc_page *page)
+{
+    struct gc_slot *next;
+    for (struct gc_slot *slot = page->first; slot != NULL; slot = next) {
+        next = slot->next;
+        if (slot->stage == GC_SLOT_EMPTY)
+            gc_pages_detach_locked(pool, slot);
+        slot->stage = GC_SLOT_STAYS;
+    }
+}
+
+/* True if the page went. */
+static bool give_or_keep(struct gc_context *context, struct gc_page *page)
+{
+    struct gc_pool *pool = &context->pool;
+    const bool is_gone = give_page(context, page);
+    gc_pool_acquire_plain(pool);
+    detach_empty_locked(pool, page);
+    if (is_gone) {
+        pool->pages.count--;
+    } else {
+        const uint64_t before = pool->pages.idle_count;
+        gc_pages_idle_locked(pool, page);
+        gc_pages_settle_locked(pool, before);
+    }
+    gc_pool_release(pool);
+    if (is_gone) {
+        gc_slab_put(&context->device->page_records, page);
+        gc_device_drop_pages(context->device, pool->pages.page_bytes);
+    }
+    return is_gone;
+}
+
+static void keep_locked(struct gc_pool *pool, struct gc_page *page)
+{
+    const uint64_t before = pool->pages.idle_count;
+    while (page != NULL) {
+        struct gc_page *next = page->next;
+        gc_pages_idle_locked(pool, page);
+        page = next;
+    }
+    gc_pages_settle_locked(pool, before);
+}
+
+/* The first page the driver does not take ends it: the others stay too. */
+static uint64_t give_chosen(struct leaving *leaving)
+{
+    struct gc_context *context = leaving->change.context;
+    struct gc_page *page = leaving->first;
+    uint64_t given = 0;
+    bool goes_on = !leaving->is_mapped || gc_reuse_quiesce(context);
+    while (goes_on && page != NULL) {
+        struct gc_page *next = page->next;
+        goes_on = give_or_keep(context, page);
+        given += goes_on ? context->pool.pages.page_bytes : 0;
+        page = next;
+    }
+    if (page != NULL) {
+        gc_pool_acquire_plain(&context->pool);
+        keep_locked(&context->pool, page);
+        gc_pool_release(&context->pool);
+    }
+    return given;
+}
+
+uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes)
+{
+    struct gc_pool *pool = &context->pool;
+    struct leaving leaving = {.first = NULL};
+    GC_ASSERT(gc_lock_held_count() == 0);
+    if (pool->pages.page_bytes == 0 || gc_arena_change_begin(context, &leaving.change) != GC_OK)
+        return 0;
+    gc_pool_acquire_plain(pool);
+    choose_locked(&leaving, enough_bytes);
+    gc_pool_release(pool);
+    const uint64_t given = give_chosen(&leaving);
+    gc_arena_change_end(&leaving.change);
+    return given;
+}
+
+/* ---- access for peers ---- */
+
+/* The run of mapped slots that starts at `i` or after; false if there is none. The change under
+ * way is the caller's, so the slots stand still. */
+static bool next_run(const struct gc_arena *arena, uint64_t *i, uint64_t *end)
+{
+    while (*i < arena->touched_count && arena->slots[*i].page == NULL)
+        (*i)++;
+    *end = *i;
+    while (*end < arena->touched_count && arena->slots[*end].page != NULL)
+        (*end)++;
+    return *i < *end;
+}
+
+enum gc_status gc_arena_share(struct gc_context *context, int *driver_code)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    struct gc_change change;
+    if (page_bytes == 0)
+        return GC_OK;
+    enum gc_status status = gc_arena_change_begin(context, &change);
+    if (status != GC_OK)
+        return status;
+    for (const struct gc_arena *arena = context->pool.pages.arenas;
+         status == GC_OK && arena != NULL; arena = arena->next) {
+        uint64_t i = 0;
+        uint64_t end;
+        for (; status == GC_OK && next_run(arena, &i, &end); i = end) {
+            *driver_code = driver->page_set_access(
+                driver->self, context->handle, arena->segment->address + i * page_bytes,
+                (end - i) * page_bytes, change.peers, change.peer_count);
+            status = *driver_code == 0 ? GC_OK : GC_DRIVER;
+        }
+    }
+    gc_arena_change_end(&change);
+    return status;
+}
