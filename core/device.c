@@ -189,11 +189,17 @@ void gc_device_drop_pages(struct gc_device *device, uint64_t bytes)
     gc_device_release(device, bytes);
 }
 
-uint64_t gc_device_peak_with(const struct gc_device *device, uint64_t bytes)
+uint64_t gc_device_need_with(struct gc_device *device, uint64_t bytes)
 {
     struct gc_gauge allocated;
     gc_gauge_read(&device->stats.allocated, &allocated);
-    return gc_max_u64(allocated.peak, allocated.current + bytes);
+    const uint64_t need = gc_max_u64(allocated.peak, allocated.current + bytes);
+    uint64_t most = atomic_load_explicit(&device->most_needed, memory_order_relaxed);
+    while (need > most &&
+           !atomic_compare_exchange_weak_explicit(&device->most_needed, &most, need,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    return gc_max_u64(need, most);
 }
 
 uint64_t gc_device_idle_bytes(const struct gc_device *device)

@@ -27,6 +27,7 @@ struct gc_device {
     struct gc_slab page_records;
     uint64_t page_bytes; /* of mapped memory; 0: pools have the driver's memory only */
     atomic_uint_fast64_t mapped_bytes; /* physical pages of all pools */
+    atomic_uint_fast64_t most_needed;
     /* Linked by next_in_device. Dropped ones are unlinked but keep their link, so that a reader
      * that stands on one goes on. */
     _Atomic(struct gc_context *) contexts;
@@ -51,8 +52,8 @@ void gc_device_release_measured(struct gc_device *device, uint64_t bytes);
 /* Physical pages came, whose budget was reserved; or went, and their budget with them. */
 void gc_device_add_pages(struct gc_device *device, uint64_t bytes);
 void gc_device_drop_pages(struct gc_device *device, uint64_t bytes);
-/* The most that allocations ever had at once, with `bytes` more now. */
-uint64_t gc_device_peak_with(const struct gc_device *device, uint64_t bytes);
+/* The most that allocations ever had at once, with `bytes` more now, whatever the program resets. */
+uint64_t gc_device_need_with(struct gc_device *device, uint64_t bytes);
 uint64_t gc_device_idle_bytes(const struct gc_device *device);
 void gc_device_fini(struct gc_device *device);
 

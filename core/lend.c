@@ -45,10 +45,10 @@ static uint64_t address_of(const struct lending *lending, uint64_t i)
 static void plan_pages_locked(struct lending *lending, bool is_thrifty)
 {
     struct gc_pages *pages = &lending->pool->pages;
-    const struct gc_device *device = lending->context->device;
+    struct gc_device *device = lending->context->device;
     struct gc_donor_search search = GC_DONOR_SEARCH_START;
     const uint64_t before = pages->idle_count;
-    const uint64_t peak = gc_device_peak_with(device, lending->claim->bytes);
+    const uint64_t peak = gc_device_need_with(device, lending->claim->bytes);
     const uint64_t slack = (peak >> GC_PAGE_SLACK_SHIFT) + GC_PAGE_SLACK_BYTES;
     uint64_t mapped = atomic_load_explicit(&device->mapped_bytes, memory_order_relaxed);
     lending->create_count = 0;
