@@ -52,7 +52,8 @@ void gc_device_release_measured(struct gc_device *device, uint64_t bytes);
 /* Physical pages came, whose budget was reserved; or went, and their budget with them. */
 void gc_device_add_pages(struct gc_device *device, uint64_t bytes);
 void gc_device_drop_pages(struct gc_device *device, uint64_t bytes);
-/* The most that allocations ever had at once, with `bytes` more now, whatever the program resets. */
+/* The most that allocations ever had at once, with `bytes` more now, whatever the program resets.
+ */
 uint64_t gc_device_need_with(struct gc_device *device, uint64_t bytes);
 uint64_t gc_device_idle_bytes(const struct gc_device *device);
 void gc_device_fini(struct gc_device *device);

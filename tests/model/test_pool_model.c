@@ -198,6 +198,8 @@ static void finish(struct model *model)
     }
     gc_core_trim(model->bench.core, model->bench.device, 0);
     check(model);
+    for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
+        workbench_drop(&model->bench, i); /* what captures allocated goes with its context only */
     assert_int_equal(model->bench.sim.used_bytes, 0);
     assert_int_equal(workbench_figures(&model->bench).reserved.current, 0);
 }

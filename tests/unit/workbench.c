@@ -54,9 +54,11 @@ void workbench_check(struct workbench *bench)
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++) {
         const struct gc_pool *pool = &bench->contexts[i]->pool;
         assert_true(gc_pool_validate(&bench->contexts[i]->pool));
+        segments += pool->pages.count * pool->pages.page_bytes;
+        idle += pool->pages.idle_count * pool->pages.page_bytes;
         for (const struct gc_segment *segment = pool->segments; segment != NULL;
              segment = segment->next) {
-            segments += segment->bytes;
+            segments += segment->arena == NULL ? segment->bytes : 0;
             idle += segment->is_idle ? segment->bytes : 0;
             for (const struct gc_block *block = segment->first; block != NULL;
                  block = block->next) {
