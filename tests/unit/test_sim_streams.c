@@ -255,6 +255,31 @@ static void context_events_cover_what_the_context_waits_for(void **state)
     assert_cuda(cuCtxDestroy(other));
 }
 
+/* "All blocking streams wait on the legacy stream": so does an event in one without work. */
+static void event_of_an_idle_blocking_stream_waits_for_the_legacy_stream(void **state)
+{
+    struct gate gate = {false, 0};
+    CUstream streams[2];
+    CUevent events[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_cuda(cuStreamCreate(&streams[i], i ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+        assert_cuda(cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING));
+    }
+    assert_cuda(cuLaunchHostFunc(NULL, wait_at_gate, &gate));
+    for (int i = 0; i < 2; i++)
+        assert_cuda(cuEventRecord(events[i], streams[i]));
+    assert_result(cuEventQuery(events[0]), CUDA_ERROR_NOT_READY);
+    assert_cuda(cuEventQuery(events[1]));
+    atomic_store(&gate.is_open, true);
+    for (int i = 0; i < 2; i++) {
+        assert_cuda(cuEventSynchronize(events[i]));
+        assert_cuda(cuEventDestroy(events[i]));
+        assert_cuda(cuStreamDestroy(streams[i]));
+    }
+    assert_int_equal(atomic_load(&gate.passed), 1);
+}
+
 /* Numbers and other nonsense are no streams: CUDA_ERROR_INVALID_HANDLE. */
 static void numbers_are_no_streams(void **state)
 {
@@ -414,6 +439,7 @@ int main(void)
         cmocka_unit_test(context_events_cover_every_stream),
         cmocka_unit_test(context_events_cover_what_the_context_waits_for),
         cmocka_unit_test(numbers_are_no_streams),
+        cmocka_unit_test(event_of_an_idle_blocking_stream_waits_for_the_legacy_stream),
         cmocka_unit_test(destroyed_stream_finishes_its_work),
         cmocka_unit_test(synchronize_waits_for_work_of_destroyed_streams),
         cmocka_unit_test(host_functions_may_not_call_the_driver),

@@ -142,7 +142,8 @@ CUresult event_record_locked(struct sim_event *event, struct sim_stream *stream)
     uint64_t position;
 
     begin_record_locked(event);
-    stream_points_locked(stream, &before);
+    /* Also a stream without work of its own may have to wait: a blocking one for the legacy one. */
+    stream_known_locked(stream, &before);
     points_merge(&before, &stream->context->engine->barrier);
     bool is_idle = points_passed_locked(&before);
     points_free(&before);
