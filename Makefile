@@ -81,6 +81,11 @@ test-asan test-tsan test-debug test-cov: test-%: ## the unit, model and fault te
 .PHONY: test-programs
 test-programs: $(TEST_PROGRAMS)
 
+.PHONY: torture
+torture: all ## a million events of the torture test of reuse, with either backend; TORTURE_SEED=N repeats one
+	$(Q)$(MAKE) --no-print-directory $(OUT)/tests/preload/torture
+	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/preload/torture_long.sh
+
 .PHONY: lint
 lint: ## format, clang-tidy, cppcheck, shellcheck, layers, exports, tables, coverage
 	$(Q)scripts/deps.sh lint
