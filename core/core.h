@@ -193,6 +193,11 @@ uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device);
 void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *free_bytes,
                       uint64_t *total_bytes);
 
+/* What a malloc could get on the device now, as gc_core_mem_info says, asked of the driver where
+ * the device has a context. GC_DRIVER. */
+enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
+                                 uint64_t *available_bytes, int *driver_code) GC_CHECKED;
+
 /* ---- direct memory: what the program takes from the driver by other ways ---- */
 
 enum gc_direct_kind {

@@ -122,6 +122,28 @@ void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t 
         gc_core_trim(core, device, gc_sub_or_zero_u64(gc_device_idle_bytes(device), excess));
 }
 
+enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
+                                 uint64_t *available_bytes, int *driver_code)
+{
+    uint64_t free_bytes =
+        gc_sub_or_zero_u64(device->info.total_bytes, gc_budget_held(&device->budget));
+    uint64_t total_bytes = device->info.total_bytes;
+    /* Acquire: pairs with the release in context.c's link_context. */
+    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
+    while (context != NULL && gc_context_is_dropped(context))
+        context = atomic_load_explicit(&context->next_in_device, memory_order_acquire);
+    const int code = context == NULL ? 0
+                                     : core->driver.mem_info(core->driver.self, context->handle,
+                                                             &free_bytes, &total_bytes);
+    if (code != 0) {
+        *driver_code = code;
+        return GC_DRIVER;
+    }
+    gc_core_mem_info(core, device, &free_bytes, &total_bytes);
+    *available_bytes = free_bytes;
+    return GC_OK;
+}
+
 uint64_t gc_device_total_bytes(const struct gc_device *device)
 {
     return gc_min_u64(gc_device_limit_bytes(device), device->info.total_bytes);

@@ -28,6 +28,8 @@ const char *const gc_api_names[GC_API_COUNT] = {
 #define API(symbol, ...) #symbol,
 #define RUNTIME(symbol, ...) #symbol,
 #include "shim/api.def"
+#define OWN(symbol) #symbol,
+#include "shim/own.def"
 };
 
 enum life_state { LIFE_NEW, LIFE_STARTING, LIFE_READY };
@@ -148,6 +150,16 @@ bool gc_shim_ready(void)
     if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY && !start())
         return false;
     return gc_shim.core != NULL && !is_child();
+}
+
+enum gc_life gc_shim_life(void)
+{
+    /* acquire: pairs with the release in start */
+    if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY)
+        return GC_LIFE_NEW;
+    if (is_child())
+        return GC_LIFE_CHILD;
+    return gc_shim.core != NULL ? GC_LIFE_READY : GC_LIFE_OFF;
 }
 
 enum gc_api gc_shim_enter(enum gc_api api)

@@ -35,6 +35,7 @@ static struct {
     atomic_int version;
     atomic_uintptr_t handle;
     atomic_uintptr_t low, high; /* libcuda's code */
+    atomic_bool is_interposing;
     atomic_bool was_asked[GC_ROW_COUNT];
 } driver;
 
@@ -109,9 +110,17 @@ bool gc_resolve_driver(bool load)
         atomic_store_explicit(&driver.high, high, memory_order_relaxed);
         atomic_store_explicit(&driver.low, low, memory_order_relaxed);
     }
+    if (gc_elf_find_definer((void *)libc->dlsym, "dlsym") == GC_ELF_BEHIND_US &&
+        gc_elf_find_definer(anchor, "cuInit") == GC_ELF_BEHIND_US)
+        atomic_store_explicit(&driver.is_interposing, true, memory_order_relaxed);
     atomic_store_explicit(&driver.handle, (uintptr_t)handle, memory_order_relaxed);
     atomic_store_explicit(&driver.is_filled, true, memory_order_release);
     return true;
+}
+
+bool gc_resolve_is_interposing(void)
+{
+    return atomic_load_explicit(&driver.is_interposing, memory_order_relaxed);
 }
 
 bool gc_resolve_is_driver_code(const void *address)

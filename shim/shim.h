@@ -41,6 +41,9 @@ enum gc_api {
 #define API(symbol, ...) GC_API_##symbol,
 #define RUNTIME(symbol, ...) GC_API_##symbol,
 #include "shim/api.def"
+#define OWN(symbol) GC_API_##symbol,
+#include "shim/own.def"
+#undef OWN
     GC_API_COUNT
 };
 
@@ -99,6 +102,10 @@ extern __thread struct gc_thread gc_thread __attribute__((tls_model("initial-exe
  * driver either way, so that GC_CALL works after it. */
 bool gc_shim_ready(void);
 
+/* How far the library has come, without starting it. OFF: started, but it only passes through. */
+enum gc_life { GC_LIFE_NEW, GC_LIFE_READY, GC_LIFE_OFF, GC_LIFE_CHILD };
+enum gc_life gc_shim_life(void);
+
 /* Enters a wrapper: sets outer_api if this is the outermost call and returns the entry point to
  * account under (the outermost: cudaMalloc rather than cuMemAlloc_v2). Pair with gc_shim_leave. */
 enum gc_api gc_shim_enter(enum gc_api api);
@@ -140,6 +147,9 @@ bool gc_resolve_driver(bool load);
 bool gc_resolve_row(enum gc_row_id row);
 /* What cuDriverGetVersion says, asked once; 0 without a driver. */
 int gc_resolve_driver_version(void);
+/* True if the program's CUDA calls come to this library first: it stands before libc (so before
+ * every look-up) and before the driver, preloaded or linked. Else it is only called by name. */
+bool gc_resolve_is_interposing(void);
 /* True if `address` is code of libcuda itself. */
 bool gc_resolve_is_driver_code(const void *address);
 

@@ -1,0 +1,273 @@
+/* core/gpucache.h: memory in the order of a stream, and the same with the signatures that PyTorch,
+ * CuPy and RMM call. In mode off the driver serves them, so that a program that uses the library as
+ * its allocator runs all the same. */
+#include "shim/direct.h"
+#include "shim/public.h"
+
+#define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
+
+/* What core takes for a stream. The per-thread default stream is another one in every thread, so it
+ * orders nothing by its name. */
+static uint64_t order_of(gpucache_stream stream)
+{
+    if (stream == NULL)
+        return (uintptr_t)CU_STREAM_LEGACY;
+    return (CUstream)stream == CU_STREAM_PER_THREAD ? 0 : (uintptr_t)stream;
+}
+
+/* ---- mode off ---- */
+
+static gpucache_status alloc_from_driver(void **pointer, size_t bytes, int device)
+{
+    CUdeviceptr address = 0;
+    bool is_pushed = false;
+    gpucache_status status = gc_public_push(device, &is_pushed);
+    CUresult result;
+
+    if (status != GPUCACHE_OK)
+        return status;
+    result = GC_FORWARD(cuMemAlloc_v2, &address, bytes);
+    gc_public_pop(is_pushed);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return GPUCACHE_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS)
+        return gc_public_status(GC_DRIVER, (int)result);
+    *pointer = (void *)(uintptr_t)address; /* NOLINT: device addresses travel as integers */
+    return GPUCACHE_OK;
+}
+
+/* The driver's free waits for the work that uses the memory. */
+static gpucache_status free_to_driver(void *pointer)
+{
+    const CUdeviceptr address = (uintptr_t)pointer;
+    bool is_pushed = false;
+    int device = 0;
+    gpucache_status status;
+    CUresult result;
+
+    if (GC_FORWARD(cuPointerGetAttribute, &device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) !=
+        CUDA_SUCCESS)
+        return GPUCACHE_INVALID_POINTER;
+    status = gc_public_push(device, &is_pushed);
+    if (status != GPUCACHE_OK)
+        return status;
+    result = GC_FORWARD(cuMemFree_v2, address);
+    gc_public_pop(is_pushed);
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        return GPUCACHE_INVALID_POINTER;
+    return result == CUDA_SUCCESS ? GPUCACHE_OK : gc_public_status(GC_DRIVER, (int)result);
+}
+
+/* ---- from the pool ---- */
+
+static enum gc_status alloc_from_pool(const struct gc_public_call *call, struct gc_request *request,
+                                      uint64_t *address, int *driver_code)
+{
+    request->is_trial = gc_direct_may_make_room();
+    enum gc_status status =
+        gc_core_alloc(gc_shim.core, call->context, request, address, driver_code);
+    for (int i = 0; status == GC_OUT_OF_MEMORY && request->is_trial; i++) {
+        request->is_trial =
+            i < ROOM_ATTEMPTS && gc_direct_make_room(gc_context_device(call->context));
+        status = gc_core_alloc(gc_shim.core, call->context, request, address, driver_code);
+    }
+    return status;
+}
+
+static gpucache_status alloc_as(enum gc_api api, void **pointer, size_t bytes, int device,
+                                gpucache_stream stream)
+{
+    struct gc_public_call call;
+    uint64_t address = 0;
+    int driver_code = 0;
+    gpucache_status status;
+
+    *pointer = NULL;
+    if (bytes == 0)
+        return GPUCACHE_OK;
+    status = gc_public_enter(device, (CUstream)stream, api, &call);
+    if (status == GPUCACHE_DISABLED && !gc_shim.is_refused)
+        return alloc_from_driver(pointer, bytes, device);
+    if (status != GPUCACHE_OK)
+        return status;
+    struct gc_request request = {
+        .bytes = bytes, .stream = order_of(stream), .api = (uint16_t)call.api};
+    status = gc_public_alloc_status(alloc_from_pool(&call, &request, &address, &driver_code),
+                                    driver_code, gc_context_device(call.context), bytes);
+    gc_public_leave(&call);
+    if (status == GPUCACHE_OK)
+        *pointer = (void *)(uintptr_t)address; /* NOLINT: as above */
+    return status;
+}
+
+gpucache_status gpucache_malloc(void **pointer, size_t bytes, int device, gpucache_stream stream)
+{
+    if (pointer == NULL)
+        return GPUCACHE_INVALID_ARGUMENT;
+    return alloc_as(GC_API_gpucache_malloc, pointer, bytes, device, stream);
+}
+
+/* The context of a live block; NULL if it is none. */
+static struct gc_context *context_of(uint64_t address)
+{
+    struct gc_block_info info;
+
+    if (gc_core_find_block(gc_shim.core, address, &info) != GC_OK || info.address != address)
+        return NULL;
+    return gc_core_find_context(gc_shim.core, info.context);
+}
+
+gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
+{
+    const uint64_t address = (uintptr_t)pointer;
+    struct gc_public_call call = {.context = NULL};
+    enum gc_status status;
+    gpucache_status state;
+    int driver_code = 0;
+
+    if (pointer == NULL)
+        return GPUCACHE_OK;
+    state = gc_public_state();
+    if (state == GPUCACHE_DISABLED && !gc_shim.is_refused)
+        return free_to_driver(pointer);
+    if (state != GPUCACHE_OK)
+        return state;
+    gc_public_enter_context(context_of(address), (CUstream)stream, GC_API_gpucache_malloc, &call);
+    /* Ordered after all work of the context, so after `stream` too. */
+    status = gc_core_free(gc_shim.core, address, (uint16_t)call.api, &driver_code);
+    gc_public_leave(&call);
+    return gc_public_status(status, driver_code);
+}
+
+gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream)
+{
+    struct gc_public_call call = {.context = NULL};
+    struct gc_block_info info;
+    const gpucache_status state = gc_public_state();
+    enum gc_status status;
+
+    if (pointer == NULL)
+        return GPUCACHE_INVALID_POINTER;
+    if (state == GPUCACHE_DISABLED && !gc_shim.is_refused)
+        return GPUCACHE_OK; /* the driver's free waits for every stream */
+    if (state != GPUCACHE_OK)
+        return state;
+    gc_public_enter_context(NULL, (CUstream)stream, GC_API_gpucache_malloc, &call);
+    status = gc_core_find_block(gc_shim.core, (uintptr_t)pointer, &info);
+    if (status == GC_OK && info.address != (uintptr_t)pointer)
+        status = GC_INVALID_POINTER;
+    gc_public_leave(&call);
+    return gc_public_status(status, 0);
+}
+
+/* ---- signatures of others ---- */
+
+static void *alloc_or_null(enum gc_api api, size_t bytes, int device, gpucache_stream stream)
+{
+    void *pointer = NULL;
+    const gpucache_status status = alloc_as(api, &pointer, bytes, device, stream);
+
+    if (status != GPUCACHE_OK)
+        gc_log_write(&gc_shim.log,
+                     status == GPUCACHE_OUT_OF_MEMORY || status == GPUCACHE_LIMIT_REACHED
+                         ? GC_LOG_INFO
+                         : GC_LOG_ERROR,
+                     "%s: %zu bytes on device %d: %s", gc_api_names[api], bytes, device,
+                     gpucache_status_text(status));
+    return pointer;
+}
+
+static void free_or_log(const char *name, void *pointer, gpucache_stream stream)
+{
+    const gpucache_status status = gpucache_free(pointer, stream);
+
+    if (status != GPUCACHE_OK)
+        gc_log_write(&gc_shim.log, GC_LOG_ERROR, "%s: %p: %s", name, pointer,
+                     gpucache_status_text(status));
+}
+
+void *gpucache_torch_malloc(ptrdiff_t bytes, int device, gpucache_stream stream)
+{
+    return bytes <= 0 ? NULL
+                      : alloc_or_null(GC_API_gpucache_torch_malloc, (size_t)bytes, device, stream);
+}
+
+void gpucache_torch_free(void *pointer, ptrdiff_t bytes, int device, gpucache_stream stream)
+{
+    (void)bytes;
+    (void)device;
+    free_or_log("gpucache_torch_free", pointer, stream);
+}
+
+void gpucache_torch_record_stream(void *pointer, gpucache_stream stream)
+{
+    const gpucache_status status = gpucache_record_stream(pointer, stream);
+
+    if (status != GPUCACHE_OK)
+        gc_log_write(&gc_shim.log, GC_LOG_ERROR, "gpucache_torch_record_stream: %p: %s", pointer,
+                     gpucache_status_text(status));
+}
+
+void gpucache_torch_reset(void)
+{
+    (void)gpucache_empty_cache(GPUCACHE_ALL_DEVICES, NULL); /* nothing to empty is no failure */
+}
+
+void gpucache_torch_memory_fraction(double fraction, int device)
+{
+    struct gc_public_call call;
+    gpucache_status status = GPUCACHE_INVALID_ARGUMENT;
+
+    if (fraction > 0.0 && fraction <= 1.0)
+        status = gc_public_enter(device, NULL, GC_API_gpucache_torch_malloc, &call);
+    if (status == GPUCACHE_OK) {
+        struct gc_device *found = gc_context_device(call.context);
+        const uint64_t total = gc_device_get_info(found)->total_bytes;
+        gc_core_set_limit(gc_shim.core, found, (uint64_t)((double)total * fraction));
+        gc_public_leave(&call);
+    } else if (status != GPUCACHE_DISABLED) {
+        gc_log_write(&gc_shim.log, GC_LOG_ERROR, "gpucache_torch_memory_fraction: %g: %s", fraction,
+                     gpucache_status_text(status));
+    }
+}
+
+/* 2, the per-thread stream, stands for "any": it orders nothing by its name. */
+static gpucache_stream stream_of(const void *param)
+{
+    return param == NULL ? (gpucache_stream)CU_STREAM_PER_THREAD
+                         : ((const struct gpucache_cupy_param *)param)->stream;
+}
+
+void *gpucache_cupy_malloc(void *param, size_t bytes, int device)
+{
+    return alloc_or_null(GC_API_gpucache_cupy_malloc, bytes, device, stream_of(param));
+}
+
+void gpucache_cupy_free(void *param, void *pointer, int device)
+{
+    (void)device;
+    free_or_log("gpucache_cupy_free", pointer, stream_of(param));
+}
+
+static int device_of(const void *device)
+{
+    CUdevice current = 0;
+
+    if (device != NULL)
+        return *(const int *)device;
+    if (gc_public_state() == GPUCACHE_NOT_READY)
+        (void)gc_public_start(); /* the driver is found with it */
+    return GC_USE(cuCtxGetDevice, &current) == CUDA_SUCCESS ? current : 0;
+}
+
+void *gpucache_rmm_allocate(size_t bytes, gpucache_stream stream, void *device)
+{
+    return alloc_or_null(GC_API_gpucache_rmm_allocate, bytes, device_of(device), stream);
+}
+
+void gpucache_rmm_deallocate(void *pointer, size_t bytes, gpucache_stream stream, void *device)
+{
+    (void)bytes;
+    (void)device;
+    free_or_log("gpucache_rmm_deallocate", pointer, stream);
+}
