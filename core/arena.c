@@ -53,21 +53,25 @@ void gc_arena_change_end(struct gc_change *change)
 
 /* ---- ranges ---- */
 
+static uint64_t whole_pages(uint64_t bytes, uint64_t page_bytes)
+{
+    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
 /* As many addresses as the driver gives: fewer are tried where it refuses. */
-static int reserve_range(struct gc_context *context, uint64_t least, uint64_t *address,
+static int reserve_range(struct gc_context *context, uint64_t needed, uint64_t *address,
                          uint64_t *bytes)
 {
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page = context->pool.pages.page_bytes;
-    uint64_t wanted = gc_max_u64(GC_ARENA_TIMES * context->device->info.total_bytes, least);
-    int code;
-    wanted = (wanted + page - 1) / page * page;
-    for (;;) {
-        code = driver->address_reserve(driver->self, context->handle, wanted, page, address);
-        *bytes = wanted;
-        if (code == 0 || wanted / 2 < least)
+    const uint64_t least = whole_pages(needed, page);
+    const uint64_t most = whole_pages(context->device->info.total_bytes, page);
+    for (*bytes = gc_max_u64(GC_ARENA_TIMES * most, least);;
+         *bytes = gc_max_u64(whole_pages(*bytes / 2, page), least)) {
+        const int code =
+            driver->address_reserve(driver->self, context->handle, *bytes, page, address);
+        if (code == 0 || *bytes == least)
             return code;
-        wanted = (wanted / 2 + page - 1) / page * page;
     }
 }
 

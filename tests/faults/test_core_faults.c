@@ -99,10 +99,13 @@ static void clean_up(struct run *run)
     assert_int_equal(bench->sim.used_bytes, 0);
 }
 
-static void fail_each_call(enum gc_mode mode, bool for_good, int code)
+static void fail_each_call(enum gc_mode mode, bool has_mapping, bool for_good, int code)
 {
-    const struct workbench_setup setup = {
-        .mode = mode, .capacity_bytes = GC_MIB(64), .limit_bytes = GC_MIB(48), .trim_percent = 100};
+    const struct workbench_setup setup = {.mode = mode,
+                                          .capacity_bytes = GC_MIB(64),
+                                          .limit_bytes = GC_MIB(48),
+                                          .trim_percent = 100,
+                                          .has_mapping = has_mapping};
     unsigned n;
     for (n = 1; n < RUNS_MAX; n++) {
         struct run run = {.refused = 0};
@@ -126,37 +129,61 @@ static void fail_each_call(enum gc_mode mode, bool for_good, int code)
 static void cached_once(void **state)
 {
     (void)state;
-    fail_each_call(GC_MODE_CACHE, false, SIM_BROKEN);
+    fail_each_call(GC_MODE_CACHE, false, false, SIM_BROKEN);
 }
 
 static void cached_for_good(void **state)
 {
     (void)state;
-    fail_each_call(GC_MODE_CACHE, true, SIM_BROKEN);
+    fail_each_call(GC_MODE_CACHE, false, true, SIM_BROKEN);
 }
 
 static void cached_out_of_memory_once(void **state)
 {
     (void)state;
-    fail_each_call(GC_MODE_CACHE, false, SIM_OUT_OF_MEMORY);
+    fail_each_call(GC_MODE_CACHE, false, false, SIM_OUT_OF_MEMORY);
 }
 
 static void cached_out_of_memory_for_good(void **state)
 {
     (void)state;
-    fail_each_call(GC_MODE_CACHE, true, SIM_OUT_OF_MEMORY);
+    fail_each_call(GC_MODE_CACHE, false, true, SIM_OUT_OF_MEMORY);
+}
+
+static void mapped_once(void **state)
+{
+    (void)state;
+    fail_each_call(GC_MODE_CACHE, true, false, SIM_BROKEN);
+}
+
+static void mapped_for_good(void **state)
+{
+    (void)state;
+    fail_each_call(GC_MODE_CACHE, true, true, SIM_BROKEN);
+}
+
+static void mapped_out_of_memory_once(void **state)
+{
+    (void)state;
+    fail_each_call(GC_MODE_CACHE, true, false, SIM_OUT_OF_MEMORY);
+}
+
+static void mapped_out_of_memory_for_good(void **state)
+{
+    (void)state;
+    fail_each_call(GC_MODE_CACHE, true, true, SIM_OUT_OF_MEMORY);
 }
 
 static void tracked_once(void **state)
 {
     (void)state;
-    fail_each_call(GC_MODE_TRACK, false, SIM_BROKEN);
+    fail_each_call(GC_MODE_TRACK, false, false, SIM_BROKEN);
 }
 
 static void tracked_for_good(void **state)
 {
     (void)state;
-    fail_each_call(GC_MODE_TRACK, true, SIM_BROKEN);
+    fail_each_call(GC_MODE_TRACK, false, true, SIM_BROKEN);
 }
 
 /* One out-of-memory of the driver while idle memory lies about must not reach the program. */
@@ -181,6 +208,10 @@ int main(void)
         cmocka_unit_test(cached_for_good),
         cmocka_unit_test(cached_out_of_memory_once),
         cmocka_unit_test(cached_out_of_memory_for_good),
+        cmocka_unit_test(mapped_once),
+        cmocka_unit_test(mapped_for_good),
+        cmocka_unit_test(mapped_out_of_memory_once),
+        cmocka_unit_test(mapped_out_of_memory_for_good),
         cmocka_unit_test(tracked_once),
         cmocka_unit_test(tracked_for_good),
         cmocka_unit_test(single_out_of_memory_is_retried),

@@ -173,8 +173,35 @@ static void step(struct model *model)
         step_drop(model);
 }
 
+static int compare_pieces(const void *left, const void *right)
+{
+    const struct sim_piece *a = left;
+    const struct sim_piece *b = right;
+    if (a->handle != b->handle)
+        return a->handle < b->handle ? -1 : 1;
+    return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+/* No two live blocks have the same memory behind their addresses. */
+static void check_memory(struct model *model)
+{
+    static struct sim_piece pieces[LIVE_MAX * 16];
+    size_t count = 0;
+    for (unsigned i = 0; i < model->count; i++) {
+        const struct live *live = &model->live[i];
+        for (uint64_t at = 0; at < live->bytes; at += pieces[count++].bytes)
+            pieces[count] =
+                sim_driver_translate(&model->bench.sim, live->address + at, live->bytes - at);
+    }
+    qsort(pieces, count, sizeof(*pieces), compare_pieces);
+    for (size_t i = 1; i < count; i++)
+        assert_true(pieces[i - 1].handle != pieces[i].handle ||
+                    pieces[i - 1].offset + pieces[i - 1].bytes <= pieces[i].offset);
+}
+
 static void check(struct model *model)
 {
+    check_memory(model);
     const struct gc_device_snapshot figures = workbench_figures(&model->bench);
     assert_int_equal(figures.leak_count, model->count);
     assert_int_equal(figures.requested.current, model->requested_bytes);
@@ -204,7 +231,7 @@ static void finish(struct model *model)
     assert_int_equal(workbench_figures(&model->bench).reserved.current, 0);
 }
 
-static void run_seed(uint64_t seed, enum gc_mode mode)
+static void run_seed(uint64_t seed, enum gc_mode mode, bool has_mapping)
 {
     static struct model model;
     model = (struct model){.random = seed};
@@ -216,7 +243,8 @@ static void run_seed(uint64_t seed, enum gc_mode mode)
         .mode = mode,
         .capacity_bytes = capacity,
         .limit_bytes = limit,
-        .trim_percent = draw(&model, 3) == 0 ? (double)draw(&model, 100) : 100};
+        .trim_percent = draw(&model, 3) == 0 ? (double)draw(&model, 100) : 100,
+        .has_mapping = has_mapping};
     workbench_open(&model.bench, &setup);
     model.bench.sim.free_waits = mode == GC_MODE_TRACK;
     for (unsigned i = 0; i < STEPS; i++) {
@@ -228,7 +256,7 @@ static void run_seed(uint64_t seed, enum gc_mode mode)
     workbench_close(&model.bench);
 }
 
-static void run_seeds(enum gc_mode mode, unsigned count)
+static void run_seeds(enum gc_mode mode, bool has_mapping, unsigned count)
 {
     const char *chosen = getenv("GC_TEST_SEED");
     const uint64_t first = chosen != NULL ? strtoull(chosen, NULL, 0) : (uint64_t)time(NULL) * 1000;
@@ -236,26 +264,33 @@ static void run_seeds(enum gc_mode mode, unsigned count)
         /* Printed before, so that it is the last line if the run ends the process. */
         const uint64_t seed = first + i;
         print_message("# seed %" PRIu64 "\n", seed);
-        run_seed(seed, mode);
+        run_seed(seed, mode, has_mapping);
     }
 }
 
 static void cached_pool_agrees_with_the_model(void **state)
 {
     (void)state;
-    run_seeds(GC_MODE_CACHE, 12);
+    run_seeds(GC_MODE_CACHE, false, 12);
+}
+
+static void mapped_pool_agrees_with_the_model(void **state)
+{
+    (void)state;
+    run_seeds(GC_MODE_CACHE, true, 12);
 }
 
 static void tracked_memory_agrees_with_the_model(void **state)
 {
     (void)state;
-    run_seeds(GC_MODE_TRACK, 4);
+    run_seeds(GC_MODE_TRACK, true, 4);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cached_pool_agrees_with_the_model),
+        cmocka_unit_test(mapped_pool_agrees_with_the_model),
         cmocka_unit_test(tracked_memory_agrees_with_the_model),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

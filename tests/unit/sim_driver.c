@@ -55,6 +55,34 @@ bool sim_driver_is_used(const struct sim_driver *sim, uint64_t address, uint64_t
     return false;
 }
 
+static bool use_touches(const struct sim_driver *sim, const struct sim_use *use,
+                        const struct sim_piece *piece)
+{
+    for (uint64_t at = 0; at < use->bytes;) {
+        const struct sim_piece used =
+            sim_mapping_translate(sim, use->address + at, use->bytes - at);
+        if (used.handle == piece->handle &&
+            overlap(used.offset, used.bytes, piece->offset, piece->bytes))
+            return true;
+        at += used.bytes;
+    }
+    return false;
+}
+
+/* Whether queued work uses the memory behind the range, by whatever address. */
+static bool is_touched(const struct sim_driver *sim, uint64_t address, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes;) {
+        const struct sim_piece piece = sim_mapping_translate(sim, address + at, bytes - at);
+        for (uint64_t i = 0; i < sim->use_count; i++) {
+            if (use_touches(sim, &sim->uses[i], &piece))
+                return true;
+        }
+        at += piece.bytes;
+    }
+    return false;
+}
+
 static void complete(struct sim_driver *sim, uint64_t context)
 {
     uint64_t kept = 0;
@@ -209,8 +237,10 @@ void sim_driver_submit(struct sim_driver *sim, uint64_t context, uint64_t addres
 void sim_driver_expect_idle(struct sim_driver *sim, uint64_t address, uint64_t bytes)
 {
     pthread_mutex_lock(&sim->lock);
-    if (sim_driver_is_used(sim, address, bytes))
+    if (is_touched(sim, address, bytes))
         sim_driver_violate(sim, "memory handed out while work uses it", address);
+    if (sim_mapping_is_reserved(sim, address) && !sim_mapping_is_open(sim, address, bytes, -1))
+        sim_driver_violate(sim, "memory handed out that is not there", address);
     pthread_mutex_unlock(&sim->lock);
 }
 
@@ -232,6 +262,7 @@ void sim_driver_drop_context(struct sim_driver *sim, uint64_t context)
 {
     pthread_mutex_lock(&sim->lock);
     complete(sim, context);
+    sim->is_capturing[context] = false; /* its captures go with it */
     for (uint64_t i = sim->allocation_count; i-- > 0;) {
         if (sim->allocations[i].context == context)
             remove_allocation(sim, i);

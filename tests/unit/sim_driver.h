@@ -70,6 +70,7 @@ struct sim_mapping {
     uint64_t bytes;
     uint64_t handle;
     bool is_accessible;
+    uint64_t peers; /* bit d: device d has access too */
 };
 
 struct sim_driver {
@@ -114,7 +115,8 @@ void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes);
 void sim_driver_fini(struct sim_driver *sim);
 /* Work that uses the range is queued in the context. */
 void sim_driver_submit(struct sim_driver *sim, uint64_t context, uint64_t address, uint64_t bytes);
-/* The range was handed to the program: nothing queued may use it. */
+/* The range was handed to the program: nothing queued may use the memory behind it, by whatever
+ * address, and all of it is there. */
 void sim_driver_expect_idle(struct sim_driver *sim, uint64_t address, uint64_t bytes);
 void sim_driver_set_capturing(struct sim_driver *sim, uint64_t context, bool capturing);
 /* The program synchronises by itself, not through core. */
@@ -125,6 +127,17 @@ void sim_driver_drop_context(struct sim_driver *sim, uint64_t context);
 void sim_driver_fail(struct sim_driver *sim, uint64_t n, bool for_good, int code);
 /* Whether all of the range is mapped and usable. */
 bool sim_driver_is_accessible(struct sim_driver *sim, uint64_t address, uint64_t bytes);
+/* The same for a device that is not the memory's own. */
+bool sim_driver_is_open_to(struct sim_driver *sim, int device, uint64_t address, uint64_t bytes);
+
+/* Physical memory, as far as it is one piece. */
+struct sim_piece {
+    uint64_t handle; /* of a page; 0: memory of mem_alloc, which is told by its address */
+    uint64_t offset;
+    uint64_t bytes;
+};
+/* The piece behind the start of the range. */
+struct sim_piece sim_driver_translate(struct sim_driver *sim, uint64_t address, uint64_t bytes);
 
 /* ---- for sim_mapping.c ---- */
 
@@ -133,6 +146,12 @@ int sim_driver_begin(struct sim_driver *sim, enum sim_call call, uint64_t contex
 int sim_driver_end(struct sim_driver *sim, int code);
 void sim_driver_violate(struct sim_driver *sim, const char *what, uint64_t address);
 bool sim_driver_is_used(const struct sim_driver *sim, uint64_t address, uint64_t bytes);
+bool sim_mapping_is_reserved(const struct sim_driver *sim, uint64_t address);
+/* `device` -1: its own. */
+bool sim_mapping_is_open(const struct sim_driver *sim, uint64_t address, uint64_t bytes,
+                         int device);
+struct sim_piece sim_mapping_translate(const struct sim_driver *sim, uint64_t address,
+                                       uint64_t bytes);
 void sim_mapping_init(struct sim_driver *sim);
 void sim_mapping_fini(struct sim_driver *sim);
 

@@ -198,16 +198,19 @@ static int page_set_access(void *self, uint64_t context, uint64_t address, uint6
     struct sim_driver *sim = self;
     const int injected = begin(sim, SIM_PAGE_SET_ACCESS, context, address);
     uint64_t i;
-    (void)peers;
-    (void)peer_count;
+    uint64_t mask = 0;
+    for (uint32_t k = 0; k < peer_count; k++)
+        mask |= UINT64_C(1) << peers[k];
     if (injected != 0)
         return sim_driver_end(sim, injected);
     if (!is_tiled(sim, address, bytes, &i)) {
         sim_driver_violate(sim, "access to what is not mapped", address);
         return sim_driver_end(sim, 1);
     }
-    for (; i < sim->mapping_count && sim->mappings[i].address < address + bytes; i++)
+    for (; i < sim->mapping_count && sim->mappings[i].address < address + bytes; i++) {
         sim->mappings[i].is_accessible = true;
+        sim->mappings[i].peers |= mask;
+    }
     return sim_driver_end(sim, 0);
 }
 
@@ -233,17 +236,54 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
     return sim_driver_end(sim, 0);
 }
 
-bool sim_driver_is_accessible(struct sim_driver *sim, uint64_t address, uint64_t bytes)
+bool sim_mapping_is_reserved(const struct sim_driver *sim, uint64_t address)
 {
-    pthread_mutex_lock(&sim->lock);
+    return is_reserved(sim, address, 1);
+}
+
+bool sim_mapping_is_open(const struct sim_driver *sim, uint64_t address, uint64_t bytes, int device)
+{
     uint64_t at = address;
     for (uint64_t i = first_mapping(sim, address);
          i < sim->mapping_count && at < address + bytes && sim->mappings[i].address <= at &&
-         sim->mappings[i].is_accessible;
+         sim->mappings[i].is_accessible &&
+         (device < 0 || (sim->mappings[i].peers >> device & 1) != 0);
          i++)
         at = sim->mappings[i].address + sim->mappings[i].bytes;
-    pthread_mutex_unlock(&sim->lock);
     return at >= address + bytes;
+}
+
+bool sim_driver_is_accessible(struct sim_driver *sim, uint64_t address, uint64_t bytes)
+{
+    return sim_driver_is_open_to(sim, -1, address, bytes);
+}
+
+bool sim_driver_is_open_to(struct sim_driver *sim, int device, uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&sim->lock);
+    const bool is_open = sim_mapping_is_open(sim, address, bytes, device);
+    pthread_mutex_unlock(&sim->lock);
+    return is_open;
+}
+
+struct sim_piece sim_mapping_translate(const struct sim_driver *sim, uint64_t address,
+                                       uint64_t bytes)
+{
+    const uint64_t i = first_mapping(sim, address);
+    if (i == sim->mapping_count || sim->mappings[i].address > address)
+        return (struct sim_piece){.offset = address, .bytes = bytes};
+    const struct sim_mapping *mapping = &sim->mappings[i];
+    const uint64_t offset = address - mapping->address;
+    const uint64_t left = mapping->bytes - offset;
+    return (struct sim_piece){mapping->handle, offset, bytes < left ? bytes : left};
+}
+
+struct sim_piece sim_driver_translate(struct sim_driver *sim, uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&sim->lock);
+    const struct sim_piece piece = sim_mapping_translate(sim, address, bytes);
+    pthread_mutex_unlock(&sim->lock);
+    return piece;
 }
 
 void sim_mapping_init(struct sim_driver *sim)
