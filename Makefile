@@ -71,13 +71,14 @@ test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings
 	$(Q)$(MAKE) --no-print-directory all programs
 	$(Q)$(RUN) tests/clients/ $(T)
 
-# Under a sanitizer the programs that link core or the simulated driver run; a preload would need the
-# sanitizer's own library preloaded before it.
+# Under a sanitizer the programs that link core or the simulated driver run; under that for threads the
+# torture test too, with the sanitizer's own library preloaded before ours.
 .PHONY: test-asan test-tsan test-debug test-cov
 test-asan test-tsan test-debug test-cov: test-%: ## the unit, model and fault tests of that variant
 	$(Q)scripts/deps.sh test
 	$(Q)$(MAKE) --no-print-directory BUILD=$* sim test-programs
 	$(Q)python3 tests/run --build build/$* --programs-only $(T)
+	$(Q)$(if $(filter tsan,$*),$(if $(T),,$(MAKE) --no-print-directory torture-tsan))
 .PHONY: test-programs
 test-programs: $(TEST_PROGRAMS)
 
@@ -85,6 +86,11 @@ test-programs: $(TEST_PROGRAMS)
 torture: all ## a million events of the torture test of reuse, with either backend; TORTURE_SEED=N repeats one
 	$(Q)$(MAKE) --no-print-directory $(OUT)/tests/preload/torture
 	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/preload/torture_long.sh
+
+.PHONY: torture-tsan
+torture-tsan: ## the torture test under the thread sanitizer, for TORTURE_SECONDS (15) with each backend
+	$(Q)$(MAKE) --no-print-directory BUILD=tsan all build/tsan/tests/preload/torture
+	$(Q)BUILD_DIR=$(CURDIR)/build/tsan tests/preload/torture_tsan.sh
 
 .PHONY: lint
 lint: ## format, clang-tidy, cppcheck, shellcheck, layers, exports, tables, coverage

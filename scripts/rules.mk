@@ -87,13 +87,15 @@ $(OUT)/obj/%.o: %.S $(FLAGS_FILE)
 
 # What the library exports: every wrapped entry point of the table, the two resolvers, its own names. The
 # node is anonymous on purpose: it interposes versioned symbols (cudaMalloc@libcudart.so.13) too.
+# Not so under a sanitizer, which looks names up by dlsym before instrumented code can run: there only linked
+# symbols lead to us.
 EXPORTS := $(OUT)/gen/exports.map
 $(EXPORTS): shim/api.def $(wildcard shim/*.def) scripts/rules.mk
 	$(call say,GEN)
 	$(Q)mkdir -p $(@D)
 	$(Q)printf '#define API(symbol, ...) symbol;\n#define RUNTIME(symbol, ...) symbol;\n#include "shim/api.def"\n' | \
 		$(CC) -E -P -I. -x c - > $@.names
-	$(Q){ echo '{ global: dlsym; dlvsym; gpucache_*;'; tr ' ' '\n' < $@.names; echo 'local: *; };'; } > $@
+	$(Q){ echo '{ global: $(if $(filter asan tsan,$(BUILD)),,dlsym; dlvsym;) gpucache_*;'; tr ' ' '\n' < $@.names; echo 'local: *; };'; } > $@
 
 # Its own names bind to itself (and cost nothing at load); programs keep pointers into it, so it stays.
 LIB_LDFLAGS := -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro
