@@ -6,6 +6,7 @@
 #include "shim/direct.h"
 #include "shim/handles.h"
 #include "shim/mempool.h"
+#include "shim/submit.h"
 
 static atomic_uint capture_count; /* streams capturing in the process */
 
@@ -115,6 +116,8 @@ static struct gc_context *context_of(CUstream stream)
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
+        /* What is captured runs later, beside other work: one stream's order is not enough. */    \
+        gc_submit_begin(GC_STREAM_OTHER);                                                          \
         gc_shim_enter(GC_API_##symbol);                                                            \
         CUstream key = gc_stream_explicit(stream, is_per_thread);                                  \
         bool is_new = !gc_stream_is_capturing(key);                                                \
@@ -204,12 +207,24 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     return result;
 }
 
+/* The handle may come back for another stream, which is not ordered behind what this one has
+ * queued. */
+static void leave_single_with(CUstream stream)
+{
+    const struct gc_work *work = gc_shim_work();
+
+    if (work != NULL && atomic_load_explicit(&work->only_stream, memory_order_relaxed) ==
+                            gc_submit_key(stream, false))
+        gc_submit_begin(GC_STREAM_OTHER);
+}
+
 /* A destroyed stream takes its capture along. The count goes first: the driver may give the handle
  * to another thread's new stream at once. */
 #define DESTROY_STREAM(symbol)                                                                     \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, stream);                                                     \
+        leave_single_with(stream);                                                                 \
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_context *context = gc_capture_is_any() ? count_end(stream) : NULL;               \
         CUresult result = GC_CALL(gc_shim_current_device(), symbol, stream);                       \

@@ -45,4 +45,35 @@ typedef struct CUgraphEdgeData_st CUgraphEdgeData;
 typedef struct CUctxCreateParams_st CUctxCreateParams;
 #endif
 
+#if CUDA_VERSION < 12060
+typedef struct CUmemDecompressParams_st CUmemDecompressParams;
+#endif
+
+#if CUDA_VERSION < 12080
+typedef struct CUmemcpyAttributes_st CUmemcpyAttributes;
+/* Looked into for the addresses of its operands alone. */
+#define CU_MEMCPY_OPERAND_TYPE_POINTER 1
+typedef struct CUmemcpy3DOperand_st {
+    int type;
+    union {
+        struct {
+            CUdeviceptr ptr;
+            size_t row_and_layer[2];
+            CUmemLocation location;
+        } ptr;
+        struct {
+            CUarray array;
+            size_t offset[3];
+        } array;
+    } op;
+} CUmemcpy3DOperand;
+typedef struct CUDA_MEMCPY3D_BATCH_OP_st {
+    CUmemcpy3DOperand src;
+    CUmemcpy3DOperand dst;
+    size_t extent[3];
+    int access_order;
+    unsigned flags;
+} CUDA_MEMCPY3D_BATCH_OP;
+#endif
+
 #endif

@@ -7,6 +7,7 @@
 #include "shim/direct.h"
 #include "shim/handles.h"
 #include "shim/mempool.h"
+#include "shim/submit.h"
 
 #define DEVICE_COUNT_MAX 64
 
@@ -183,42 +184,56 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
     GRAPH_CALL(cuGraphInstantiateWithFlags, exec, graph, flags);
 }
 
+/* The same for calls that submit work: the graph itself, or what prepares it. */
+#define GRAPH_SUBMIT(symbol, is_per_thread, stream, ...)                                           \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_SUBMIT(stream, is_per_thread, GC_FORWARD(symbol, __VA_ARGS__));              \
+        struct gc_direct_request request;                                                          \
+        gc_direct_begin(&request, GC_API_##symbol);                                                \
+        CUresult result =                                                                          \
+            GC_SUBMIT(stream, is_per_thread, GC_DIRECT_CALL(&request, 0, symbol, __VA_ARGS__));    \
+        gc_graph_refresh_all();                                                                    \
+        return gc_direct_end(&request, result);                                                    \
+    } while (0)
+
 GC_EXPORT
 CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-    GRAPH_CALL(cuGraphInstantiateWithParams, exec, graph, params);
+    GRAPH_SUBMIT(cuGraphInstantiateWithParams, false, CU_STREAM_PER_THREAD, exec, graph, params);
 }
 
 GC_EXPORT
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *exec, CUgraph graph,
                                            CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
-    GRAPH_CALL(cuGraphInstantiateWithParams_ptsz, exec, graph, params);
+    GRAPH_SUBMIT(cuGraphInstantiateWithParams_ptsz, true, CU_STREAM_PER_THREAD, exec, graph,
+                 params);
 }
 
 GC_EXPORT
 CUresult cuGraphUpload(CUgraphExec exec, CUstream stream)
 {
-    GRAPH_CALL(cuGraphUpload, exec, stream);
+    GRAPH_SUBMIT(cuGraphUpload, false, stream, exec, stream);
 }
 
 GC_EXPORT
 CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream)
 {
-    GRAPH_CALL(cuGraphUpload_ptsz, exec, stream);
+    GRAPH_SUBMIT(cuGraphUpload_ptsz, true, stream, exec, stream);
 }
 
 GC_EXPORT
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-    GRAPH_CALL(cuGraphLaunch, exec, stream);
+    GRAPH_SUBMIT(cuGraphLaunch, false, stream, exec, stream);
 }
 
 GC_EXPORT
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
-    GRAPH_CALL(cuGraphLaunch_ptsz, exec, stream);
+    GRAPH_SUBMIT(cuGraphLaunch_ptsz, true, stream, exec, stream);
 }
 
 GC_EXPORT

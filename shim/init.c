@@ -14,6 +14,7 @@
 #include "core/process.h"
 #include "core/report.h"
 #include "shim/resolve.h"
+#include "shim/submit.h"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -36,6 +37,7 @@ enum life_state { LIFE_NEW, LIFE_STARTING, LIFE_READY };
 
 static struct {
     atomic_int state;
+    struct gc_work *_Atomic work; /* set once core is there */
     atomic_int starter;           /* pid of the process that is starting or has started */
     volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: compare pids */
     int64_t start_unix;
@@ -106,6 +108,8 @@ static void create_core(void)
     config.trace = gc_shim.trace;
     if (gc_core_create(&config, &gc_shim.core) == GC_OK) {
         count_early_calls();
+        /* release: pairs with the acquire in gc_shim_work */
+        atomic_store_explicit(&life.work, gc_core_work(gc_shim.core), memory_order_release);
         return;
     }
     gc_shim.core = NULL;
@@ -160,6 +164,20 @@ enum gc_life gc_shim_life(void)
     if (is_child())
         return GC_LIFE_CHILD;
     return gc_shim.core != NULL ? GC_LIFE_READY : GC_LIFE_OFF;
+}
+
+struct gc_work *gc_shim_work(void)
+{
+    /* acquire: pairs with the release in create_core */
+    struct gc_work *work = atomic_load_explicit(&life.work, memory_order_acquire);
+
+    if (__builtin_expect(work == NULL, 0)) {
+        if (atomic_load_explicit(&life.state, memory_order_acquire) == LIFE_READY ||
+            !gc_shim_ready())
+            return NULL;
+        work = atomic_load_explicit(&life.work, memory_order_acquire);
+    }
+    return is_child() ? NULL : work;
 }
 
 enum gc_api gc_shim_enter(enum gc_api api)

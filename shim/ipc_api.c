@@ -7,6 +7,7 @@
  *
  * What comes from elsewhere is recorded (IMPORT) and not charged: its owner pays for it. */
 #include "shim/direct.h"
+#include "shim/submit.h"
 
 static atomic_flag refusal_said = ATOMIC_FLAG_INIT;
 
@@ -165,12 +166,14 @@ static void forget_mapped(unsigned count, const CUgraphicsResource *resources)
         (void)!gc_core_untrack(gc_shim.core, GC_DIRECT_IMPORT, (uintptr_t)resources[i], &direct);
 }
 
-#define UNMAP_RESOURCES(symbol)                                                                    \
+#define UNMAP_RESOURCES(symbol, is_per_thread)                                                     \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
-            return GC_FORWARD(symbol, count, resources, stream);                                   \
+            return GC_SUBMIT(stream, is_per_thread, GC_FORWARD(symbol, count, resources, stream)); \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        CUresult result = GC_CALL(gc_shim_current_device(), symbol, count, resources, stream);     \
+        CUresult result =                                                                          \
+            GC_SUBMIT(stream, is_per_thread,                                                       \
+                      GC_CALL(gc_shim_current_device(), symbol, count, resources, stream));        \
         if (result == CUDA_SUCCESS)                                                                \
             forget_mapped(count, resources);                                                       \
         gc_shim_leave();                                                                           \
@@ -180,12 +183,12 @@ static void forget_mapped(unsigned count, const CUgraphicsResource *resources)
 GC_EXPORT
 CUresult cuGraphicsUnmapResources(unsigned count, CUgraphicsResource *resources, CUstream stream)
 {
-    UNMAP_RESOURCES(cuGraphicsUnmapResources);
+    UNMAP_RESOURCES(cuGraphicsUnmapResources, false);
 }
 
 GC_EXPORT
 CUresult cuGraphicsUnmapResources_ptsz(unsigned count, CUgraphicsResource *resources,
                                        CUstream stream)
 {
-    UNMAP_RESOURCES(cuGraphicsUnmapResources_ptsz);
+    UNMAP_RESOURCES(cuGraphicsUnmapResources_ptsz, true);
 }

@@ -1,4 +1,4 @@
-/* Whose work may reach whose memory: what peer_api.c tells copy_api.c. */
+/* Whose work may reach whose memory: what peer_api.c tells submit_api.c. */
 #ifndef GC_PEER_H
 #define GC_PEER_H
 

@@ -5,6 +5,7 @@
  * Once a peer, always a peer: work that was queued before cuCtxDisablePeerAccess may still run, so
  * that call is not even looked at. */
 #include "shim/peer.h"
+#include "shim/submit.h"
 
 static atomic_flag peer_lost_said = ATOMIC_FLAG_INIT;
 
@@ -51,13 +52,13 @@ static void note_copy(CUcontext to, CUcontext from)
     }
 }
 
-#define PEER_COPY(symbol, to, from, ...)                                                           \
+#define PEER_COPY(symbol, is_per_thread, stream, to, from, ...)                                    \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
-            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
+            return GC_SUBMIT(stream, is_per_thread, GC_FORWARD(symbol, __VA_ARGS__));              \
         gc_shim_enter(GC_API_##symbol);                                                            \
         note_copy(to, from);                                                                       \
-        CUresult result = GC_FORWARD(symbol, __VA_ARGS__);                                         \
+        CUresult result = GC_SUBMIT(stream, is_per_thread, GC_FORWARD(symbol, __VA_ARGS__));       \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)
@@ -66,31 +67,32 @@ GC_EXPORT
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                       CUcontext from_context, size_t bytes)
 {
-    PEER_COPY(cuMemcpyPeer, to_context, from_context, to, to_context, from, from_context, bytes);
+    PEER_COPY(cuMemcpyPeer, false, NULL, to_context, from_context, to, to_context, from,
+              from_context, bytes);
 }
 
 GC_EXPORT
 CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                            CUcontext from_context, size_t bytes)
 {
-    PEER_COPY(cuMemcpyPeer_ptds, to_context, from_context, to, to_context, from, from_context,
-              bytes);
+    PEER_COPY(cuMemcpyPeer_ptds, true, NULL, to_context, from_context, to, to_context, from,
+              from_context, bytes);
 }
 
 GC_EXPORT
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                            CUcontext from_context, size_t bytes, CUstream stream)
 {
-    PEER_COPY(cuMemcpyPeerAsync, to_context, from_context, to, to_context, from, from_context,
-              bytes, stream);
+    PEER_COPY(cuMemcpyPeerAsync, false, stream, to_context, from_context, to, to_context, from,
+              from_context, bytes, stream);
 }
 
 GC_EXPORT
 CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                 CUcontext from_context, size_t bytes, CUstream stream)
 {
-    PEER_COPY(cuMemcpyPeerAsync_ptsz, to_context, from_context, to, to_context, from, from_context,
-              bytes, stream);
+    PEER_COPY(cuMemcpyPeerAsync_ptsz, true, stream, to_context, from_context, to, to_context, from,
+              from_context, bytes, stream);
 }
 
 #define SIDE(copy, side) ((copy) == NULL ? NULL : (copy)->side)
@@ -98,24 +100,26 @@ CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdevicept
 GC_EXPORT
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
 {
-    PEER_COPY(cuMemcpy3DPeer, SIDE(copy, dstContext), SIDE(copy, srcContext), copy);
+    PEER_COPY(cuMemcpy3DPeer, false, NULL, SIDE(copy, dstContext), SIDE(copy, srcContext), copy);
 }
 
 GC_EXPORT
 CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *copy)
 {
-    PEER_COPY(cuMemcpy3DPeer_ptds, SIDE(copy, dstContext), SIDE(copy, srcContext), copy);
+    PEER_COPY(cuMemcpy3DPeer_ptds, true, NULL, SIDE(copy, dstContext), SIDE(copy, srcContext),
+              copy);
 }
 
 GC_EXPORT
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 {
-    PEER_COPY(cuMemcpy3DPeerAsync, SIDE(copy, dstContext), SIDE(copy, srcContext), copy, stream);
+    PEER_COPY(cuMemcpy3DPeerAsync, false, stream, SIDE(copy, dstContext), SIDE(copy, srcContext),
+              copy, stream);
 }
 
 GC_EXPORT
 CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 {
-    PEER_COPY(cuMemcpy3DPeerAsync_ptsz, SIDE(copy, dstContext), SIDE(copy, srcContext), copy,
-              stream);
+    PEER_COPY(cuMemcpy3DPeerAsync_ptsz, true, stream, SIDE(copy, dstContext),
+              SIDE(copy, srcContext), copy, stream);
 }

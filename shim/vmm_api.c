@@ -3,6 +3,7 @@
  * cost nothing. */
 #include "shim/direct.h"
 #include "shim/physical.h"
+#include "shim/submit.h"
 
 typedef CUmemGenericAllocationHandle handle_t;
 
@@ -119,12 +120,14 @@ static void follow_tiles(const CUarrayMapInfo *list, unsigned count)
     }
 }
 
-#define MAP_ARRAY(symbol)                                                                          \
+#define MAP_ARRAY(symbol, is_per_thread)                                                           \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
-            return GC_FORWARD(symbol, list, count, stream);                                        \
+            return GC_SUBMIT(stream, is_per_thread, GC_FORWARD(symbol, list, count, stream));      \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        CUresult result = GC_CALL(gc_shim_current_device(), symbol, list, count, stream);          \
+        CUresult result =                                                                          \
+            GC_SUBMIT(stream, is_per_thread,                                                       \
+                      GC_CALL(gc_shim_current_device(), symbol, list, count, stream));             \
         if (result == CUDA_SUCCESS)                                                                \
             follow_tiles(list, count);                                                             \
         gc_shim_leave();                                                                           \
@@ -134,13 +137,13 @@ static void follow_tiles(const CUarrayMapInfo *list, unsigned count)
 GC_EXPORT
 CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned count, CUstream stream)
 {
-    MAP_ARRAY(cuMemMapArrayAsync);
+    MAP_ARRAY(cuMemMapArrayAsync, false);
 }
 
 GC_EXPORT
 CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *list, unsigned count, CUstream stream)
 {
-    MAP_ARRAY(cuMemMapArrayAsync_ptsz);
+    MAP_ARRAY(cuMemMapArrayAsync_ptsz, true);
 }
 
 /* ---- shared with others ---- */

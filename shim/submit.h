@@ -1,0 +1,53 @@
+/* Work that the program submits, counted (core/work.h). A wrapper that submits says for which
+ * stream before the driver is asked, and counts after it:
+ *     CUresult result = GC_SUBMIT(stream, is_per_thread, GC_CALL(device, cuX, …));
+ * Also inside other wrappers; not for the library's own work, which uses no memory of the program.
+ */
+#ifndef GC_SUBMIT_H
+#define GC_SUBMIT_H
+
+#include "core/work.h"
+#include "shim/shim.h"
+
+/* The count, NULL where nothing is to be counted: passing through, or a forked child. Starts the
+ * library if need be. */
+struct gc_work *gc_shim_work(void);
+
+/* The stream a call names, as core/work.h tells streams apart. `is_per_thread`: an entry point of
+ * the flavour in which NULL is the thread's own. */
+static inline uint64_t gc_submit_key(CUstream stream, bool is_per_thread)
+{
+    if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_per_thread))
+        return GC_STREAM_OTHER;
+    return stream == NULL ? GC_STREAM_LEGACY : (uintptr_t)stream;
+}
+
+/* gc_work_begin for what is not the one stream's. */
+void gc_submit_begin_other(struct gc_work *work, uint64_t key);
+
+static inline struct gc_work *gc_submit_begin(uint64_t key)
+{
+    struct gc_work *work = gc_shim_work();
+
+    if (work != NULL &&
+        (key == GC_STREAM_OTHER ||
+         atomic_load_explicit(&work->only_stream, memory_order_relaxed) != key))
+        gc_submit_begin_other(work, key);
+    return work;
+}
+
+static inline void gc_submit_end(struct gc_work *work)
+{
+    if (work != NULL)
+        gc_work_end(work);
+}
+
+#define GC_SUBMIT(stream, is_per_thread, call)                                                     \
+    ({                                                                                             \
+        struct gc_work *work_ = gc_submit_begin(gc_submit_key((stream), (is_per_thread)));         \
+        CUresult submitted_ = (call);                                                              \
+        gc_submit_end(work_);                                                                      \
+        submitted_;                                                                                \
+    })
+
+#endif

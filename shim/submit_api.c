@@ -1,0 +1,130 @@
+/* Calls that do nothing but submit work: kernels, copies, fills and the rest of the SUBMIT rows,
+ * from which all wrappers are made. Each counts, and does nothing else in a process with one
+ * context.
+ *
+ * "Synchronous" calls count like the others: a fill or a copy within the device returns before it
+ * is done.
+ *
+ * With several contexts a copy's addresses are looked at too: under unified addressing the driver
+ * finds out whose memory it is, and needs no peer access. A stream of one context then reads or
+ * writes memory of another, and a free in the owner has to wait for that stream's context. */
+#include "shim/submit.h"
+
+#include "shim/peer.h"
+#include "shim/resolve.h"
+
+void gc_submit_begin_other(struct gc_work *work, uint64_t key)
+{
+    gc_shim_enter(GC_API_COUNT);
+    gc_work_begin(gc_shim.core, work, key);
+    gc_shim_leave();
+}
+
+/* ---- which stream ---- */
+
+/* A kernel that may start before its stream's earlier ones have ended is not ordered behind them.
+ */
+static CUstream stream_of(const CUlaunchConfig *config)
+{
+    if (config == NULL)
+        return NULL;
+    for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
+            config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+            return CU_STREAM_PER_THREAD;
+    return config->hStream;
+}
+
+/* ---- whose memory, in a process with several contexts ---- */
+
+static void note_address(uint64_t address, struct gc_context *current)
+{
+    struct gc_block_info block;
+
+    if (address != 0 && gc_core_find_block(gc_shim.core, address, &block) == GC_OK)
+        gc_peer_note(gc_core_find_context(gc_shim.core, block.context), current);
+}
+
+static void note_pair(uint64_t to, uint64_t from)
+{
+    struct gc_context *current = gc_shim_current_context();
+
+    note_address(to, current);
+    note_address(from, current);
+}
+
+static void note_batch(const CUdeviceptr *to, const CUdeviceptr *from, size_t count)
+{
+    struct gc_context *current = gc_shim_current_context();
+
+    for (size_t i = 0; i < count; i++) {
+        note_address(to == NULL ? 0 : to[i], current);
+        note_address(from == NULL ? 0 : from[i], current);
+    }
+}
+
+static uint64_t operand_address(const CUmemcpy3DOperand *operand)
+{
+    return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER ? operand->op.ptr.ptr : 0;
+}
+
+static void note_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *list, size_t count)
+{
+    struct gc_context *current = gc_shim_current_context();
+
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        note_address(operand_address(&list[i].src), current);
+        note_address(operand_address(&list[i].dst), current);
+    }
+}
+
+#define NOTHING (void)0
+#define PAIR(to, from) note_pair(to, from)
+#define BATCH(to, from, count) note_batch(to, from, count)
+#define BATCH_3D(list, count) note_batch_3d(list, count)
+#define ADDRESS(type, device)                                                                      \
+    ((type) == CU_MEMORYTYPE_DEVICE || (type) == CU_MEMORYTYPE_UNIFIED ? (device) : 0)
+#define SHAPED(copy)                                                                               \
+    ((copy) == NULL ? (void)0                                                                      \
+                    : note_pair(ADDRESS((copy)->dstMemoryType, (copy)->dstDevice),                 \
+                                ADDRESS((copy)->srcMemoryType, (copy)->srcDevice)))
+
+/* Whether there may be anything to note. */
+static inline bool may_cross_contexts(const struct gc_work *work)
+{
+    return work != NULL && gc_core_has_several_contexts(gc_shim.core) && gc_thread.depth == 0;
+}
+
+/* ---- the wrappers ---- */
+
+/* As GC_FORWARD; a driver that was loaded after the library had started is found here. */
+#define CALL(symbol, arguments)                                                                    \
+    (!is_there(GC_ROW_##symbol)                                                                    \
+         ? CUDA_ERROR_NOT_SUPPORTED                                                                \
+         : (gc_shim_count(NULL, GC_API_##symbol), GC_REAL(symbol) arguments))
+
+static inline bool is_there(enum gc_row_id row)
+{
+    return gc_row_real(&gc_rows[row]) != NULL || (gc_resolve_driver(true) && gc_resolve_row(row));
+}
+
+#define API(...)
+#define USE(...)
+#define RUNTIME(...)
+#define SUBMIT(symbol, base, version, variant, stream, reach, parameters, arguments)               \
+    GC_EXPORT                                                                                      \
+    CUresult symbol parameters                                                                     \
+    {                                                                                              \
+        struct gc_work *work =                                                                     \
+            gc_submit_begin(gc_submit_key(stream, GC_VARIANT_##variant == GC_VARIANT_PTSZ));       \
+                                                                                                   \
+        if (may_cross_contexts(work)) {                                                            \
+            gc_shim_enter(GC_API_##symbol);                                                        \
+            reach;                                                                                 \
+            gc_shim_leave();                                                                       \
+        }                                                                                          \
+        CUresult result = CALL(symbol, arguments);                                                 \
+        gc_submit_end(work);                                                                       \
+        return result;                                                                             \
+    }
+#include "shim/api.def"
