@@ -83,6 +83,7 @@ static void drop_context(CUcontext handle)
     gc_handles_unlock();
     gc_direct_adjust(copy.device, -copy.extra_bytes);
     gc_core_drop_context(gc_shim.core, (uintptr_t)handle);
+    gc_driver_fence_drop((uintptr_t)handle);
     (void)!gc_core_untrack(gc_shim.core, GC_DIRECT_CONTEXT, (uintptr_t)handle, &direct);
     if (copy.device != NULL) {
         gc_mempool_refresh(copy.device);

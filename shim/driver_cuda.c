@@ -6,8 +6,7 @@
 
 #include <time.h>
 
-/* Makes `context` current; *pushed says whether leave_context has something to undo. */
-static CUresult enter_context(uint64_t context, bool *pushed)
+CUresult gc_driver_enter_context(uint64_t context, bool *pushed)
 {
     CUcontext wanted = (CUcontext)(uintptr_t)context,
               current = NULL; /* NOLINT: handles travel as integers */
@@ -22,7 +21,7 @@ static CUresult enter_context(uint64_t context, bool *pushed)
     return result;
 }
 
-static void leave_context(bool pushed)
+void gc_driver_leave_context(bool pushed)
 {
     CUcontext popped;
 
@@ -30,7 +29,7 @@ static void leave_context(bool pushed)
         gc_log_write(&gc_shim.log, GC_LOG_WARN, "the driver did not take a context back");
 }
 
-static struct gc_device *device_of(uint64_t handle)
+struct gc_device *gc_driver_device(uint64_t handle)
 {
     struct gc_context *context = gc_core_find_context(gc_shim.core, handle);
 
@@ -45,13 +44,13 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
     bool pushed;
 
     (void)self;
-    result = enter_context(context, &pushed);
+    result = gc_driver_enter_context(context, &pushed);
     if (result != CUDA_SUCCESS)
         return (int)result;
     gc_capture_relax(&guard);
-    result = GC_CALL(device_of(context), cuMemAlloc_v2, &dptr, (size_t)bytes);
+    result = GC_CALL(gc_driver_device(context), cuMemAlloc_v2, &dptr, (size_t)bytes);
     gc_capture_restore(&guard);
-    leave_context(pushed);
+    gc_driver_leave_context(pushed);
     if (result == CUDA_SUCCESS)
         *address = dptr;
     return (int)result;
@@ -64,13 +63,13 @@ static int mem_free(void *self, uint64_t context, uint64_t address)
     bool pushed;
 
     (void)self;
-    result = enter_context(context, &pushed);
+    result = gc_driver_enter_context(context, &pushed);
     if (result != CUDA_SUCCESS)
         return (int)result;
     gc_capture_relax(&guard);
-    result = GC_CALL(device_of(context), cuMemFree_v2, (CUdeviceptr)address);
+    result = GC_CALL(gc_driver_device(context), cuMemFree_v2, (CUdeviceptr)address);
     gc_capture_restore(&guard);
-    leave_context(pushed);
+    gc_driver_leave_context(pushed);
     return (int)result;
 }
 
@@ -82,13 +81,13 @@ static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t
     bool pushed;
 
     (void)self;
-    result = enter_context(context, &pushed);
+    result = gc_driver_enter_context(context, &pushed);
     if (result != CUDA_SUCCESS)
         return (int)result;
     gc_capture_relax(&guard);
-    result = GC_CALL(device_of(context), cuMemGetInfo_v2, &available, &total);
+    result = GC_CALL(gc_driver_device(context), cuMemGetInfo_v2, &available, &total);
     gc_capture_restore(&guard);
-    leave_context(pushed);
+    gc_driver_leave_context(pushed);
     *free_bytes = available;
     *total_bytes = total;
     return (int)result;
@@ -100,17 +99,17 @@ static int synchronize(void *self, uint64_t context)
     bool pushed;
 
     (void)self;
-    result = enter_context(context, &pushed);
+    result = gc_driver_enter_context(context, &pushed);
     if (result != CUDA_SUCCESS)
         return (int)result;
-    result = GC_CALL(device_of(context), cuCtxSynchronize);
-    leave_context(pushed);
+    result = GC_CALL(gc_driver_device(context), cuCtxSynchronize);
+    gc_driver_leave_context(pushed);
     return (int)result;
 }
 
 static bool relieve(void *self, uint64_t context, uint64_t bytes)
 {
-    struct gc_device *device = device_of(context);
+    struct gc_device *device = gc_driver_device(context);
 
     (void)self;
     (void)bytes;
@@ -137,4 +136,6 @@ void gc_driver_cuda_init(struct gc_driver *driver)
         .relieve = relieve,
         .clock_ns = clock_ns,
     };
+    gc_driver_fence_init(driver);
+    gc_driver_map_init(driver);
 }

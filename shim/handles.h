@@ -22,6 +22,7 @@ enum gc_handle_kind {
     GC_HANDLE_PHYSICAL, /* physical memory handle → record */
     GC_HANDLE_MAPPING,  /* mapped address → record, length */
     GC_HANDLE_SPARSE,   /* hash of a sparse tile → record, array */
+    GC_HANDLE_EVENTS,   /* context → idle events of ours */
     GC_HANDLE_RELEASING /* hash of (direct kind, key): the driver is releasing it now */
 };
 

@@ -39,6 +39,7 @@
 /* What a program can call: the index core counts under. */
 enum gc_api {
 #define API(symbol, ...) GC_API_##symbol,
+#define CALL(symbol, ...) GC_API_##symbol,
 #define RUNTIME(symbol, ...) GC_API_##symbol,
 #include "shim/api.def"
 #define OWN(symbol) GC_API_##symbol,
@@ -51,6 +52,7 @@ enum gc_api {
 enum gc_row_id {
 #define API(symbol, ...) GC_ROW_##symbol,
 #define USE(symbol, ...) GC_ROW_##symbol,
+#define CALL(symbol, ...) GC_ROW_##symbol,
 #define RUNTIME(symbol, ...) GC_ROW_##symbol,
 #include "shim/api.def"
     GC_ROW_COUNT
@@ -62,6 +64,7 @@ struct gc_real {
 #define API(symbol, base, version, variant, kind, parameters, arguments)                           \
     CUresult(*symbol) parameters;
 #define USE(symbol, base, version, parameters) CUresult(*symbol) parameters;
+#define CALL(symbol, base, version, parameters) CUresult(*symbol) parameters;
 #define RUNTIME(symbol, kind, type, parameters, arguments) type(*symbol) parameters;
 #include "shim/api.def"
 };
@@ -170,8 +173,18 @@ bool gc_resolve_is_driver_code(const void *address);
 /* A call the library has nothing to say about: the driver's answer, counted for no device. */
 #define GC_FORWARD(symbol, ...) GC_CALL(NULL, symbol, ##__VA_ARGS__)
 
-/* ---- the platform table over the real driver (driver_cuda.c) ---- */
+/* ---- the platform table over the real driver ---- */
 
-void gc_driver_cuda_init(struct gc_driver *driver);
+void gc_driver_cuda_init(struct gc_driver *driver);  /* driver_cuda.c */
+void gc_driver_fence_init(struct gc_driver *driver); /* driver_fence.c */
+void gc_driver_map_init(struct gc_driver *driver);   /* driver_map.c */
+/* The context is gone, and with it its events. */
+void gc_driver_fence_drop(uint64_t context);
+/* Makes `context` current for a call of the platform's; *pushed says whether leave_context has
+ * something to undo. */
+CUresult gc_driver_enter_context(uint64_t context, bool *pushed);
+void gc_driver_leave_context(bool pushed);
+/* Core's device of a context's handle; NULL if unknown. */
+struct gc_device *gc_driver_device(uint64_t context);
 
 #endif

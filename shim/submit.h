@@ -29,9 +29,8 @@ static inline struct gc_work *gc_submit_begin(uint64_t key)
 {
     struct gc_work *work = gc_shim_work();
 
-    if (work != NULL &&
-        (key == GC_STREAM_OTHER ||
-         atomic_load_explicit(&work->only_stream, memory_order_relaxed) != key))
+    if (work != NULL && (key == GC_STREAM_OTHER ||
+                         atomic_load_explicit(&work->only_stream, memory_order_relaxed) != key))
         gc_submit_begin_other(work, key);
     return work;
 }

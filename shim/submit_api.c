@@ -98,7 +98,7 @@ static inline bool may_cross_contexts(const struct gc_work *work)
 /* ---- the wrappers ---- */
 
 /* As GC_FORWARD; a driver that was loaded after the library had started is found here. */
-#define CALL(symbol, arguments)                                                                    \
+#define ASK(symbol, arguments)                                                                     \
     (!is_there(GC_ROW_##symbol)                                                                    \
          ? CUDA_ERROR_NOT_SUPPORTED                                                                \
          : (gc_shim_count(NULL, GC_API_##symbol), GC_REAL(symbol) arguments))
@@ -123,7 +123,7 @@ static inline bool is_there(enum gc_row_id row)
             reach;                                                                                 \
             gc_shim_leave();                                                                       \
         }                                                                                          \
-        CUresult result = CALL(symbol, arguments);                                                 \
+        CUresult result = ASK(symbol, arguments);                                                  \
         gc_submit_end(work);                                                                       \
         return result;                                                                             \
     }

@@ -1,0 +1,149 @@
+/* Fences over the real driver: an event that covers all work of a context (cuCtxRecordEvent, from
+ * CUDA 12.5). Where it is missing core is told so, and synchronises.
+ *
+ * Idle events are kept per context and go with it. Core asks for nothing here while the context
+ * captures; giving an event back makes a driver call only where enough are kept already. */
+#include "shim/direct.h"
+#include "shim/handles.h"
+
+#define EVENTS_PER_CONTEXT 15
+
+struct event_pool {
+    uint64_t count;
+    CUevent events[EVENTS_PER_CONTEXT];
+};
+_Static_assert(sizeof(struct event_pool) <= GC_HANDLE_RECORD_BYTES, "a pool fits a record");
+
+static struct event_pool *find_pool_locked(uint64_t context)
+{
+    const struct gc_handle *found = gc_handles_find_locked(GC_HANDLE_EVENTS, context);
+
+    return found == NULL ? NULL : (struct event_pool *)(uintptr_t)found->value;
+}
+
+/* NULL if none is idle. */
+static CUevent take_idle(uint64_t context)
+{
+    CUevent event = NULL;
+
+    gc_handles_lock();
+    struct event_pool *pool = find_pool_locked(context);
+    if (pool != NULL && pool->count > 0)
+        event = pool->events[--pool->count];
+    gc_handles_unlock();
+    return event;
+}
+
+/* False if it finds no place. */
+static bool keep_idle(uint64_t context, CUevent event)
+{
+    bool is_prepared = gc_handles_prepare(), is_kept;
+
+    gc_handles_lock();
+    struct event_pool *pool = find_pool_locked(context);
+    if (pool == NULL && is_prepared && (pool = gc_handles_take_record_locked()) != NULL)
+        gc_handles_put_locked(GC_HANDLE_EVENTS, context, (uintptr_t)pool, 0);
+    is_kept = pool != NULL && pool->count < EVENTS_PER_CONTEXT;
+    if (is_kept)
+        pool->events[pool->count++] = event;
+    gc_handles_unlock();
+    return is_kept;
+}
+
+void gc_driver_fence_drop(uint64_t context)
+{
+    struct gc_handle removed;
+
+    gc_handles_lock();
+    if (gc_handles_remove_locked(GC_HANDLE_EVENTS, context, &removed))
+        gc_handles_give_record_locked((void *)(uintptr_t)removed.value);
+    gc_handles_unlock();
+}
+
+/* An event of the current context. */
+static CUresult take_event(uint64_t context, CUevent *event)
+{
+    *event = take_idle(context);
+    if (*event != NULL)
+        return CUDA_SUCCESS;
+    return GC_CALL(gc_driver_device(context), cuEventCreate, event, CU_EVENT_DISABLE_TIMING);
+}
+
+static void give_event(uint64_t context, CUevent event)
+{
+    /* A dropped context took its events along, and its handle may be another's by now. */
+    if (gc_driver_device(context) == NULL || keep_idle(context, event))
+        return;
+    (void)GC_CALL(gc_driver_device(context), cuEventDestroy_v2, event);
+}
+
+static int fence_record(void *self, uint64_t context, uint64_t *fence)
+{
+    CUevent event = NULL;
+    CUresult result;
+    bool pushed;
+
+    (void)self;
+    if (!GC_HAVE(cuCtxRecordEvent))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    result = gc_driver_enter_context(context, &pushed);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = take_event(context, &event);
+    if (result == CUDA_SUCCESS) {
+        result = GC_CALL(gc_driver_device(context), cuCtxRecordEvent, (CUcontext)(uintptr_t)context,
+                         event); /* NOLINT: handles are integers */
+        if (result == CUDA_SUCCESS)
+            *fence = (uintptr_t)event;
+        else
+            give_event(context, event);
+    }
+    gc_driver_leave_context(pushed);
+    return (int)result;
+}
+
+static int fence_query(void *self, uint64_t context, uint64_t fence)
+{
+    CUresult result;
+    bool pushed;
+
+    (void)self;
+    result = gc_driver_enter_context(context, &pushed);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = GC_CALL(gc_driver_device(context), cuEventQuery,
+                     (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
+    gc_driver_leave_context(pushed);
+    return (int)result;
+}
+
+static int fence_wait(void *self, uint64_t context, uint64_t fence)
+{
+    CUresult result;
+    bool pushed;
+
+    (void)self;
+    result = gc_driver_enter_context(context, &pushed);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = GC_CALL(gc_driver_device(context), cuEventSynchronize,
+                     (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
+    gc_driver_leave_context(pushed);
+    return (int)result;
+}
+
+static void fence_release(void *self, uint64_t context, uint64_t fence)
+{
+    (void)self;
+    give_event(context, (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
+}
+
+void gc_driver_fence_init(struct gc_driver *driver)
+{
+    driver->not_ready = CUDA_ERROR_NOT_READY;
+    driver->not_supported = CUDA_ERROR_NOT_SUPPORTED;
+    driver->fence_record = fence_record;
+    driver->fence_query = fence_query;
+    driver->fence_wait = fence_wait;
+    driver->fence_release = fence_release;
+}
