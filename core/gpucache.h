@@ -94,8 +94,8 @@ struct gpucache_statistics {
     uint64_t pending_bytes; /* freed, not yet proven idle */
     uint64_t pending_peak_bytes;
     uint64_t idle_bytes;         /* reserved, and can go back to the driver at once */
-    uint64_t free_bytes;         /* all holes of the cache */
-    uint64_t largest_free_bytes; /* the largest of them */
+    uint64_t free_bytes;         /* all holes of the cache, as far as memory is behind them */
+    uint64_t largest_free_bytes; /* the largest of them; with mapped memory it binds no request */
     uint64_t elastic_bytes;      /* physical pages of elastic pools: part of reserved */
     uint64_t metadata_bytes;     /* host memory the library takes for it */
     uint64_t alloc_count;

@@ -361,9 +361,6 @@ static void say_unserved(struct reading *reading)
             say(reading, GC_LOG_WARN, "%s=%s: not in this version, ignored", rows[i].name, shown);
         }
     }
-    if (options->backend == GC_BACKEND_VMM)
-        say(reading, GC_LOG_WARN, "%s=vmm: not in this version; driver is used",
-            rows[GC_OPTION_BACKEND].name);
 }
 
 /* ---- all of it ---- */

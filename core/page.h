@@ -129,13 +129,6 @@ void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot);
  * rose, which the device's generation shows. */
 bool gc_pages_settle_locked(struct gc_pool *pool, uint64_t before);
 
-/* Adds up what the free memory of the arenas is: bytes that are there, and the longest piece that
- * needs no driver call. */
-struct gc_hole_sums {
-    uint64_t free_bytes;
-    uint64_t largest_bytes;
-};
-void gc_pages_measure_locked(const struct gc_pool *pool, struct gc_hole_sums *sums);
 bool gc_pages_validate_locked(const struct gc_pool *pool);
 
 #endif

@@ -56,16 +56,37 @@ static void measure_hole(const struct gc_pool *pool, const struct gc_arena *aren
     }
 }
 
-void gc_pages_measure_locked(const struct gc_pool *pool, struct gc_hole_sums *sums)
+static void measure_segment(const struct gc_pool *pool, const struct gc_segment *segment,
+                            struct gc_hole_sums *sums)
 {
-    for (const struct gc_arena *arena = pool->pages.arenas; arena != NULL; arena = arena->next) {
-        for (const struct gc_block *block = arena->segment->first; block != NULL;
-             block = block->next) {
-            if (block->state == GC_BLOCK_FREE)
-                measure_hole(pool, arena, block, sums);
+    for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
+        if (block->state != GC_BLOCK_FREE)
+            continue;
+        if (segment->arena != NULL) {
+            measure_hole(pool, segment->arena, block, sums);
+        } else {
+            sums->free_bytes += block->bytes;
+            sums->largest_bytes = gc_max_u64(sums->largest_bytes, block->bytes);
         }
     }
-    sums->free_bytes += pool->pages.idle_count * pool->pages.page_bytes;
+}
+
+struct gc_hole_sums gc_pool_measure_locked(const struct gc_pool *pool)
+{
+    struct gc_hole_sums sums = {0, 0};
+    if (pool->pages.arenas == NULL) {
+        for (unsigned class = 0; class < GC_CLASS_COUNT; class ++) {
+            sums.free_bytes += pool->bins[class].bytes;
+            sums.largest_bytes =
+                gc_max_u64(sums.largest_bytes, gc_bins_largest_bytes(&pool->bins[class]));
+        }
+        return sums;
+    }
+    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+         segment = segment->next)
+        measure_segment(pool, segment, &sums);
+    sums.free_bytes += pool->pages.idle_count * pool->pages.page_bytes;
+    return sums;
 }
 
 /* ---- invariants ---- */

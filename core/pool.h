@@ -140,6 +140,14 @@ void gc_pool_return_pending_locked(struct gc_pool *pool, struct gc_pending pendi
 /* They are idle: gives them all. True if one was dedicated, so that its segment is to go back. */
 bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending);
 
+/* Free memory that is there, and the longest piece of it that needs no driver call. Walks all
+ * blocks where there are arenas. */
+struct gc_hole_sums {
+    uint64_t free_bytes;
+    uint64_t largest_bytes;
+};
+struct gc_hole_sums gc_pool_measure_locked(const struct gc_pool *pool);
+
 /* Walks everything, O(blocks log blocks): true if all invariants hold. */
 bool gc_pool_validate(struct gc_pool *pool);
 bool gc_pool_validate_locked(const struct gc_pool *pool);

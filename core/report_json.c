@@ -86,6 +86,7 @@ static void write_fragmentation(struct gc_json *json, const struct gc_device_sna
     gc_json_put_uint(json, "largest_free_bytes", device->largest_free_bytes);
     gc_json_key(json, "ratio");
     gc_json_fixed(json, fragmentation_ppm(device), 6);
+    gc_json_put_uint(json, "stitchable_bytes", device->stitchable_bytes);
     gc_json_end_object(json);
 }
 

@@ -263,6 +263,10 @@ static void write_fragmentation(struct gc_out *out, const struct gc_device_snaps
     gc_out_text(out, gc_text_size(device->free_bytes, size));
     gc_out_text(out, ", largest hole ");
     gc_out_text(out, gc_text_size(device->largest_free_bytes, size));
+    if (device->stitchable_bytes > 0) {
+        gc_out_text(out, "\n   of it in whole pages, which serve any size: ");
+        gc_out_text(out, gc_text_size(device->stitchable_bytes, size));
+    }
     gc_out_char(out, '\n');
 }
 

@@ -96,11 +96,10 @@ static void read_pools(struct gc_device *device, struct gc_device_snapshot *to)
          context = next_context(context)) {
         struct gc_pool *pool = &context->pool;
         gc_pool_acquire_plain(pool);
-        for (unsigned class = 0; class < GC_CLASS_COUNT; class ++) {
-            to->free_bytes += pool->bins[class].bytes;
-            to->largest_free_bytes =
-                gc_max_u64(to->largest_free_bytes, gc_bins_largest_bytes(&pool->bins[class]));
-        }
+        const struct gc_hole_sums sums = gc_pool_measure_locked(pool);
+        to->free_bytes += sums.free_bytes;
+        to->largest_free_bytes = gc_max_u64(to->largest_free_bytes, sums.largest_bytes);
+        to->stitchable_bytes += pool->pages.idle_count * pool->pages.page_bytes;
         gc_pool_release(pool);
     }
 }

@@ -29,8 +29,9 @@ struct gc_device_snapshot {
 #undef GC_COUNTER
     uint64_t host_metadata_bytes;
     uint64_t idle_bytes;         /* cached and free at once: part of reserved */
-    uint64_t free_bytes;         /* all free memory inside segments */
-    uint64_t largest_free_bytes; /* the largest single hole */
+    uint64_t free_bytes;         /* all free memory of the pools that is there */
+    uint64_t largest_free_bytes; /* the largest single hole that needs no driver call */
+    uint64_t stitchable_bytes;   /* idle pages: they serve any request, however they lie */
     uint64_t direct_bytes[GC_DIRECT_KIND_COUNT];
     uint64_t leak_count; /* live blocks and direct records now */
     uint64_t leak_bytes;

@@ -213,6 +213,9 @@ static void load_fragmentation(struct loader *loader, const json_t *json,
         return;
     device->free_bytes = get_uint(loader, fragmentation, "free_bytes");
     device->largest_free_bytes = get_uint(loader, fragmentation, "largest_free_bytes");
+    /* Beyond the schema, as below. */
+    if (json_object_get(fragmentation, "stitchable_bytes") != NULL)
+        device->stitchable_bytes = get_uint(loader, fragmentation, "stitchable_bytes");
 }
 
 /* Keys beyond the schema: another version may not have written them. */

@@ -57,6 +57,7 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
     device->idle_bytes = 3 << 20;
     device->free_bytes = 4 << 20;
     device->largest_free_bytes = 1 << 20;
+    device->stitchable_bytes = 2 << 20;
     for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
         device->direct_bytes[kind] = (uint64_t)kind << 20;
     device->leak_count = ordinal == 0 ? 1234 : 0;

@@ -81,7 +81,8 @@ static const char *const device_keys[] = {"ordinal",
                                           NULL};
 static const char *const gauge_keys[] = {"current", "peak", NULL};
 static const char *const api_keys[] = {"count", "bytes", "current_bytes", "peak_bytes", NULL};
-static const char *const fragmentation_keys[] = {"free_bytes", "largest_free_bytes", "ratio", NULL};
+static const char *const fragmentation_keys[] = {"free_bytes", "largest_free_bytes", "ratio",
+                                                 "stitchable_bytes", NULL};
 static const char *const leak_keys[] = {"address", "bytes", "api", "stack", NULL};
 static const char *const latency_keys[] = {"p50", "p99", "max", NULL};
 
