@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define THREADS 8
@@ -126,15 +127,17 @@ static void run_team(struct team *team, struct worker *workers)
         pthread_join(workers[i].thread, NULL);
 }
 
-static void threads_share_a_limit(void **state)
+static void run_threads_share_a_limit(bool has_mapping)
 {
+    const uint64_t limit = has_mapping ? GC_MIB(32) : GC_MIB(96); /* less is wasted */
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(512),
-                                          .limit_bytes = GC_MIB(96),
-                                          .trim_percent = 50};
+                                          .limit_bytes = limit,
+                                          .trim_percent = 50,
+                                          .has_mapping = has_mapping};
     static struct team team;
     static struct worker workers[THREADS];
-    (void)state;
+    memset(&team, 0, sizeof(team));
     workbench_open(&team.bench, &setup);
     run_team(&team, workers);
     for (unsigned i = 0; i < 16; i++) {
@@ -148,11 +151,18 @@ static void threads_share_a_limit(void **state)
     assert_int_equal(figures.requested.current, 0);
     assert_int_equal(figures.allocated.current, 0);
     assert_int_equal(figures.oom_count, team.short_of_memory);
-    assert_true(figures.reserved.peak <= GC_MIB(96));
-    assert_true(team.bench.sim.peak_bytes <= GC_MIB(96));
+    assert_true(figures.reserved.peak <= limit);
+    assert_true(team.bench.sim.peak_bytes <= limit);
     gc_core_trim(team.bench.core, team.bench.device, 0);
     assert_int_equal(workbench_figures(&team.bench).reserved.current, 0);
     workbench_close(&team.bench);
+}
+
+static void threads_share_a_limit(void **state)
+{
+    (void)state;
+    run_threads_share_a_limit(false);
+    run_threads_share_a_limit(true);
 }
 
 /* Each thread keeps at most its share, so nothing may ever fail, whatever the others have idle. */
@@ -175,15 +185,16 @@ static void *churn(void *argument)
     return NULL;
 }
 
-static void idle_memory_of_others_never_makes_a_request_fail(void **state)
+static void run_idle_memory_of_others_never_makes_a_request_fail(bool has_mapping)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(1024),
                                           .limit_bytes = GC_MIB(2 * 32),
-                                          .trim_percent = 100};
+                                          .trim_percent = 100,
+                                          .has_mapping = has_mapping};
     static struct team team;
     static struct worker workers[2];
-    (void)state;
+    memset(&team, 0, sizeof(team));
     workbench_open(&team.bench, &setup);
     for (unsigned i = 0; i < 2; i++) {
         workers[i] = (struct worker){.team = &team, .seed = i + 77};
@@ -194,6 +205,13 @@ static void idle_memory_of_others_never_makes_a_request_fail(void **state)
     assert_int_equal(team.unexpected, 0);
     assert_int_equal(workbench_figures(&team.bench).oom_count, 0);
     workbench_close(&team.bench);
+}
+
+static void idle_memory_of_others_never_makes_a_request_fail(void **state)
+{
+    (void)state;
+    run_idle_memory_of_others_never_makes_a_request_fail(false);
+    run_idle_memory_of_others_never_makes_a_request_fail(true);
 }
 
 struct capturer {
@@ -285,13 +303,15 @@ static void *use_doomed(void *argument)
     return NULL;
 }
 
-static void contexts_come_and_go_under_use(void **state)
+static void run_contexts_come_and_go_under_use(bool has_mapping)
 {
-    const struct workbench_setup setup = {
-        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(512), .trim_percent = 100};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .trim_percent = 100,
+                                          .has_mapping = has_mapping};
     static struct dropper dropper;
     pthread_t threads[3];
-    (void)state;
+    memset(&dropper, 0, sizeof(dropper));
     workbench_open(&dropper.bench, &setup);
     atomic_store(&dropper.context, dropper.bench.contexts[0]);
     for (unsigned i = 0; i < 3; i++)
@@ -317,6 +337,13 @@ static void contexts_come_and_go_under_use(void **state)
      * here. */
     dropper.bench.sim.violation_count = 0;
     workbench_close(&dropper.bench);
+}
+
+static void contexts_come_and_go_under_use(void **state)
+{
+    (void)state;
+    run_contexts_come_and_go_under_use(false);
+    run_contexts_come_and_go_under_use(true);
 }
 
 int main(void)
