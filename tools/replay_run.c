@@ -27,6 +27,7 @@ struct run {
 struct worker {
     struct run *run;
     pthread_t thread;
+    struct gc_cache *cache; /* the thread's own, as the shim gives each thread one */
     uint64_t *addresses; /* by slot; GC_ADDRESS_NONE where the request was refused */
     uint64_t ns;         /* of the last pass */
     uint64_t ooms;       /* of the last pass */
@@ -49,8 +50,9 @@ static enum gc_status allocate(struct worker *worker, const struct replay_event 
     const struct gc_request request = {
         .bytes = event->bytes, .stream = event->stream, .api = API_ALLOC};
     int driver_code;
-    const enum gc_status status =
-        gc_core_alloc(run->core, run->context, &request, address, &driver_code);
+    enum gc_status status = GC_OK;
+    if (!gc_core_try_alloc(worker->cache, run->context, &request, address))
+        status = gc_core_alloc(run->core, run->context, &request, address, &driver_code);
     if (status == GC_OUT_OF_MEMORY) {
         *address = GC_ADDRESS_NONE;
         worker->ooms++;
@@ -64,7 +66,7 @@ static enum gc_status release(struct worker *worker, const struct replay_event *
     struct run *run = worker->run;
     const uint64_t address = worker->addresses[event->slot];
     int driver_code;
-    if (address == GC_ADDRESS_NONE)
+    if (address == GC_ADDRESS_NONE || gc_core_try_free(run->core, worker->cache, address))
         return GC_OK;
     return gc_core_free(run->core, address, API_FREE, &driver_code);
 }
@@ -88,6 +90,7 @@ static void *work(void *argument)
     pthread_mutex_unlock(&worker->run->start);
     if (is_abandoned)
         return NULL;
+    worker->cache = gc_core_cache_create(worker->run->core);
     for (unsigned i = 0; i < worker->run->setup->passes; i++) {
         pthread_barrier_wait(&worker->run->gate);
         worker->ooms = 0;
@@ -95,6 +98,7 @@ static void *work(void *argument)
             pass(worker);
         pthread_barrier_wait(&worker->run->gate);
     }
+    gc_core_cache_retire(worker->run->core, worker->cache);
     return NULL;
 }
 
