@@ -28,9 +28,9 @@ struct worker {
     struct run *run;
     pthread_t thread;
     struct gc_cache *cache; /* the thread's own, as the shim gives each thread one */
-    uint64_t *addresses; /* by slot; GC_ADDRESS_NONE where the request was refused */
-    uint64_t ns;         /* of the last pass */
-    uint64_t ooms;       /* of the last pass */
+    uint64_t *addresses;    /* by slot; GC_ADDRESS_NONE where the request was refused */
+    uint64_t ns;            /* of the last pass */
+    uint64_t ooms;          /* of the last pass */
     enum gc_status status;
 };
 

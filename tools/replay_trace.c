@@ -161,6 +161,13 @@ static bool begins_with(const void *data, size_t bytes, const char *text)
     return bytes >= length && memcmp(data, text, length) == 0;
 }
 
+/* By its first opcode: from protocol 2 on its number, before that a mark or a dictionary. */
+static bool is_pickle(const void *data)
+{
+    const unsigned char first = *(const unsigned char *)data;
+    return first == 0x80 || first == '(' || first == '}' || first == ']';
+}
+
 static enum gc_status read_any(const void *data, size_t bytes, int device,
                                struct replay_builder *builder, struct replay_error *error)
 {
@@ -172,9 +179,11 @@ static enum gc_status read_any(const void *data, size_t bytes, int device,
         return replay_read_csv(data, bytes, builder, error);
     if (begins_with(data, bytes, REPLAY_RMM_HEADER))
         return replay_read_rmm(data, bytes, builder, error);
+    if (is_pickle(data))
+        return replay_read_snapshot(data, bytes, device, builder, error);
     return replay_refuse(error, 0,
-                         "no trace: neither one of gpucache, nor a CSV that begins with "
-                         "\"" REPLAY_CSV_HEADER "\" or \"" REPLAY_RMM_HEADER "\"");
+                         "no trace: neither one of gpucache, nor a pickle, nor a CSV that begins "
+                         "with \"" REPLAY_CSV_HEADER "\" or \"" REPLAY_RMM_HEADER "\"");
 }
 
 enum gc_status replay_trace_read(const void *data, size_t bytes, int device,

@@ -82,6 +82,10 @@ enum gc_status replay_read_native(const void *data, size_t bytes, int device,
                                   struct replay_builder *builder,
                                   struct replay_error *error) GC_CHECKED;
 
+enum gc_status replay_read_snapshot(const void *data, size_t bytes, int device,
+                                    struct replay_builder *builder,
+                                    struct replay_error *error) GC_CHECKED;
+
 /* Says what is wrong; returns GC_FORMAT. */
 enum gc_status replay_refuse(struct replay_error *error, uint64_t line, const char *format, ...)
     __attribute__((format(printf, 3, 4))) GC_CHECKED;
