@@ -191,6 +191,8 @@ static enum gc_status serve(struct order *order)
     struct gc_device *device = order->context->device;
     struct gc_shortage shortage;
     enum gc_status status = GC_OUT_OF_MEMORY;
+    if (!gc_device_settle(device))
+        return GC_OUT_OF_MEMORY; /* the limit was set below what is live */
     if (!order->plan.is_dedicated && !is_suspect(order))
         status = take_free(order, false); /* the hot path: one lock, no driver */
     if (status != GC_OUT_OF_MEMORY)

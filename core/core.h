@@ -50,7 +50,8 @@ struct gc_device_info {
     char name[128];
     uint64_t total_bytes;    /* the device's own */
     bool has_mapping;        /* pool memory may be mapped page by page */
-    uint64_t page_bytes;     /* the smallest page of it; 0 without */
+    uint64_t page_bytes;     /* the smallest page of mapped memory, whether the pool uses it or
+                                not; 0: the device has none */
     char backend_reason[96]; /* why auto takes what it takes, for the report */
 };
 

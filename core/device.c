@@ -110,6 +110,23 @@ uint64_t gc_device_limit_bytes(const struct gc_device *device)
     return gc_budget_limit(&device->budget);
 }
 
+uint64_t gc_device_keep_bytes(const struct gc_device *device)
+{
+    const uint64_t trim = atomic_load_explicit(&device->trim_bytes, memory_order_relaxed);
+    const uint64_t excess =
+        gc_sub_or_zero_u64(gc_budget_held(&device->budget), gc_budget_limit(&device->budget));
+    return excess == 0 ? trim
+                       : gc_min_u64(trim, gc_sub_or_zero_u64(gc_device_idle_bytes(device), excess));
+}
+
+bool gc_device_settle(struct gc_device *device)
+{
+    if (gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget))
+        return true;
+    gc_core_trim(device->core, device, gc_device_keep_bytes(device));
+    return gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget);
+}
+
 void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes)
 {
     gc_budget_set_limit(&device->budget, limit_bytes);
@@ -117,9 +134,7 @@ void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t 
         &device->trim_bytes,
         share_of(gc_min_u64(limit_bytes, device->info.total_bytes), core->options->trim_percent),
         memory_order_relaxed);
-    const uint64_t excess = gc_sub_or_zero_u64(gc_budget_held(&device->budget), limit_bytes);
-    if (excess > 0)
-        gc_core_trim(core, device, gc_sub_or_zero_u64(gc_device_idle_bytes(device), excess));
+    (void)gc_device_settle(device); /* what is live stays */
 }
 
 enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,

@@ -56,6 +56,12 @@ void gc_device_drop_pages(struct gc_device *device, uint64_t bytes);
  */
 uint64_t gc_device_need_with(struct gc_device *device, uint64_t bytes);
 uint64_t gc_device_idle_bytes(const struct gc_device *device);
+/* How much idle memory may stay: GPUCACHE_TRIM's share, less where the limit was set below what is
+ * held. */
+uint64_t gc_device_keep_bytes(const struct gc_device *device);
+/* Gives idle memory back where more is held than the limit allows; false if more still is. Cheap
+ * where it is not. No lock may be held. */
+bool gc_device_settle(struct gc_device *device);
 void gc_device_fini(struct gc_device *device);
 
 /* ---- accounts of one allocation ---- */

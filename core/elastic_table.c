@@ -160,7 +160,7 @@ static enum gc_status plan_pages(const struct gc_device *device,
                                  uint64_t *page_count)
 {
     const uint64_t unit = device->info.page_bytes;
-    if (!device->info.has_mapping || unit == 0)
+    if (unit == 0)
         return GC_NOT_SUPPORTED;
     *page_bytes = setup->page_bytes == 0 ? unit : setup->page_bytes;
     if (*page_bytes % unit != 0 || setup->capacity_bytes == 0)

@@ -74,8 +74,9 @@ static void settle_pending(struct gc_context *context, struct gc_pending pending
 
 static void trim_to_threshold(struct gc_device *device)
 {
-    if (gc_device_idle_bytes(device) > device->trim_bytes)
-        gc_shortage_give_back(device, device->trim_bytes, UINT64_MAX);
+    const uint64_t keep_bytes = gc_device_keep_bytes(device);
+    if (gc_device_idle_bytes(device) > keep_bytes)
+        gc_shortage_give_back(device, keep_bytes, UINT64_MAX);
 }
 
 /* The program's free is done, whenever the memory becomes idle. */

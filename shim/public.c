@@ -91,7 +91,8 @@ gpucache_status gc_public_alloc_status(enum gc_status status, int driver_code,
 {
     const uint64_t limit = gc_device_limit_bytes(device);
     const uint64_t reserved = gc_device_reserved_bytes(device);
-    if (status == GC_OUT_OF_MEMORY && (reserved >= limit || bytes > limit - reserved))
+    if (status == GC_OUT_OF_MEMORY && limit != GPUCACHE_NO_LIMIT &&
+        (reserved >= limit || bytes > limit - reserved))
         return GPUCACHE_LIMIT_REACHED;
     return gc_public_status(status, driver_code);
 }

@@ -40,15 +40,14 @@ static gpucache_status alloc_from_driver(void **pointer, size_t bytes, int devic
 static gpucache_status free_to_driver(void *pointer)
 {
     const CUdeviceptr address = (uintptr_t)pointer;
+    CUcontext current = NULL;
     bool is_pushed = false;
-    int device = 0;
-    gpucache_status status;
+    gpucache_status status = GPUCACHE_OK;
     CUresult result;
 
-    if (GC_FORWARD(cuPointerGetAttribute, &device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) !=
-        CUDA_SUCCESS)
-        return GPUCACHE_INVALID_POINTER;
-    status = gc_public_push(device, &is_pushed);
+    /* Any context will do, the memory names its own. */
+    if (GC_USE(cuCtxGetCurrent, &current) != CUDA_SUCCESS || current == NULL)
+        status = gc_public_push(0, &is_pushed);
     if (status != GPUCACHE_OK)
         return status;
     result = GC_FORWARD(cuMemFree_v2, address);
@@ -169,7 +168,8 @@ static void *alloc_or_null(enum gc_api api, size_t bytes, int device, gpucache_s
 
     if (status != GPUCACHE_OK)
         gc_log_write(&gc_shim.log,
-                     status == GPUCACHE_OUT_OF_MEMORY || status == GPUCACHE_LIMIT_REACHED
+                     status == GPUCACHE_OUT_OF_MEMORY || status == GPUCACHE_LIMIT_REACHED ||
+                             status == GPUCACHE_FORKED
                          ? GC_LOG_INFO
                          : GC_LOG_ERROR,
                      "%s: %zu bytes on device %d: %s", gc_api_names[api], bytes, device,
