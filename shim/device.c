@@ -1,6 +1,6 @@
 /* Devices and contexts as core knows them, added when they are first seen. Every driver call here
  * is made from inside a wrapper, by the thread whose context is in question. */
-#include "shim/shim.h"
+#include "shim/backend.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +32,7 @@ static struct gc_device *add_device(CUdevice ordinal)
     if (GC_USE(cuDeviceGetName, info.name, (int)sizeof(info.name), ordinal) != CUDA_SUCCESS)
         strcpy(info.name, "?");
     gc_shim.driver_version = gc_resolve_driver_version();
+    gc_backend_describe(&info);
     return gc_core_add_device(gc_shim.core, &info, &device) == GC_OK ? device : NULL;
 }
 

@@ -2,6 +2,7 @@
  * itself: core charges the pages, so the accounts of the program's own handles (physical.c) never
  * see them. Captures under way survive, as in driver_cuda.c; core asks for nothing here then but to
  * give back what is left of a context that is gone. */
+#include "shim/backend.h"
 #include "shim/direct.h"
 
 #define PEERS_MAX 64
@@ -50,16 +51,6 @@ static int address_free(void *self, uint64_t context, uint64_t address, uint64_t
                         (size_t)bytes);
 }
 
-static bool has_rdma(int ordinal)
-{
-    int value = 0;
-
-    return GC_USE(cuDeviceGetAttribute, &value,
-                  CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
-                  ordinal) == CUDA_SUCCESS &&
-           value != 0;
-}
-
 static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *handle)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -67,7 +58,7 @@ static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *h
     CUmemGenericAllocationHandle created = 0;
 
     (void)self;
-    prop.allocFlags.gpuDirectRDMACapable = has_rdma(prop.location.id);
+    prop.allocFlags.gpuDirectRDMACapable = gc_backend_has_rdma(prop.location.id);
     int code = IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuMemCreate, &created,
                                            (size_t)bytes, &prop, 0));
     if (code == 0)

@@ -194,3 +194,62 @@ enum gc_elf_place gc_elf_find_definer(const void *address, const char *name)
         return GC_ELF_NO_DEFINER;
     return definer.is_behind_us ? GC_ELF_BEHIND_US : GC_ELF_BEFORE_US;
 }
+
+/* ---- what the program imports ---- */
+
+struct imports {
+    const char *name;
+    bool is_found;
+};
+
+static bool relocations_name(const struct object *object, const ElfW(Rela) * relocations,
+                             size_t bytes, const char *name)
+{
+    for (size_t i = 0; relocations != NULL && i < bytes / sizeof(*relocations); i++) {
+        const size_t symbol = ELF64_R_SYM(relocations[i].r_info);
+
+        if (symbol != 0 && object->symbols[symbol].st_shndx == SHN_UNDEF &&
+            strcmp(object->strings + object->symbols[symbol].st_name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The program itself comes first. An import is a relocation that names an undefined symbol: the
+ * hash table need not count those. */
+static int find_import(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    const ElfW(Rela) * tables[2] = {NULL, NULL};
+    size_t bytes[2] = {0, 0};
+    struct imports *imports = argument;
+    const ElfW(Dyn) *dynamic = NULL;
+    struct object object;
+
+    (void)size;
+    if (!object_open(&object, info))
+        return 1;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    for (; dynamic != NULL && dynamic->d_tag != DT_NULL; dynamic++) {
+        if (dynamic->d_tag == DT_RELA)
+            tables[0] = table_at(object.base, dynamic->d_un.d_ptr);
+        else if (dynamic->d_tag == DT_RELASZ)
+            bytes[0] = dynamic->d_un.d_val;
+        else if (dynamic->d_tag == DT_JMPREL)
+            tables[1] = table_at(object.base, dynamic->d_un.d_ptr);
+        else if (dynamic->d_tag == DT_PLTRELSZ)
+            bytes[1] = dynamic->d_un.d_val;
+    }
+    for (int i = 0; i < 2; i++)
+        imports->is_found |= relocations_name(&object, tables[i], bytes[i], imports->name);
+    return 1;
+}
+
+bool gc_elf_program_imports(const char *name)
+{
+    struct imports imports = {.name = name};
+
+    dl_iterate_phdr(find_import, &imports);
+    return imports.is_found;
+}

@@ -33,4 +33,7 @@ bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high);
 enum gc_elf_place { GC_ELF_NO_DEFINER, GC_ELF_BEFORE_US, GC_ELF_BEHIND_US };
 enum gc_elf_place gc_elf_find_definer(const void *address, const char *name);
 
+/* Whether the program's own executable asks for that name from another object. */
+bool gc_elf_program_imports(const char *name);
+
 #endif

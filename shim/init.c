@@ -27,7 +27,6 @@ __thread struct gc_thread gc_thread
 
 const char *const gc_api_names[GC_API_COUNT] = {
 #define API(symbol, ...) #symbol,
-#define CALL(symbol, ...) #symbol,
 #define RUNTIME(symbol, ...) #symbol,
 #include "shim/api.def"
 #define OWN(symbol) #symbol,

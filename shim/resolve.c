@@ -25,8 +25,6 @@ const struct gc_row gc_rows[GC_ROW_COUNT] = {
      sizeof(#symbol) - 1},
 #define USE(symbol, base, version, parameters)                                                     \
     {#symbol, #base, NULL, version, GC_ROW_TYPE_USE, GC_VARIANT_NONE, sizeof(#symbol) - 1},
-#define CALL(symbol, base, version, parameters)                                                    \
-    {#symbol, #base, NULL, version, GC_ROW_TYPE_USE, GC_VARIANT_NONE, sizeof(#symbol) - 1},
 #define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
     {#symbol, NULL, (void *)symbol, 0, GC_ROW_TYPE_RUNTIME, GC_VARIANT_NONE, sizeof(#symbol) - 1},
 #include "shim/api.def"

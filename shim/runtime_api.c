@@ -79,7 +79,6 @@ void *gc_runtime_find(const struct gc_row *row, const void *caller)
 
 #define API(...)
 #define USE(...)
-#define CALL(...)
 #define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
     GC_EXPORT                                                                                      \
     type symbol parameters                                                                         \

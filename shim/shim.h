@@ -39,7 +39,6 @@
 /* What a program can call: the index core counts under. */
 enum gc_api {
 #define API(symbol, ...) GC_API_##symbol,
-#define CALL(symbol, ...) GC_API_##symbol,
 #define RUNTIME(symbol, ...) GC_API_##symbol,
 #include "shim/api.def"
 #define OWN(symbol) GC_API_##symbol,
@@ -52,7 +51,6 @@ enum gc_api {
 enum gc_row_id {
 #define API(symbol, ...) GC_ROW_##symbol,
 #define USE(symbol, ...) GC_ROW_##symbol,
-#define CALL(symbol, ...) GC_ROW_##symbol,
 #define RUNTIME(symbol, ...) GC_ROW_##symbol,
 #include "shim/api.def"
     GC_ROW_COUNT
@@ -64,7 +62,6 @@ struct gc_real {
 #define API(symbol, base, version, variant, kind, parameters, arguments)                           \
     CUresult(*symbol) parameters;
 #define USE(symbol, base, version, parameters) CUresult(*symbol) parameters;
-#define CALL(symbol, base, version, parameters) CUresult(*symbol) parameters;
 #define RUNTIME(symbol, kind, type, parameters, arguments) type(*symbol) parameters;
 #include "shim/api.def"
 };

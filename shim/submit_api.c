@@ -127,4 +127,10 @@ static inline bool is_there(enum gc_row_id row)
         gc_submit_end(work);                                                                       \
         return result;                                                                             \
     }
+#define PASS(symbol, base, version, variant, parameters, arguments)                                \
+    GC_EXPORT                                                                                      \
+    CUresult symbol parameters                                                                     \
+    {                                                                                              \
+        return ASK(symbol, arguments);                                                             \
+    }
 #include "shim/api.def"

@@ -1,6 +1,9 @@
 /* Virtual memory management: physical handles made here are charged until references and mappings
  * are gone (physical.c); imported and multicast ones are recorded and not charged. Address ranges
- * cost nothing. */
+ * cost nothing.
+ *
+ * Memory of the pool is plain memory to the program, also where mappings lie beneath: calls about
+ * mappings get the answer that they get about plain memory. */
 #include "shim/direct.h"
 #include "shim/physical.h"
 #include "shim/submit.h"
@@ -12,6 +15,16 @@ static struct gc_device *device_of(const CUmemAllocationProp *prop)
 {
     return prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? gc_shim_device(prop->location.id)
                                                               : NULL;
+}
+
+/* What such calls say of an address that no mapping can hold; of pool memory they say the same. */
+#define ADDRESS_PLAIN ((CUdeviceptr)1 << 20)
+
+static bool is_pool_memory(CUdeviceptr dptr)
+{
+    struct gc_block_info block;
+
+    return gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS;
 }
 
 GC_EXPORT
@@ -53,6 +66,8 @@ CUresult cuMemRetainAllocationHandle(handle_t *handle, void *address)
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemRetainAllocationHandle, handle, address);
     gc_shim_enter(GC_API_cuMemRetainAllocationHandle);
+    if (is_pool_memory((uintptr_t)address))
+        address = (void *)(uintptr_t)ADDRESS_PLAIN;
     CUresult result =
         GC_CALL(gc_shim_current_device(), cuMemRetainAllocationHandle, handle, address);
     if (result == CUDA_SUCCESS && handle != NULL)
@@ -69,6 +84,8 @@ CUresult cuMemMap(CUdeviceptr dptr, size_t bytes, size_t offset, handle_t handle
         return GC_FORWARD(cuMemMap, dptr, bytes, offset, handle, flags);
     struct gc_direct_request request;
     gc_direct_begin(&request, GC_API_cuMemMap);
+    if (is_pool_memory(dptr))
+        return gc_direct_end(&request, CUDA_ERROR_INVALID_VALUE);
     CUresult result = GC_DIRECT_CALL(&request, 0, cuMemMap, dptr, bytes, offset, handle, flags);
     if (result == CUDA_SUCCESS)
         gc_physical_map(handle, dptr, bytes);
@@ -81,9 +98,39 @@ CUresult cuMemUnmap(CUdeviceptr dptr, size_t bytes)
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemUnmap, dptr, bytes);
     gc_shim_enter(GC_API_cuMemUnmap);
+    if (is_pool_memory(dptr)) {
+        gc_shim_leave();
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     gc_physical_unmap_begin(dptr, bytes);
     CUresult result = GC_CALL(gc_shim_current_device(), cuMemUnmap, dptr, bytes);
     gc_physical_unmap_end(dptr, bytes, result == CUDA_SUCCESS);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuMemAddressFree(CUdeviceptr dptr, size_t bytes)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemAddressFree, dptr, bytes);
+    gc_shim_enter(GC_API_cuMemAddressFree);
+    CUresult result = is_pool_memory(dptr)
+                          ? CUDA_ERROR_INVALID_VALUE
+                          : GC_CALL(gc_shim_current_device(), cuMemAddressFree, dptr, bytes);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuMemSetAccess(CUdeviceptr dptr, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemSetAccess, dptr, bytes, access, count);
+    gc_shim_enter(GC_API_cuMemSetAccess);
+    CUresult result = is_pool_memory(dptr) ? CUDA_ERROR_INVALID_VALUE
+                                           : GC_CALL(gc_shim_current_device(), cuMemSetAccess, dptr,
+                                                     bytes, access, count);
     gc_shim_leave();
     return result;
 }

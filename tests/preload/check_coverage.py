@@ -41,7 +41,7 @@ def read_table(path, macros, **kinds):
 
 def read_rows():
     wrapped, used, runtime = {}, {}, set()
-    for macro, field in read_table("shim/api.def", ["API", "USE", "CALL", "RUNTIME"]):
+    for macro, field in read_table("shim/api.def", ["API", "USE", "RUNTIME"]):
         if macro == "RUNTIME":
             runtime.add(field[0])
             continue

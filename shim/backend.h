@@ -1,0 +1,13 @@
+/* Where a device's pool memory can come from: asked of the driver and the system once per device.
+ */
+#ifndef GC_BACKEND_H
+#define GC_BACKEND_H
+
+#include "shim/shim.h"
+
+/* Fills in has_mapping, page_bytes and backend_reason. */
+void gc_backend_describe(struct gc_device_info *info);
+/* Whether mapped memory of the device may be given to network cards. */
+bool gc_backend_has_rdma(CUdevice ordinal);
+
+#endif
