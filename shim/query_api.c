@@ -1,6 +1,7 @@
 /* What a program may ask about memory. Sizes agree with the limit. Inside the pool an address keeps
  * the meaning it has with the plain driver: a block is an allocation of its own, and what lies
  * between blocks is no allocation. The driver is asked first, so that its errors come first. */
+#include "shim/handles.h"
 #include "shim/shim.h"
 
 /* An address no allocation can hold: asking about it makes the driver say what it says of such
@@ -145,7 +146,16 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned *size, CUdeviceptr_
     return GC_FORWARD(cuMemGetAddressRange, base, size, dptr);
 }
 
-/* The attributes whose value is the block's rather than its slab's. */
+/* Set on blocks whose memory is mapped, for which the driver does not know this attribute. By the
+ * block's number, which never comes again. */
+static bool has_sync_memops(const struct gc_block_info *block)
+{
+    struct gc_handle found;
+
+    return gc_handles_get(GC_HANDLE_SYNC_MEMOPS, block->id, &found) && found.value != 0;
+}
+
+/* The attributes whose value is the block's rather than its slab's or its mapping's. */
 static void correct_attribute(CUpointer_attribute attribute, const struct gc_block_info *block,
                               void *data)
 {
@@ -157,6 +167,20 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
         *(size_t *)data = block->bytes;
     else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
         *(unsigned long long *)data = block->id | BUFFER_ID_OURS;
+    else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
+        *(CUcontext *)data = (CUcontext)(uintptr_t)block->context; /* NOLINT: an integer in core */
+    else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && has_sync_memops(block))
+        *(int *)data = 1;
+    else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE &&
+             block->address != block->segment_address)
+        *(unsigned char *)data = 0; /* whatever a boolean's size: see ipc_api.c */
+}
+
+/* What the driver tells of plain memory and refuses to tell of mapped memory. */
+static bool is_told_of_plain_memory(CUpointer_attribute attribute)
+{
+    return attribute == CU_POINTER_ATTRIBUTE_CONTEXT ||
+           attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
 }
 
 GC_EXPORT
@@ -172,6 +196,12 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     status = gc_core_find_block(gc_shim.core, dptr, &block);
     result = GC_CALL(gc_shim_current_device(), cuPointerGetAttribute, data, attribute,
                      status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    if (result == CUDA_ERROR_INVALID_VALUE && status == GC_OK && data != NULL &&
+        is_told_of_plain_memory(attribute)) {
+        if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+            *(int *)data = 0;
+        result = CUDA_SUCCESS;
+    }
     if (result == CUDA_SUCCESS && status == GC_OK)
         correct_attribute(attribute, &block, data);
     gc_shim_leave();
@@ -199,8 +229,19 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
     return result;
 }
 
+/* Of mapped memory the driver does not take it: the library's own wrappers then wait, after every
+ * call that is synchronous by name (submit_api.c). */
+static CUresult set_sync_memops(const struct gc_block_info *block, bool value)
+{
+    if (!gc_handles_put(GC_HANDLE_SYNC_MEMOPS, block->id, value, 0))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (value)
+        atomic_store_explicit(&gc_shim.waits_for_memops, true, memory_order_relaxed);
+    return CUDA_SUCCESS;
+}
+
 /* SYNC_MEMOPS is the only attribute that can be set; set on a block it holds for the block's whole
- * slab: stricter ordering than asked for, never weaker. */
+ * slab, or for all memory: stricter ordering than asked for, never weaker. */
 GC_EXPORT
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr dptr)
 {
@@ -214,6 +255,10 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     status = gc_core_find_block(gc_shim.core, dptr, &block);
     result = GC_CALL(gc_shim_current_device(), cuPointerSetAttribute, value, attribute,
                      status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    if (result != CUDA_SUCCESS && status == GC_OK && value != NULL &&
+        attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
+        (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED))
+        result = set_sync_memops(&block, *(const unsigned *)value != 0);
     gc_shim_leave();
     return result;
 }

@@ -84,7 +84,8 @@ struct gc_shim {
     bool is_refused;      /* a setting is so wrong that cuInit must fail */
     atomic_bool ipc_seen; /* a block inside a slab was asked for an IPC handle: allocate dedicated
                              from now on */
-    atomic_int driver_version; /* once a device was seen: the report asks the driver nothing */
+    atomic_bool waits_for_memops; /* SYNC_MEMOPS was set on mapped memory */
+    atomic_int driver_version;    /* once a device was seen: the report asks the driver nothing */
 };
 extern struct gc_shim gc_shim;
 extern const char *const gc_api_names[GC_API_COUNT];

@@ -10,6 +10,7 @@
  * writes memory of another, and a free in the owner has to wait for that stream's context. */
 #include "shim/submit.h"
 
+#include "shim/mempool.h"
 #include "shim/peer.h"
 #include "shim/resolve.h"
 
@@ -95,6 +96,20 @@ static inline bool may_cross_contexts(const struct gc_work *work)
     return work != NULL && gc_core_has_several_contexts(gc_shim.core) && gc_thread.depth == 0;
 }
 
+/* ---- waiting where the program asked for it ---- */
+
+/* SYNC_MEMOPS, where the driver does not take it: calls that are synchronous by name are so. */
+static void wait_for_memops(bool is_per_thread)
+{
+    const CUstream stream = is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+
+    if (!gc_stream_is_capturing(stream))
+        (void)GC_CALL(NULL, cuStreamSynchronize, stream);
+}
+
+#define IS_MEMOP(base, stream)                                                                     \
+    (__builtin_strcmp(#stream, "NULL") == 0 && __builtin_memcmp(#base, "cuMem", 5) == 0)
+
 /* ---- the wrappers ---- */
 
 /* As GC_FORWARD; a driver that was loaded after the library had started is found here. */
@@ -125,6 +140,9 @@ static inline bool is_there(enum gc_row_id row)
         }                                                                                          \
         CUresult result = ASK(symbol, arguments);                                                  \
         gc_submit_end(work);                                                                       \
+        if (IS_MEMOP(base, stream) &&                                                              \
+            atomic_load_explicit(&gc_shim.waits_for_memops, memory_order_relaxed))                 \
+            wait_for_memops(GC_VARIANT_##variant == GC_VARIANT_PTSZ);                              \
         return result;                                                                             \
     }
 #define PASS(symbol, base, version, variant, parameters, arguments)                                \
