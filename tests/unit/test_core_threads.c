@@ -129,7 +129,7 @@ static void run_team(struct team *team, struct worker *workers)
 
 static void run_threads_share_a_limit(bool has_mapping)
 {
-    const uint64_t limit = has_mapping ? GC_MIB(32) : GC_MIB(96); /* less is wasted */
+    const uint64_t limit = has_mapping ? GC_MIB(12) : GC_MIB(48); /* less is wasted */
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(512),
                                           .limit_bytes = limit,
