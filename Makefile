@@ -19,7 +19,7 @@ include scripts/rules.mk
 
 ##@ Build
 .PHONY: all
-all: $(if $(CORE_SRC),$(LIB)) $(if $(TOOL_SRC),$(TOOL)) sim ## the library, the tool and the simulated device
+all: $(if $(CORE_SRC),$(LIB)) $(if $(TOOL_SRC),$(TOOL)) sim examples ## the library, the tool, the simulated device, the examples
 
 .PHONY: install
 install: $(LIB) $(TOOL) ## into PREFIX (/usr/local), under DESTDIR

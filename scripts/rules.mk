@@ -205,7 +205,25 @@ $(2)-nvidia: $(1) $$(FLAGS_FILE)
 endef
 $(foreach s,$(CU_SRC),$(eval $(call cu_rule,$(s),$(patsubst %.cu,$(OUT)/%,$(call flatten,$(s))))))
 
-.PHONY: force generated sim programs
+# ---- examples ----
+
+# As a program outside builds them: the header, the library, a plain language standard.
+CXX := $(if $(filter default undefined,$(origin CXX)),g++,$(CXX))
+EXAMPLE_SRC := $(wildcard examples/*.c) $(if $(shell command -v $(CXX)),$(wildcard examples/*.cpp))
+EXAMPLES := $(patsubst examples/%,$(OUT)/examples/%,$(basename $(EXAMPLE_SRC)))
+EXAMPLE_FLAGS := -O2 -pedantic -Wall -Wextra $(if $(CI),-Werror) -Icore -isystem $(SIM_CUDA_HOME)/include
+EXAMPLE_LINK = $(LDFLAGS_$(BUILD)) -L$(OUT) -L$(OUT)/simcuda $(call source_says,link,$<) -Wl,-rpath,'$$ORIGIN/..' -ldl
+$(OUT)/examples/%: examples/%.c core/gpucache.h $(LIB) | sim
+	$(call say,CC)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -std=c99 $(EXAMPLE_FLAGS) -o $@ $< $(EXAMPLE_LINK)
+$(OUT)/examples/%: examples/%.cpp core/gpucache.h $(LIB) | sim
+	$(call say,CXX)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++17 $(EXAMPLE_FLAGS) -o $@ $< $(EXAMPLE_LINK)
+
+.PHONY: force generated sim programs examples
+examples: $(EXAMPLES)
 generated: $(GENERATED)
 sim: $(SIM_TARGETS)
-programs: $(TEST_PROGRAMS) $(PROG_PROGRAMS) $(CU_PROGRAMS)
+programs: $(TEST_PROGRAMS) $(PROG_PROGRAMS) $(CU_PROGRAMS) $(EXAMPLES)
