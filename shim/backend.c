@@ -87,6 +87,8 @@ void gc_backend_describe(struct gc_device_info *info)
     char *reason = info->backend_reason;
     const size_t room = sizeof(info->backend_reason);
 
+    /* Elastic pools map memory whatever the pool does. */
+    info->page_bytes = page_bytes(info->ordinal);
     if (gc_shim.options->mode == GC_MODE_TRACK) {
         snprintf(reason, room, "GPUCACHE_MODE=track");
         return;
@@ -95,7 +97,6 @@ void gc_backend_describe(struct gc_device_info *info)
         snprintf(reason, room, "GPUCACHE_BACKEND=driver");
         return;
     }
-    info->page_bytes = page_bytes(info->ordinal);
     if (info->page_bytes == 0)
         snprintf(reason, room, "the device or its driver cannot map memory");
     else if (is_wanted)
