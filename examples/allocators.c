@@ -25,6 +25,7 @@ int main(void)
     CUcontext context;
     CUstream stream;
     void *tensor, *array;
+    int is_first = 0;
 
     if (cuInit(0) != CUDA_SUCCESS || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
         cuCtxSetCurrent(context) != CUDA_SUCCESS ||
@@ -38,6 +39,8 @@ int main(void)
     cuMemcpyDtoDAsync((CUdeviceptr)array, (CUdeviceptr)tensor, 1 << 20, stream);
     give(tensor, 1 << 20, 0, stream);
     give_cupy(&param, array, 0);
+    if (gpucache_get_mode(NULL, &is_first) == GPUCACHE_OK)
+        printf("CUDA calls of the program %s by\n", is_first ? "come" : "do not come");
     printf("more than there is: %s\n", take((ssize_t)1 << 45, 0, stream) == NULL ? "NULL" : "?");
     return 0;
 }

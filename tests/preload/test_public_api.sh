@@ -32,10 +32,28 @@ export GPUCACHE_MODE=off
 ok "preloaded, off: the driver serves" silent preloaded "$program" off
 ok "opened, off: the driver serves" silent simulated "$program" off "$LIB"
 unset GPUCACHE_MODE
+ok "contexts that go" silent preloaded timeout 20 "$program" contexts
+[ "$mapping" = 77 ] || ok "an elastic pool outlives its context" silent preloaded timeout 20 "$program" elastic_reset
 ok "a preload comes first" silent preloaded "$program" interposing
 ok "a library that was opened does not" silent simulated "$program" interposing "$LIB"
 ok "without the library the loader says so" silent simulated "$program" absent
 GPUCACHE_LIMIT=nonsense not_ok "bad settings refuse CUDA" simulated "$program" memory "$LIB"
+
+# ---- the driver failing in the middle of it ----
+# A program that hears of it ends by itself: nothing crashes, nothing hangs.
+survives() {
+    local entry n status
+    for entry in cuMemAddressReserve cuMemCreate cuMemMap cuMemSetAccess cuMemUnmap cuMemRelease cuMemAddressFree \
+        cuDevicePrimaryCtxRetain cuCtxPushCurrent_v2 cuMemAlloc_v2 cuStreamSynchronize cuCtxSynchronize; do
+        for n in 1 2 3+; do
+            SIMCUDA_FAIL=$entry@$n "$@" > /dev/null 2>&1
+            status=$?
+            [ $status -le 1 ] || { echo "$entry@$n: exit status $status"; return 1; }
+        done
+    done
+}
+ok "an elastic pool while the driver fails" survives simulated timeout 20 "$program" elastic "$LIB"
+ok "memory while the driver fails" survives preloaded timeout 20 "$program" memory
 
 # ---- the header ----
 for language in "gcc -x c -std=c99" "gcc -x c -std=c11" "g++ -x c++ -std=c++98" "g++ -x c++ -std=c++20"; do

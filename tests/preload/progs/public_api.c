@@ -456,6 +456,52 @@ static void threads(void)
     EXPECT(figures_of(0).requested_bytes == 0 && figures_of(0).alloc_count == 600);
 }
 
+/* Contexts that go take their memory along, and what comes after is served by the new one. */
+static void contexts(void)
+{
+    CUcontext own = NULL, popped = NULL;
+    void *pointer = NULL, *kept = NULL;
+    gpucache_elastic pool = 0;
+    EXPECT_STATUS(gc.gpucache_malloc(&kept, MIB, 0, NULL), GPUCACHE_OK);
+    CHECK(cuCtxCreate(&own, NULL, 0, 0)); /* current, and of the device: it is used */
+    EXPECT_STATUS(gc.gpucache_malloc(&pointer, MIB, 0, NULL), GPUCACHE_OK);
+    EXPECT(figures_of(0).requested_bytes == 2 * MIB);
+    CHECK(cuCtxDestroy(own));
+    EXPECT(figures_of(0).requested_bytes == MIB);
+    EXPECT_STATUS(gc.gpucache_free(pointer, NULL), GPUCACHE_INVALID_POINTER);
+    use(kept, MIB, 0);
+    const gpucache_status made = gc.gpucache_elastic_create(0, 8 * PAGE, 0, 0, &pool, NULL);
+    if (made == GPUCACHE_OK) {
+        EXPECT_STATUS(gc.gpucache_elastic_allocate(pool, 0, 2 * PAGE), GPUCACHE_OK);
+        EXPECT_STATUS(gc.gpucache_elastic_destroy(pool), GPUCACHE_OK);
+    }
+    CHECK(cuDevicePrimaryCtxReset(0));
+    EXPECT_STATUS(gc.gpucache_free(kept, NULL), GPUCACHE_INVALID_POINTER);
+    for (int i = 0; i < 3; i++) {
+        EXPECT_STATUS(gc.gpucache_malloc(&pointer, MIB, 0, NULL), GPUCACHE_OK);
+        use(pointer, MIB, 0);
+        EXPECT_STATUS(gc.gpucache_free(pointer, NULL), GPUCACHE_OK);
+    }
+    (void)cuCtxPopCurrent(&popped);
+    EXPECT(figures_of(0).requested_bytes == 0);
+}
+
+/* A pool that outlives the context it was made in answers, one way or the other. */
+static void elastic_reset(void)
+{
+    gpucache_elastic pool = 0;
+    void *base = NULL;
+    EXPECT_STATUS(gc.gpucache_elastic_create(0, 8 * PAGE, 0, 0, &pool, &base), GPUCACHE_OK);
+    EXPECT_STATUS(gc.gpucache_elastic_allocate(pool, 0, 4 * PAGE), GPUCACHE_OK);
+    EXPECT_STATUS(gc.gpucache_elastic_deallocate(pool, 0, PAGE, 0, NULL), GPUCACHE_OK);
+    CHECK(cuDevicePrimaryCtxReset(0));
+    (void)gc.gpucache_empty_cache(0, NULL);
+    (void)gc.gpucache_elastic_allocate(pool, 4 * PAGE, PAGE);
+    (void)gc.gpucache_elastic_deallocate(pool, PAGE, PAGE, 0, NULL);
+    const gpucache_status status = gc.gpucache_elastic_destroy(pool);
+    EXPECT(status == GPUCACHE_OK || status == GPUCACHE_DRIVER_ERROR);
+}
+
 static void interposing(void)
 {
     int mode = -1, first = -1;
@@ -492,6 +538,8 @@ int main(int argc, char **argv)
         {"threads", threads},
         {"interposing", interposing},
         {"has_mapping", has_mapping},
+        {"contexts", contexts},
+        {"elastic_reset", elastic_reset},
     };
     void *library = argc > 2 ? dlopen(argv[2], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (argc < 2)
