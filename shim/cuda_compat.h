@@ -76,4 +76,12 @@ typedef struct CUDA_MEMCPY3D_BATCH_OP_st {
 } CUDA_MEMCPY3D_BATCH_OP;
 #endif
 
+/* CUeglFrame, passed on by value: cudaEGL.h needs headers that few systems have. */
+struct gc_egl_frame {
+    void *planes[3];
+    unsigned shape[6];
+    int formats[3];
+};
+_Static_assert(sizeof(struct gc_egl_frame) == 64, "as large as CUeglFrame");
+
 #endif

@@ -15,6 +15,7 @@
 #include "core/report.h"
 #include "shim/resolve.h"
 #include "shim/submit.h"
+#include "shim/unknown.h"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -133,6 +134,8 @@ static bool start(void)
         gc_thread.is_starting = false;
         /* release: pairs with the acquire in gc_shim_ready */
         atomic_store_explicit(&life.state, LIFE_READY, memory_order_release);
+        atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unknown_see */
+        gc_unknown_apply();
         return true;
     }
     while (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY) {
@@ -143,6 +146,11 @@ static bool start(void)
         nanosleep(&pause, NULL);
     }
     return true;
+}
+
+bool gc_shim_is_started(void)
+{
+    return atomic_load_explicit(&life.state, memory_order_acquire) == LIFE_READY;
 }
 
 bool gc_shim_ready(void)

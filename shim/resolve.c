@@ -9,6 +9,7 @@
 #include "shim/resolve.h"
 
 #include "shim/elf.h"
+#include "shim/unknown.h"
 
 #include <string.h>
 
@@ -132,6 +133,18 @@ bool gc_resolve_is_driver_code(const void *address)
            at < atomic_load_explicit(&driver.high, memory_order_relaxed);
 }
 
+bool gc_resolve_driver_exports(const char *name)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    void *handle = (void *)atomic_load_explicit(&driver.handle, memory_order_relaxed);
+
+    if (libc == NULL || handle == NULL)
+        return false;
+    bool is_there = libc->dlsym(handle, name) != NULL;
+    libc->dlerror(); /* the program shall not read of our misses */
+    return is_there;
+}
+
 int gc_resolve_driver_version(void)
 {
     int version = atomic_load_explicit(&driver.version, memory_order_relaxed);
@@ -197,7 +210,6 @@ static const struct gc_row *find_same(const char *name, const void *real)
 
 void *gc_row_substitute(const char *name, int version, cuuint64_t flags, void *real)
 {
-    static atomic_flag said = ATOMIC_FLAG_INIT;
     const struct gc_row *row = NULL, *same;
     enum gc_variant variant = GC_VARIANT_NONE;
 
@@ -209,6 +221,8 @@ void *gc_row_substitute(const char *name, int version, cuuint64_t flags, void *r
         find_abi(name, known, GC_VARIANT_PTSZ))
         variant = GC_VARIANT_PTSZ;
     row = find_abi(name, known, variant);
+    if (row == NULL)
+        gc_unknown_note(name, version);
     if (row == NULL || row->wrapper == real)
         return real;
     if (gc_row_real(row) == real)
@@ -221,7 +235,6 @@ void *gc_row_substitute(const char *name, int version, cuuint64_t flags, void *r
         gc_row_record(row, real); /* if the symbol itself is not exported */
         return row->wrapper;
     }
-    gc_log_once(&gc_shim.log, &said, GC_LOG_WARN,
-                "%s of CUDA %d is not known to this version: passed through", name, version);
+    gc_unknown_see(name, version);
     return real;
 }

@@ -20,6 +20,8 @@ struct gc_row {
 
 extern const struct gc_row gc_rows[GC_ROW_COUNT];
 
+/* Whether the driver, which was found before, has a symbol of that name. */
+bool gc_resolve_driver_exports(const char *name);
 /* The row that wraps exactly this exported name; NULL if none does. */
 const struct gc_row *gc_row_find(const char *symbol);
 /* The real pointer of a row, NULL if not known. */

@@ -12,6 +12,7 @@
 #include "shim/route.h"
 #include "shim/elf.h"
 #include "shim/resolve.h"
+#include "shim/unknown.h"
 
 #include <string.h>
 
@@ -90,6 +91,12 @@ static void *substitute(const struct gc_libc *libc, const struct gc_row *row, vo
                                                                                   : real;
 }
 
+/* As all of the driver's names and few others: a quick look, for every dlsym of the process. */
+static bool is_driver_name(const char *name)
+{
+    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
 struct gc_route gc_route_dlsym(void *handle, const char *name, const void *caller)
 {
     const struct gc_libc *libc = gc_elf_libc();
@@ -100,7 +107,11 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     if (libc == NULL)
         return route;
     route.jump = (void *)libc->dlsym;
-    if (row == NULL || gc_thread.depth > 0 || gc_resolve_is_driver_code(caller))
+    if (gc_thread.depth > 0)
+        return route;
+    if (row == NULL && name != NULL && is_driver_name(name) && !gc_resolve_is_driver_code(caller))
+        gc_unknown_note_symbol(name);
+    if (row == NULL || gc_resolve_is_driver_code(caller))
         return route;
     found = handle == RTLD_NEXT ? row->wrapper : libc->dlsym(handle, name);
     if (found == NULL)

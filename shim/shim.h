@@ -107,6 +107,9 @@ bool gc_shim_ready(void);
 enum gc_life { GC_LIFE_NEW, GC_LIFE_READY, GC_LIFE_OFF, GC_LIFE_CHILD };
 enum gc_life gc_shim_life(void);
 
+/* The start is over, whatever came of it. */
+bool gc_shim_is_started(void);
+
 /* Enters a wrapper: sets outer_api if this is the outermost call and returns the entry point to
  * account under (the outermost: cudaMalloc rather than cuMemAlloc_v2). Pair with gc_shim_leave. */
 enum gc_api gc_shim_enter(enum gc_api api);

@@ -36,6 +36,11 @@ static CUstream stream_of(const CUlaunchConfig *config)
     return config->hStream;
 }
 
+static CUstream stream_at(const CUstream *stream)
+{
+    return stream == NULL ? NULL : *stream;
+}
+
 /* ---- whose memory, in a process with several contexts ---- */
 
 static void note_address(uint64_t address, struct gc_context *current)

@@ -31,4 +31,24 @@ cuCtxCreate 3020 0: cuCtxCreate_v2, 1320
 cuCtxCreate 11040 0: cuCtxCreate_v3, 2104
 cuSomethingNew 13000 0: the driver's own, 4242
 cuMemAlloc 1000 0: none"
+
+# What no table knows may submit work unseen: the library says so once, by name, and is careful from then on.
+careful() {
+    env LD_LIBRARY_PATH="$TMP/driver" LD_PRELOAD="$LIB" GPUCACHE_REPORT=none GPUCACHE_LOG=info \
+        "$BUILD_DIR/tests/preload/hidden" "$@" 2>&1 | sed 's/, so freed memory is reused more cautiously//'
+}
+unknown="which this version does not know: work may be submitted unseen"
+is "an unknown name by cuGetProcAddress" "$(careful entry cuSomethingNew 13000)" "\
+gpucache: the program looked up cuSomethingNew of CUDA 13000, $unknown
+found"
+is "an unknown ABI of a known name" "$(careful entry cuMemAlloc 14000)" "\
+gpucache: the program looked up cuMemAlloc of CUDA 14000, $unknown
+found"
+is "an unknown name by dlsym" "$(careful symbol cuSomethingOlder)" "\
+gpucache: the program looked up cuSomethingOlder, $unknown
+found"
+is "a known ABI" "$(careful entry cuMemAlloc 13000)" found
+is "a name the driver does not have" "$(careful entry cuSomethingElse 13000)" none
+is "nor by dlsym" "$(careful symbol cuSomethingElse)" none
+is "a name that needs no wrapper" "$(careful symbol cuDriverGetVersion)" found
 done_testing

@@ -1,16 +1,20 @@
 /* Asks cuGetProcAddress for entry points and says of each whether it is the library's wrapper, by
  * name, and what calling it with nothing in its arguments gives: that of the driver function behind
- * it. */
+ * it.
+ *
+ * usage: hidden | hidden symbol NAME | hidden entry NAME VERSION: the names below, or that alone by
+ * dlsym or cuGetProcAddress. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef int (*proc_function)(const char *, void **, int, uint64_t, int *);
 typedef int (*entry_function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 
-int main(void)
+int main(int count, char **arguments)
 {
     static const struct {
         const char *name;
@@ -28,6 +32,19 @@ int main(void)
 
     if (proc == NULL)
         return 1;
+    if (count > 2)
+        ((int (*)(unsigned))dlsym(driver, "cuInit"))(0);
+    if (count == 3) {
+        printf("%s\n", dlsym(driver, arguments[2]) != NULL ? "found" : "none");
+        return 0;
+    }
+    if (count == 4) {
+        void *found = NULL;
+        int result = proc(arguments[2], &found, atoi(arguments[3]), 0, NULL);
+
+        printf("%s\n", result == 0 && found != NULL ? "found" : "none");
+        return 0;
+    }
     for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
         void *found = NULL;
         Dl_info info = {0};

@@ -15,11 +15,13 @@
 
 int cuInit(unsigned flags);
 int cuDriverGetVersion(int *version);
+int cuSomethingOlder(void);
 int cuGetProcAddress(const char *name, void **found, int version, uint64_t flags);
 int cuGetProcAddress_v2(const char *name, void **found, int version, uint64_t flags, int *status);
 
 ENTRY(alloc_2000, 1200)
 ENTRY(alloc_3020, 1302)
+ENTRY(alloc_14000, 2400)
 ENTRY(alloc_async, 2120)
 ENTRY(alloc_async_per_thread, 7120)
 ENTRY(context_3020, 1320)
@@ -32,7 +34,10 @@ static int proc_2(const char *name, void **found, int version, uint64_t flags, i
 static void *find(const char *name, int version, uint64_t flags)
 {
     if (strcmp(name, "cuMemAlloc") == 0)
-        return version >= 3020 ? (void *)alloc_3020 : version >= 2000 ? (void *)alloc_2000 : NULL;
+        return version >= 14000  ? (void *)alloc_14000
+               : version >= 3020 ? (void *)alloc_3020
+               : version >= 2000 ? (void *)alloc_2000
+                                 : NULL;
     if (strcmp(name, "cuMemAllocAsync") == 0 && version >= 11020)
         return flags == 2 ? (void *)alloc_async_per_thread : (void *)alloc_async;
     if (strcmp(name, "cuCtxCreate") == 0)
@@ -82,4 +87,9 @@ EXPORT int cuDriverGetVersion(int *version)
 {
     *version = 13000;
     return 0;
+}
+
+EXPORT int cuSomethingOlder(void)
+{
+    return 4243;
 }

@@ -1,0 +1,17 @@
+/* Entry points of the driver that neither table knows: they may submit work that nothing counts. */
+#ifndef GC_UNKNOWN_H
+#define GC_UNKNOWN_H
+
+#include "shim/shim.h"
+
+/* The program was handed the driver's own function for (name, version). If no table knows the name,
+ * every free needs a fence from now on. Any thread, before the start too. */
+void gc_unknown_note(const char *name, int version);
+/* The same where the name is known, but not that ABI of it; version 0: by its symbol. */
+void gc_unknown_see(const char *name, int version);
+/* dlsym hands out `name`, which is no row's. The same, if it is the driver's. */
+void gc_unknown_note_symbol(const char *name);
+/* Core is there: what was noted before counts from now on. */
+void gc_unknown_apply(void);
+
+#endif
