@@ -40,6 +40,12 @@ static size_t pages_of(size_t bytes)
     return (bytes + PAGE - 1) / PAGE;
 }
 
+/* Rounded up, live blocks may seem to need more than there is. */
+static size_t pages_left(void)
+{
+    return pages_live < pages_in_all ? pages_in_all - pages_live : 0;
+}
+
 static void mark(const struct block *block)
 {
     CHECK(cuMemsetD8(block->address, (unsigned char)block->mark, 1));
@@ -66,7 +72,7 @@ static void look(const struct block *block)
 static bool take(size_t bytes, bool is_pin)
 {
     struct block *block = &blocks[block_count];
-    const size_t pages = pages_of(bytes), left = pages_in_all - pages_live;
+    const size_t pages = pages_of(bytes), left = pages_left();
 
     if (block_count == BLOCKS_MAX)
         return false;
@@ -115,7 +121,7 @@ static void alternate(size_t small, size_t large)
     for (unsigned i = block_count; i-- > 0;)
         if (!blocks[i].is_pin && blocks[i].bytes == small)
             give_back(i);
-    take((pages_in_all - pages_live) * PAGE, false);
+    take(pages_left() * PAGE, false);
     give_back_all_but_pins();
 }
 
@@ -136,13 +142,15 @@ static void grow(void)
 static void at_random(unsigned long steps)
 {
     for (unsigned long i = 0; i < steps; i++) {
-        const size_t left = pages_in_all - pages_live;
+        const size_t left = pages_left();
         const size_t choice = pick(10);
-        if (choice < 4 && block_count > 0) {
-            const unsigned index = (unsigned)pick(block_count);
-            if (!blocks[index].is_pin)
-                give_back(index);
-        } else if (choice < 5 && left > 0) {
+        if (choice < 4 || left == 0) {
+            for (size_t n = 1 + pick(6); n > 0 && block_count > 0; n--) {
+                const unsigned index = (unsigned)pick(block_count);
+                if (!blocks[index].is_pin)
+                    give_back(index);
+            }
+        } else if (choice < 6) {
             take(left * PAGE - pick(4096), false); /* all of it */
         } else if (choice < 8) {
             take(1 + pick((size_t)1 << pick(27)), false);
