@@ -1,6 +1,7 @@
 #include "tools/replay_run.h"
 
 #include "core/core.h"
+#include "core/work.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -43,6 +44,14 @@ static uint64_t now_ns(void)
 
 /* ---- one thread ---- */
 
+/* Work on the stream that uses what was allocated: what makes its free wait. */
+static void submit(struct run *run, uint64_t stream)
+{
+    struct gc_work *work = gc_core_work(run->core);
+    gc_work_begin(run->core, work, stream != GC_STREAM_NONE ? stream : GC_STREAM_LEGACY);
+    gc_work_end(work);
+}
+
 static enum gc_status allocate(struct worker *worker, const struct replay_event *event)
 {
     struct run *run = worker->run;
@@ -51,13 +60,17 @@ static enum gc_status allocate(struct worker *worker, const struct replay_event 
         .bytes = event->bytes, .stream = event->stream, .api = API_ALLOC};
     int driver_code;
     enum gc_status status = GC_OK;
-    if (!gc_core_try_alloc(worker->cache, run->context, &request, address))
+    if (!gc_core_try_alloc(worker->cache, run->context, &request, address)) {
+        gc_core_cache_settle(worker->cache);
         status = gc_core_alloc(run->core, run->context, &request, address, &driver_code);
+    }
     if (status == GC_OUT_OF_MEMORY) {
         *address = GC_ADDRESS_NONE;
         worker->ooms++;
         return GC_OK;
     }
+    if (status == GC_OK)
+        submit(run, event->stream);
     return status;
 }
 
@@ -68,6 +81,7 @@ static enum gc_status release(struct worker *worker, const struct replay_event *
     int driver_code;
     if (address == GC_ADDRESS_NONE || gc_core_try_free(run->core, worker->cache, address))
         return GC_OK;
+    gc_core_cache_settle(worker->cache);
     return gc_core_free(run->core, address, API_FREE, &driver_code);
 }
 

@@ -5,7 +5,8 @@
  * stands for the free where the history lost the request. The history may begin late, as a ring
  * does: what is freed and was never seen is left out and counted.
  *
- * A pickle can hold one list at many places: no more events are taken than the file has bytes. */
+ * A pickle can hold one value at many places, but one list is read, once: there are no more events
+ * than the file has bytes, and each has few keys. */
 #include "tools/pickle.h"
 #include "tools/replay_trace.h"
 
@@ -14,7 +15,6 @@
 struct snapshot {
     struct replay_builder *builder;
     struct replay_error *error;
-    uint64_t events_left;
 };
 
 /* A number of the event that is not negative. */
@@ -77,8 +77,6 @@ static enum gc_status take_event(struct snapshot *snapshot, const struct pickle_
 static enum gc_status take_history(struct snapshot *snapshot, const struct pickle_value *history)
 {
     const struct pickle_items *events = history->items;
-    if (events->count > snapshot->events_left)
-        return replay_refuse(snapshot->error, 0, "the snapshot's history is longer than its file");
     for (size_t i = 0; i < events->count; i++) {
         const enum gc_status status = take_event(snapshot, &events->values[i], i);
         if (status != GC_OK)
@@ -128,7 +126,7 @@ static enum gc_status take_device(struct snapshot *snapshot, const struct pickle
 enum gc_status replay_read_snapshot(const void *data, size_t bytes, int device,
                                     struct replay_builder *builder, struct replay_error *error)
 {
-    struct snapshot snapshot = {.builder = builder, .error = error, .events_left = bytes};
+    struct snapshot snapshot = {.builder = builder, .error = error};
     struct pickle_error why;
     struct pickle pickle;
     builder->trace->format = "PyTorch snapshot";
