@@ -282,6 +282,43 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
     RELEASE_PRIMARY(cuDevicePrimaryCtxReset_v2, true);
 }
 
+/* The primary context is retained while it has green ones, so its handle can be learnt. */
+static void learn_primary(CUdevice ordinal)
+{
+    struct gc_handle known;
+    CUcontext primary;
+
+    if (gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &known) ||
+        GC_CALL(NULL, cuDevicePrimaryCtxRetain, &primary, ordinal) != CUDA_SUCCESS)
+        return;
+    (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)primary, 0);
+    (void)GC_CALL(NULL, cuDevicePrimaryCtxRelease_v2, ordinal);
+}
+
+/* A green context is a part of a device's primary context: it uses the same memory, and work in
+ * either may touch any of it. So what happens in it happens, for core, in the primary context. */
+GC_EXPORT
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
+    CUcontext popped;
+    CUdevice ordinal;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuCtxFromGreenCtx, context, green);
+    gc_shim_enter(GC_API_cuCtxFromGreenCtx);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuCtxFromGreenCtx, context, green);
+    if (result == CUDA_SUCCESS && context != NULL &&
+        GC_USE(cuCtxPushCurrent_v2, *context) == CUDA_SUCCESS) {
+        if (GC_USE(cuCtxGetDevice, &ordinal) == CUDA_SUCCESS) {
+            learn_primary(ordinal);
+            (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)*context, primary_key(ordinal), 0);
+        }
+        (void)GC_USE(cuCtxPopCurrent_v2, &popped);
+    }
+    gc_shim_leave();
+    return result;
+}
+
 /* ---- limits and peers ---- */
 
 /* Remembers what a limit changed, to be given back with the context. */

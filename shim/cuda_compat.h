@@ -41,6 +41,10 @@ typedef struct CUgraphNodeParams_st {
 typedef struct CUgraphEdgeData_st CUgraphEdgeData;
 #endif
 
+#if CUDA_VERSION < 12040
+typedef struct CUgreenCtx_st *CUgreenCtx;
+#endif
+
 #if CUDA_VERSION < 12050
 typedef struct CUctxCreateParams_st CUctxCreateParams;
 #endif

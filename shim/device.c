@@ -1,6 +1,7 @@
 /* Devices and contexts as core knows them, added when they are first seen. Every driver call here
  * is made from inside a wrapper, by the thread whose context is in question. */
 #include "shim/backend.h"
+#include "shim/handles.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,6 +44,17 @@ struct gc_device *gc_shim_device(CUdevice ordinal)
     return device != NULL ? device : add_device(ordinal);
 }
 
+/* The primary context that a green one is a part of; any other context itself. */
+static CUcontext primary_of(CUcontext handle)
+{
+    struct gc_handle green, primary;
+
+    if (!gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)handle, &green) ||
+        !gc_handles_get(GC_HANDLE_PRIMARY, green.value, &primary))
+        return handle;
+    return (CUcontext)(uintptr_t)primary.value;
+}
+
 struct gc_context *gc_shim_current_context(void)
 {
     struct gc_context *context;
@@ -52,6 +64,10 @@ struct gc_context *gc_shim_current_context(void)
 
     if (GC_USE(cuCtxGetCurrent, &handle) != CUDA_SUCCESS || handle == NULL)
         return NULL;
+    context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
+    if (context != NULL)
+        return context;
+    handle = primary_of(handle);
     context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
     if (context != NULL)
         return context;

@@ -1,5 +1,4 @@
-/* Stream-ordered allocation: cuMemAllocAsync and its kin, and the synchronisations after which the
- * driver gives idle pool memory back.
+/* Stream-ordered allocation: cuMemAllocAsync and its kin.
  *
  * An allocation is recorded (ASYNC, not charged); its pool is charged for what the driver reserves,
  * see mempool.c. An allocation in a capturing stream is a graph node: graph_api.c looks after its
@@ -247,36 +246,4 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemFreeAsync_ptsz, dptr, stream);
     return free_async(GC_API_cuMemFreeAsync_ptsz, dptr, stream, gc_stream_explicit(stream, true));
-}
-
-/* ---- synchronisations: the driver trims its pools then ---- */
-
-#define SYNCHRONIZE(symbol, object)                                                                \
-    do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
-            return GC_FORWARD(symbol, object);                                                     \
-        gc_shim_enter(GC_API_##symbol);                                                            \
-        CUresult result = GC_CALL(gc_shim_current_device(), symbol, object);                       \
-        if (result == CUDA_SUCCESS)                                                                \
-            gc_mempool_refresh(NULL);                                                              \
-        gc_shim_leave();                                                                           \
-        return result;                                                                             \
-    } while (0)
-
-GC_EXPORT
-CUresult cuStreamSynchronize(CUstream stream)
-{
-    SYNCHRONIZE(cuStreamSynchronize, stream);
-}
-
-GC_EXPORT
-CUresult cuStreamSynchronize_ptsz(CUstream stream)
-{
-    SYNCHRONIZE(cuStreamSynchronize_ptsz, stream);
-}
-
-GC_EXPORT
-CUresult cuEventSynchronize(CUevent event)
-{
-    SYNCHRONIZE(cuEventSynchronize, event);
 }
