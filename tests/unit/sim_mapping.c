@@ -85,8 +85,10 @@ static int address_reserve(void *self, uint64_t context, uint64_t bytes, uint64_
     const int injected = begin(sim, SIM_ADDRESS_RESERVE, context, bytes);
     if (injected != 0)
         return sim_driver_end(sim, injected);
-    if (bytes == 0 || alignment == 0)
+    if (bytes == 0 || alignment == 0) {
         sim_driver_violate(sim, "a range of nothing", bytes);
+        return sim_driver_end(sim, 1);
+    }
     *address = (sim->next_range + alignment - 1) / alignment * alignment;
     sim->next_range = *address + bytes + RANGES_GAP;
     sim->ranges = open_gap(sim->ranges, &sim->range_count, &sim->range_room, sim->range_count,
