@@ -93,11 +93,9 @@ struct gpucache_statistics {
     uint64_t reserved_peak_bytes;
     uint64_t pending_bytes; /* freed, not yet proven idle */
     uint64_t pending_peak_bytes;
-    uint64_t idle_bytes;         /* reserved, and can go back to the driver at once */
-    uint64_t free_bytes;         /* all holes of the cache, as far as memory is behind them */
-    uint64_t largest_free_bytes; /* the largest of them; with mapped memory it binds no request */
-    uint64_t elastic_bytes;      /* physical pages of elastic pools: part of reserved */
-    uint64_t metadata_bytes;     /* host memory the library takes for it */
+    uint64_t idle_bytes;     /* reserved, and can go back to the driver at once */
+    uint64_t elastic_bytes;  /* physical pages of elastic pools: part of reserved */
+    uint64_t metadata_bytes; /* host memory the library takes for it */
     uint64_t alloc_count;
     uint64_t free_count;
     uint64_t hit_count;
@@ -107,6 +105,15 @@ struct gpucache_statistics {
     uint64_t trim_count;
     uint64_t fence_count;
     uint64_t invalid_free_count;
+};
+
+/* Free memory inside the cache of one device; struct_bytes as above. */
+struct gpucache_fragmentation {
+    uint64_t struct_bytes;
+    uint64_t free_bytes;         /* all holes */
+    uint64_t largest_free_bytes; /* the largest that serves a request without a driver call */
+    uint64_t stitchable_bytes;   /* idle pages that can be mapped side by side for any request */
+    double ratio;                /* 1 - largest / free; 0 where nothing is free */
 };
 
 /* Figures of one elastic pool; struct_bytes as above. */
@@ -153,6 +160,8 @@ struct gpucache_cupy_param {
     X(int, gpucache_driver_error, (void))                                                          \
     X(gpucache_status, gpucache_get_mode, (int *mode, int *is_interposing))                        \
     X(gpucache_status, gpucache_get_statistics, (int device, struct gpucache_statistics *figures)) \
+    X(gpucache_status, gpucache_get_fragmentation,                                                 \
+      (int device, struct gpucache_fragmentation *figures))                                        \
     X(gpucache_status, gpucache_reset_peaks, (int device))                                         \
     X(gpucache_status, gpucache_empty_cache, (int device, uint64_t *given_bytes))                  \
     X(gpucache_status, gpucache_trim, (int device, uint64_t keep_bytes, uint64_t *given_bytes))    \
@@ -211,8 +220,10 @@ gpucache_status gpucache_get_mode(int *mode, int *is_interposing);
  *
  * None of these starts CUDA. */
 
-/* Cheap: takes no driver call, and no time that grows with what is allocated. */
+/* Cheap: makes no driver call, and takes no time that grows with what is allocated. */
 gpucache_status gpucache_get_statistics(int device, struct gpucache_statistics *figures);
+/* Walks the cache: its time grows with the number of blocks, and allocations wait meanwhile. */
+gpucache_status gpucache_get_fragmentation(int device, struct gpucache_fragmentation *figures);
 /* Every peak becomes the current value. The report at exit then shows peaks since the last reset.
  */
 gpucache_status gpucache_reset_peaks(int device);

@@ -90,8 +90,13 @@ static void add_leak(void *argument, const struct gc_leak *leak)
 
 /* ---- the snapshot ---- */
 
-static void read_pools(struct gc_device *device, struct gc_device_snapshot *to)
+void gc_core_read_holes(struct gc_core *core, struct gc_device *device,
+                        struct gc_device_snapshot *to)
 {
+    (void)core;
+    to->free_bytes = 0;
+    to->largest_free_bytes = 0;
+    to->stitchable_bytes = 0;
     for (struct gc_context *context = first_context(device); context != NULL;
          context = next_context(context)) {
         struct gc_pool *pool = &context->pool;
@@ -114,7 +119,6 @@ void gc_core_read_device(struct gc_core *core, struct gc_device *device,
     gc_stats_read(&device->stats, to);
     to->host_metadata_bytes = gc_host_bytes(&device->host);
     to->idle_bytes = gc_device_idle_bytes(device);
-    read_pools(device, to);
     for (unsigned kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
         to->direct_bytes[kind] =
             atomic_load_explicit(&device->direct_bytes[kind], memory_order_relaxed);
@@ -125,6 +129,7 @@ static void read_all(struct gc_core *core, struct gc_device *device, struct gc_d
     struct leak_sum leaks = {0, 0};
     struct gc_api_figures *apis = to->apis;
     gc_core_read_device(core, device, to);
+    gc_core_read_holes(core, device, to);
     to->apis = apis;
     see_all(core, device, add_leak, &leaks);
     to->leak_count = leaks.count;

@@ -47,9 +47,12 @@ struct gc_snapshot {
     struct gc_latency free_latency;
 };
 
-/* The figures of one device without those by entry point and of what is live: cheap. */
+/* The figures of one device without those by entry point, of holes and of what is live: cheap. */
 void gc_core_read_device(struct gc_core *core, struct gc_device *device,
                          struct gc_device_snapshot *figures);
+/* Fills in the figures of holes. Walks the pools where memory is mapped. */
+void gc_core_read_holes(struct gc_core *core, struct gc_device *device,
+                        struct gc_device_snapshot *figures);
 /* The peaks of the device's gauges, of its entry points too, become their current values. */
 void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device);
 

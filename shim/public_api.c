@@ -6,9 +6,10 @@
 #include <string.h>
 
 /* Layout is what programs were compiled with: fields are added at the end, never moved. */
-_Static_assert(sizeof(struct gpucache_statistics) == 25 * 8, "its size is part of the interface");
-_Static_assert(offsetof(struct gpucache_statistics, elastic_bytes) == 14 * 8, "and its layout");
-_Static_assert(offsetof(struct gpucache_statistics, invalid_free_count) == 24 * 8, "to the end");
+_Static_assert(sizeof(struct gpucache_statistics) == 23 * 8, "its size is part of the interface");
+_Static_assert(offsetof(struct gpucache_statistics, elastic_bytes) == 12 * 8, "and its layout");
+_Static_assert(offsetof(struct gpucache_statistics, invalid_free_count) == 22 * 8, "to the end");
+_Static_assert(sizeof(struct gpucache_fragmentation) == 5 * 8, "as above");
 _Static_assert(sizeof(struct gpucache_elastic_statistics) == 15 * 8, "as above");
 _Static_assert(offsetof(struct gpucache_elastic_statistics, base) == 14 * 8, "as above");
 _Static_assert(sizeof(gpucache_status) == 4, "an int for every caller");
@@ -68,8 +69,6 @@ static void fill(struct gpucache_statistics *to, const struct gc_device_snapshot
         .pending_bytes = from->pending.current,
         .pending_peak_bytes = from->pending.peak,
         .idle_bytes = from->idle_bytes,
-        .free_bytes = from->free_bytes,
-        .largest_free_bytes = from->largest_free_bytes,
         .elastic_bytes = from->direct_bytes[GC_DIRECT_ELASTIC],
         .metadata_bytes = from->host_metadata_bytes,
         .alloc_count = from->alloc_count,
@@ -100,6 +99,30 @@ gpucache_status gpucache_get_statistics(int device, struct gpucache_statistics *
     fill(&now, &snapshot);
     /* A program built with another version of the header gets what both know. */
     now.struct_bytes = figures->struct_bytes < sizeof(now) ? figures->struct_bytes : sizeof(now);
+    memcpy(figures, &now, now.struct_bytes);
+    return GPUCACHE_OK;
+}
+
+gpucache_status gpucache_get_fragmentation(int device, struct gpucache_fragmentation *figures)
+{
+    struct gpucache_fragmentation now = {.struct_bytes = sizeof(now)};
+    struct gc_device_snapshot holes;
+    struct gc_device *found;
+    gpucache_status status;
+
+    if (figures == NULL || figures->struct_bytes < sizeof(figures->struct_bytes))
+        return GPUCACHE_INVALID_ARGUMENT;
+    status = gc_public_find_device(device, &found);
+    if (status != GPUCACHE_OK)
+        return status;
+    gc_core_read_holes(gc_shim.core, found, &holes);
+    now.free_bytes = holes.free_bytes;
+    now.largest_free_bytes = holes.largest_free_bytes;
+    now.stitchable_bytes = holes.stitchable_bytes;
+    if (now.free_bytes != 0)
+        now.ratio = 1.0 - (double)now.largest_free_bytes / (double)now.free_bytes;
+    if (figures->struct_bytes < sizeof(now))
+        now.struct_bytes = figures->struct_bytes;
     memcpy(figures, &now, now.struct_bytes);
     return GPUCACHE_OK;
 }

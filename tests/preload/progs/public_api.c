@@ -53,9 +53,11 @@ static void refuses_everything(gpucache_status wanted)
 {
     struct gpucache_statistics figures = {.struct_bytes = sizeof(figures)};
     struct gpucache_elastic_statistics pool = {.struct_bytes = sizeof(pool)};
+    struct gpucache_fragmentation holes = {.struct_bytes = sizeof(holes)};
     uint64_t bytes = 0;
     int answer = 0;
     EXPECT_STATUS(gc.gpucache_get_statistics(0, &figures), wanted);
+    EXPECT_STATUS(gc.gpucache_get_fragmentation(0, &holes), wanted);
     EXPECT_STATUS(gc.gpucache_reset_peaks(0), wanted);
     EXPECT_STATUS(gc.gpucache_empty_cache(GPUCACHE_ALL_DEVICES, NULL), wanted);
     EXPECT_STATUS(gc.gpucache_trim(0, 0, &bytes), wanted);
@@ -218,6 +220,11 @@ static void figures(void)
     newer.known.struct_bytes = sizeof(newer);
     EXPECT_STATUS(gc.gpucache_get_statistics(0, &newer.known), GPUCACHE_OK);
     EXPECT(newer.known.struct_bytes == sizeof(newer.known) && newer.later == 42);
+    struct gpucache_fragmentation holes = {.struct_bytes = sizeof(holes)};
+    EXPECT_STATUS(gc.gpucache_get_fragmentation(0, &holes), GPUCACHE_OK);
+    EXPECT(holes.free_bytes == now.idle_bytes && holes.largest_free_bytes <= holes.free_bytes);
+    EXPECT(holes.ratio >= 0.0 && holes.ratio <= 1.0);
+    EXPECT_STATUS(gc.gpucache_get_fragmentation(0, NULL), GPUCACHE_INVALID_ARGUMENT);
     small.struct_bytes = 0;
     EXPECT_STATUS(gc.gpucache_get_statistics(0, &small), GPUCACHE_INVALID_ARGUMENT);
     EXPECT_STATUS(gc.gpucache_get_statistics(0, NULL), GPUCACHE_INVALID_ARGUMENT);
