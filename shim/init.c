@@ -109,6 +109,9 @@ static void create_core(void)
     config.trace = gc_shim.trace;
     if (gc_core_create(&config, &gc_shim.core) == GC_OK) {
         count_early_calls();
+        /* Only called by name: what the program submits does not come by. */
+        if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
+            (void)gc_core_set_conservative(gc_shim.core);
         /* release: pairs with the acquire in gc_shim_work */
         atomic_store_explicit(&life.work, gc_core_work(gc_shim.core), memory_order_release);
         return;
