@@ -152,6 +152,7 @@ void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains 
     pages->idle[0] = (struct gc_page_list){NULL, NULL};
     pages->idle[1] = (struct gc_page_list){NULL, NULL};
     pages->idle_count = 0;
+    pages->small_idle_count = 0;
     pages->count = 0;
     gc_pages_settle_locked(pool, before);
 }

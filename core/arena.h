@@ -10,7 +10,9 @@
  * never had a page takes an idle one, if there is one and the pool holds what the program ever
  * needed; a slot whose page is lent gets a page of its own while what is held stays within
  * 1/128 + 128 MiB of what the program ever needed, so that the next pass finds it there, else an
- * idle one. What the budget does not allow is taken from idle pages. */
+ * idle one. Small blocks and large ones have pages of their own within that measure: which small
+ * ones are in use is a matter of a moment, threads keep them. What the budget does not allow is
+ * taken from idle pages of either. */
 #ifndef GC_ARENA_H
 #define GC_ARENA_H
 

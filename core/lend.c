@@ -39,6 +39,11 @@ static uint64_t address_of(const struct lending *lending, uint64_t i)
     return lending->arena->segment->address + i * lending->pool->pages.page_bytes;
 }
 
+static bool is_small(const struct lending *lending)
+{
+    return lending->plan->class == GC_CLASS_SMALL;
+}
+
 /* ---- the plan ---- */
 
 /* Chooses for each slot whether it gets an idle page or a new one. What was chosen before stays. */
@@ -56,7 +61,9 @@ static void plan_pages_locked(struct lending *lending, bool is_thrifty)
         struct gc_slot *slot = slot_at(lending, i);
         if (slot->stage != GC_SLOT_NEEDS || slot->planned != NULL)
             continue;
-        const uint64_t most = slot->page == NULL ? peak : peak + slack;
+        const bool is_plain =
+            slot->page == NULL && !is_small(lending) && pages->idle_count > pages->small_idle_count;
+        const uint64_t most = is_plain ? peak : peak + slack;
         const bool may_create = !is_thrifty && mapped + pages->page_bytes <= most;
         if (may_create || pages->idle_count == 0) {
             lending->create_count++;
@@ -246,7 +253,7 @@ static void commit_slot_locked(struct lending *lending, struct gc_slot *slot, bo
         pool->pages.count += page->is_fresh;
         page->is_fresh = false;
         if (slot->stage >= GC_SLOT_MAPPED)
-            gc_pages_attach_locked(pool, slot, page, slot->stage == GC_SLOT_READY);
+            gc_pages_attach_locked(slot, page, slot->stage == GC_SLOT_READY, is_small(lending));
         if (!is_done)
             gc_pages_idle_locked(pool, page);
     }

@@ -9,8 +9,9 @@
 
 #define BLOCK_MAX GC_MIB(8) /* larger ones go to the pool at once */
 #define CAP_MAX GC_MIB(16)
-#define CAP_SHARE 256 /* of what the device may hold */
-#define TRIM_SHARE 8  /* of what may stay idle */
+#define LARGE_STREAK 2 /* times in a row that a large block goes to the pool before it may stay */
+#define CAP_SHARE 256  /* of what the device may hold */
+#define TRIM_SHARE 8   /* of what may stay idle */
 /* What may wait here for its stamp before the pool takes it over and fences it. */
 #define PENDING_MAX 64
 #define PENDING_SHARE 4 /* of the magazine's bytes */
@@ -180,10 +181,12 @@ static void sample_end(const struct gc_cache *cache, struct gc_hist *hist, uint6
 
 static inline unsigned bin_of(uint64_t bytes)
 {
+    if (!LIKELY(bytes <= GC_SMALL_MAX))
+        return GC_MAGAZINE_LARGE;
     /* Fibonacci hashing: neighbouring sizes, and powers of two, are spread. */
     return (unsigned)((bytes >> GC_GRANULE_BITS) * UINT64_C(0x9E3779B97F4A7C15) >> 57);
 }
-_Static_assert(GC_MAGAZINE_BINS == 1U << (64 - 57), "bin_of's shift");
+_Static_assert(GC_MAGAZINE_LARGE == 1U << (64 - 57), "bin_of's shift");
 
 /* The rounded size a block was last asked for: it may be longer by a remainder too short to split.
  */
@@ -369,6 +372,19 @@ static inline void make_live(struct gc_cache *cache, struct gc_magazine *magazin
     atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
 }
 
+/* Gives the large blocks to the pool. True if there were any. */
+static bool hand_over_large(struct gc_magazine *magazine)
+{
+    const uint64_t before = cached_bytes(magazine);
+    if (magazine->pending_bytes > GC_SMALL_MAX) {
+        drain(magazine);
+        hand_over_pending(magazine);
+    }
+    while (magazine->bins[GC_MAGAZINE_LARGE] != NULL)
+        give_batch(magazine, &magazine->bins[GC_MAGAZINE_LARGE]);
+    return cached_bytes(magazine) != before;
+}
+
 bool gc_core_try_alloc(struct gc_cache *cache, struct gc_context *context,
                        const struct gc_request *request, uint64_t *address)
 {
@@ -386,7 +402,11 @@ bool gc_core_try_alloc(struct gc_cache *cache, struct gc_context *context,
         block = take(magazine, bytes);
     if (!LIKELY(block != NULL)) {
         gc_magazine_merge(magazine); /* so that the pool finds this thread's figures complete */
+        const bool handed_over =
+            bytes > GC_SMALL_MAX && magazine->context == context && hand_over_large(magazine);
         leave(cache);
+        if (handed_over)
+            gc_reuse_note_handed(context);
         return false;
     }
     make_live(cache, magazine, block, request);
@@ -441,6 +461,20 @@ static inline uint8_t slack_of(const struct gc_block *block)
     return granules <= UINT8_MAX ? (uint8_t)granules : 0;
 }
 
+/* Whether a block that is freed may stay. A large one only if it comes again and again: then it is
+ * what the pool would choose, too. Any other large one is better placed by the pool, which must
+ * know all that is free: a program that repeats itself then finds its pages where they were. */
+static inline bool may_keep(struct gc_magazine *magazine, const struct gc_block *block)
+{
+    if (LIKELY(block->bytes <= GC_SMALL_MAX))
+        return true;
+    if (magazine->large_address != block->address) {
+        magazine->large_address = block->address;
+        magazine->large_streak = 0;
+    }
+    return ++magazine->large_streak > LARGE_STREAK;
+}
+
 /* Puts it into the thread's magazine. True if blocks went to the pool: what that calls for must not
  * be done in here. */
 static inline bool keep(struct gc_magazine *magazine, struct gc_block *block)
@@ -486,6 +520,15 @@ bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t add
     if (!LIKELY(magazine->context == context)) {
         gc_magazine_empty(magazine);
         magazine->context = context;
+    }
+    if (!LIKELY(may_keep(magazine, block))) {
+        const bool handed_over = hand_over_large(magazine);
+        atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
+        leave(cache);
+        if (handed_over)
+            gc_reuse_note_handed(context);
+        gc_core_cache_settle(cache);
+        return false;
     }
     const bool handed_over = keep(magazine, block);
     leave(cache);

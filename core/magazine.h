@@ -21,7 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GC_MAGAZINE_BINS 128
+#define GC_MAGAZINE_LARGE 128 /* the bin of all blocks above GC_SMALL_MAX */
+#define GC_MAGAZINE_BINS (GC_MAGAZINE_LARGE + 1)
 #define GC_MAGAZINE_APIS 8
 #define GC_CACHE_MAGAZINES 4
 
@@ -48,7 +49,9 @@ struct gc_magazine {
     uint64_t pending_bytes;
     uint64_t merged_pending_bytes; /* the part of them that the device's gauge knows of */
     uint32_t pending_count;
-    uint32_t victim; /* the bin that overflows next */
+    uint32_t victim;        /* the bin that overflows next */
+    uint64_t large_address; /* the large block freed last */
+    uint32_t large_streak;  /* how often in a row it was that one */
     uint64_t alloc_count;
     uint64_t free_count;
     struct gc_tally requested;

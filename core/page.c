@@ -34,6 +34,7 @@ static void list_add(struct gc_pages *pages, struct gc_page *page)
         list->oldest = page;
     list->newest = page;
     pages->idle_count++;
+    pages->small_idle_count += page->is_small;
 }
 
 static void list_remove(struct gc_pages *pages, struct gc_page *page)
@@ -50,6 +51,7 @@ static void list_remove(struct gc_pages *pages, struct gc_page *page)
     else
         list->newest = page->previous;
     pages->idle_count--;
+    pages->small_idle_count -= page->is_small;
 }
 
 void gc_pages_idle_locked(struct gc_pool *pool, struct gc_page *page)
@@ -171,7 +173,7 @@ static struct gc_page *idle_at(const struct gc_pages *pages, uint64_t i,
 {
     for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next) {
         struct gc_page *page = i < arena->touched_count ? arena->slots[i].page : NULL;
-        if (page == NULL || !page->is_listed)
+        if (page == NULL || !page->is_listed || (page->is_small && !search->takes_small))
             continue;
         if (page->mapping_count == search->mapping_count)
             return page;
@@ -200,8 +202,12 @@ static struct gc_page *find_mapped(const struct gc_pages *pages, struct gc_donor
                 return page; /* other arenas may have one at the same place: looked at again */
             search->below--;
         }
-        GC_ASSERT(search->fewest != UINT32_MAX);
-        *search = (struct gc_donor_search){highest_touched(pages), search->fewest, UINT32_MAX};
+        GC_ASSERT(search->fewest != UINT32_MAX || !search->takes_small);
+        const bool is_over = search->fewest == UINT32_MAX;
+        *search = (struct gc_donor_search){.below = highest_touched(pages),
+                                           .mapping_count = is_over ? 1 : search->fewest,
+                                           .fewest = UINT32_MAX,
+                                           .takes_small = search->takes_small || is_over};
     }
 }
 
@@ -230,16 +236,16 @@ struct gc_page *gc_pages_take_idle_locked(struct gc_pool *pool)
 
 /* ---- mappings ---- */
 
-void gc_pages_attach_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page,
-                            bool has_access)
+void gc_pages_attach_locked(struct gc_slot *slot, struct gc_page *page, bool has_access,
+                            bool is_small)
 {
-    (void)pool;
     GC_ASSERT(slot->page == NULL && !page->is_listed);
     slot->page = page;
     slot->has_access = has_access;
     slot->next = page->first;
     page->first = slot;
     page->mapping_count++;
+    page->is_small |= is_small;
 }
 
 void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot)
@@ -252,7 +258,8 @@ void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot)
     while (*link != slot)
         link = &(*link)->next;
     *link = slot->next;
-    page->mapping_count--;
+    if (--page->mapping_count == 0)
+        page->is_small = false;
     slot->page = NULL;
     slot->next = NULL;
     slot->has_access = false;

@@ -47,6 +47,7 @@ struct gc_page {
     struct gc_slot *first; /* where it is mapped */
     uint32_t mapping_count;
     bool is_fresh; /* created by the change under way */
+    bool is_small; /* mapped in an arena of small blocks */
     bool is_listed;
 };
 
@@ -76,6 +77,7 @@ struct gc_pages {
     struct gc_arena *arenas;
     struct gc_page_list idle[2]; /* [0]: mapped nowhere */
     uint64_t idle_count;
+    uint64_t small_idle_count; /* those of small blocks among them */
     uint64_t count;
     struct gc_slot leaving; /* the user of pages that are on their way out */
     atomic_bool is_refused; /* the driver gives no range of addresses */
@@ -111,19 +113,21 @@ struct gc_donor_search {
     uint64_t below;         /* slots from here on were looked at */
     uint32_t mapping_count; /* of the pages it looks for */
     uint32_t fewest;        /* above that, of those it passed */
+    bool takes_small;       /* and those of small blocks, when there are no others */
 };
-#define GC_DONOR_SEARCH_START ((struct gc_donor_search){0, 0, 1})
+#define GC_DONOR_SEARCH_START ((struct gc_donor_search){0, 0, 1, false})
 /* Takes the idle page that is missed least: one mapped nowhere, else with the fewest mappings, the
- * highest of those. There is one: idle_count > 0. Its user is `slot` from now on. The caller tells
- * the accounts by gc_pages_settle_locked. */
+ * highest of those, and none of small blocks before all others: which of those are in use is a
+ * matter of a moment. There is one: idle_count > 0. Its user is `slot` from now on. The caller
+ * tells the accounts by gc_pages_settle_locked. */
 struct gc_page *gc_pages_lend_locked(struct gc_pool *pool, struct gc_donor_search *search,
                                      struct gc_slot *slot);
 /* Idle again, or for the first time. */
 void gc_pages_idle_locked(struct gc_pool *pool, struct gc_page *page);
 /* Takes the longest idle page out of the lists, `leaving`; NULL if there is none. */
 struct gc_page *gc_pages_take_idle_locked(struct gc_pool *pool);
-void gc_pages_attach_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page,
-                            bool has_access);
+void gc_pages_attach_locked(struct gc_slot *slot, struct gc_page *page, bool has_access,
+                            bool is_small);
 void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot);
 /* Makes the device's idle bytes agree with what the pool has idle now and had `before`. True if it
  * rose, which the device's generation shows. */

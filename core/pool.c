@@ -8,6 +8,8 @@
 /* Records needed under one lock: a segment's first block and what is split off before and behind.
  */
 #define SPARES_NEEDED 3
+/* Holes that are looked at because a block might fit between the pages of them. */
+#define FIT_TRIES 256
 /* Taken from and put back to the device's store in this number. */
 #define SPARES_BATCH 32
 #define IDS_BATCH 1024
@@ -274,9 +276,13 @@ bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_class class, 
 {
     const struct gc_bins *bins = &pool->bins[class];
     struct gc_block *hole = gc_bins_best_fit(bins, bytes);
-    while (hole != NULL && !fit(pool, hole, bytes, is_tight, place))
+    for (unsigned i = 0; hole != NULL && i < FIT_TRIES; i++) {
+        if (fit(pool, hole, bytes, is_tight, place))
+            return true;
         hole = gc_bins_next(bins, hole);
-    return hole != NULL;
+    }
+    hole = gc_bins_best_fit(bins, bytes + pool->pages.page_bytes);
+    return hole != NULL && fit(pool, hole, bytes, is_tight, place);
 }
 
 /* A live block at the place, unless it needs the driver. */
