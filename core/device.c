@@ -119,14 +119,6 @@ uint64_t gc_device_keep_bytes(const struct gc_device *device)
                        : gc_min_u64(trim, gc_sub_or_zero_u64(gc_device_idle_bytes(device), excess));
 }
 
-bool gc_device_settle(struct gc_device *device)
-{
-    if (gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget))
-        return true;
-    gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-    return gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget);
-}
-
 void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes)
 {
     gc_budget_set_limit(&device->budget, limit_bytes);

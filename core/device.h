@@ -59,8 +59,8 @@ uint64_t gc_device_idle_bytes(const struct gc_device *device);
 /* How much idle memory may stay: GPUCACHE_TRIM's share, less where the limit was set below what is
  * held. */
 uint64_t gc_device_keep_bytes(const struct gc_device *device);
-/* Gives idle memory back where more is held than the limit allows; false if more still is. Cheap
- * where it is not. No lock may be held. */
+/* Gives idle memory back where more is held than the limit allows, waiting for what is pending if
+ * it must; false if more still is. Cheap where it is not. No lock may be held. (shortage.c) */
 bool gc_device_settle(struct gc_device *device);
 void gc_device_fini(struct gc_device *device);
 

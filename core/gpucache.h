@@ -9,11 +9,7 @@
  * does to cuDeviceGet). Streams are CUstream or cudaStream_t values. Functions are thread-safe and
  * keep no pointer they are given. They return a status and write their results only with
  * GPUCACHE_OK, but where they say otherwise. They leave the thread's current context as it was.
- *
- * Without a preload the library does not see what the program submits. It then takes every freed
- * block for used until a fence or a wait says otherwise, on every stream but the one it was freed
- * on. Captures on other streams than the one named in a call are not seen, nor is the reset of a
- * device, nor peer access: record streams of other devices by synchronising them before a free. */
+ */
 #ifndef GPUCACHE_H
 #define GPUCACHE_H
 
@@ -27,6 +23,12 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Without a preload (or a link order that is as good: gpucache_get_mode says) the library does not
+ * see what the program submits. It then takes every freed block for used until a fence or a wait
+ * says otherwise, but for the stream it was freed on. Not seen either: captures on other streams
+ * than the one a call names; the reset of a device; work of other devices, so synchronise that
+ * before the free. The report at exit is written as ever (GPUCACHE_REPORT). */
 
 /* Rises with every addition to this header. What was there keeps its name, meaning and layout. */
 #define GPUCACHE_API_VERSION 1
@@ -284,9 +286,9 @@ gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream);
  * the first address. GPUCACHE_NOT_SUPPORTED: the device cannot map memory, or mode is off. */
 gpucache_status gpucache_elastic_create(int device, uint64_t capacity_bytes, uint64_t page_bytes,
                                         unsigned flags, gpucache_elastic *pool, void **base);
-/* Waits for the device, then gives back pages and addresses. The handle is invalid once this
- * succeeds; on failure (GPUCACHE_CAPTURING, GPUCACHE_DRIVER_ERROR) the pool lives and what is
- * mapped stays so, unless its pages went back already. */
+/* Waits for the device, then gives back pages and addresses; the handle is invalid once this
+ * succeeds. With GPUCACHE_CAPTURING, or if the wait fails, nothing has changed. If the driver
+ * refuses to take something back, nothing is mapped any more and destroy may be called again. */
 gpucache_status gpucache_elastic_destroy(gpucache_elastic pool);
 /* Backs [offset, offset + bytes) with memory; whole pages. Content is undefined. */
 gpucache_status gpucache_elastic_allocate(gpucache_elastic pool, uint64_t offset, uint64_t bytes);
@@ -341,13 +343,17 @@ struct gpucache_functions {
 
 #ifdef GPUCACHE_WANT_LOADER
 
-/* Fills the table. `library`: what dlopen gave, or NULL for the process itself, where a preloaded
- * or linked library is found. GPUCACHE_NO_LIBRARY: it is not there, and every pointer is NULL. */
+/* Fills the table. `library`: what dlopen gave, or NULL for a library that is in the process
+ * already, however it came there. GPUCACHE_NO_LIBRARY: it is not, and every pointer is NULL. */
 static inline gpucache_status gpucache_load(void *library, struct gpucache_functions *table)
 {
     void *scope = library != NULL ? library : dlopen(NULL, RTLD_LAZY);
     void *found;
     memset(table, 0, sizeof(*table));
+    if (library == NULL && scope != NULL && dlsym(scope, "gpucache_api_version") == NULL) {
+        dlclose(scope);
+        scope = dlopen("libgpucache.so", RTLD_LAZY | RTLD_NOLOAD);
+    }
     if (scope == NULL)
         return GPUCACHE_NO_LIBRARY;
         /* Copied: ISO C has no cast from an object's address to a function's. */
@@ -357,7 +363,7 @@ static inline gpucache_status gpucache_load(void *library, struct gpucache_funct
     GPUCACHE_FUNCTIONS(GPUCACHE_LOAD_)
 #undef GPUCACHE_LOAD_
     if (library == NULL)
-        dlclose(scope);
+        dlclose(scope); /* what gave it stays */
     return table->gpucache_api_version != NULL ? GPUCACHE_OK : GPUCACHE_NO_LIBRARY;
 }
 #endif

@@ -135,3 +135,13 @@ uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
     resolve_all(device);
     return gc_core_trim(core, device, 0);
 }
+
+bool gc_device_settle(struct gc_device *device)
+{
+    if (gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget))
+        return true;
+    gc_core_trim(device->core, device, gc_device_keep_bytes(device));
+    if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget) && resolve_all(device))
+        gc_core_trim(device->core, device, gc_device_keep_bytes(device));
+    return gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget);
+}
