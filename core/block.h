@@ -39,11 +39,8 @@ struct gc_block {
         } bin;
         struct {
             struct gc_block *next;
-            union {
-                uint64_t epoch;
-                uint64_t stamp; /* of work.h */
-            };
-        } pending; /* and cached */
+            uint64_t stamp; /* of work.h */
+        } pending;          /* and cached */
     };
     uint16_t api;
     _Atomic uint8_t state; /* enum gc_block_state */

@@ -40,6 +40,9 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
     context->core = core;
     context->device = device;
     context->handle = handle;
+    /* Work of earlier days does not use memory that this pool is still to take. */
+    atomic_init(&context->retired,
+                atomic_load_explicit(&core->work.submitted, memory_order_acquire));
     const struct gc_pool_shared shared = {
         .pagemap = &core->pagemap,
         .blocks = &device->blocks,
@@ -80,6 +83,7 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
     *context = gc_core_find_context(core, handle);
     if (*context != NULL)
         return GC_OK;
+    bool is_second = false;
     struct gc_context *created = create_context(core, handle, device);
     if (created == NULL)
         return GC_NO_HOST_MEMORY;
@@ -90,10 +94,13 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
             atomic_store_explicit(&core->has_several_contexts, true, memory_order_relaxed);
         link_context(core, created);
         *context = created;
+        is_second = ++core->live_contexts > 1;
     }
     gc_lock_release(&core->registry);
     if (*context != created)
         destroy_context(core, created);
+    if (is_second)
+        gc_work_leave_single(core);
     return GC_OK;
 }
 
@@ -166,6 +173,7 @@ static void drop_pool(struct gc_context *context)
     pool->idle_newest = NULL;
     pool->pending_first = NULL;
     pool->pending_last = NULL;
+    pool->pending_bytes = 0;
     while (pool->spares != NULL) {
         struct gc_block *record = pool->spares;
         pool->spares = record->next;
@@ -174,6 +182,7 @@ static void drop_pool(struct gc_context *context)
     pool->spare_count = 0;
     context->peer_count = 0;
     gc_pool_release(pool);
+    gc_fence_forget(context);
     gc_arena_bury(context, &remains);
 }
 
@@ -190,6 +199,7 @@ void gc_core_drop_context(struct gc_core *core, uint64_t handle)
     if (context != NULL) {
         atomic_store_explicit(&context->is_dropped, true, memory_order_release);
         unlink_context_locked(core, context);
+        core->live_contexts--;
     }
     gc_lock_release(&core->registry);
     if (context != NULL) {
@@ -220,6 +230,7 @@ uint64_t gc_context_handle(const struct gc_context *context)
 void gc_context_capture_begin(struct gc_context *context)
 {
     struct timespec pause = {0, CAPTURE_PAUSE_NS};
+    gc_work_leave_single(context->core); /* inside the capture it could not wait */
     atomic_fetch_add_explicit(&context->capture_count, 1, memory_order_seq_cst);
     /* A synchronisation of ours that ended inside the capture would invalidate it. No wait begins
      * any more; those under way are the device's to end, so not for ever. */
@@ -260,6 +271,7 @@ enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context
     enum gc_status status = GC_OK;
     if (peer == context)
         return GC_INVALID_ARGUMENT;
+    gc_work_leave_single(context->core);
     gc_pool_acquire_plain(&context->pool);
     uint32_t kept = 0;
     bool present = false;
@@ -311,8 +323,15 @@ void gc_context_wait_end(struct gc_wait_set *set)
 
 uint64_t gc_context_epoch(struct gc_context *context)
 {
-    gc_pool_acquire_plain(&context->pool);
-    const uint64_t epoch = context->pool.epoch;
-    gc_pool_release(&context->pool);
-    return epoch;
+    /* Acquire: what is counted was submitted before the program's wait begins. */
+    return atomic_load_explicit(&context->core->work.submitted, memory_order_acquire);
+}
+
+void gc_context_raise_retired(struct gc_context *context, uint64_t mark)
+{
+    uint_fast64_t retired = atomic_load_explicit(&context->retired, memory_order_relaxed);
+    while (retired < mark &&
+           !atomic_compare_exchange_weak_explicit(&context->retired, &retired, mark,
+                                                  memory_order_release, memory_order_relaxed))
+        ;
 }

@@ -4,9 +4,9 @@
 #define GC_CONTEXT_H
 
 #include "core/core.h"
+#include "core/fence.h"
 #include "core/pool.h"
-
-#define GC_PEER_MAX 63
+#include "core/work.h"
 
 struct gc_context {
     struct gc_core *core;
@@ -24,10 +24,14 @@ struct gc_context {
     /* All work counted up to here is done (core/work.h), that of peers too. Only rises. Release:
      * pairs with the acquire in gc_context_is_retired. */
     atomic_uint_fast64_t retired;
+    /* The highest stamp that was handed out, or put into bins, in the order of the one stream and
+     * before it was retired. Only rises. */
+    atomic_uint_fast64_t given;
     uint64_t magazine_bytes;       /* what a thread may keep of the context */
     uint64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
     struct gc_pool pool;
     /* Guarded by the pool's lock. */
+    struct gc_fences fences;
     uint32_t peer_count;
     struct gc_context *peers[GC_PEER_MAX];
 };
@@ -44,6 +48,28 @@ static inline bool gc_context_is_retired(const struct gc_context *context, uint6
     return stamp <= atomic_load_explicit(&context->retired, memory_order_acquire);
 }
 
+/* Whether a block of the context that is freed with `stamp` may serve again at once: it is idle, or
+ * all work goes to one stream. What it answers yes to may be in bins though it is not idle: see
+ * gc_reuse_quiesce. */
+static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_work *work,
+                                        uint64_t stamp)
+{
+    if (gc_context_is_retired(context, stamp))
+        return true;
+    if (!atomic_load_explicit(&work->is_single, memory_order_relaxed))
+        return false;
+    /* Sequentially consistent, as in gc_work_leave_single: either that sees the stamp and waits for
+     * it, or this sees that the time is over. */
+    uint_fast64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
+    while (given < stamp &&
+           !atomic_compare_exchange_weak_explicit(&context->given, &given, stamp,
+                                                  memory_order_seq_cst, memory_order_seq_cst))
+        ;
+    return atomic_load_explicit(&work->is_single, memory_order_seq_cst);
+}
+
+/* All work counted up to `mark` is done, that of peers too. */
+void gc_context_raise_retired(struct gc_context *context, uint64_t mark);
 bool gc_context_is_dropped(const struct gc_context *context);
 /* Fills the set under the pool's lock and announces the wait; a capture that begins meanwhile waits
  * for its end. False, with an empty set, if one of them captures: nothing may be asked of the

@@ -419,7 +419,11 @@ void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *
     (void)core;
     gc_magazine_flush_device(device); /* what is idle there shall count as idle */
     const uint64_t limit = gc_device_limit_bytes(device);
-    const uint64_t idle = gc_device_idle_bytes(device);
+    /* A malloc that is short waits for what is pending, so that counts as free too. */
+    const uint64_t pending =
+        atomic_load_explicit(&device->stats.pending.current, memory_order_relaxed);
+    const uint64_t idle = gc_min_u64(gc_device_idle_bytes(device) + pending,
+                                     gc_budget_held(&device->budget));
     const uint64_t used = gc_sub_or_zero_u64(gc_budget_held(&device->budget), idle);
     uint64_t available;
     if (!gc_add_u64(*free_bytes, idle, &available))

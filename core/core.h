@@ -174,12 +174,11 @@ enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address, uint
 enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address,
                                      uint64_t stream) GC_CHECKED;
 
-/* How far the frees of `context` have come. Take it before a synchronisation of the program starts
- * and hand it to gc_core_retire when that succeeded: what other threads free meanwhile is not
- * covered by it. */
+/* How much work was counted so far. Take it before a synchronisation of the program starts and hand
+ * it to gc_core_retire when that succeeded: what is submitted meanwhile is not covered by it. */
 uint64_t gc_context_epoch(struct gc_context *context);
-/* The program synchronised `context` successfully: what was freed before `epoch` was taken is idle.
- */
+/* The program synchronised `context` successfully: all its work counted in `epoch` is done, and
+ * what was freed before that was taken is idle, unless peers may use it. */
 void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch);
 /* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given
  * back. */

@@ -41,10 +41,11 @@ struct gc_core {
     struct gc_lock caches_lock; /* guards who uses a cache; held while all are stopped */
     _Atomic(struct gc_cache *) caches;
 
-    struct gc_lock registry; /* guards changes of the three below; reading takes no lock */
+    struct gc_lock registry; /* guards changes of the four below; reading takes no lock */
     _Atomic(struct gc_device *) devices[GC_DEVICE_MAX];
     _Atomic(struct gc_context *) buckets[GC_CONTEXT_BUCKETS];
     struct gc_context *all_contexts;
+    uint32_t live_contexts;
 
     struct gc_lock elastic_lock; /* guards the table and its references: elastic_table.c */
     pthread_cond_t elastic_changed;
@@ -64,15 +65,25 @@ void gc_direct_vanished(const struct gc_direct *direct);
 /* Frees a live block of the context's pool, whose lock is held and is released here. */
 enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
                                     int *driver_code) GC_CHECKED;
-/* Waits for what is pending, if there is any and no capture forbids it. True if memory became free.
+/* An allocation misses: makes pending memory free as far as that costs no wait; beyond the share of
+ * the device that may be pending it waits rather than let the pool grow. True if memory became
+ * free.
  */
 bool gc_reuse_resolve(struct gc_context *context);
-/* Before memory in the bins may be unmapped: waits until all work that may use what was ever freed
- * into them is done. False, with nothing waited for, if a capture forbids it, or the wait failed.
+/* Waits for all that is pending, if there is any and no capture forbids it. True if memory became
+ * free. */
+bool gc_reuse_drain(struct gc_context *context);
+/* `retired` may have risen: what is pending and idle now goes into the bins. True if anything did.
  */
-bool gc_reuse_quiesce(struct gc_context *context);
-/* The program waited itself: what became pending before `epoch` is free. */
+bool gc_reuse_collect(struct gc_context *context);
+/* The program waited itself: what was freed before `epoch` is idle. */
 void gc_reuse_retire(struct gc_context *context, uint64_t epoch);
+/* Makes sure that what is in the bins of the context is truly idle, not only in the order of the
+ * one stream: waits if it must. False if a capture forbids that or the driver failed. For who gives
+ * memory back or unmaps it: first take it out of the bins, release all locks, then ask this, and
+ * put it back on false; what is binned after this was asked is not covered. Only the first time of
+ * the process, with one stream, ever waits: otherwise it is one load. */
+bool gc_reuse_quiesce(struct gc_context *context);
 
 /* Blocks of the context went from a magazine to its pool: what their number calls for is done. May
  * call the driver. */

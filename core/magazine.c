@@ -320,7 +320,7 @@ static void hand_over_pending(struct gc_magazine *magazine)
         struct gc_block *block = pop_pending(magazine);
         bytes -= block->bytes;
         if (!pool->is_dropped)
-            gc_pool_push_pending_locked(pool, block);
+            gc_pool_push_pending_locked(pool, block, block->pending.stamp);
     }
     gc_pool_release(pool);
     set_cached_bytes(magazine, bytes);
@@ -488,7 +488,7 @@ static inline bool keep(struct gc_magazine *magazine, struct gc_block *block)
     const uint64_t stamp = gc_work_stamp(work);
     block->pending.stamp = stamp;
     set_cached_bytes(magazine, cached_bytes(magazine) + block->bytes);
-    if (LIKELY(gc_context_is_retired(context, stamp))) {
+    if (LIKELY(gc_context_may_reuse(context, work, stamp))) {
         push_ready(magazine, block);
         return shrink(magazine);
     }

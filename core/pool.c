@@ -461,24 +461,30 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
 
 /* ---- pending ---- */
 
-void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block)
+void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t stamp)
 {
+    struct gc_block *last = pool->pending_last;
     block->state = GC_BLOCK_PENDING;
     block->pending.next = NULL;
-    block->pending.epoch = pool->epoch++;
-    if (pool->pending_last != NULL)
-        pool->pending_last->pending.next = block;
+    /* A stamp that comes late is raised, so that the list stays in order: it waits a little longer.
+     */
+    block->pending.stamp = last == NULL ? stamp : gc_max_u64(stamp, last->pending.stamp);
+    if (last != NULL)
+        last->pending.next = block;
     else
         pool->pending_first = block;
     pool->pending_last = block;
+    pool->pending_bytes += block->bytes;
+    pool->unfenced_bytes += block->bytes;
+    pool->unfenced_count++;
     gc_gauge_add(pool->shared.pending, block->bytes);
 }
 
-struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t epoch)
+struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t retired)
 {
     struct gc_pending taken = {NULL, NULL};
     struct gc_block *block = pool->pending_first;
-    while (block != NULL && block->pending.epoch < epoch) {
+    while (block != NULL && block->pending.stamp <= retired) {
         taken.last = block;
         block = block->pending.next;
     }
@@ -492,16 +498,6 @@ struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t epo
     return taken;
 }
 
-void gc_pool_return_pending_locked(struct gc_pool *pool, struct gc_pending pending)
-{
-    if (pending.first == NULL)
-        return;
-    pending.last->pending.next = pool->pending_first;
-    pool->pending_first = pending.first;
-    if (pool->pending_last == NULL)
-        pool->pending_last = pending.last;
-}
-
 bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending)
 {
     bool any_dedicated = false;
@@ -509,6 +505,7 @@ bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending
     while (block != NULL) {
         struct gc_block *next = block->pending.next;
         any_dedicated |= segment_of(block)->is_dedicated;
+        pool->pending_bytes -= block->bytes;
         gc_gauge_sub(pool->shared.pending, block->bytes);
         gc_pool_give_locked(pool, block);
         block = next;

@@ -62,12 +62,14 @@ struct gc_pool {
     struct gc_segment *segments;
     struct gc_segment *idle_oldest;
     struct gc_segment *idle_newest;
-    struct gc_block *pending_first; /* oldest first */
+    struct gc_block *pending_first; /* lowest stamp first */
     struct gc_block *pending_last;
+    uint64_t pending_bytes;
+    uint64_t unfenced_bytes; /* became pending since the last fence was recorded */
+    uint64_t unfenced_count;
     struct gc_block *spares; /* block records at hand, linked by `next` */
     uint32_t spare_count;
     bool is_dropped;     /* for good: the context is gone, and with it every segment */
-    uint64_t epoch;      /* rises with every block that becomes pending */
     uint64_t generation; /* rises whenever memory becomes free or the pool grows */
     struct gc_pages pages;
     uint64_t next_id; /* ids left of the range taken from the process */
@@ -127,16 +129,16 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
                             struct gc_block *block, enum gc_block_state state);
 void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
 
-/* Pending blocks, in the order of their frees. */
+/* Pending blocks, by stamp. */
 struct gc_pending {
     struct gc_block *first;
     struct gc_block *last;
 };
-void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block);
-/* Takes out all that became pending before `epoch`; they stay in state pending. */
-struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t epoch);
-/* Puts them back in front. */
-void gc_pool_return_pending_locked(struct gc_pool *pool, struct gc_pending pending);
+/* `stamp` is the count of work.h that the block's free was stamped with; stamps need not come in
+ * order. */
+void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t stamp);
+/* Takes out all with stamps up to `retired`; they stay in state pending. */
+struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t retired);
 /* They are idle: gives them all. True if one was dedicated, so that its segment is to go back. */
 bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending);
 

@@ -1,75 +1,59 @@
-/* How freed memory becomes free memory: reuse `sync`.
+/* How freed memory becomes free memory.
  *
- * A free marks its block FREEING, so that no second free of it gets through, and waits outside the
- * lock until all work submitted to the context and its peers before is done. Then the block, and
- * what was pending before that wait began, is idle and goes into the bins. If the wait fails the
- * block is live as before.
+ * Reuse `fence`: a free never waits. The block is stamped with the count of work (work.h). If that
+ * is retired, or all work goes to one stream, the block goes into the bins at once, else to the
+ * pool's pending list, by stamp. Fences (fence.h) are recorded when enough is pending, or when
+ * memory is wanted; what they retire is collected into the bins.
  *
- * While one of these contexts captures nothing may be waited for: the block becomes pending. The
- * next free, allocation miss or retirement after the capture ends it. */
+ * Reuse `sync`: a free marks its block FREEING, so that no second free of it gets through, and
+ * waits outside the lock until all work submitted to the context and its peers before is done. If
+ * the wait fails the block is live as before. In a capture nothing may be waited for: the block is
+ * pending. */
+#include "core/bits.h"
 #include "core/check.h"
 #include "core/instance.h"
 
 #include <stddef.h>
 
-/* Asks all of the set; what was dropped meanwhile has no work any more. */
-static enum gc_status wait_idle(const struct gc_wait_set *set, int *driver_code)
+/* A fence is recorded once this much became pending since the last one: often enough that pending
+ * memory stays small beside the device, seldom enough that a program which frees at every step
+ * makes less than one call for a hundred of them. */
+#define FENCE_COUNT 512
+#define FENCE_SHARE 16
+/* Beyond this share of the device pending memory is waited for rather than more taken. */
+#define PENDING_SHARE 8
+
+/* The longest idle dedicated segment, out of the pool, unless a capture forbids giving it back; the
+ * set is then announced. */
+static struct gc_segment *take_dedicated(struct gc_context *context, struct gc_wait_set *set,
+                                         struct gc_block **block)
 {
-    GC_ASSERT(gc_lock_held_count() == 0);
-    for (uint32_t i = 0; i < set->count; i++) {
-        struct gc_context *context = set->contexts[i];
-        const struct gc_driver *driver = &context->core->driver;
-        if (gc_context_is_dropped(context))
-            continue;
-        gc_counter_add(&context->device->stats.fence_count, 1);
-        const int code = driver->synchronize(driver->self, context->handle);
-        if (code != 0 && !gc_context_is_dropped(context)) {
-            atomic_store_explicit(&context->is_suspect, true, memory_order_relaxed);
-            *driver_code = code;
-            return GC_DRIVER;
-        }
-    }
-    return GC_OK;
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    struct gc_segment *segment = pool->idle_oldest;
+    while (segment != NULL && !segment->is_dedicated)
+        segment = segment->idle_next;
+    if (segment != NULL && !gc_context_wait_begin_locked(context, set))
+        segment = NULL;
+    if (segment != NULL)
+        *block = gc_pool_remove_locked(pool, segment);
+    gc_pool_release(pool);
+    return segment;
 }
 
 /* Gives back the dedicated segments that became idle with what was pending. */
 static void give_back_dedicated(struct gc_context *context)
 {
-    struct gc_pool *pool = &context->pool;
-    bool refused = false;
-    while (!refused) {
+    bool goes_on = true;
+    while (goes_on) {
+        struct gc_wait_set set = {.count = 0};
         struct gc_block *block = NULL;
         gc_device_give_back_begin(context->device);
-        gc_pool_acquire_plain(pool);
-        struct gc_segment *segment = pool->idle_oldest;
-        while (segment != NULL && !segment->is_dedicated)
-            segment = segment->idle_next;
-        if (segment != NULL)
-            block = gc_pool_remove_locked(pool, segment);
-        gc_pool_release(pool);
-        if (segment != NULL)
-            refused = gc_segment_give_back(context, segment, block, NULL) != 0;
+        struct gc_segment *segment = take_dedicated(context, &set, &block);
+        goes_on = segment != NULL && gc_segment_give_back(context, segment, block, NULL) == 0;
+        gc_context_wait_end(&set);
         gc_device_give_back_end(context->device);
-        if (segment == NULL)
-            return;
     }
-}
-
-/* Ends the wait for pending blocks that were taken out before it. */
-static void settle_pending(struct gc_context *context, struct gc_pending pending, bool is_idle)
-{
-    struct gc_pool *pool = &context->pool;
-    bool any_dedicated = false;
-    if (pending.first == NULL)
-        return;
-    gc_pool_acquire_plain(pool);
-    if (!pool->is_dropped && is_idle)
-        any_dedicated = gc_pool_give_pending_locked(pool, pending);
-    else if (!pool->is_dropped)
-        gc_pool_return_pending_locked(pool, pending);
-    gc_pool_release(pool);
-    if (any_dedicated)
-        give_back_dedicated(context);
 }
 
 static void trim_to_threshold(struct gc_device *device)
@@ -79,18 +63,165 @@ static void trim_to_threshold(struct gc_device *device)
         gc_shortage_give_back(device, keep_bytes, UINT64_MAX);
 }
 
-/* The program's free is done, whenever the memory becomes idle. */
-static enum gc_status free_later_unlock(struct gc_context *context, struct gc_block *block,
-                                        const struct gc_entry *entry)
+/* ---- pending memory ---- */
+
+bool gc_reuse_collect(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    block->state = GC_BLOCK_FREEING; /* keeps it away from others while it is noted */
+    bool any_dedicated = false;
+    gc_pool_acquire_plain(pool);
+    const struct gc_pending pending = gc_pool_take_pending_locked(
+        pool, atomic_load_explicit(&context->retired, memory_order_acquire));
+    if (pending.first != NULL)
+        any_dedicated = gc_pool_give_pending_locked(pool, pending);
     gc_pool_release(pool);
+    if (any_dedicated)
+        give_back_dedicated(context);
+    if (pending.first != NULL)
+        trim_to_threshold(context->device);
+    return pending.first != NULL;
+}
+
+/* A moment's view. */
+struct backlog {
+    uint64_t bytes;
+    uint64_t unfenced_bytes;
+    uint64_t unfenced_count;
+    uint32_t open_fences;
+};
+
+static struct backlog look(struct gc_context *context)
+{
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    const struct backlog backlog = {
+        .bytes = pool->pending_first == NULL ? 0 : pool->pending_bytes,
+        .unfenced_bytes = pool->unfenced_bytes,
+        .unfenced_count = pool->unfenced_count,
+        .open_fences = context->fences.count,
+    };
+    gc_pool_release(pool);
+    return backlog;
+}
+
+static uint64_t share(const struct gc_context *context, uint64_t parts)
+{
+    return gc_device_total_bytes(context->device) / parts;
+}
+
+static bool is_synchronous(const struct gc_context *context)
+{
+    return context->core->mode != GC_MODE_CACHE || context->core->options->reuse == GC_REUSE_SYNC;
+}
+
+bool gc_reuse_drain(struct gc_context *context)
+{
+    int ignored;
+    if (look(context).bytes == 0)
+        return false;
+    if (gc_fence_synchronize(context, &ignored) != GC_OK)
+        return false;
+    return gc_reuse_collect(context);
+}
+
+/* Waits for the oldest pending memory only, where fences can tell it from the rest. */
+static bool wait_for_some(struct gc_context *context)
+{
+    if (look(context).open_fences == 0)
+        gc_fence_record(context);
+    if (gc_fence_wait_oldest(context) && gc_reuse_collect(context))
+        return true;
+    return gc_reuse_drain(context);
+}
+
+bool gc_reuse_resolve(struct gc_context *context)
+{
+    struct backlog backlog = look(context);
+    if (backlog.bytes == 0)
+        return false;
+    if (gc_reuse_collect(context))
+        return true;
+    if (is_synchronous(context))
+        return gc_reuse_drain(context); /* left over from a capture */
+    if (backlog.open_fences > 0 && gc_fence_poll(context) && gc_reuse_collect(context))
+        return true;
+    backlog = look(context);
+    if (backlog.bytes > share(context, PENDING_SHARE))
+        return wait_for_some(context);
+    if (backlog.open_fences == 0 && backlog.unfenced_count > 0)
+        gc_fence_record(context); /* for the next one that misses */
+    return false;
+}
+
+/* Blocks became pending: what their number calls for. */
+static void consider_fence(struct gc_context *context)
+{
+    const struct backlog backlog = look(context);
+    if (backlog.unfenced_count < FENCE_COUNT &&
+        backlog.unfenced_bytes < share(context, FENCE_SHARE))
+        return;
+    if (backlog.open_fences > 0 && gc_fence_poll(context))
+        gc_reuse_collect(context);
+    gc_fence_record(context);
+}
+
+void gc_reuse_note_handed(struct gc_context *context)
+{
+    consider_fence(context);
+    trim_to_threshold(context->device);
+}
+
+void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
+{
+    struct gc_pool *pool = &context->pool;
+    struct gc_wait_set set = {.count = 0};
+    gc_pool_acquire_plain(pool);
+    /* A peer was not waited for, and in a capture nothing is known of what was captured. */
+    const bool is_retired = gc_context_wait_begin_locked(context, &set) && set.count == 1;
+    gc_context_wait_end(&set);
+    gc_pool_release(pool);
+    if (!is_retired)
+        return;
+    gc_context_raise_retired(context, epoch);
+    gc_reuse_collect(context);
+}
+
+bool gc_reuse_quiesce(struct gc_context *context)
+{
+    int ignored;
+    /* Sequentially consistent: the partner is gc_context_may_reuse. */
+    const uint64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
+    if (gc_context_is_retired(context, given) || gc_context_is_dropped(context))
+        return true;
+    return gc_fence_synchronize(context, &ignored) == GC_OK &&
+           gc_context_is_retired(context, given);
+}
+
+/* ---- frees ---- */
+
+/* A moment's answer; who waits or unmaps asks with the gate of context.h. */
+static bool is_any_capturing(struct gc_context *context)
+{
+    struct gc_wait_set set = {.count = 0};
+    gc_pool_acquire_plain(&context->pool);
+    const bool may_wait = gc_context_wait_begin_locked(context, &set);
+    gc_pool_release(&context->pool);
+    gc_context_wait_end(&set);
+    return !may_wait;
+}
+
+/* The program's free is done, whenever the memory becomes idle. */
+static enum gc_status free_pending(struct gc_context *context, struct gc_block *block,
+                                   const struct gc_entry *entry, uint64_t stamp)
+{
+    struct gc_pool *pool = &context->pool;
     gc_device_note_free(context->device, entry);
     gc_pool_acquire_plain(pool);
     if (!pool->is_dropped)
-        gc_pool_push_pending_locked(pool, block);
+        gc_pool_push_pending_locked(pool, block, stamp);
     gc_pool_release(pool);
+    if (!is_synchronous(context))
+        consider_fence(context);
     return GC_OK;
 }
 
@@ -115,7 +246,7 @@ static enum gc_status free_dedicated(struct gc_context *context, struct gc_block
     gc_device_give_back_end(device);
     if (code == 0) {
         if (context->core->mode != GC_MODE_CACHE)
-            gc_reuse_resolve(context); /* nothing else would look at what captures left */
+            gc_reuse_drain(context); /* nothing else would look at what captures left */
         return GC_OK;
     }
     gc_device_trace(device, GC_TRACE_ALLOC, entry);
@@ -147,12 +278,33 @@ static void revive(struct gc_context *context, struct gc_block *block, const str
         gc_device_note_vanished(context->device, entry);
 }
 
+static enum gc_status free_waiting(struct gc_context *context, struct gc_block *block,
+                                   const struct gc_entry *entry, bool is_dedicated,
+                                   int *driver_code)
+{
+    enum gc_status status = GC_OK;
+    /* Without a cache the driver's own free waits, as it would without us. */
+    if (context->core->mode == GC_MODE_CACHE)
+        status = gc_fence_synchronize(context, driver_code);
+    else if (is_any_capturing(context))
+        status = GC_CAPTURING;
+    if (status == GC_CAPTURING)
+        return free_pending(context, block, entry, gc_work_stamp(&context->core->work));
+    if (status != GC_OK) {
+        revive(context, block, entry);
+        return status;
+    }
+    gc_reuse_collect(context);
+    if (is_dedicated)
+        return free_dedicated(context, block, entry, driver_code);
+    free_pooled(context, block, entry);
+    trim_to_threshold(context->device);
+    return GC_OK;
+}
+
 enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
                                     int *driver_code)
 {
-    struct gc_pool *pool = &context->pool;
-    struct gc_pending pending = {NULL, NULL};
-    struct gc_wait_set set = {.count = 0};
     const bool is_dedicated =
         atomic_load_explicit(&block->segment, memory_order_relaxed)->is_dedicated;
     const struct gc_entry entry = {
@@ -161,72 +313,16 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
         .bytes = block->bytes,
         .api = block->api,
     };
-    if (!gc_context_wait_begin_locked(context, &set))
-        return free_later_unlock(context, block, &entry);
-    block->state = GC_BLOCK_FREEING;
-    if (context->core->mode == GC_MODE_CACHE)
-        pending = gc_pool_take_pending_locked(pool, pool->epoch);
-    else
-        gc_context_wait_end(&set); /* the driver's own free waits, as it would without us */
-    gc_pool_release(pool);
-
-    const enum gc_status status = wait_idle(&set, driver_code);
-    gc_context_wait_end(&set);
-    settle_pending(context, pending, status == GC_OK);
-    if (status != GC_OK) {
-        revive(context, block, &entry);
-        return status;
-    }
-    if (is_dedicated)
+    block->state = GC_BLOCK_FREEING; /* keeps it away from others while it is noted */
+    gc_pool_release(&context->pool);
+    if (is_synchronous(context))
+        return free_waiting(context, block, &entry, is_dedicated, driver_code);
+    const uint64_t stamp = gc_work_stamp(&context->core->work);
+    if (is_dedicated && gc_context_is_retired(context, stamp) && !is_any_capturing(context))
         return free_dedicated(context, block, &entry, driver_code);
+    if (is_dedicated || !gc_context_may_reuse(context, &context->core->work, stamp))
+        return free_pending(context, block, &entry, stamp);
     free_pooled(context, block, &entry);
     trim_to_threshold(context->device);
     return GC_OK;
-}
-
-void gc_reuse_note_handed(struct gc_context *context)
-{
-    trim_to_threshold(context->device);
-}
-
-bool gc_reuse_resolve(struct gc_context *context)
-{
-    struct gc_pool *pool = &context->pool;
-    struct gc_pending pending = {NULL, NULL};
-    struct gc_wait_set set = {.count = 0};
-    int ignored;
-    gc_pool_acquire_plain(pool);
-    if (pool->pending_first != NULL && gc_context_wait_begin_locked(context, &set))
-        pending = gc_pool_take_pending_locked(pool, pool->epoch);
-    gc_pool_release(pool);
-    if (pending.first == NULL) {
-        gc_context_wait_end(&set);
-        return false;
-    }
-    const enum gc_status status = wait_idle(&set, &ignored);
-    gc_context_wait_end(&set);
-    settle_pending(context, pending, status == GC_OK);
-    return status == GC_OK;
-}
-
-void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
-{
-    struct gc_pool *pool = &context->pool;
-    struct gc_pending pending = {NULL, NULL};
-    struct gc_wait_set set;
-    gc_pool_acquire_plain(pool);
-    /* A peer was not waited for, and in a capture nothing is known of what was captured. */
-    if (gc_context_wait_begin_locked(context, &set) && set.count == 1)
-        pending = gc_pool_take_pending_locked(pool, epoch);
-    gc_context_wait_end(&set);
-    gc_pool_release(pool);
-    settle_pending(context, pending, true);
-    if (pending.first != NULL)
-        trim_to_threshold(context->device);
-}
-
-bool gc_reuse_quiesce(struct gc_context *context)
-{
-    /* What is in the bins was waited for. */
-    return !gc_context_is_capturing(context);
 }

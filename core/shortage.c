@@ -1,11 +1,14 @@
 /* What is done before a request fails, so that memory which nobody uses never causes an
- * out-of-memory: wait for what is pending, give idle segments back, wait for give-backs that other
- * threads have under way. The caller tries again after each step that changed something. */
+ * out-of-memory. The caller has looked at free memory and at fences that have completed; then: give
+ * idle memory back, as much as is wanted; wait for what is pending; give everything idle back; wait
+ * for give-backs that other threads have under way. The caller tries again after each step that
+ * changed something. */
 #include "core/arena.h"
 #include "core/bits.h"
 #include "core/check.h"
 #include "core/elastic.h"
 #include "core/instance.h"
+#include "core/magazine.h"
 
 #include <stddef.h>
 
@@ -77,12 +80,13 @@ uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, ui
     return given;
 }
 
-static bool resolve_all(struct gc_device *device)
+/* What threads keep for themselves may be pending too. */
+static bool drain_all(struct gc_device *device)
 {
-    bool any = false;
+    bool any = gc_magazine_flush_device(device);
     for (struct gc_context *context = first_context(device); context != NULL;
          context = next_context(context))
-        any |= gc_reuse_resolve(context);
+        any |= gc_reuse_drain(context);
     return any;
 }
 
@@ -120,9 +124,9 @@ bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
     const uint64_t enough = shortage->attempts < PARTIAL_ATTEMPTS ? wanted_bytes : UINT64_MAX;
     shortage->device_generation += own_rollbacks - shortage->own_rollbacks;
     shortage->own_rollbacks = own_rollbacks;
-    bool changed = resolve_all(device);
+    bool changed = gc_shortage_give_back(device, 0, enough) > 0;
     if (!changed)
-        changed = gc_shortage_give_back(device, 0, enough) > 0;
+        changed = drain_all(device);
     if (!changed)
         changed = gc_device_await_give_backs(device);
     changed |= note_generations(shortage);
@@ -132,7 +136,7 @@ bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
 
 uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
 {
-    resolve_all(device);
+    drain_all(device);
     return gc_core_trim(core, device, 0);
 }
 

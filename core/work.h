@@ -9,7 +9,8 @@
  *
  * One stream: while all work of the process goes to one stream of one context, new work is ordered
  * behind the old by construction, and a freed block may be handed out at once. The first work for
- * another stream ends this for good, before that work is submitted. */
+ * another stream ends this for good, before that work is submitted; so do a second context, a peer
+ * and a capture. */
 #ifndef GC_WORK_H
 #define GC_WORK_H
 
@@ -27,18 +28,21 @@ struct gc_core;
 struct gc_work {
     _Alignas(64) atomic_uint_fast64_t submitted;
     _Alignas(64) atomic_uint_fast64_t only_stream; /* GC_STREAM_NONE: no work yet */
-    atomic_bool is_single;                         /* all work so far went to one stream */
-    atomic_bool is_conservative;                   /* work may be submitted unseen */
+    atomic_bool is_single;       /* all work so far went to one stream: frees may count on it */
+    atomic_bool has_left;        /* nothing handed out in that time is busy: work may go anywhere */
+    atomic_bool is_conservative; /* work may be submitted unseen */
 };
 
 /* Ends the time of the one stream: waits where memory was handed out in stream order that is not
- * known to be idle. May call the driver. */
+ * known to be idle. May call the driver; no lock may be held. */
 void gc_work_leave_single(struct gc_core *core);
 
 /* Before work is submitted to `stream` (a GC_STREAM_ value or a handle). */
 static inline void gc_work_begin(struct gc_core *core, struct gc_work *work, uint64_t stream)
 {
-    if (!atomic_load_explicit(&work->is_single, memory_order_relaxed))
+    /* Acquire: pairs with the release in gc_work_leave_single. While another thread leaves, work
+     * for the one stream goes on and all other work waits too. */
+    if (atomic_load_explicit(&work->has_left, memory_order_acquire))
         return;
     uint64_t only = GC_STREAM_NONE;
     if (!atomic_compare_exchange_strong_explicit(&work->only_stream, &only, stream,
@@ -57,12 +61,27 @@ static inline void gc_work_end(struct gc_work *work)
     atomic_fetch_add_explicit(&work->submitted, 1, memory_order_release);
 }
 
+/* All work in the count is with the driver already. */
+static inline uint64_t gc_work_count(struct gc_work *work)
+{
+    /* Acquire: pairs with the release in gc_work_end. */
+    return atomic_load_explicit(&work->submitted, memory_order_acquire);
+}
+
+/* Whether all work counted so far went to `stream`. Asked after a count was read, it holds for all
+ * work in that count. */
+static inline bool gc_work_is_only_stream(struct gc_work *work, uint64_t stream)
+{
+    return atomic_load_explicit(&work->is_single, memory_order_acquire) &&
+           atomic_load_explicit(&work->only_stream, memory_order_relaxed) == stream;
+}
+
 /* What a block that is freed now is stamped with. */
 static inline uint64_t gc_work_stamp(struct gc_work *work)
 {
     if (atomic_load_explicit(&work->is_conservative, memory_order_relaxed))
         return atomic_fetch_add_explicit(&work->submitted, 1, memory_order_acq_rel) + 1;
-    return atomic_load_explicit(&work->submitted, memory_order_acquire);
+    return atomic_load_explicit(&work->submitted, memory_order_seq_cst);
 }
 
 #endif

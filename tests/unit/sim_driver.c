@@ -1,6 +1,7 @@
 #include "tests/unit/sim_driver.h"
 
 #include "core/lock.h"
+
 #include "tests/unit/cmocka_all.h"
 
 #include <stdio.h>
@@ -212,12 +213,14 @@ void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes)
         .clock_ns = clock_ns,
     };
     sim_mapping_init(sim);
+    sim_fence_init(sim);
     pthread_mutex_init(&sim->lock, NULL);
 }
 
 void sim_driver_fini(struct sim_driver *sim)
 {
     sim_mapping_fini(sim);
+    sim_fence_fini(sim);
     free(sim->allocations);
     free(sim->uses);
     pthread_mutex_destroy(&sim->lock);
@@ -230,8 +233,10 @@ void sim_driver_submit(struct sim_driver *sim, uint64_t context, uint64_t addres
         sim->use_room = sim->use_room * 2 + 64;
         sim->uses = realloc(sim->uses, sim->use_room * sizeof(*sim->uses));
     }
-    sim->uses[sim->use_count++] = (struct sim_use){address, bytes, context};
+    sim->uses[sim->use_count++] = (struct sim_use){address, bytes, context, ++sim->next_work};
     pthread_mutex_unlock(&sim->lock);
+    if (sim->work != NULL)
+        gc_work_end(sim->work);
 }
 
 void sim_driver_expect_idle(struct sim_driver *sim, uint64_t address, uint64_t bytes)
@@ -262,6 +267,7 @@ void sim_driver_drop_context(struct sim_driver *sim, uint64_t context)
 {
     pthread_mutex_lock(&sim->lock);
     complete(sim, context);
+    sim_fence_drop_context(sim, context);
     sim->is_capturing[context] = false; /* its captures go with it */
     for (uint64_t i = sim->allocation_count; i-- > 0;) {
         if (sim->allocations[i].context == context)

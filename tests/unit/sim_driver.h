@@ -16,12 +16,15 @@
 #define SIM_DRIVER_H
 
 #include "core/driver.h"
+#include "core/work.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #define SIM_OUT_OF_MEMORY 2
+#define SIM_NOT_READY 600
+#define SIM_NOT_SUPPORTED 801
 #define SIM_BROKEN 999 /* the code of an injected failure */
 #define SIM_CONTEXTS 16
 
@@ -37,6 +40,9 @@ enum sim_call {
     SIM_PAGE_MAP,
     SIM_PAGE_SET_ACCESS,
     SIM_PAGE_UNMAP,
+    SIM_FENCE_RECORD,
+    SIM_FENCE_QUERY,
+    SIM_FENCE_WAIT,
     SIM_CALL_COUNT
 };
 
@@ -50,6 +56,13 @@ struct sim_use {
     uint64_t address;
     uint64_t bytes;
     uint64_t context;
+    uint64_t number; /* in the order of submission */
+};
+
+struct sim_fence {
+    uint64_t handle;
+    uint64_t context;
+    uint64_t last_work; /* what it covers of its context */
 };
 
 struct sim_range {
@@ -94,6 +107,14 @@ struct sim_driver {
     struct sim_mapping *mappings; /* by address */
     uint64_t mapping_count;
     uint64_t mapping_room;
+    struct sim_fence *fences; /* not released yet */
+    uint64_t fence_count;
+    uint64_t fence_room;
+    uint64_t next_fence;
+    uint64_t next_work;
+    bool has_no_fences;   /* recording says it is not supported */
+    bool is_prompt;       /* work is done by the time its fence is asked for */
+    struct gc_work *work; /* of the core: what is submitted is counted there; NULL: it is not */
     uint64_t next_range;
     uint64_t next_handle;
     bool is_capturing[SIM_CONTEXTS]; /* by handle */
@@ -139,7 +160,7 @@ struct sim_piece {
 /* The piece behind the start of the range. */
 struct sim_piece sim_driver_translate(struct sim_driver *sim, uint64_t address, uint64_t bytes);
 
-/* ---- for sim_mapping.c ---- */
+/* ---- for sim_mapping.c and sim_fence.c ---- */
 
 /* Starts a call with the lock taken; an injected code, or 0. */
 int sim_driver_begin(struct sim_driver *sim, enum sim_call call, uint64_t context);
@@ -154,6 +175,9 @@ struct sim_piece sim_mapping_translate(const struct sim_driver *sim, uint64_t ad
                                        uint64_t bytes);
 void sim_mapping_init(struct sim_driver *sim);
 void sim_mapping_fini(struct sim_driver *sim);
+void sim_fence_init(struct sim_driver *sim);
+void sim_fence_fini(struct sim_driver *sim);
+void sim_fence_drop_context(struct sim_driver *sim, uint64_t context);
 
 /* Fails the cmocka test if there was a violation. */
 void sim_driver_check(const struct sim_driver *sim);

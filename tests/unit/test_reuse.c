@@ -135,6 +135,7 @@ static void retire_covers_only_what_was_freed_before(void **state)
     workbench_capture(&bench, 0, true);
     workbench_free(&bench, a);
     const uint64_t epoch = gc_context_epoch(bench.contexts[0]);
+    sim_driver_submit(&bench.sim, 1, b, 4096);
     workbench_free(&bench, b);
     gc_core_retire(bench.core, bench.contexts[0], epoch);
     assert_int_equal(workbench_figures(&bench).pending.current, 8192); /* a capture forbids it */
@@ -144,6 +145,7 @@ static void retire_covers_only_what_was_freed_before(void **state)
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
     workbench_check(&bench);
     assert_int_equal(workbench_alloc(&bench, 0, 4096), a);
+    sim_driver_complete(&bench.sim, 1);
     gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     workbench_close(&bench);

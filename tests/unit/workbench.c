@@ -15,6 +15,7 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
     assert_non_null(bench->options);
     bench->options->mode = setup->mode;
     bench->options->trim_percent = setup->trim_percent;
+    bench->options->reuse = setup->is_fenced ? GC_REUSE_FENCE : GC_REUSE_SYNC;
     if (setup->limit_bytes != 0) {
         bench->options->limit.count = 1;
         bench->options->limit.entries[0] =
@@ -27,6 +28,7 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
         .api_count = WORKBENCH_API_COUNT,
     };
     assert_status(gc_core_create(&config, &bench->core), GC_OK);
+    bench->sim.work = gc_core_work(bench->core);
     const struct gc_device_info info = {.ordinal = 0,
                                         .total_bytes = setup->capacity_bytes,
                                         .has_mapping = setup->has_mapping,

@@ -17,6 +17,7 @@ struct workbench_setup {
     uint64_t limit_bytes; /* 0: none */
     double trim_percent;  /* of 100 */
     bool has_mapping;     /* in pages of 2 MiB */
+    bool is_fenced;       /* reuse `fence`, else `sync` */
 };
 
 struct workbench {

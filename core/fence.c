@@ -1,0 +1,248 @@
+#include "core/fence.h"
+
+#include "core/check.h"
+#include "core/instance.h"
+
+#include <stddef.h>
+
+static const struct gc_driver *driver_of(const struct gc_context *context)
+{
+    return &context->core->driver;
+}
+
+static void note_failure(struct gc_context *context)
+{
+    if (!gc_context_is_dropped(context))
+        atomic_store_explicit(&context->is_suspect, true, memory_order_relaxed);
+}
+
+/* The fence's handles go back to the driver; those of contexts that are gone went with them. */
+static void release_members(const struct gc_fence *fence)
+{
+    for (uint32_t i = 0; i < fence->count; i++) {
+        struct gc_context *member = fence->members[i].context;
+        const struct gc_driver *driver = driver_of(member);
+        if (!gc_context_is_dropped(member))
+            driver->fence_release(driver->self, member->handle, fence->members[i].handle);
+    }
+}
+
+/* ---- one thread at the driver ---- */
+
+/* Takes the ring for the calling thread and reads the count of work. False: another has it, the
+ * context is gone, or a context of the set captures.
+ *
+ * The count comes before the set, under one lock: a peer whose work is in the count was added
+ * before that work was submitted, so it is in the set. */
+static bool begin_asking(struct gc_context *context, struct gc_wait_set *set, uint64_t *mark)
+{
+    struct gc_fences *fences = &context->fences;
+    gc_pool_acquire_plain(&context->pool);
+    *mark = gc_work_count(&context->core->work);
+    const bool is_free = !context->pool.is_dropped && !fences->is_asking &&
+                         gc_context_wait_begin_locked(context, set);
+    if (is_free)
+        fences->is_asking = true;
+    gc_pool_release(&context->pool);
+    return is_free;
+}
+
+static void end_asking(struct gc_context *context, bool is_recorded)
+{
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    if (is_recorded) {
+        context->fences.count++;
+        pool->unfenced_bytes = 0;
+        pool->unfenced_count = 0;
+    }
+    context->fences.is_asking = false;
+    const bool is_dropped = pool->is_dropped;
+    gc_pool_release(pool);
+    if (is_dropped)
+        gc_fence_forget(context);
+}
+
+/* ---- recording ---- */
+
+static int record_member(struct gc_context *member, struct gc_fence *fence)
+{
+    const struct gc_driver *driver = driver_of(member);
+    uint64_t handle = 0;
+    gc_counter_add(&member->device->stats.fence_count, 1);
+    const int code = driver->fence_record(driver->self, member->handle, &handle);
+    if (code == 0)
+        fence->members[fence->count++] = (struct gc_fence_member){member, handle};
+    else if (code != driver->not_supported && code != driver->out_of_memory)
+        note_failure(member);
+    return code;
+}
+
+/* The mark was read first: what is submitted while the driver is asked is not counted in it. */
+static int record_all(const struct gc_wait_set *set, uint64_t mark, struct gc_fence *fence)
+{
+    int code = 0;
+    fence->count = 0;
+    fence->mark = mark;
+    for (uint32_t i = 0; code == 0 && i < set->count; i++) {
+        if (!gc_context_is_dropped(set->contexts[i]))
+            code = record_member(set->contexts[i], fence);
+    }
+    if (code != 0)
+        release_members(fence);
+    return code;
+}
+
+bool gc_fence_record(struct gc_context *context)
+{
+    const struct gc_driver *driver = driver_of(context);
+    struct gc_fences *fences = &context->fences;
+    struct gc_wait_set set = {.count = 0};
+    uint64_t mark;
+    if (driver->fence_record == NULL || !begin_asking(context, &set, &mark))
+        return false;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    bool is_recorded = false;
+    if (!fences->is_unsupported && fences->count < GC_FENCES_MAX) {
+        struct gc_fence *fence = &fences->ring[(fences->first + fences->count) % GC_FENCES_MAX];
+        const int code = record_all(&set, mark, fence);
+        is_recorded = code == 0;
+        fences->is_unsupported = code != 0 && code == driver->not_supported;
+    }
+    gc_context_wait_end(&set);
+    end_asking(context, is_recorded);
+    return is_recorded;
+}
+
+/* ---- asking ---- */
+
+typedef int ask_member(void *self, uint64_t context, uint64_t fence);
+
+/* Whether all members of the fence are through. A context that is gone took its work along. */
+static bool is_complete(const struct gc_fence *fence, ask_member *ask)
+{
+    for (uint32_t i = 0; i < fence->count; i++) {
+        struct gc_context *member = fence->members[i].context;
+        const struct gc_driver *driver = driver_of(member);
+        if (gc_context_is_dropped(member))
+            continue;
+        gc_counter_add(&member->device->stats.fence_count, 1);
+        const int code = ask(driver->self, member->handle, fence->members[i].handle);
+        if (code == driver->not_ready)
+            return false;
+        if (code != 0 && !gc_context_is_dropped(member)) {
+            note_failure(member);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Takes the completed oldest fence out of the ring. */
+static void retire_oldest(struct gc_context *context)
+{
+    struct gc_fences *fences = &context->fences;
+    const struct gc_fence *fence = &fences->ring[fences->first];
+    release_members(fence);
+    gc_context_raise_retired(context, fence->mark);
+    gc_pool_acquire_plain(&context->pool);
+    fences->first = (fences->first + 1) % GC_FENCES_MAX;
+    fences->count--;
+    gc_pool_release(&context->pool);
+}
+
+/* Whether there is anything to ask about; a moment's answer. */
+static bool has_open(struct gc_context *context)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const bool any = context->fences.count > 0;
+    gc_pool_release(&context->pool);
+    return any;
+}
+
+static bool ask_oldest(struct gc_context *context, ask_member *ask, bool goes_on)
+{
+    struct gc_fences *fences = &context->fences;
+    struct gc_wait_set set = {.count = 0};
+    uint64_t mark;
+    if (!has_open(context) || !begin_asking(context, &set, &mark))
+        return false;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    bool any = false;
+    while (fences->count > 0 && is_complete(&fences->ring[fences->first], ask)) {
+        retire_oldest(context);
+        any = true;
+        if (!goes_on)
+            break;
+    }
+    gc_context_wait_end(&set);
+    end_asking(context, false);
+    return any;
+}
+
+bool gc_fence_poll(struct gc_context *context)
+{
+    return ask_oldest(context, driver_of(context)->fence_query, true);
+}
+
+bool gc_fence_wait_oldest(struct gc_context *context)
+{
+    return ask_oldest(context, driver_of(context)->fence_wait, false);
+}
+
+void gc_fence_forget(struct gc_context *context)
+{
+    struct gc_fences *fences = &context->fences;
+    struct gc_fence fence;
+    for (;;) {
+        gc_pool_acquire_plain(&context->pool);
+        /* Who is asking comes here when it has done. */
+        const bool any = fences->count > 0 && !fences->is_asking;
+        if (any) {
+            fence = fences->ring[fences->first];
+            fences->first = (fences->first + 1) % GC_FENCES_MAX;
+            fences->count--;
+        }
+        gc_pool_release(&context->pool);
+        if (!any)
+            return;
+        release_members(&fence);
+    }
+}
+
+/* ---- waiting for everything ---- */
+
+static enum gc_status wait_all(const struct gc_wait_set *set, int *driver_code)
+{
+    GC_ASSERT(gc_lock_held_count() == 0);
+    for (uint32_t i = 0; i < set->count; i++) {
+        struct gc_context *context = set->contexts[i];
+        const struct gc_driver *driver = driver_of(context);
+        if (gc_context_is_dropped(context))
+            continue;
+        gc_counter_add(&context->device->stats.fence_count, 1);
+        const int code = driver->synchronize(driver->self, context->handle);
+        if (code != 0 && !gc_context_is_dropped(context)) {
+            note_failure(context);
+            *driver_code = code;
+            return GC_DRIVER;
+        }
+    }
+    return GC_OK;
+}
+
+enum gc_status gc_fence_synchronize(struct gc_context *context, int *driver_code)
+{
+    struct gc_wait_set set = {.count = 0};
+    gc_pool_acquire_plain(&context->pool);
+    const uint64_t mark = gc_work_count(&context->core->work); /* before the set, as above */
+    const bool may_wait = gc_context_wait_begin_locked(context, &set);
+    gc_pool_release(&context->pool);
+    if (!may_wait)
+        return GC_CAPTURING;
+    const enum gc_status status = wait_all(&set, driver_code);
+    gc_context_wait_end(&set);
+    if (status == GC_OK)
+        gc_context_raise_retired(context, mark);
+    return status;
+}

@@ -1,0 +1,52 @@
+/* Fences: marks in the work of a context and its peers, by which core learns how far that work has
+ * come without waiting for it. A context has a short ring of open ones, oldest first, guarded by
+ * its pool's lock; the driver is asked outside it, by one thread at a time.
+ *
+ * A fence's mark is the count of work (work.h) read before the driver was asked: when the fence has
+ * completed, all work counted up to the mark is done and the context's `retired` rises to it. While
+ * a context of the set captures, nothing is recorded, asked or waited for. */
+#ifndef GC_FENCE_H
+#define GC_FENCE_H
+
+#include "core/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GC_PEER_MAX 63
+#define GC_FENCES_MAX 4
+
+struct gc_context;
+
+struct gc_fence {
+    uint64_t mark;
+    uint32_t count; /* of members: the context itself and its peers */
+    struct gc_fence_member {
+        struct gc_context *context;
+        uint64_t handle;
+    } members[1 + GC_PEER_MAX];
+};
+
+struct gc_fences {
+    bool is_asking;      /* a thread is at the driver; the ring is its own */
+    bool is_unsupported; /* the driver cannot mark all work: only waiting tells */
+    uint32_t first;
+    uint32_t count;
+    struct gc_fence ring[GC_FENCES_MAX];
+};
+
+/* Records a fence unless the ring is full or another thread is at it. False if none was recorded.
+ * May call the driver; no lock may be held, here and below. */
+bool gc_fence_record(struct gc_context *context);
+/* Asks how far the open fences have come. True if `retired` has risen. */
+bool gc_fence_poll(struct gc_context *context);
+/* Waits for the oldest open fence. True if `retired` has risen; false if there is none, a capture
+ * forbids it, another thread is at it, or the wait failed. */
+bool gc_fence_wait_oldest(struct gc_context *context);
+/* Waits for all work submitted so far. GC_BUSY: a capture forbids it. GC_DRIVER: the wait failed,
+ * the context is suspect. */
+enum gc_status gc_fence_synchronize(struct gc_context *context, int *driver_code) GC_CHECKED;
+/* The context was dropped: its open fences are forgotten. */
+void gc_fence_forget(struct gc_context *context);
+
+#endif
