@@ -45,11 +45,3 @@ bool gc_core_set_conservative(struct gc_core *core)
     gc_work_leave_single(core);
     return !was;
 }
-
-bool gc_core_set_conservative(struct gc_core *core)
-{
-    const bool was =
-        atomic_exchange_explicit(&core->work.is_conservative, true, memory_order_seq_cst);
-    gc_work_leave_single(core);
-    return !was;
-}
