@@ -136,6 +136,7 @@ struct gc_block_info {
     uint64_t capacity; /* after rounding */
     uint64_t segment_address;
     uint64_t segment_bytes;
+    bool is_mapped;   /* its memory is mapped, not the driver's own allocation */
     uint64_t context; /* handle */
     uint64_t id;      /* unique in the process, never reused */
     uint16_t api;

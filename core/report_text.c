@@ -273,7 +273,7 @@ static void write_fragmentation(struct gc_out *out, const struct gc_device_snaps
 static void write_device(struct gc_out *out, const struct gc_report *report, uint32_t index)
 {
     const struct gc_device_snapshot *device = &report->snapshot->devices[index];
-    char text[48];
+    char text[sizeof(device->info.backend_reason)];
     char size[GC_TEXT_SIZE_BYTES];
     gc_out_text(out, "-- device ");
     gc_out_int(out, device->info.ordinal);
@@ -288,6 +288,12 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
         gc_out_text(out, gc_text_size(device->limit_bytes, size));
         gc_out_char(out, '\n');
     }
+    gc_out_text(out, device->info.has_mapping ? "   backend    vmm" : "   backend    driver");
+    if (device->info.backend_reason[0] != '\0') {
+        gc_out_text(out, ": ");
+        gc_out_text(out, shown(device->info.backend_reason, COMMAND_COLUMNS - 8, text));
+    }
+    gc_out_char(out, '\n');
     write_gauges(out, device);
     write_counters(out, device);
     write_fragmentation(out, device);

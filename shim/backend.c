@@ -80,38 +80,45 @@ static uint64_t page_bytes(CUdevice ordinal)
     return bytes;
 }
 
+/* Why pool memory is not mapped although it could be; NULL: it is mapped. */
+static const char *objection(const struct gc_device_info *info, char *room, size_t room_bytes)
+{
+    const char *ipc;
+
+    if (gc_shim.options->mode == GC_MODE_TRACK)
+        return "GPUCACHE_MODE=track";
+    if (gc_shim.options->backend == GC_BACKEND_DRIVER)
+        return "GPUCACHE_BACKEND=driver";
+    if (info->page_bytes == 0)
+        return "the device or its driver cannot map memory";
+    if (gc_shim.options->backend == GC_BACKEND_VMM)
+        return NULL;
+    ipc = ipc_name();
+    if (ipc != NULL) {
+        /* Each block is an allocation of the driver's, at its base: see ipc_api.c. */
+        atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
+        snprintf(room, room_bytes, "the program gives memory to others: it imports %s", ipc);
+        return room;
+    }
+    if (is_wsl())
+        return "this is the Windows Subsystem for Linux";
+    if (is_under_mps(info->ordinal))
+        return "the device is shared by a multi-process server";
+    return NULL;
+}
+
 void gc_backend_describe(struct gc_device_info *info)
 {
-    const bool is_wanted = gc_shim.options->backend == GC_BACKEND_VMM;
-    const char *ipc = is_wanted ? NULL : ipc_name();
-    char *reason = info->backend_reason;
-    const size_t room = sizeof(info->backend_reason);
+    char room[sizeof(info->backend_reason)];
 
-    /* Elastic pools map memory whatever the pool does. */
     info->page_bytes = page_bytes(info->ordinal);
-    if (gc_shim.options->mode == GC_MODE_TRACK) {
-        snprintf(reason, room, "GPUCACHE_MODE=track");
-        return;
-    }
-    if (gc_shim.options->backend == GC_BACKEND_DRIVER) {
-        snprintf(reason, room, "GPUCACHE_BACKEND=driver");
-        return;
-    }
-    if (info->page_bytes == 0)
-        snprintf(reason, room, "the device or its driver cannot map memory");
-    else if (is_wanted)
-        snprintf(reason, room, "GPUCACHE_BACKEND=vmm");
-    else if (ipc != NULL)
-        snprintf(reason, room, "the program gives memory to others: it imports %s", ipc);
-    else if (is_wsl())
-        snprintf(reason, room, "this is the Windows Subsystem for Linux");
-    else if (is_under_mps(info->ordinal))
-        snprintf(reason, room, "the device is shared by a multi-process server");
-    else
-        snprintf(reason, room, "the device maps memory in pages of %llu KiB",
-                 (unsigned long long)info->page_bytes / 1024);
-    info->has_mapping = info->page_bytes != 0 &&
-                        (is_wanted || (ipc == NULL && !is_wsl() && !is_under_mps(info->ordinal)));
+    const char *reason = objection(info, room, sizeof(room));
+    info->has_mapping = reason == NULL;
+    if (reason == NULL && gc_shim.options->backend == GC_BACKEND_VMM)
+        reason = "GPUCACHE_BACKEND=vmm";
+    else if (reason == NULL)
+        reason = "the device maps memory";
+    snprintf(info->backend_reason, sizeof(info->backend_reason), "%s", reason);
 }
 
 bool gc_backend_has_rdma(CUdevice ordinal)

@@ -34,6 +34,8 @@ const char *const gc_api_names[GC_API_COUNT] = {
 #include "shim/own.def"
 };
 
+#define ORDINALS 256 /* more than any driver has */
+
 enum life_state { LIFE_NEW, LIFE_STARTING, LIFE_READY };
 
 static struct {
@@ -248,6 +250,17 @@ static const char *mode_name(void)
     return gc_shim.options->mode == GC_MODE_TRACK ? "track" : "cache";
 }
 
+static const char *backend_name(void)
+{
+    bool is_mapped = false;
+
+    for (int i = 0; i < ORDINALS && !is_mapped; i++) {
+        const struct gc_device *device = gc_core_find_device(gc_shim.core, i);
+        is_mapped = device != NULL && gc_device_get_info(device)->has_mapping;
+    }
+    return is_mapped ? "vmm" : "driver";
+}
+
 static void write_report(void)
 {
     const char *warnings[GC_OPTIONS_WARNING_MAX];
@@ -256,8 +269,8 @@ static void write_report(void)
         .process = &life.process,
         .version = GC_VERSION,
         .mode = mode_name(),
-        .backend = "driver",
-        .reuse = "sync",
+        .backend = backend_name(),
+        .reuse = gc_shim.options->reuse == GC_REUSE_SYNC ? "sync" : "fence",
         .start_unix = life.start_unix,
         .driver_version = gc_shim.driver_version,
         .warnings = warnings,

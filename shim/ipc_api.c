@@ -1,9 +1,12 @@
 /* Memory shared with other processes and other APIs.
  *
- * A handle of plain memory opens at the base of the driver's allocation. A block inside a slab is
- * not there: given away, the importer would write over somebody else's block. So such a request is
- * refused, said once, and from then on every allocation of the process is one of its own
- * (gc_shim.ipc_seen), so that a program which allocates again and asks again is served.
+ * A handle of plain memory opens at the base of the driver's allocation. A block that is not there
+ * has no true handle: given away inside a slab, the importer would write over somebody else's
+ * block; and the driver gives no such handle for mapped memory. The block cannot be moved, since
+ * the program holds its address. So such a request is refused, said once, and from then on every
+ * allocation of the process is one of its own (gc_shim.ipc_seen): a program that allocates again
+ * and asks again is served. One whose executable imports the call has that from the start
+ * (backend.c).
  *
  * What comes from elsewhere is recorded (IMPORT) and not charged: its owner pays for it. */
 #include "shim/direct.h"
@@ -22,14 +25,14 @@ static CUresult check_export(CUdeviceptr dptr)
     if (status != GC_OK)
         return CUDA_SUCCESS; /* not the pool's: as the driver says */
     atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
-    if (block.address == block.segment_address)
+    if (block.address == block.segment_address && !block.is_mapped)
         return CUDA_SUCCESS;
     gc_log_once(
         &gc_shim.log, &refusal_said, GC_LOG_WARN,
-        "cuIpcGetMemHandle: 0x%llx shares a driver allocation with other blocks and cannot be given "
-        "to another process; set GPUCACHE_MODE=track for this program (allocations made from now on "
-        "can be given)",
-        (unsigned long long)dptr);
+        "cuIpcGetMemHandle: 0x%llx %s and cannot be given to another process; allocations made from "
+        "now on can be, and with GPUCACHE_MODE=track all can",
+        (unsigned long long)dptr,
+        block.is_mapped ? "is mapped memory" : "shares a driver allocation with other blocks");
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 

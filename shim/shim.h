@@ -82,8 +82,7 @@ struct gc_shim {
     struct gc_log log;
     struct gc_trace *trace;
     bool is_refused;      /* a setting is so wrong that cuInit must fail */
-    atomic_bool ipc_seen; /* a block inside a slab was asked for an IPC handle: allocate dedicated
-                             from now on */
+    atomic_bool ipc_seen; /* the program asks for IPC handles: allocate dedicated from now on */
     atomic_bool waits_for_memops; /* SYNC_MEMOPS was set on mapped memory */
     atomic_int driver_version;    /* once a device was seen: the report asks the driver nothing */
 };

@@ -222,6 +222,11 @@ static void load_fragmentation(struct loader *loader, const json_t *json,
 static void load_extra(struct loader *loader, const json_t *json, struct gc_device_snapshot *device)
 {
     const json_t *direct = json_object_get(json, "direct_bytes");
+    if (json_object_get(json, "backend") != NULL)
+        device->info.has_mapping = strcmp(get_string(loader, json, "backend"), "vmm") == 0;
+    if (json_object_get(json, "backend_reason") != NULL)
+        copy_string(loader, json, "backend_reason", device->info.backend_reason,
+                    sizeof(device->info.backend_reason));
     if (json_object_get(json, "idle_bytes") != NULL)
         device->idle_bytes = get_uint(loader, json, "idle_bytes");
     for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {

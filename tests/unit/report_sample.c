@@ -43,6 +43,9 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
     uint64_t value = 100;
     memset(device, 0, sizeof(*device));
     device->info.ordinal = ordinal;
+    device->info.has_mapping = true;
+    snprintf(device->info.backend_reason, sizeof(device->info.backend_reason),
+             "the device maps memory");
     snprintf(device->info.uuid, sizeof(device->info.uuid),
              "GPU-00000000-0000-0000-0000-00000000000%d", ordinal);
     snprintf(device->info.name, sizeof(device->info.name), "Simulated \"Device\" %d", ordinal);
