@@ -145,7 +145,7 @@ bool gc_device_settle(struct gc_device *device)
     if (gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget))
         return true;
     gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-    if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget) && resolve_all(device))
+    if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget) && drain_all(device))
         gc_core_trim(device->core, device, gc_device_keep_bytes(device));
     return gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget);
 }
