@@ -29,8 +29,10 @@ static inline struct gc_work *gc_submit_begin(uint64_t key)
 {
     struct gc_work *work = gc_shim_work();
 
-    if (work != NULL && (key == GC_STREAM_OTHER ||
-                         atomic_load_explicit(&work->only_stream, memory_order_relaxed) != key))
+    /* As gc_work_begin, whose answer it is where something is to be done. */
+    if (work != NULL && !atomic_load_explicit(&work->has_left, memory_order_acquire) &&
+        (key == GC_STREAM_OTHER ||
+         atomic_load_explicit(&work->only_stream, memory_order_relaxed) != key))
         gc_submit_begin_other(work, key);
     return work;
 }

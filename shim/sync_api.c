@@ -73,11 +73,9 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
 /* Whether all work counted so far went to the stream. */
 static bool is_only_stream(uint64_t key)
 {
-    const struct gc_work *work = gc_shim_work();
+    struct gc_work *work = gc_shim_work();
 
-    return work != NULL && key != GC_STREAM_OTHER &&
-           atomic_load_explicit(&work->is_single, memory_order_acquire) &&
-           atomic_load_explicit(&work->only_stream, memory_order_relaxed) == key;
+    return work != NULL && key != GC_STREAM_OTHER && gc_work_is_only_stream(work, key);
 }
 
 #define STREAM_SYNCHRONIZE(symbol, is_per_thread)                                                  \
