@@ -2,6 +2,7 @@
 
 #include "core/arena.h"
 #include "core/check.h"
+#include "core/debug.h"
 #include "core/instance.h"
 #include "core/magazine.h"
 
@@ -205,6 +206,8 @@ void gc_core_drop_context(struct gc_core *core, uint64_t handle)
     if (context != NULL) {
         gc_magazine_flush_context(context);
         drop_pool(context);
+        if (core->debug != NULL)
+            gc_debug_drop_context(context);
     }
     if (handle != 0) /* 0 marks records that outlive contexts */
         gc_tracker_remove_context(&core->tracker, handle, drop_direct, NULL);
@@ -287,8 +290,11 @@ enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context
     else if (!present)
         context->peers[context->peer_count++] = peer;
     gc_pool_release(&context->pool);
-    if (status == GC_OK && !present && peer->device != context->device)
+    if (status == GC_OK && !present && peer->device != context->device) {
         share_mappings(context);
+        if (context->core->debug != NULL)
+            gc_debug_share(context);
+    }
     return status;
 }
 

@@ -5,6 +5,7 @@
 #include "core/arena.h"
 #include "core/bits.h"
 #include "core/check.h"
+#include "core/debug.h"
 #include "core/elastic.h"
 #include "core/instance.h"
 #include "core/magazine.h"
@@ -27,6 +28,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
     core->log = config->log;
     core->trace = config->trace;
     core->mode = config->options->mode;
+    core->api_names = config->api_names;
     core->api_count = config->api_count;
     core->next_block_id = 1;
     atomic_init(&core->work.is_single, true);
@@ -41,8 +43,16 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
     gc_lock_init(&core->elastic_lock, GC_RANK_ELASTIC_LIST);
     pthread_cond_init(&core->elastic_changed, NULL);
     gc_caches_init(core);
+    if (gc_debug_init(core) != GC_OK)
+        goto fail_debug;
     *created = core;
     return GC_OK;
+
+fail_debug:
+    gc_caches_fini(core);
+    gc_lock_fini(&core->registry);
+    gc_tracker_fini(&core->tracker);
+    gc_pagemap_fini(&core->pagemap);
 
 fail_pagemap:
     gc_host_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
@@ -69,6 +79,7 @@ void gc_core_destroy(struct gc_core *core)
             gc_device_fini(device);
     }
     gc_caches_fini(core);
+    gc_debug_fini(core);
     gc_tracker_fini(&core->tracker);
     gc_pagemap_fini(&core->pagemap);
     gc_lock_fini(&core->registry);
@@ -228,6 +239,8 @@ static enum gc_status make_order(struct gc_core *core, struct gc_context *contex
         order->plan.is_dedicated = true;
         order->plan.driver_bytes = request->bytes;
         order->plan.bytes = order->claim.bytes;
+    } else if (core->debug != NULL) {
+        (void)gc_debug_plan(context, &order->claim, &order->plan);
     }
     return GC_OK;
 }
@@ -249,6 +262,8 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
         gc_device_note_oom(device, request->bytes, request->stream, request->api);
     if (status != GC_OK)
         return status;
+    if (core->debug != NULL)
+        gc_debug_handed(context, order.address, order.claim.bytes, request->bytes);
     gc_counter_add(order.is_hit ? &device->stats.hit_count : &device->stats.miss_count, 1);
     const struct gc_entry entry = {order.address, request->bytes, order.claim.bytes,
                                    request->stream, request->api};
@@ -331,6 +346,8 @@ enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api
 {
     const uint64_t start_ns = now_ns(core);
     struct gc_block *block;
+    if (core->debug != NULL)
+        gc_debug_before_free(core, address, api);
     (void)
         api; /* a free is counted for the device; figures by entry point are those of allocations */
     enum gc_status status = gc_core_lock_block(core, address, false, &block);

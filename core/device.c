@@ -22,6 +22,8 @@ static uint64_t choose_backend(struct gc_core *core, const struct gc_device_info
 {
     if (core->mode != GC_MODE_CACHE || core->options->backend == GC_BACKEND_DRIVER)
         return 0;
+    if (core->debug != NULL)
+        return 0; /* pages must not be lent where their content is looked at */
     if (info->has_mapping)
         return gc_max_u64(info->page_bytes, GC_PAGE_BYTES_MIN);
     if (core->options->backend == GC_BACKEND_VMM)
@@ -58,6 +60,8 @@ static struct gc_device *create_device(struct gc_core *core, const struct gc_dev
     gc_slab_init(&device->segments, &device->host, sizeof(struct gc_segment));
     gc_slab_init(&device->page_records, &device->host, sizeof(struct gc_page));
     device->page_bytes = choose_backend(core, info);
+    if (core->debug != NULL)
+        gc_debug_note_device(core, device);
     gc_lock_init(&device->give_back_lock, GC_RANK_DEVICE);
     pthread_cond_init(&device->give_back_done, NULL);
     return device;

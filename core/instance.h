@@ -4,6 +4,7 @@
 
 #include "core/context.h"
 #include "core/core.h"
+#include "core/debug.h"
 #include "core/device.h"
 #include "core/hist.h"
 #include "core/options.h"
@@ -23,7 +24,9 @@ struct gc_core {
     struct gc_log *log;
     struct gc_trace *trace;
     enum gc_mode mode;
+    const char *const *api_names;
     uint16_t api_count;
+    struct gc_debugger *debug; /* GPUCACHE_DEBUG; NULL: none */
     struct gc_host
         host; /* what belongs to no device: this record, the pagemap, the tracker, contexts */
     struct gc_work work;

@@ -19,6 +19,7 @@ enum gc_lock_rank {
     GC_RANK_SLAB,         /* one store of records */
     GC_RANK_ELASTIC_LIST, /* which elastic pools there are */
     GC_RANK_ELASTIC,      /* one elastic pool */
+    GC_RANK_DEBUG,        /* what the debug aids remember */
 };
 
 struct gc_lock {

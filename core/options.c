@@ -395,6 +395,8 @@ void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
             apply(&reading, i);
     }
     apply_foreign_limits(&reading);
+    if (options->debug != 0)
+        options->reuse = GC_REUSE_SYNC; /* what is freed is looked at when it is idle */
     say_unserved(&reading);
     gc_config_close(&config);
     errno = saved_errno;

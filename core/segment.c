@@ -1,16 +1,38 @@
 #include "core/segment.h"
 
 #include "core/check.h"
+#include "core/debug.h"
 #include "core/instance.h"
 
 #include <stddef.h>
+
+static int ask_memory(struct gc_context *context, const struct gc_segment_plan *plan,
+                      uint64_t *address)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    int code;
+    if (context->core->debug != NULL && gc_debug_mem_alloc(context, plan, address, &code))
+        return code;
+    return driver->mem_alloc(driver->self, context->handle, plan->driver_bytes, address);
+}
+
+static int return_memory(struct gc_context *context, uint64_t address, uint64_t bytes)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    int code;
+    if (context->core->debug != NULL) {
+        gc_debug_leaves(context, address, bytes);
+        if (gc_debug_mem_free(context, address, &code))
+            return code;
+    }
+    return driver->mem_free(driver->self, context->handle, address);
+}
 
 /* The reserved bytes stay charged where the driver does not take the memory back: it is still held.
  */
 static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
-    const struct gc_driver *driver = &context->core->driver;
-    if (driver->mem_free(driver->self, context->handle, address) == 0)
+    if (return_memory(context, address, bytes) == 0)
         gc_device_release(context->device, bytes);
 }
 
@@ -24,8 +46,7 @@ static enum gc_status take_memory(struct gc_context *context, const struct gc_se
     uint64_t held;
     if (!gc_budget_try_reserve(&device->budget, plan->bytes, &held))
         return GC_OUT_OF_MEMORY;
-    const int code =
-        core->driver.mem_alloc(core->driver.self, context->handle, plan->driver_bytes, address);
+    const int code = ask_memory(context, plan, address);
     if (code != 0) {
         gc_device_release(device, plan->bytes);
         refusal->rollback_count++;
@@ -111,9 +132,8 @@ int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
                          struct gc_block *block, const struct gc_entry *noted)
 {
     struct gc_device *device = context->device;
-    const struct gc_driver *driver = &context->core->driver;
     GC_ASSERT(gc_lock_held_count() == 0);
-    const int code = driver->mem_free(driver->self, context->handle, segment->address);
+    const int code = return_memory(context, segment->address, segment->bytes);
     if (code != 0 && restore(context, segment, block, noted))
         return code;
     gc_device_release(device, segment->bytes);

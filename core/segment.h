@@ -51,6 +51,7 @@ struct gc_segment_plan {
     uint64_t bytes; /* driver_bytes in whole granules */
     enum gc_class class;
     bool is_dedicated;
+    bool is_own_mapping; /* debug_map.c */
     bool is_tight; /* of mapped memory, no page more than must be */
 };
 

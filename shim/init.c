@@ -226,6 +226,12 @@ void gc_shim_count(struct gc_device *device, enum gc_api api)
         gc_core_count_driver_call(gc_shim.core, device, (uint16_t)api);
 }
 
+void gc_shim_note_fault(void)
+{
+    if (gc_shim_life() == GC_LIFE_READY && gc_shim.core != NULL)
+        gc_core_note_fault(gc_shim.core);
+}
+
 CUresult gc_shim_result(enum gc_status status, int driver_code)
 {
     switch (status) {
@@ -235,7 +241,7 @@ CUresult gc_shim_result(enum gc_status status, int driver_code)
     case GC_NO_HOST_MEMORY:
         return CUDA_ERROR_OUT_OF_MEMORY;
     case GC_DRIVER:
-        return (CUresult)driver_code;
+        return gc_shim_note_result((CUresult)driver_code);
     case GC_NOT_OURS:
     case GC_INVALID_POINTER:
     case GC_INVALID_ARGUMENT:

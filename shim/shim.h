@@ -124,6 +124,15 @@ void gc_shim_count(struct gc_device *device, enum gc_api api);
 /* Core's status as CUDA's code: `driver_code` for GC_DRIVER. */
 CUresult gc_shim_result(enum gc_status status, int driver_code);
 
+/* The driver told of a bad access: for GPUCACHE_DEBUG. */
+void gc_shim_note_fault(void);
+static inline CUresult gc_shim_note_result(CUresult result)
+{
+    if (__builtin_expect(result == CUDA_ERROR_ILLEGAL_ADDRESS, 0))
+        gc_shim_note_fault();
+    return result;
+}
+
 /* ---- devices and contexts (device.c) ---- */
 
 /* The calling thread's current context as core knows it, added on first sight; NULL if there is

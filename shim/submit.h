@@ -48,7 +48,7 @@ static inline void gc_submit_end(struct gc_work *work)
         struct gc_work *work_ = gc_submit_begin(gc_submit_key((stream), (is_per_thread)));         \
         CUresult submitted_ = (call);                                                              \
         gc_submit_end(work_);                                                                      \
-        submitted_;                                                                                \
+        gc_shim_note_result(submitted_);                                                           \
     })
 
 #endif

@@ -143,7 +143,7 @@ static inline bool is_there(enum gc_row_id row)
             reach;                                                                                 \
             gc_shim_leave();                                                                       \
         }                                                                                          \
-        CUresult result = ASK(symbol, arguments);                                                  \
+        CUresult result = gc_shim_note_result(ASK(symbol, arguments));                             \
         gc_submit_end(work);                                                                       \
         if (IS_MEMOP(base, stream) &&                                                              \
             atomic_load_explicit(&gc_shim.waits_for_memops, memory_order_relaxed))                 \

@@ -1,0 +1,49 @@
+/* link: -l:libcuda.so.1 */
+/* A program that uses memory wrongly. usage: misuse none | write-after-free | read-after-free |
+ * overrun BYTES | far-overrun | twice
+ *
+ * Prints `result N`: what the driver said at the first wait after the misuse. Then goes on as far
+ * as it can: memory is taken again where the freed block lay. */
+#include "program.h"
+
+#include <string.h>
+
+#define BYTES 100000
+
+static void again(void)
+{
+    CUdeviceptr block;
+
+    if (cuMemAlloc(&block, BYTES) == CUDA_SUCCESS)
+        cuMemFree(block);
+}
+
+int main(int argument_count, char **arguments)
+{
+    const char *what = argument_count > 1 ? arguments[1] : "";
+    unsigned char byte;
+
+    program_start();
+    CUdeviceptr other = program_alloc(4096), block = program_alloc(BYTES);
+    CHECK(cuMemsetD8(block, 1, BYTES));
+    CHECK(cuMemsetD8(other, 2, 4096));
+    CHECK(cuCtxSynchronize());
+    if (strcmp(what, "overrun") == 0 && argument_count > 2)
+        CHECK(cuMemsetD8Async(block + BYTES, 7, strtoull(arguments[2], NULL, 10), NULL));
+    if (strcmp(what, "far-overrun") == 0)
+        CHECK(cuMemsetD8Async(block + BYTES, 7, 8192, NULL));
+    CUresult result = cuCtxSynchronize();
+    cuMemFree(block);
+    if (strcmp(what, "write-after-free") == 0)
+        cuMemsetD8Async(block + 5, 7, 3, NULL);
+    if (strcmp(what, "read-after-free") == 0)
+        cuMemcpyDtoHAsync(&byte, block + 5, 1, NULL);
+    if (strcmp(what, "twice") == 0)
+        printf("second free %d\n", (int)cuMemFree(block));
+    if (result == CUDA_SUCCESS)
+        result = cuCtxSynchronize();
+    printf("result %d\n", (int)result);
+    again();
+    cuMemFree(other);
+    return EXIT_SUCCESS;
+}
