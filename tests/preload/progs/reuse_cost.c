@@ -84,11 +84,11 @@ static int loop(unsigned long iterations, size_t bytes)
 
     CHECK(cuModuleLoadData(&module, kernel_text));
     CHECK(cuModuleGetFunction(&kernel, module, "touch"));
-    for (unsigned long i = 0; i < 2 * iterations; i++) {
+    for (unsigned long i = 0; i < 4 * iterations; i++) {
         CUdeviceptr block;
         void *parameters[] = {&block};
 
-        if (i == iterations) /* the first half was to get used to it */
+        if (i == 3 * iterations) /* what came before was to get used to it */
             CHECK(cuDriverGetVersion(&version));
         block = program_alloc(bytes);
         CHECK(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, streams[i % 2], parameters, NULL));

@@ -9,6 +9,8 @@
 #define SIM_EVENT_FLAGS                                                                            \
     ((unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS))
 
+#define FIRST_CONTEXT_EVENTS 12050
+
 static struct engine_pool event_pool = {.object_bytes = sizeof(struct sim_event)};
 static uint64_t next_record_id = 1;
 
@@ -207,13 +209,23 @@ SIM_API_THREAD(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream stream, u
     return record(event, stream, flags, per_thread);
 }
 
+/* An older driver does not export these at all; who has the symbol here is told as much. */
+static CUresult check_context_events(void)
+{
+    CUresult result = sim_check_init();
+
+    return result == CUDA_SUCCESS && sim_settings()->driver_version < FIRST_CONTEXT_EVENTS
+               ? CUDA_ERROR_NOT_SUPPORTED
+               : result;
+}
+
 /* Captures all activities of the context at this moment. */
 SIM_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, event_handle), "%p %p",
         (void *)handle, (void *)event_handle)
 {
     struct sim_context *context;
     struct sim_event *event;
-    CUresult result = sim_check_init();
+    CUresult result = check_context_events();
     if (result == CUDA_SUCCESS)
         result = handle ? sim_context_check(handle, &context) : sim_current(&context);
     if (result == CUDA_SUCCESS)
@@ -265,7 +277,7 @@ SIM_API(cuCtxWaitEvent, (CUcontext handle, CUevent event_handle), (handle, event
 {
     struct sim_context *context;
     struct sim_event *event;
-    CUresult result = sim_check_init();
+    CUresult result = check_context_events();
     if (result == CUDA_SUCCESS)
         result = handle ? sim_context_check(handle, &context) : sim_current(&context);
     if (result == CUDA_SUCCESS)
