@@ -49,7 +49,8 @@ struct gc_driver {
      */
     void (*fence_release)(void *self, uint64_t context, uint64_t fence);
 
-    /* ---- mapped memory: used for devices whose info says has_mapping ---- */
+    /* ---- mapped memory: used for devices whose info says has_mapping. It outlives contexts:
+     * unmap, release and free are asked of a context that is gone, too. ---- */
 
     /* A range of addresses, backed by nothing; `bytes` and `alignment` are multiples of the
      * device's page. */
