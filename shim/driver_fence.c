@@ -77,16 +77,34 @@ static void give_event(uint64_t context, CUevent event)
     (void)GC_CALL(gc_driver_device(context), cuEventDestroy_v2, event);
 }
 
+/* Captures in other contexts are none of these calls' business: core asks for nothing where one is
+ * in the way. */
+static CUresult enter(uint64_t context, bool *pushed, struct gc_capture_guard *guard)
+{
+    CUresult result = gc_driver_enter_context(context, pushed);
+
+    if (result == CUDA_SUCCESS)
+        gc_capture_relax(guard);
+    return result;
+}
+
+static void leave(bool pushed, struct gc_capture_guard *guard)
+{
+    gc_capture_restore(guard);
+    gc_driver_leave_context(pushed);
+}
+
 static int fence_record(void *self, uint64_t context, uint64_t *fence)
 {
     CUevent event = NULL;
     CUresult result;
+    struct gc_capture_guard guard;
     bool pushed;
 
     (void)self;
     if (!GC_HAVE(cuCtxRecordEvent))
         return CUDA_ERROR_NOT_SUPPORTED;
-    result = gc_driver_enter_context(context, &pushed);
+    result = enter(context, &pushed, &guard);
     if (result != CUDA_SUCCESS)
         return (int)result;
     result = take_event(context, &event);
@@ -98,37 +116,39 @@ static int fence_record(void *self, uint64_t context, uint64_t *fence)
         else
             give_event(context, event);
     }
-    gc_driver_leave_context(pushed);
+    leave(pushed, &guard);
     return (int)result;
 }
 
 static int fence_query(void *self, uint64_t context, uint64_t fence)
 {
     CUresult result;
+    struct gc_capture_guard guard;
     bool pushed;
 
     (void)self;
-    result = gc_driver_enter_context(context, &pushed);
+    result = enter(context, &pushed, &guard);
     if (result != CUDA_SUCCESS)
         return (int)result;
     result = GC_CALL(gc_driver_device(context), cuEventQuery,
                      (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
-    gc_driver_leave_context(pushed);
+    leave(pushed, &guard);
     return (int)result;
 }
 
 static int fence_wait(void *self, uint64_t context, uint64_t fence)
 {
     CUresult result;
+    struct gc_capture_guard guard;
     bool pushed;
 
     (void)self;
-    result = gc_driver_enter_context(context, &pushed);
+    result = enter(context, &pushed, &guard);
     if (result != CUDA_SUCCESS)
         return (int)result;
     result = GC_CALL(gc_driver_device(context), cuEventSynchronize,
                      (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
-    gc_driver_leave_context(pushed);
+    leave(pushed, &guard);
     return (int)result;
 }
 

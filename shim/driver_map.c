@@ -79,6 +79,22 @@ static int page_map(void *self, uint64_t context, uint64_t address, uint64_t byt
                                        (size_t)bytes, 0, handle, 0));
 }
 
+/* Contexts may be each other's peers by copies alone, between devices that cannot reach each other.
+ */
+static bool can_access(int peer, int ordinal)
+{
+    static atomic_uchar known[PEERS_MAX][PEERS_MAX]; /* 0: not asked, 1: no, 2: yes */
+    atomic_uchar *slot = &known[(unsigned)peer % PEERS_MAX][(unsigned)ordinal % PEERS_MAX];
+    unsigned char answer = atomic_load_explicit(slot, memory_order_relaxed);
+    int can = 0;
+
+    if (answer == 0) {
+        answer = GC_USE(cuDeviceCanAccessPeer, &can, peer, ordinal) == CUDA_SUCCESS && can ? 2 : 1;
+        atomic_store_explicit(slot, answer, memory_order_relaxed);
+    }
+    return answer == 2;
+}
+
 static int page_set_access(void *self, uint64_t context, uint64_t address, uint64_t bytes,
                            const int *peers, uint32_t peer_count)
 {
@@ -89,7 +105,7 @@ static int page_set_access(void *self, uint64_t context, uint64_t address, uint6
     access[count++] = (CUmemAccessDesc){.location = location_of(context),
                                         .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     for (uint32_t i = 0; i < peer_count && i < PEERS_MAX; i++) {
-        if (peers[i] == access[0].location.id)
+        if (peers[i] == access[0].location.id || !can_access(peers[i], access[0].location.id))
             continue;
         access[count] = access[0];
         access[count++].location.id = peers[i];
@@ -108,8 +124,8 @@ static int fill(void *self, uint64_t context, uint64_t address, uint64_t bytes, 
 {
     (void)self;
     return IN_CONTEXT(context, ({
-                          CUresult filled = GC_CALL(gc_driver_device(context), cuMemsetD8_v2,
-                                                    (CUdeviceptr)address, value, (size_t)bytes);
+                          CUresult filled =
+                              GC_USE(cuMemsetD8_v2, (CUdeviceptr)address, value, (size_t)bytes);
                           if (filled == CUDA_SUCCESS)
                               filled = GC_CALL(gc_driver_device(context), cuCtxSynchronize);
                           filled;
@@ -119,8 +135,7 @@ static int fill(void *self, uint64_t context, uint64_t address, uint64_t bytes, 
 static int read_memory(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to)
 {
     (void)self;
-    return IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuMemcpyDtoH_v2, to,
-                                       (CUdeviceptr)address, (size_t)bytes));
+    return IN_CONTEXT(context, GC_USE(cuMemcpyDtoH_v2, to, (CUdeviceptr)address, (size_t)bytes));
 }
 
 void gc_driver_map_init(struct gc_driver *driver)

@@ -5,6 +5,7 @@
  * A look-up does not start the library: programs look names up when they load and fork before they
  * use any. */
 #include "shim/resolve.h"
+#include "shim/unknown.h"
 
 static void substitute(const char *symbol, void **pfn, int version, cuuint64_t flags,
                        const void *caller)
@@ -45,4 +46,16 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, cuuint
         substitute(symbol, pfn, version, flags, __builtin_return_address(0));
     gc_shim_leave();
     return result;
+}
+
+/* The driver's undocumented tables are handed through as they are. The runtimes use them to find
+ * their way; other libraries of the driver (video, ray tracing, optical flow) submit work by them,
+ * on memory of the program. */
+GC_EXPORT
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+    gc_resolve_driver(true);
+    if (gc_thread.depth == 0)
+        gc_unknown_note_export_table(__builtin_return_address(0));
+    return GC_FORWARD(cuGetExportTable, table, id);
 }

@@ -117,11 +117,9 @@ static void wait_for_memops(bool is_per_thread)
 
 /* ---- the wrappers ---- */
 
-/* As GC_FORWARD; a driver that was loaded after the library had started is found here. */
+/* The driver's answer; a driver that was loaded after the library had started is found here. */
 #define ASK(symbol, arguments)                                                                     \
-    (!is_there(GC_ROW_##symbol)                                                                    \
-         ? CUDA_ERROR_NOT_SUPPORTED                                                                \
-         : (gc_shim_count(NULL, GC_API_##symbol), GC_REAL(symbol) arguments))
+    (!is_there(GC_ROW_##symbol) ? CUDA_ERROR_NOT_SUPPORTED : GC_REAL(symbol) arguments)
 
 static inline bool is_there(enum gc_row_id row)
 {
@@ -154,6 +152,7 @@ static inline bool is_there(enum gc_row_id row)
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
+        gc_shim_count(NULL, GC_API_##symbol);                                                      \
         return ASK(symbol, arguments);                                                             \
     }
 #include "shim/api.def"

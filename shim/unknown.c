@@ -3,10 +3,13 @@
  * (gc_core_set_conservative), once, with a line that names it.
  *
  * Names are looked up before the library starts, so what was seen is kept until core is there. */
+#define _GNU_SOURCE
 #include "shim/unknown.h"
 
+#include "shim/elf.h"
 #include "shim/resolve.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char neutral_names[] = {
@@ -94,4 +97,23 @@ void gc_unknown_note_symbol(const char *name)
 {
     if (!is_neutral(name, false) && !is_row(name, false) && gc_resolve_driver_exports(name))
         gc_unknown_see(name, 0);
+}
+
+/* By the names of the driver's libraries: any other holds a runtime of its own, maybe. */
+void gc_unknown_note_export_table(const void *caller)
+{
+    static const char *const prefixes[] = {"libnvcuvid.", "libnvidia-", "libnvoptix."};
+    const struct gc_libc *libc = gc_elf_libc();
+    Dl_info info;
+
+    if (libc == NULL || libc->dladdr(caller, &info) == 0 || info.dli_fname == NULL)
+        return;
+    const char *slash = strrchr(info.dli_fname, '/');
+    const char *name = slash == NULL ? info.dli_fname : slash + 1;
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) {
+            char what[64];
+            snprintf(what, sizeof(what), "the driver's tables (%s)", name);
+            gc_unknown_see(what, 0);
+        }
 }

@@ -11,6 +11,8 @@ void gc_unknown_note(const char *name, int version);
 void gc_unknown_see(const char *name, int version);
 /* dlsym hands out `name`, which is no row's. The same, if it is the driver's. */
 void gc_unknown_note_symbol(const char *name);
+/* The code at `caller` asked for one of the driver's own tables. */
+void gc_unknown_note_export_table(const void *caller);
 /* Core is there: what was noted before counts from now on. */
 void gc_unknown_apply(void);
 

@@ -135,6 +135,18 @@ CUresult cuMemSetAccess(CUdeviceptr dptr, size_t bytes, const CUmemAccessDesc *a
     return result;
 }
 
+GC_EXPORT
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr dptr)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemGetAccess, flags, location, dptr);
+    gc_shim_enter(GC_API_cuMemGetAccess);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuMemGetAccess, flags, location,
+                              is_pool_memory(dptr) ? ADDRESS_PLAIN : dptr);
+    gc_shim_leave();
+    return result;
+}
+
 /* ---- sparse arrays ---- */
 
 static uint64_t mix(uint64_t hash, uint64_t value)
@@ -236,4 +248,19 @@ CUresult cuMulticastCreate(handle_t *handle, const CUmulticastObjectProp *prop)
     if (result == CUDA_SUCCESS && handle != NULL)
         gc_physical_add(&request, GC_DIRECT_IMPORT, *handle, 0);
     return gc_direct_end(&request, result);
+}
+
+GC_EXPORT
+CUresult cuMulticastBindAddr(handle_t handle, size_t offset, CUdeviceptr dptr, size_t bytes,
+                             unsigned long long flags)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMulticastBindAddr, handle, offset, dptr, bytes, flags);
+    gc_shim_enter(GC_API_cuMulticastBindAddr);
+    /* Bound pages would stay bound after the block was freed. */
+    CUresult result = is_pool_memory(dptr) ? CUDA_ERROR_INVALID_VALUE
+                                           : GC_CALL(gc_shim_current_device(), cuMulticastBindAddr,
+                                                     handle, offset, dptr, bytes, flags);
+    gc_shim_leave();
+    return result;
 }
