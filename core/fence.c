@@ -41,8 +41,11 @@ static bool begin_asking(struct gc_context *context, struct gc_wait_set *set, ui
     *mark = gc_work_count(&context->core->work);
     const bool is_free = !context->pool.is_dropped && !fences->is_asking &&
                          gc_context_wait_begin_locked(context, set);
-    if (is_free)
+    if (is_free) {
         fences->is_asking = true;
+        fences->covered_bytes = context->pool.unfenced_bytes;
+        fences->covered_count = context->pool.unfenced_count;
+    }
     gc_pool_release(&context->pool);
     return is_free;
 }
@@ -52,9 +55,10 @@ static void end_asking(struct gc_context *context, bool is_recorded)
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     if (is_recorded) {
+        /* What became pending since the mark was read is not covered. */
         context->fences.count++;
-        pool->unfenced_bytes = 0;
-        pool->unfenced_count = 0;
+        pool->unfenced_bytes -= context->fences.covered_bytes;
+        pool->unfenced_count -= context->fences.covered_count;
     }
     context->fences.is_asking = false;
     const bool is_dropped = pool->is_dropped;
@@ -169,11 +173,14 @@ static bool ask_oldest(struct gc_context *context, ask_member *ask, bool goes_on
         return false;
     GC_ASSERT(gc_lock_held_count() == 0);
     bool any = false;
-    while (fences->count > 0 && is_complete(&fences->ring[fences->first], ask)) {
-        retire_oldest(context);
-        any = true;
-        if (!goes_on)
+    while (fences->count > 0) {
+        const struct gc_fence *fence = &fences->ring[fences->first];
+        /* A wait since then may have answered already. */
+        const bool is_known = gc_context_is_retired(context, fence->mark);
+        if (!is_known && ((any && !goes_on) || !is_complete(fence, ask)))
             break;
+        any |= !is_known;
+        retire_oldest(context);
     }
     gc_context_wait_end(&set);
     end_asking(context, false);

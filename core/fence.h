@@ -32,6 +32,8 @@ struct gc_fences {
     bool is_unsupported; /* the driver cannot mark all work: only waiting tells */
     uint32_t first;
     uint32_t count;
+    uint64_t covered_bytes; /* of the pool's unfenced memory, by a fence recorded now */
+    uint64_t covered_count;
     struct gc_fence ring[GC_FENCES_MAX];
 };
 

@@ -6,6 +6,9 @@
 
 #include <stddef.h>
 
+/* Instead of the driver's code: it was not asked. */
+#define NOT_IDLE (-1)
+
 static int ask_memory(struct gc_context *context, const struct gc_segment_plan *plan,
                       uint64_t *address)
 {
@@ -133,7 +136,9 @@ int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
 {
     struct gc_device *device = context->device;
     GC_ASSERT(gc_lock_held_count() == 0);
-    const int code = return_memory(context, segment->address, segment->bytes);
+    /* What comes from the bins may be idle in the order of the one stream only. */
+    const bool is_idle = noted != NULL || gc_reuse_quiesce(context);
+    const int code = is_idle ? return_memory(context, segment->address, segment->bytes) : NOT_IDLE;
     if (code != 0 && restore(context, segment, block, noted))
         return code;
     gc_device_release(device, segment->bytes);

@@ -52,7 +52,7 @@ struct gc_segment_plan {
     enum gc_class class;
     bool is_dedicated;
     bool is_own_mapping; /* debug_map.c */
-    bool is_tight; /* of mapped memory, no page more than must be */
+    bool is_tight;       /* of mapped memory, no page more than must be */
 };
 
 /* What a live block remembers of its request. */
@@ -79,9 +79,9 @@ enum gc_status gc_segment_create(struct gc_context *context, const struct gc_seg
                                  struct gc_segment_refusal *refusal) GC_CHECKED;
 
 /* Gives a segment that was removed from its pool, and whose memory is idle, back to the driver.
- * Returns the driver's code; on refusal the segment is in the pool again, its one block live as it
- * was if `noted` says what was, else free. No lock may be held; the caller has begun a give-back of
- * the device. */
+ * Returns the driver's code, or -1 where the memory turned out not to be idle; on refusal the
+ * segment is in the pool again, its one block live as it was if `noted` says what was, else free.
+ * No lock may be held; the caller has begun a give-back of the device. */
 int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
                          struct gc_block *block, const struct gc_entry *noted);
 

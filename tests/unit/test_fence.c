@@ -1,0 +1,331 @@
+/* Frees that do not wait: stamps, fences, one stream, captures, and what happens when fences fail.
+ * Every allocation of the workbench checks that no queued work uses what it got. */
+#include "core/bits.h"
+#include "core/instance.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#include <pthread.h>
+
+static void open_fenced(struct workbench *bench, uint64_t capacity_bytes)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = capacity_bytes,
+                                          .trim_percent = 100,
+                                          .is_fenced = true};
+    workbench_open(bench, &setup);
+}
+
+/* As if the process had one context and had used no second stream yet. */
+static void pretend_one_stream(struct workbench *bench)
+{
+    atomic_store(&bench->core->work.has_left, false);
+    atomic_store(&bench->core->work.is_single, true);
+}
+
+static void free_with_queued_work_calls_nothing(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    const uint64_t a = workbench_alloc(&bench, 0, 4096);
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    const uint64_t calls = bench.sim.total_calls;
+    workbench_free(&bench, a);
+    assert_int_equal(bench.sim.total_calls, calls);
+    assert_int_equal(workbench_figures(&bench).pending.current, 4096);
+    assert_status(workbench_try_free(&bench, a), GC_INVALID_POINTER);
+    assert_int_not_equal(workbench_alloc(&bench, 0, 4096), a);
+    workbench_close(&bench);
+}
+
+static void without_work_nothing_is_asked(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    const uint64_t a = workbench_alloc(&bench, 0, 4096);
+    const uint64_t calls = bench.sim.total_calls;
+    workbench_free(&bench, a);
+    for (unsigned i = 0; i < 1000; i++) {
+        const uint64_t b = workbench_alloc(&bench, 0, 4096);
+        assert_int_equal(b, a);
+        workbench_free(&bench, b);
+    }
+    assert_int_equal(bench.sim.total_calls, calls);
+    workbench_close(&bench);
+}
+
+static void fence_covers_what_was_submitted_before_it(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    const uint64_t a = workbench_alloc(&bench, 0, 4096);
+    const uint64_t b = workbench_alloc(&bench, 0, 4096);
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    workbench_free(&bench, a);
+    assert_true(gc_fence_record(bench.contexts[0]));
+    sim_driver_submit(&bench.sim, 1, b, 4096);
+    workbench_free(&bench, b);
+    assert_false(gc_fence_poll(bench.contexts[0]));
+    assert_true(gc_fence_wait_oldest(bench.contexts[0]));
+    gc_reuse_collect(bench.contexts[0]);
+    assert_int_equal(workbench_figures(&bench).pending.current, 4096);
+    assert_int_equal(workbench_alloc(&bench, 0, 4096), a);
+    assert_int_not_equal(workbench_alloc(&bench, 0, 4096), b);
+    workbench_close(&bench);
+}
+
+struct meddler {
+    struct workbench *bench;
+    uint64_t address;
+    bool done;
+};
+
+/* Another thread's work and free, while the fence is on its way to the driver. */
+static void submit_and_free(void *argument, enum sim_call call, uint64_t context)
+{
+    struct meddler *meddler = argument;
+    if (call != SIM_FENCE_RECORD || meddler->done)
+        return;
+    meddler->done = true;
+    (void)context;
+    sim_driver_submit(&meddler->bench->sim, 2, meddler->address, 4096);
+    sim_driver_submit(&meddler->bench->sim, 1, meddler->address, 4096);
+    workbench_free(meddler->bench, meddler->address);
+}
+
+static void what_is_freed_while_a_fence_is_recorded_waits_for_the_next(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    const uint64_t a = workbench_alloc(&bench, 0, 4096);
+    const uint64_t b = workbench_alloc(&bench, 0, 4096);
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    workbench_free(&bench, a);
+    struct meddler meddler = {.bench = &bench, .address = b};
+    bench.sim.hook = submit_and_free;
+    bench.sim.hook_argument = &meddler;
+    assert_true(gc_fence_record(bench.contexts[0]));
+    assert_true(meddler.done);
+    assert_int_equal(bench.contexts[0]->pool.unfenced_count, 1);
+    assert_true(gc_fence_wait_oldest(bench.contexts[0]));
+    gc_reuse_collect(bench.contexts[0]);
+    assert_int_equal(workbench_figures(&bench).pending.current, 4096);
+    workbench_close(&bench);
+}
+
+static void loop_asks_seldom_and_stays_bounded(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    bench.sim.is_prompt = true;
+    const unsigned rounds = 20000;
+    for (unsigned i = 0; i < rounds; i++) {
+        const uint64_t a = workbench_alloc(&bench, 0, 4096);
+        sim_driver_submit(&bench.sim, 1, a, 4096);
+        workbench_free(&bench, a);
+    }
+    assert_true(bench.sim.total_calls <= rounds / 100);
+    assert_true(bench.sim.peak_bytes <= GC_MIB(1024) / 8 + GC_MIB(4));
+    workbench_close(&bench);
+}
+
+static void pending_memory_never_causes_an_out_of_memory(void **state)
+{
+    for (unsigned way = 0; way < 2; way++) {
+        struct workbench bench;
+        (void)state;
+        open_fenced(&bench, GC_MIB(64));
+        bench.sim.has_no_fences = way == 1;
+        for (unsigned i = 0; i < 20; i++) {
+            const unsigned context = i % WORKBENCH_CONTEXTS;
+            const uint64_t a = workbench_alloc(&bench, context, GC_MIB(60));
+            sim_driver_submit(&bench.sim, context + 1, a, GC_MIB(60));
+            workbench_free(&bench, a);
+        }
+        workbench_close(&bench);
+    }
+}
+
+static void peers_are_fenced_too(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(64));
+    assert_status(gc_context_add_peer(bench.contexts[0], bench.contexts[1]), GC_OK);
+    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
+    sim_driver_submit(&bench.sim, 2, a, GC_MIB(60));
+    workbench_free(&bench, a);
+    /* The program waits for the owner alone: the peer still works. */
+    const uint64_t epoch = gc_context_epoch(bench.contexts[0]);
+    sim_driver_complete(&bench.sim, 1);
+    gc_core_retire(bench.core, bench.contexts[0], epoch);
+    assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(60));
+    assert_true(gc_fence_record(bench.contexts[0]));
+    sim_driver_complete(&bench.sim, 1);
+    assert_false(gc_fence_poll(bench.contexts[0]));
+    workbench_alloc(&bench, 0, GC_MIB(60));
+    workbench_close(&bench);
+}
+
+static void capture_is_left_alone(void **state)
+{
+    struct workbench bench;
+    uint64_t other;
+    (void)state;
+    open_fenced(&bench, GC_MIB(64));
+    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
+    sim_driver_submit(&bench.sim, 1, a, GC_MIB(60));
+    workbench_capture(&bench, 0, true);
+    workbench_free(&bench, a);
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(60), &other), GC_OUT_OF_MEMORY);
+    assert_false(gc_fence_record(bench.contexts[0]));
+    workbench_capture(&bench, 0, false);
+    workbench_alloc(&bench, 0, GC_MIB(60));
+    workbench_close(&bench);
+}
+
+static void one_stream_reuses_at_once_and_waits_when_it_ends(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    pretend_one_stream(&bench);
+    struct gc_work *work = gc_core_work(bench.core);
+    const uint64_t a = workbench_alloc(&bench, 0, 4096);
+    gc_work_begin(bench.core, work, GC_STREAM_LEGACY);
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    workbench_free(&bench, a);
+    assert_int_equal(workbench_figures(&bench).pending.current, 0);
+    assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
+    gc_work_begin(bench.core, work, GC_STREAM_LEGACY);
+    assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
+    gc_work_begin(bench.core, work, GC_STREAM_OTHER);
+    sim_driver_expect_idle(&bench.sim, a, 4096); /* now it may go to any stream */
+    const uint64_t b = workbench_alloc(&bench, 0, 4096);
+    sim_driver_submit(&bench.sim, 1, b, 4096);
+    workbench_free(&bench, b);
+    assert_int_equal(workbench_figures(&bench).pending.current, 4096);
+    workbench_close(&bench);
+}
+
+/* Idle in the order of one stream is not idle enough to be given back. */
+static void one_stream_waits_before_memory_goes_back(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    pretend_one_stream(&bench);
+    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(40));
+    sim_driver_submit(&bench.sim, 1, a, GC_MIB(40));
+    workbench_free(&bench, a);
+    sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
+    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), 0);
+    sim_driver_fail(&bench.sim, 0, false, 0);
+    workbench_check(&bench);
+    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), GC_MIB(40));
+    workbench_close(&bench);
+}
+
+static void unseen_work_makes_every_free_pending(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(64));
+    assert_true(gc_core_set_conservative(bench.core));
+    assert_false(gc_core_set_conservative(bench.core));
+    bench.sim.work = NULL; /* nobody counts */
+    for (unsigned i = 0; i < 10; i++) {
+        const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
+        sim_driver_submit(&bench.sim, 1, a, GC_MIB(60));
+        workbench_free(&bench, a);
+        assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(60));
+    }
+    workbench_close(&bench);
+}
+
+static void wait_of_the_program_answers_open_fences(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    const uint64_t a = workbench_alloc(&bench, 0, 4096);
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    workbench_free(&bench, a);
+    assert_true(gc_fence_record(bench.contexts[0]));
+    const uint64_t epoch = gc_context_epoch(bench.contexts[0]);
+    sim_driver_complete(&bench.sim, 1);
+    gc_core_retire(bench.core, bench.contexts[0], epoch);
+    assert_int_equal(workbench_figures(&bench).pending.current, 0);
+    gc_fence_poll(bench.contexts[0]);
+    assert_int_equal(bench.sim.calls[SIM_FENCE_QUERY], 0);
+    assert_int_equal(bench.sim.fence_count, 0);
+    workbench_close(&bench);
+}
+
+static void dropped_context_forgets_its_fences(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    assert_status(gc_context_add_peer(bench.contexts[0], bench.contexts[1]), GC_OK);
+    const uint64_t a = workbench_alloc(&bench, 0, 4096);
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    workbench_free(&bench, a);
+    assert_true(gc_fence_record(bench.contexts[0]));
+    workbench_drop(&bench, 0);
+    assert_int_equal(bench.sim.fence_count, 0);
+    workbench_close(&bench);
+}
+
+/* Each driver call of the path in turn, once and for good. */
+static void failing_calls_lose_nothing(void **state)
+{
+    (void)state;
+    for (unsigned for_good = 0; for_good < 2; for_good++) {
+        bool fired = true;
+        for (uint64_t n = 1; fired; n++) {
+            struct workbench bench;
+            uint64_t address;
+            open_fenced(&bench, GC_MIB(64));
+            sim_driver_fail(&bench.sim, n, for_good != 0, SIM_BROKEN);
+            for (unsigned i = 0; i < 12; i++) {
+                if (workbench_try_alloc(&bench, 0, GC_MIB(20), &address) != GC_OK)
+                    continue;
+                sim_driver_submit(&bench.sim, 1, address, GC_MIB(20));
+                workbench_free(&bench, address);
+            }
+            fired = bench.sim.failed_count > 0;
+            sim_driver_fail(&bench.sim, 0, false, 0);
+            gc_core_empty(bench.core, bench.device);
+            assert_int_equal(bench.sim.used_bytes, 0);
+            workbench_close(&bench);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(free_with_queued_work_calls_nothing),
+        cmocka_unit_test(without_work_nothing_is_asked),
+        cmocka_unit_test(fence_covers_what_was_submitted_before_it),
+        cmocka_unit_test(what_is_freed_while_a_fence_is_recorded_waits_for_the_next),
+        cmocka_unit_test(loop_asks_seldom_and_stays_bounded),
+        cmocka_unit_test(pending_memory_never_causes_an_out_of_memory),
+        cmocka_unit_test(peers_are_fenced_too),
+        cmocka_unit_test(capture_is_left_alone),
+        cmocka_unit_test(one_stream_reuses_at_once_and_waits_when_it_ends),
+        cmocka_unit_test(one_stream_waits_before_memory_goes_back),
+        cmocka_unit_test(unseen_work_makes_every_free_pending),
+        cmocka_unit_test(wait_of_the_program_answers_open_fences),
+        cmocka_unit_test(dropped_context_forgets_its_fences),
+        cmocka_unit_test(failing_calls_lose_nothing),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("fence", tests, NULL, NULL);
+}
