@@ -83,7 +83,8 @@ struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle);
 /* Whether more than one was ever added. One relaxed load. */
 bool gc_core_has_several_contexts(const struct gc_core *core);
 /* The context is being destroyed or reset: its blocks and direct records vanish, accounts included.
- * Call after the driver did it; what was mapped is unmapped and released here. Unknown handles are ignored. */
+ * Call after the driver did it; what was mapped is unmapped and released here. Unknown handles are
+ * ignored. */
 void gc_core_drop_context(struct gc_core *core, uint64_t handle);
 struct gc_device *gc_context_device(const struct gc_context *context);
 uint64_t gc_context_handle(const struct gc_context *context);
