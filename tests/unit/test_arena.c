@@ -180,15 +180,80 @@ static void what_is_idle_in_one_context_serves_another(void **state)
 static void a_full_device_lends(void **state)
 {
     struct workbench bench;
-    uint64_t blocks[16];
+    uint64_t blocks[4];
     (void)state;
-    open_bench(&bench, GC_MIB(32), 0);
-    for (unsigned i = 0; i < 16; i++)
+    open_bench(&bench, GC_MIB(8), 0);
+    for (unsigned i = 0; i < 4; i++)
         blocks[i] = workbench_alloc(&bench, 0, PAGE);
-    for (unsigned i = 0; i < 16; i += 2)
-        workbench_free(&bench, blocks[i]);
-    workbench_alloc(&bench, 0, GC_MIB(16));
+    workbench_free(&bench, blocks[0]);
+    workbench_free(&bench, blocks[2]);
+    workbench_alloc(&bench, 0, 2 * PAGE);
+    workbench_free(&bench, blocks[1]);
+    assert_int_equal(workbench_alloc(&bench, 0, PAGE - 512), blocks[0]);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_CREATE], 5); /* the last one was refused */
+    assert_int_equal(bench.sim.calls[SIM_PAGE_RELEASE], 0);
     workbench_check(&bench);
+    workbench_close(&bench);
+}
+
+/* ---- work under way ---- */
+
+/* All work of the process goes to one stream: frees are not waited for. */
+static void open_single(struct workbench *bench, uint64_t limit_bytes)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1024),
+                                          .limit_bytes = limit_bytes,
+                                          .trim_percent = 100,
+                                          .has_mapping = true,
+                                          .is_fenced = true};
+    workbench_open(bench, &setup);
+    atomic_store(&gc_core_work(bench->core)->is_single, true);
+}
+
+static void use(struct workbench *bench, uint64_t address, uint64_t bytes)
+{
+    struct gc_work *work = gc_core_work(bench->core);
+    gc_work_begin(bench->core, work, GC_STREAM_LEGACY);
+    sim_driver_submit(&bench->sim, 1, address, bytes);
+    gc_work_end(work);
+}
+
+static void pages_go_back_after_the_work(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_single(&bench, 0);
+    const uint64_t block = workbench_alloc(&bench, 0, GC_MIB(4));
+    use(&bench, block, GC_MIB(4));
+    workbench_free(&bench, block);
+    assert_int_equal(bench.sim.use_count, 1);
+    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), GC_MIB(4));
+    assert_int_equal(bench.sim.use_count, 0);
+    workbench_close(&bench);
+}
+
+static void a_lent_page_is_replaced_after_the_work(void **state)
+{
+    const struct gc_request pair = {.bytes = 2 * PAGE};
+    struct workbench bench;
+    uint64_t blocks[4];
+    uint64_t address;
+    (void)state;
+    open_single(&bench, GC_MIB(8));
+    for (unsigned i = 0; i < 4; i++)
+        blocks[i] = workbench_alloc(&bench, 0, PAGE);
+    use(&bench, blocks[0], PAGE);
+    workbench_free(&bench, blocks[0]);
+    workbench_free(&bench, blocks[2]);
+    /* In the order of the stream; it is not idle. */
+    assert_status(gc_core_alloc(bench.core, bench.contexts[0], &pair, &address, &bench.driver_code),
+                  GC_OK);
+    assert_int_equal(bench.sim.use_count, 1);
+    workbench_free(&bench, blocks[1]);
+    assert_int_equal(workbench_alloc(&bench, 0, PAGE - 512), blocks[0]);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_UNMAP], 1);
+    assert_int_equal(bench.sim.use_count, 0);
     workbench_close(&bench);
 }
 
@@ -447,6 +512,8 @@ int main(void)
         cmocka_unit_test(idle_pages_go_back),
         cmocka_unit_test(what_is_idle_in_one_context_serves_another),
         cmocka_unit_test(a_full_device_lends),
+        cmocka_unit_test(pages_go_back_after_the_work),
+        cmocka_unit_test(a_lent_page_is_replaced_after_the_work),
         cmocka_unit_test(a_dropped_context_leaves_nothing),
         cmocka_unit_test(captures_take_what_is_there_or_plain_memory),
         cmocka_unit_test(peers_get_access),
