@@ -19,4 +19,13 @@ is "or a thread's own" "$(one thread)" "free pending"
 is "or the stream is destroyed" "$(one destroy)" "free pending"
 is "or something is captured" "$(one capture)" "free pending"
 is "a wait for it ends nothing" "$(one wait)" "free free"
+
+# What was freed in that time and is not known to be idle is waited for before another stream gets work.
+waits() {
+    rm -f "$TMP/journal"
+    SIMCUDA_JOURNAL=$TMP/journal SIMCUDA_WORK_US=20000 with "$program" retired "$1"
+    grep -c ' cuCtxSynchronize ' "$TMP/journal"
+}
+is "a block with work queued is waited for when another stream comes" "$(waits busy)" 2
+is "not after the program waited for the one stream" "$(waits waited)" 1
 done_testing

@@ -3,8 +3,8 @@
  * before it.
  *
  * usage: submits names: prints the entry points; submits: prints those that do not count, those
- * that count and should not, and how many there are; submits single: when the time of the one
- * stream ends. */
+ * that count and should not, and how many there are; submits single WHAT: when the time of the one
+ * stream ends; submits retired waited|busy: whether a wait for it proves something. */
 /* link: -l:libcuda.so.1 */
 #define _GNU_SOURCE
 #include "core/gpucache.h"
@@ -151,6 +151,22 @@ static int check_single(const char *last)
     return 0;
 }
 
+/* A block is freed with work queued, then another stream gets work. */
+static int check_retired(int has_waited)
+{
+    CUdeviceptr block = idle_block(), scratch = program_alloc(4096);
+    CUstream stream, other;
+
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    CHECK(cuMemsetD32Async(block, 0, 1, stream));
+    CHECK(cuMemFree(block));
+    if (has_waited)
+        CHECK(cuStreamSynchronize(stream));
+    CHECK(cuMemsetD32Async(scratch, 0, 1, other));
+    return 0;
+}
+
 int main(int count, char **arguments)
 {
     if (count > 1 && strcmp(arguments[1], "names") == 0) {
@@ -159,5 +175,7 @@ int main(int count, char **arguments)
         return 0;
     }
     program_start();
+    if (count > 2 && strcmp(arguments[1], "retired") == 0)
+        return check_retired(strcmp(arguments[2], "waited") == 0);
     return count > 2 ? check_single(arguments[2]) : check_all();
 }
