@@ -9,6 +9,7 @@
 #define GC_BLOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct gc_segment;
@@ -45,7 +46,9 @@ struct gc_block {
     uint16_t api;
     _Atomic uint8_t state; /* enum gc_block_state */
     uint8_t slack;         /* while cached: granules beyond the size it was last asked for */
-    uint8_t unused[4];
+    bool is_shared;        /* while live: other streams use it too */
+    bool is_ordered;       /* while live: counted as stream-ordered; never in a magazine */
+    uint8_t unused[2];
 };
 _Static_assert(sizeof(struct gc_block) == 64, "a block record is one cache line");
 

@@ -52,6 +52,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         .idle_bytes = &device->idle_bytes,
         .generation = &device->generation,
         .pending = &device->stats.pending,
+        .ordered = &device->stats.ordered,
         .page_bytes = device->page_bytes,
     };
     gc_pool_init(&context->pool, context, &shared);
@@ -136,9 +137,12 @@ static struct gc_block *drop_block_locked(struct gc_device *device, struct gc_po
         .bytes = block->bytes,
         .api = block->api,
     };
-    if (block->state == GC_BLOCK_LIVE)
+    if (block->state == GC_BLOCK_LIVE) {
         gc_device_note_vanished(device, &entry);
-    else if (block->state == GC_BLOCK_PENDING)
+        if (block->is_ordered)
+            gc_gauge_sub(&device->stats.ordered, entry.requested_bytes);
+    }
+    if (block->state == GC_BLOCK_PENDING)
         gc_gauge_sub(&device->stats.pending, block->bytes);
     /* A block that is being freed is settled by the thread that frees it. */
     gc_pagemap_clear(pool->shared.pagemap, block->address);
@@ -175,6 +179,8 @@ static void drop_pool(struct gc_context *context)
     pool->pending_first = NULL;
     pool->pending_last = NULL;
     pool->pending_bytes = 0;
+    for (unsigned i = 0; i < GC_STREAM_LISTS; i++)
+        pool->streams[i] = (struct gc_stream_list){0};
     while (pool->spares != NULL) {
         struct gc_block *record = pool->spares;
         pool->spares = record->next;

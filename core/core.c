@@ -110,6 +110,17 @@ struct order {
     struct gc_segment_refusal refusal;
 };
 
+/* What was freed in the request's own stream comes first: it is of use to no other. */
+static struct gc_block *take_ordered_or_free(struct order *order)
+{
+    struct gc_pool *pool = &order->context->pool;
+    struct gc_block *block = gc_stream_take_locked(pool, order->claim.stream, order->claim.bytes);
+    if (block == NULL)
+        return gc_pool_take_locked(pool, order->plan.class, &order->claim);
+    gc_pool_make_live_locked(pool, block, &order->claim);
+    return block;
+}
+
 static enum gc_status take_free(struct order *order, bool any_hole)
 {
     struct gc_context *context = order->context;
@@ -123,7 +134,7 @@ static enum gc_status take_free(struct order *order, bool any_hole)
     else if (any_hole)
         block = gc_pool_take_any_locked(pool, &order->claim);
     else
-        block = gc_pool_take_locked(pool, order->plan.class, &order->claim);
+        block = take_ordered_or_free(order);
     if (block != NULL) {
         const struct gc_entry entry = {block->address, order->claim.requested_bytes, block->bytes,
                                        order->claim.stream, order->claim.api};
@@ -235,6 +246,7 @@ static enum gc_status make_order(struct gc_core *core, struct gc_context *contex
     order->claim.requested_bytes = request->bytes;
     order->claim.stream = request->stream;
     order->claim.api = request->api;
+    order->claim.is_ordered = request->is_ordered;
     if (request->dedicated || core->mode != GC_MODE_CACHE) {
         order->plan.is_dedicated = true;
         order->plan.driver_bytes = request->bytes;
@@ -342,14 +354,11 @@ static enum gc_status refuse_free(struct gc_core *core, uint64_t address)
     return GC_INVALID_POINTER;
 }
 
-enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api, int *driver_code)
+static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_t stream,
+                                 int *driver_code)
 {
     const uint64_t start_ns = now_ns(core);
     struct gc_block *block;
-    if (core->debug != NULL)
-        gc_debug_before_free(core, address, api);
-    (void)
-        api; /* a free is counted for the device; figures by entry point are those of allocations */
     enum gc_status status = gc_core_lock_block(core, address, false, &block);
     if (status == GC_INVALID_POINTER)
         return refuse_free(core, address);
@@ -364,10 +373,28 @@ enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api
         gc_counter_add(&pool->context->device->stats.invalid_free_count, 1);
         return GC_INVALID_POINTER;
     }
-    status = gc_reuse_free_unlock(pool->context, block, driver_code);
+    status = gc_reuse_free_unlock(pool->context, block, stream, driver_code);
     if (status == GC_OK)
         gc_hist_add(&core->free_ns, now_ns(core) - start_ns);
     return status;
+}
+
+/* A free is counted for the device; figures by entry point are those of allocations. */
+enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api, int *driver_code)
+{
+    if (core->debug != NULL)
+        gc_debug_before_free(core, address, api);
+    return free_block(core, address, 0, driver_code);
+}
+
+enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address, uint64_t stream,
+                                    uint16_t api, int *driver_code)
+{
+    if (core->debug == NULL)
+        return free_block(core, address, stream, driver_code);
+    /* What is looked at when it is idle must not serve before. */
+    gc_debug_before_free(core, address, api);
+    return free_block(core, address, 0, driver_code);
 }
 
 static bool is_live_now(struct gc_block *block)
@@ -410,12 +437,53 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
             .context = pool->context->handle,
             .id = id,
             .api = block->api,
+            .is_ordered = block->is_ordered,
         };
     } else {
         status = GC_INVALID_POINTER;
     }
     gc_pool_release(pool);
     return status;
+}
+
+enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address, uint64_t stream)
+{
+    struct gc_block *block;
+    (void)stream; /* which one does not matter: the free waits for all */
+    const enum gc_status status = gc_core_lock_block(core, address, false, &block);
+    if (status != GC_OK)
+        return status;
+    struct gc_pool *pool = pool_of_locked(block);
+    const bool is_live = is_live_now(block);
+    if (is_live)
+        block->is_shared = true;
+    gc_pool_release(pool);
+    return is_live ? GC_OK : GC_INVALID_POINTER;
+}
+
+uint64_t gc_device_ordered_bytes(const struct gc_device *device)
+{
+    return atomic_load_explicit(&device->stats.ordered.current, memory_order_relaxed);
+}
+
+uint64_t gc_device_ordered_peak_bytes(const struct gc_device *device)
+{
+    struct gc_gauge gauge;
+    gc_gauge_read(&device->stats.ordered, &gauge);
+    return gauge.peak;
+}
+
+void gc_device_reset_ordered_peak(struct gc_device *device)
+{
+    atomic_store_explicit(&device->stats.ordered.peak, gc_device_ordered_bytes(device),
+                          memory_order_relaxed);
+}
+
+void gc_core_close_stream(struct gc_context *context, uint64_t stream)
+{
+    gc_pool_acquire_plain(&context->pool);
+    gc_stream_close_locked(&context->pool, stream);
+    gc_pool_release(&context->pool);
 }
 
 void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch)
@@ -440,8 +508,8 @@ void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *
     /* A malloc that is short waits for what is pending, so that counts as free too. */
     const uint64_t pending =
         atomic_load_explicit(&device->stats.pending.current, memory_order_relaxed);
-    const uint64_t idle = gc_min_u64(gc_device_idle_bytes(device) + pending,
-                                     gc_budget_held(&device->budget));
+    const uint64_t idle =
+        gc_min_u64(gc_device_idle_bytes(device) + pending, gc_budget_held(&device->budget));
     const uint64_t used = gc_sub_or_zero_u64(gc_budget_held(&device->budget), idle);
     uint64_t available;
     if (!gc_add_u64(*free_bytes, idle, &available))

@@ -114,8 +114,9 @@ struct gc_request {
     uint64_t bytes;  /* > 0 */
     uint64_t stream; /* 0: none named */
     uint16_t api;
-    bool dedicated; /* a driver allocation of its own, at its base: what IPC exporters need */
-    bool is_trial;  /* a refusal is not counted: the caller makes room and asks again */
+    bool dedicated;  /* a driver allocation of its own, at its base: what IPC exporters need */
+    bool is_ordered; /* stream-ordered: freed in a stream's order, counted apart */
+    bool is_trial;   /* a refusal is not counted: the caller makes room and asks again */
 };
 
 /* Serves a request, in mode `cache` from the pool, in mode `track` from the driver directly.
@@ -141,6 +142,7 @@ struct gc_block_info {
     uint64_t context; /* handle */
     uint64_t id;      /* unique in the process, never reused */
     uint16_t api;
+    bool is_ordered;
 };
 
 /* The live block that contains `address`. GC_NOT_OURS; GC_INVALID_POINTER inside a segment but in
@@ -175,6 +177,13 @@ enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address, uint
 /* The live block at `address` is used by another stream too than the one it was allocated for. */
 enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address,
                                      uint64_t stream) GC_CHECKED;
+
+/* Stream-ordered memory served on the device now, and the most since the peak was reset. */
+uint64_t gc_device_ordered_bytes(const struct gc_device *device);
+uint64_t gc_device_ordered_peak_bytes(const struct gc_device *device);
+void gc_device_reset_ordered_peak(struct gc_device *device);
+/* Before the stream is destroyed: its handle may be given to another one. */
+void gc_core_close_stream(struct gc_context *context, uint64_t stream);
 
 /* How much work was counted so far. Take it before a synchronisation of the program starts and hand
  * it to gc_core_retire when that succeeded: what is submitted meanwhile is not covered by it. */

@@ -65,9 +65,10 @@ void gc_direct_vanished(const struct gc_direct *direct);
 
 /* ---- reuse.c: how freed memory becomes free memory ---- */
 
-/* Frees a live block of the context's pool, whose lock is held and is released here. */
+/* Frees a live block of the context's pool, whose lock is held and is released here. `stream`: in
+ * its order; 0: none. */
 enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
-                                    int *driver_code) GC_CHECKED;
+                                    uint64_t stream, int *driver_code) GC_CHECKED;
 /* An allocation misses: makes pending memory free as far as that costs no wait; beyond the share of
  * the device that may be pending it waits rather than let the pool grow. True if memory became
  * free.

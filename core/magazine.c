@@ -368,6 +368,8 @@ static inline void make_live(struct gc_cache *cache, struct gc_magazine *magazin
     block->live.requested_bytes = request->bytes;
     block->live.id = take_id(cache);
     block->api = request->api;
+    block->is_shared = false;
+    block->is_ordered = false;
     /* Release: pairs with the exchange of who frees it. */
     atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
 }
@@ -449,7 +451,7 @@ static inline struct gc_context *take_from_program(struct gc_block *block, uint6
     if (LIKELY(block->address == address && block->bytes <= context->magazine_block_bytes &&
                atomic_load_explicit(&block->segment, memory_order_relaxed) == segment &&
                atomic_load_explicit(&segment->pool, memory_order_relaxed) == &context->pool &&
-               !segment->is_dedicated))
+               !segment->is_dedicated && !block->is_ordered))
         return context;
     atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
     return NULL;

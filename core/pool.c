@@ -236,6 +236,10 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->live.requested_bytes = claim->requested_bytes;
     block->live.id = take_id(pool);
     block->api = claim->api;
+    block->is_shared = false;
+    block->is_ordered = claim->is_ordered;
+    if (claim->is_ordered)
+        gc_gauge_add(pool->shared.ordered, claim->requested_bytes);
     block->state = GC_BLOCK_LIVE;
 }
 
@@ -461,6 +465,20 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
 
 /* ---- pending ---- */
 
+void gc_pool_count_pending_locked(struct gc_pool *pool, const struct gc_block *block)
+{
+    pool->pending_bytes += block->bytes;
+    pool->unfenced_bytes += block->bytes;
+    pool->unfenced_count++;
+    gc_gauge_add(pool->shared.pending, block->bytes);
+}
+
+void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block *block)
+{
+    pool->pending_bytes -= block->bytes;
+    gc_gauge_sub(pool->shared.pending, block->bytes);
+}
+
 void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t stamp)
 {
     struct gc_block *last = pool->pending_last;
@@ -474,10 +492,7 @@ void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, u
     else
         pool->pending_first = block;
     pool->pending_last = block;
-    pool->pending_bytes += block->bytes;
-    pool->unfenced_bytes += block->bytes;
-    pool->unfenced_count++;
-    gc_gauge_add(pool->shared.pending, block->bytes);
+    gc_pool_count_pending_locked(pool, block);
 }
 
 struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t retired)
@@ -488,13 +503,14 @@ struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t ret
         taken.last = block;
         block = block->pending.next;
     }
-    if (taken.last == NULL)
-        return taken;
-    taken.first = pool->pending_first;
-    taken.last->pending.next = NULL;
-    pool->pending_first = block;
-    if (block == NULL)
-        pool->pending_last = NULL;
+    if (taken.last != NULL) {
+        taken.first = pool->pending_first;
+        taken.last->pending.next = NULL;
+        pool->pending_first = block;
+        if (block == NULL)
+            pool->pending_last = NULL;
+    }
+    gc_stream_take_retired_locked(pool, retired, &taken);
     return taken;
 }
 
@@ -505,8 +521,7 @@ bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending
     while (block != NULL) {
         struct gc_block *next = block->pending.next;
         any_dedicated |= segment_of(block)->is_dedicated;
-        pool->pending_bytes -= block->bytes;
-        gc_gauge_sub(pool->shared.pending, block->bytes);
+        gc_pool_uncount_pending_locked(pool, block);
         gc_pool_give_locked(pool, block);
         block = next;
     }

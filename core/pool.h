@@ -29,6 +29,7 @@
 #include "core/slab.h"
 #include "core/stats.h"
 #include "core/status.h"
+#include "core/stream.h"
 
 #define GC_SMALL_MAX GC_MIB(1)
 #define GC_SMALL_SEGMENT GC_MIB(2)
@@ -50,8 +51,9 @@ struct gc_pool_shared {
     atomic_uint_fast64_t *next_block_id; /* of the process */
     atomic_uint_fast64_t *idle_bytes;    /* of the device: wholly free segments */
     atomic_uint_fast64_t *generation;    /* of the device: rises when a segment becomes idle */
-    struct gc_gauge_cell *pending;       /* of the device */
-    uint64_t page_bytes;                 /* of mapped memory; 0: there is none */
+    struct gc_gauge_cell *pending;       /* of the device, as the next */
+    struct gc_gauge_cell *ordered;
+    uint64_t page_bytes; /* of mapped memory; 0: there is none */
 };
 
 struct gc_pool {
@@ -64,9 +66,10 @@ struct gc_pool {
     struct gc_segment *idle_newest;
     struct gc_block *pending_first; /* lowest stamp first */
     struct gc_block *pending_last;
-    uint64_t pending_bytes;
+    uint64_t pending_bytes;  /* of the streams' lists too */
     uint64_t unfenced_bytes; /* became pending since the last fence was recorded */
     uint64_t unfenced_count;
+    struct gc_stream_list streams[GC_STREAM_LISTS];
     struct gc_block *spares; /* block records at hand, linked by `next` */
     uint32_t spare_count;
     bool is_dropped;     /* for good: the context is gone, and with it every segment */
@@ -137,7 +140,11 @@ struct gc_pending {
 /* `stamp` is the count of work.h that the block's free was stamped with; stamps need not come in
  * order. */
 void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t stamp);
-/* Takes out all with stamps up to `retired`; they stay in state pending. */
+/* A block has come into a list of pending ones, or left it. */
+void gc_pool_count_pending_locked(struct gc_pool *pool, const struct gc_block *block);
+void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block *block);
+/* Takes out all with stamps up to `retired`, of the streams' lists too; they stay in state pending.
+ */
 struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t retired);
 /* They are idle: gives them all. True if one was dedicated, so that its segment is to go back. */
 bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending);

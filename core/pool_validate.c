@@ -16,6 +16,7 @@ struct sums {
     uint64_t free_bytes[GC_CLASS_COUNT];
     uint64_t idle_count;
     uint64_t pending_count;
+    uint64_t pending_bytes;
 };
 
 static bool check_segment(const struct gc_pool *pool, const struct gc_segment *segment,
@@ -37,8 +38,10 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
             sums->free_count[segment->class]++;
             sums->free_bytes[segment->class] += block->bytes;
         }
-        if (block->state == GC_BLOCK_PENDING)
+        if (block->state == GC_BLOCK_PENDING) {
             sums->pending_count++;
+            sums->pending_bytes += block->bytes;
+        }
         address += block->bytes;
         previous = block;
     }
@@ -48,6 +51,20 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
              segment->arena == NULL && !segment->is_kept));
     if (segment->is_idle)
         sums->idle_count++;
+    return true;
+}
+
+/* A list of pending blocks, by stamp. */
+static bool check_pending(const struct gc_block *first, const struct gc_block *last,
+                          struct sums *sums)
+{
+    for (const struct gc_block *block = first; block != NULL; block = block->pending.next) {
+        REQUIRE(block->state == GC_BLOCK_PENDING && sums->pending_count > 0);
+        REQUIRE(block->pending.next != NULL
+                    ? block->pending.stamp <= block->pending.next->pending.stamp
+                    : block == last);
+        sums->pending_count--;
+    }
     return true;
 }
 
@@ -73,13 +90,13 @@ bool gc_pool_validate_locked(const struct gc_pool *pool)
     }
     REQUIRE(sums.idle_count == 0);
     REQUIRE(gc_pages_validate_locked(pool));
-    /* Some may be in the hands of a thread that waits for them. */
-    for (const struct gc_block *block = pool->pending_first; block != NULL;
-         block = block->pending.next) {
-        REQUIRE(block->state == GC_BLOCK_PENDING && sums.pending_count > 0);
-        REQUIRE(block->pending.next != NULL || block == pool->pending_last);
-        sums.pending_count--;
+    REQUIRE(check_pending(pool->pending_first, pool->pending_last, &sums));
+    for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
+        const struct gc_stream_list *list = &pool->streams[i];
+        REQUIRE((list->stream == 0) == (list->first == NULL));
+        REQUIRE(check_pending(list->first, list->last, &sums));
     }
+    REQUIRE(sums.pending_count == 0 && sums.pending_bytes == pool->pending_bytes);
     return true;
 }
 

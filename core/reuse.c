@@ -95,7 +95,7 @@ static struct backlog look(struct gc_context *context)
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     const struct backlog backlog = {
-        .bytes = pool->pending_first == NULL ? 0 : pool->pending_bytes,
+        .bytes = pool->pending_bytes,
         .unfenced_bytes = pool->unfenced_bytes,
         .unfenced_count = pool->unfenced_count,
         .open_fences = context->fences.count,
@@ -217,7 +217,9 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
     struct gc_pool *pool = &context->pool;
     gc_device_note_free(context->device, entry);
     gc_pool_acquire_plain(pool);
-    if (!pool->is_dropped)
+    /* Of a stream: where the block was freed in its order, and no other stream uses it. */
+    if (!pool->is_dropped &&
+        (entry->stream == 0 || !gc_stream_push_locked(pool, entry->stream, block, stamp)))
         gc_pool_push_pending_locked(pool, block, stamp);
     gc_pool_release(pool);
     if (!is_synchronous(context))
@@ -303,7 +305,7 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
 }
 
 enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
-                                    int *driver_code)
+                                    uint64_t stream, int *driver_code)
 {
     const bool is_dedicated =
         atomic_load_explicit(&block->segment, memory_order_relaxed)->is_dedicated;
@@ -311,9 +313,13 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
         .address = block->address,
         .requested_bytes = block->live.requested_bytes,
         .bytes = block->bytes,
+        .stream = is_dedicated || block->is_shared ? 0 : stream,
         .api = block->api,
     };
     block->state = GC_BLOCK_FREEING; /* keeps it away from others while it is noted */
+    if (block->is_ordered)
+        gc_gauge_sub(&context->device->stats.ordered, entry.requested_bytes);
+    block->is_ordered = false; /* if the free fails the block stays, plain from now on */
     gc_pool_release(&context->pool);
     if (is_synchronous(context))
         return free_waiting(context, block, &entry, is_dedicated, driver_code);

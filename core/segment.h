@@ -61,6 +61,7 @@ struct gc_claim {
     uint64_t requested_bytes; /* as the program said */
     uint64_t stream;
     uint16_t api;
+    bool is_ordered;
 };
 
 /* What an attempt that failed leaves to say. */

@@ -225,6 +225,7 @@ static void leave_single_with(CUstream stream)
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, stream);                                                     \
         leave_single_with(stream);                                                                 \
+        gc_stream_close(stream);                                                                   \
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_context *context = gc_capture_is_any() ? count_end(stream) : NULL;               \
         CUresult result = GC_CALL(gc_shim_current_device(), symbol, stream);                       \

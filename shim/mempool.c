@@ -26,6 +26,7 @@ struct gc_mempool {
     uint64_t sequence;
     uint64_t live_count;
     bool is_free; /* serves no pool */
+    atomic_bool is_special;
     /* Where memory was freed since all was known to be done: such memory is idle for that stream
      * only. */
     _Atomic(uint64_t) freed_in;
@@ -74,6 +75,7 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
         pool = take_record_locked();
         if (pool != NULL) {
             pool->is_free = false;
+            pool->is_special = false;
             pool->live_count = 0;
             pool->freed_in = FREED_NOWHERE;
             pool->device = device;
@@ -83,6 +85,27 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
     }
     gc_handles_unlock();
     return pool;
+}
+
+bool gc_mempool_is_plain(CUmemoryPool handle, struct gc_device *device)
+{
+    CUmemoryPool plain = NULL;
+
+    if (handle == NULL ||
+        GC_USE(cuDeviceGetDefaultMemPool, &plain, gc_device_get_info(device)->ordinal) !=
+            CUDA_SUCCESS ||
+        plain != handle)
+        return false;
+    struct gc_mempool *pool = gc_mempool_find(handle, device);
+    return pool != NULL && !atomic_load_explicit(&pool->is_special, memory_order_relaxed);
+}
+
+void gc_mempool_mark_special(CUmemoryPool handle)
+{
+    struct gc_mempool *pool = gc_mempool_find(handle, gc_shim_current_device());
+
+    if (pool != NULL)
+        atomic_store_explicit(&pool->is_special, true, memory_order_relaxed);
 }
 
 CUmemoryPool gc_mempool_handle(const struct gc_mempool *pool)

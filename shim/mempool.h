@@ -15,6 +15,14 @@ struct gc_mempool; /* record of a pool; never unmapped, used again once pool and
 /* The record of a pool, made on first sight; NULL if there is no host memory for one. `device`
  * NULL: a pool that is not charged (imported, on the host, managed). */
 struct gc_mempool *gc_mempool_find(CUmemoryPool pool, struct gc_device *device);
+/* The stream is about to be destroyed: what was freed in its order waits for a fence. */
+void gc_stream_close(CUstream stream);
+/* Whether allocations from the pool may come from the cache: it is the default pool of the device
+ * and nothing was asked of it that the cache cannot give. */
+bool gc_mempool_is_plain(CUmemoryPool pool, struct gc_device *device);
+/* From now on its allocations come from the driver. */
+void gc_mempool_mark_special(CUmemoryPool pool);
+
 /* NULL once destroyed. */
 CUmemoryPool gc_mempool_handle(const struct gc_mempool *pool);
 /* NULL if not charged. */

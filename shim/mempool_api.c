@@ -13,6 +13,19 @@ static struct gc_device *device_of(const CUmemPoolProps *props)
     return gc_shim_device(props->location.id);
 }
 
+/* The current device if the pool is its default one, for which the cache serves; else NULL. */
+static struct gc_device *plain_device(CUmemoryPool pool)
+{
+    struct gc_device *device = gc_shim_current_device();
+    CUmemoryPool plain = NULL;
+
+    if (device == NULL || pool == NULL ||
+        GC_USE(cuDeviceGetDefaultMemPool, &plain, gc_device_get_info(device)->ordinal) !=
+            CUDA_SUCCESS)
+        return NULL;
+    return plain == pool ? device : NULL;
+}
+
 GC_EXPORT
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
@@ -50,8 +63,56 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
         return GC_FORWARD(cuMemPoolTrimTo, pool, keep_bytes);
     gc_shim_enter(GC_API_cuMemPoolTrimTo);
     CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolTrimTo, pool, keep_bytes);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         gc_mempool_refresh(NULL);
+        struct gc_device *device = plain_device(pool);
+        if (device != NULL && !gc_capture_is_any())
+            gc_core_trim(gc_shim.core, device, keep_bytes);
+    }
+    gc_shim_leave();
+    return result;
+}
+
+/* What the cache serves in the default pool's name is in the pool's figures. */
+static uint64_t served(CUmemPool_attribute attribute, const struct gc_device *device)
+{
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        return gc_device_ordered_bytes(device);
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return gc_device_ordered_peak_bytes(device);
+    default:
+        return 0;
+    }
+}
+
+GC_EXPORT
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemPoolGetAttribute, pool, attribute, value);
+    gc_shim_enter(GC_API_cuMemPoolGetAttribute);
+    struct gc_device *device = plain_device(pool);
+    CUresult result = GC_CALL(device, cuMemPoolGetAttribute, pool, attribute, value);
+    const uint64_t bytes = device == NULL ? 0 : served(attribute, device);
+    if (result == CUDA_SUCCESS && bytes != 0)
+        *(cuuint64_t *)value += bytes;
+    gc_shim_leave();
+    return result;
+}
+
+/* Memory of the cache would not follow. */
+GC_EXPORT
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemPoolSetAccess, pool, access, count);
+    gc_shim_enter(GC_API_cuMemPoolSetAccess);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolSetAccess, pool, access, count);
+    if (result == CUDA_SUCCESS && pool != NULL)
+        gc_mempool_mark_special(pool);
     gc_shim_leave();
     return result;
 }
@@ -66,8 +127,13 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     gc_shim_enter(GC_API_cuMemPoolSetAttribute);
     CUresult result =
         GC_CALL(gc_shim_current_device(), cuMemPoolSetAttribute, pool, attribute, value);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         gc_mempool_refresh(NULL);
+        struct gc_device *device = plain_device(pool);
+        if (device != NULL && (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ||
+                               attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH))
+            gc_device_reset_ordered_peak(device);
+    }
     gc_shim_leave();
     return result;
 }

@@ -1,8 +1,10 @@
 /* Stream-ordered allocation: cuMemAllocAsync and its kin.
  *
- * An allocation is recorded (ASYNC, not charged); its pool is charged for what the driver reserves,
- * see mempool.c. An allocation in a capturing stream is a graph node: graph_api.c looks after its
- * memory. */
+ * The device's default pool is served from the cache: a block that is freed in a stream's order may
+ * serve that stream at once, all others when a fence says so (core/stream.h). Other pools, and the
+ * default one where more was asked of it, are the driver's: an allocation is recorded (ASYNC, not
+ * charged), its pool is charged for what the driver reserves, see mempool.c. An allocation in a
+ * capturing stream is a graph node: graph_api.c looks after its memory. */
 #include "shim/direct.h"
 #include "shim/mempool.h"
 
@@ -122,6 +124,82 @@ static CUresult alloc_from_pool(struct gc_direct_request *request, const struct 
     return CUDA_SUCCESS;
 }
 
+/* ---- served from the cache ---- */
+
+/* The context a stream belongs to. */
+static struct gc_context *context_of(CUstream stream)
+{
+    CUcontext handle;
+
+    if (!gc_core_has_several_contexts(gc_shim.core) || stream == CU_STREAM_LEGACY ||
+        stream == CU_STREAM_PER_THREAD)
+        return gc_shim_current_context();
+    return GC_USE(cuStreamGetCtx, stream, &handle) == CUDA_SUCCESS
+               ? gc_core_find_context(gc_shim.core, (uintptr_t)handle)
+               : NULL;
+}
+
+/* The stream as core tells it apart; 0: no order is known. A thread's own stream has the same
+ * handle in every thread. */
+static uint64_t order_key(CUstream stream)
+{
+    return stream == CU_STREAM_PER_THREAD ? 0 : (uintptr_t)stream;
+}
+
+void gc_stream_close(CUstream stream)
+{
+    struct gc_context *context = context_of(stream);
+
+    if (context != NULL)
+        gc_core_close_stream(context, order_key(stream));
+}
+
+static bool is_served(const struct gc_direct_request *request, const struct async_call *call)
+{
+    const struct gc_options *options = gc_shim.options;
+    CUmemoryPool pool = call->pool;
+
+    if (options->mode != GC_MODE_CACHE || options->reuse != GC_REUSE_FENCE ||
+        request->context == NULL || atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed))
+        return false;
+    if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &pool,
+                                    gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
+        return false;
+    return gc_mempool_is_plain(pool, request->device);
+}
+
+/* An unknown stream is for the driver to judge. */
+static bool is_stream(CUstream stream)
+{
+    unsigned flags;
+
+    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+           GC_USE(cuStreamGetFlags, stream, &flags) == CUDA_SUCCESS;
+}
+
+static CUresult serve(const struct gc_direct_request *request, const struct async_call *call,
+                      CUdeviceptr *dptr, size_t bytes)
+{
+    struct gc_request wanted = {.bytes = bytes,
+                                .stream = order_key(call->stream),
+                                .api = (uint16_t)request->api,
+                                .is_ordered = true};
+    uint64_t address = 0;
+    int driver_code = 0;
+
+    wanted.is_trial = gc_direct_may_make_room();
+    enum gc_status status =
+        gc_core_alloc(gc_shim.core, request->context, &wanted, &address, &driver_code);
+    if (status == GC_OUT_OF_MEMORY && wanted.is_trial) {
+        (void)gc_direct_make_room(request->device);
+        wanted.is_trial = false;
+        status = gc_core_alloc(gc_shim.core, request->context, &wanted, &address, &driver_code);
+    }
+    if (status == GC_OK)
+        *dptr = address;
+    return gc_shim_result(status, driver_code);
+}
+
 static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, size_t bytes)
 {
     struct gc_direct_request request;
@@ -135,6 +213,11 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
         result = driver_alloc(request.device, call, dptr, bytes);
         if (result == CUDA_SUCCESS)
             gc_graph_expect(request.device);
+        return gc_direct_end(&request, result);
+    }
+    if (is_served(&request, call) && is_stream(call->stream)) {
+        result = serve(&request, call, dptr, bytes);
+        request.is_refused = true; /* core has counted a refusal */
         return gc_direct_end(&request, result);
     }
     struct gc_mempool *pool = find_pool(&request, call);
@@ -193,34 +276,33 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryP
 
 /* ---- free ---- */
 
-/* Plain memory, served by the pool, may be freed in stream order too: what the stream has queued is
- * waited for, then it is an ordinary free. In a capture the driver takes only memory of graph
- * nodes. */
-static CUresult free_pool_block(struct gc_device *device, enum gc_api api, CUdeviceptr dptr,
-                                CUstream stream)
+/* A block of the cache, however it was allocated: freed in the order of the stream, without a wait.
+ * In a capture the driver takes only memory of graph nodes. */
+static CUresult free_block(enum gc_api api, const struct gc_block_info *block, CUdeviceptr dptr,
+                           CUstream stream)
 {
     int driver_code = 0;
 
     if (gc_stream_is_capturing(stream))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!gc_capture_is_any()) {
-        CUresult result = GC_CALL(device, cuStreamSynchronize, stream);
-        if (result != CUDA_SUCCESS)
-            return result;
-    }
-    enum gc_status status = gc_core_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
+    const struct gc_context *context = context_of(stream);
+    const bool is_ordered = context != NULL && gc_context_handle(context) == block->context;
+    enum gc_status status = gc_core_free_ordered(
+        gc_shim.core, dptr, is_ordered ? order_key(stream) : 0, (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);
 }
 
 static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given, CUstream stream)
 {
     struct gc_direct_request request;
-    struct gc_block_info block;
+    struct gc_block_info block = {.address = 0};
     CUresult result;
 
     gc_direct_begin(&request, symbol);
     if (dptr != 0 && gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS)
-        return gc_direct_end(&request, free_pool_block(request.device, request.api, dptr, stream));
+        return gc_direct_end(&request, is_stream(stream)
+                                           ? free_block(request.api, &block, dptr, stream)
+                                           : CUDA_ERROR_INVALID_HANDLE);
     gc_mempool_note_free(dptr, stream);
     gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
     result = symbol == GC_API_cuMemFreeAsync

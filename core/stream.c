@@ -1,0 +1,107 @@
+#include "core/stream.h"
+
+#include "core/check.h"
+#include "core/pool.h"
+
+#include <stddef.h>
+
+/* Blocks of a list looked at for one request: programs that repeat themselves find theirs early. */
+#define SEARCH_MAX 32
+/* A block may be longer than what is asked for by this share. */
+#define WASTE_SHARE 16
+
+static struct gc_stream_list *find_list(struct gc_pool *pool, uint64_t stream)
+{
+    for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
+        if (pool->streams[i].stream == stream)
+            return &pool->streams[i];
+    }
+    return NULL;
+}
+
+bool gc_stream_push_locked(struct gc_pool *pool, uint64_t stream, struct gc_block *block,
+                           uint64_t stamp)
+{
+    struct gc_stream_list *list = find_list(pool, stream);
+    if (list == NULL)
+        list = find_list(pool, 0);
+    if (list == NULL)
+        return false;
+    list->stream = stream;
+    block->state = GC_BLOCK_PENDING;
+    block->pending.next = NULL;
+    /* Stamps may come late; in order, a block waits a little longer. */
+    block->pending.stamp =
+        list->last == NULL ? stamp : gc_max_u64(stamp, list->last->pending.stamp);
+    if (list->last != NULL)
+        list->last->pending.next = block;
+    else
+        list->first = block;
+    list->last = block;
+    gc_pool_count_pending_locked(pool, block);
+    return true;
+}
+
+static bool fits(const struct gc_block *block, uint64_t bytes)
+{
+    return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_SHARE;
+}
+
+struct gc_block *gc_stream_take_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes)
+{
+    struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
+    struct gc_block *previous = NULL;
+    struct gc_block *block = list == NULL ? NULL : list->first;
+    for (unsigned i = 0; block != NULL && !fits(block, bytes); i++) {
+        if (i == SEARCH_MAX)
+            return NULL;
+        previous = block;
+        block = block->pending.next;
+    }
+    if (block == NULL)
+        return NULL;
+    if (previous != NULL)
+        previous->pending.next = block->pending.next;
+    else
+        list->first = block->pending.next;
+    if (list->last == block)
+        list->last = previous;
+    if (list->first == NULL)
+        list->stream = 0;
+    gc_pool_uncount_pending_locked(pool, block);
+    return block;
+}
+
+void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired, struct gc_pending *taken)
+{
+    for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
+        struct gc_stream_list *list = &pool->streams[i];
+        while (list->first != NULL && list->first->pending.stamp <= retired) {
+            struct gc_block *block = list->first;
+            list->first = block->pending.next;
+            block->pending.next = NULL;
+            if (taken->last != NULL)
+                taken->last->pending.next = block;
+            else
+                taken->first = block;
+            taken->last = block;
+        }
+        if (list->first == NULL)
+            *list = (struct gc_stream_list){0};
+    }
+}
+
+void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream)
+{
+    struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
+    if (list == NULL)
+        return;
+    struct gc_block *block = list->first;
+    *list = (struct gc_stream_list){0};
+    while (block != NULL) {
+        struct gc_block *next = block->pending.next;
+        gc_pool_uncount_pending_locked(pool, block);
+        gc_pool_push_pending_locked(pool, block, block->pending.stamp);
+        block = next;
+    }
+}

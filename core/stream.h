@@ -1,0 +1,40 @@
+/* Blocks freed in the order of a stream. Such a block may serve the same stream at once, because
+ * its new use is ordered behind the old one; everybody else gets it once its stamp is retired, as
+ * any pending block.
+ *
+ * A pool keeps a list for each of a few streams, by stamp; the blocks in them are pending and
+ * counted as such. What finds no list is ordinarily pending. All under the pool's lock.
+ *
+ * The key of a stream is its handle. A list must be closed before its stream is destroyed, since
+ * the driver uses handles again. */
+#ifndef GC_STREAM_H
+#define GC_STREAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GC_STREAM_LISTS 16
+
+struct gc_block;
+struct gc_pending;
+struct gc_pool;
+
+struct gc_stream_list {
+    uint64_t stream; /* 0: unused */
+    struct gc_block *first;
+    struct gc_block *last;
+};
+
+/* False: there is no list to be had; the block is untouched. */
+bool gc_stream_push_locked(struct gc_pool *pool, uint64_t stream, struct gc_block *block,
+                           uint64_t stamp);
+/* A block of just about `bytes` that was freed in this stream, in no list any more; NULL: none. */
+struct gc_block *gc_stream_take_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes);
+/* Adds what is retired in any list to `taken`; a list that becomes empty is free for another
+ * stream. */
+void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired,
+                                   struct gc_pending *taken);
+/* The stream's blocks are ordinarily pending from now on. */
+void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream);
+
+#endif
