@@ -93,8 +93,12 @@ static void step_free(struct model *model)
     const unsigned i = (unsigned)draw(model, model->count);
     const struct live live = model->live[i];
     /* Work of its own context may still use it: the free must cope. */
-    if (draw(model, 2) == 0)
+    if (draw(model, 2) == 0) {
+        struct gc_work *work = gc_core_work(model->bench.core);
+        gc_work_begin(model->bench.core, work, GC_STREAM_OTHER);
         sim_driver_submit(&model->bench.sim, live.context + 1, live.address, live.bytes);
+        gc_work_end(work);
+    }
     workbench_free(&model->bench, live.address);
     model->live[i] = model->live[--model->count];
     model->requested_bytes -= live.bytes;
@@ -244,7 +248,8 @@ static void run_seed(uint64_t seed, enum gc_mode mode, bool has_mapping)
         .capacity_bytes = capacity,
         .limit_bytes = limit,
         .trim_percent = draw(&model, 3) == 0 ? (double)draw(&model, 100) : 100,
-        .has_mapping = has_mapping};
+        .has_mapping = has_mapping,
+        .is_fenced = draw(&model, 2) == 0};
     workbench_open(&model.bench, &setup);
     model.bench.sim.free_waits = mode == GC_MODE_TRACK;
     for (unsigned i = 0; i < STEPS; i++) {
