@@ -164,29 +164,36 @@ static void bury_page(struct gc_context *context, struct gc_page *page)
     gc_slab_put(&context->device->page_records, page);
 }
 
-/* Unmaps everything first, so that no page is mapped when it is given back. */
-static void bury_arena(struct gc_context *context, struct gc_arena *arena)
+/* Unmaps everything first, so that no page is mapped when it is given back. What will not be
+ * unmapped stays with the device: returns how many pages. */
+static uint64_t bury_arena(struct gc_context *context, struct gc_arena *arena)
 {
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
+    uint64_t stuck = 0;
     for (uint64_t i = 0; i < arena->touched_count; i++) {
         struct gc_slot *slot = &arena->slots[i];
         if (slot->page == NULL)
             continue;
-        (void)driver->page_unmap(driver->self, context->handle,
-                                 arena->segment->address + i * page_bytes, page_bytes);
-        if (--slot->page->mapping_count == 0)
+        if (driver->page_unmap(driver->self, context->handle,
+                               arena->segment->address + i * page_bytes, page_bytes) != 0)
+            slot->page->is_stuck = true;
+        if (--slot->page->mapping_count == 0) {
+            stuck += slot->page->is_stuck;
             bury_page(context, slot->page);
+        }
     }
     (void)driver->address_free(driver->self, context->handle, arena->segment->address,
                                arena->segment->bytes);
     gc_host_discount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
     gc_slab_put(&context->device->segments, arena->segment);
     destroy_arena(arena);
+    return stuck;
 }
 
 void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *remains)
 {
+    uint64_t stuck = 0;
     GC_ASSERT(gc_lock_held_count() == 0);
     for (struct gc_page *page = remains->unmapped.oldest; page != NULL;) {
         struct gc_page *next = page->next;
@@ -195,11 +202,12 @@ void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *re
     }
     for (struct gc_arena *arena = remains->arenas; arena != NULL;) {
         struct gc_arena *next = arena->next;
-        bury_arena(context, arena);
+        stuck += bury_arena(context, arena);
         arena = next;
     }
     if (remains->page_count > 0)
-        gc_device_drop_pages(context->device, remains->page_count * context->pool.pages.page_bytes);
+        gc_device_drop_pages(context->device,
+                             (remains->page_count - stuck) * context->pool.pages.page_bytes);
 }
 
 void gc_arena_forget(struct gc_pool *pool)

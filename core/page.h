@@ -49,6 +49,7 @@ struct gc_page {
     bool is_fresh; /* created by the change under way */
     bool is_small; /* mapped in an arena of small blocks */
     bool is_listed;
+    bool is_stuck; /* its context is gone, and a mapping of it would not go */
 };
 
 struct gc_arena {

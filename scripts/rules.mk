@@ -13,7 +13,7 @@ CFLAGS ?= -O2 -g
 CFLAGS_release :=
 CFLAGS_debug := -O0 -DGC_CHECK=1
 CFLAGS_asan := -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -DGC_CHECK=1
-CFLAGS_tsan := -O1 -fsanitize=thread -DGC_CHECK=1
+CFLAGS_tsan := -O1 -fsanitize=thread -Wno-tsan -DGC_CHECK=1
 CFLAGS_cov := -O0 --coverage -DGC_CHECK=1
 LDFLAGS_asan := -fsanitize=address,undefined
 LDFLAGS_tsan := -fsanitize=thread
