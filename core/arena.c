@@ -157,11 +157,14 @@ void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains 
     gc_pages_settle_locked(pool, before);
 }
 
-static void bury_page(struct gc_context *context, struct gc_page *page)
+/* False: the device still has it. */
+static bool bury_page(struct gc_context *context, struct gc_page *page)
 {
     const struct gc_driver *driver = &context->core->driver;
-    (void)driver->page_release(driver->self, context->handle, page->handle);
+    const int code = driver->page_release(driver->self, context->handle, page->handle);
+    const bool is_gone = code == 0 && !page->is_stuck;
     gc_slab_put(&context->device->page_records, page);
+    return is_gone;
 }
 
 /* Unmaps everything first, so that no page is mapped when it is given back. What will not be
@@ -178,10 +181,8 @@ static uint64_t bury_arena(struct gc_context *context, struct gc_arena *arena)
         if (driver->page_unmap(driver->self, context->handle,
                                arena->segment->address + i * page_bytes, page_bytes) != 0)
             slot->page->is_stuck = true;
-        if (--slot->page->mapping_count == 0) {
-            stuck += slot->page->is_stuck;
-            bury_page(context, slot->page);
-        }
+        if (--slot->page->mapping_count == 0)
+            stuck += !bury_page(context, slot->page);
     }
     (void)driver->address_free(driver->self, context->handle, arena->segment->address,
                                arena->segment->bytes);
@@ -197,7 +198,7 @@ void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *re
     GC_ASSERT(gc_lock_held_count() == 0);
     for (struct gc_page *page = remains->unmapped.oldest; page != NULL;) {
         struct gc_page *next = page->next;
-        bury_page(context, page);
+        stuck += !bury_page(context, page);
         page = next;
     }
     for (struct gc_arena *arena = remains->arenas; arena != NULL;) {
