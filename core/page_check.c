@@ -150,6 +150,7 @@ bool gc_pages_validate_locked(const struct gc_pool *pool)
     const struct gc_pages *pages = &pool->pages;
     uint64_t used = 0;
     uint64_t idle = 0;
+    uint64_t small = 0;
     if (pages->is_changing)
         return true; /* as told by who changes them */
     for (unsigned list = 0; list < 2; list++) {
@@ -158,11 +159,13 @@ bool gc_pages_validate_locked(const struct gc_pool *pool)
             REQUIRE(page->is_listed && (page->mapping_count != 0) == (list != 0));
             REQUIRE(check_page(page));
             idle++;
+            small += page->is_small;
         }
     }
     for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next)
         REQUIRE(check_arena(pool, arena, &used));
     REQUIRE(idle == pages->idle_count);
+    REQUIRE(small == pages->small_idle_count);
     REQUIRE(used + idle == pages->count);
     return true;
 }
