@@ -1,6 +1,7 @@
 #!/bin/bash
 # gpucache replay: its command line, every format it reads, files made to hurt it, and the recorded traces.
 # timeout: 120
+# shellcheck disable=SC2016
 . "$(dirname "$0")/../lib.sh"
 cd "$TMP" || exit 1
 SHARED=$ROOT/../shared
@@ -58,6 +59,7 @@ is "the keys of the contract" \
 is "events" "$(value one 'r["events"]')" 4
 is "peak live" "$(value one 'r["peak_live_bytes"]')" 10488760
 is "two passes" "$(value one 'len(r["passes"])')" 2
+is "the second needs no driver" "$(value one 'r["passes"][1]["driver_calls"]')" 0
 is "what stays live is freed" "$(value one 'r["live_at_end_count"]')" 2
 is "all that was asked for was served" "$(value one '[p["hit_count"] + p["miss_count"] for p in r["passes"]]')" "[3, 3]"
 replayed all small.csv --passes 3
@@ -179,6 +181,10 @@ if [ -r "$SHARED/tools/pt_policy.py" ] && [ -d "$SHARED/data/traces" ]; then
         replayed "$name" "$trace" --policy cache --backend vmm
         is "$name: peak live as the reference has it" "$(value "$name" 'r["peak_live_bytes"]')" \
             "$(PYTHONDONTWRITEBYTECODE=1 python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import pt_policy; print(pt_policy.replay(sys.argv[2], False)[0])' "$SHARED/tools" "$trace")"
+        is "$name: no driver call in the second pass" "$(value "$name" 'r["passes"][1]["driver_calls"]')" 0
+        if [ "$(value "$name" 'r["peak_live_bytes"] > 1 << 30')" = true ]; then
+            is "$name: at most 1 % more held than live" "$(value "$name" 'r["ratio"] <= 1.01 or r["ratio"]')" true
+        fi
     done
 else
     skip "the recorded traces" "no $SHARED here: neither the ratio nor the driver calls of real traces were checked"
