@@ -1,0 +1,183 @@
+/* Blocks freed in the order of a stream: at once for that stream, for others when their work is
+ * done. */
+#include "core/bits.h"
+#include "core/instance.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#define STREAM_A UINT64_C(0xa000)
+#define STREAM_B UINT64_C(0xb000)
+
+static void open_fenced(struct workbench *bench)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1024),
+                                          .trim_percent = 100,
+                                          .is_fenced = true};
+    workbench_open(bench, &setup);
+}
+
+/* In the first context; queued work may use what it gets, in the same stream. */
+static uint64_t alloc_in(struct workbench *bench, uint64_t bytes, uint64_t stream)
+{
+    const struct gc_request request = {
+        .bytes = bytes, .stream = stream, .api = API_MALLOC, .is_ordered = true};
+    uint64_t address = 0;
+    assert_status(
+        gc_core_alloc(bench->core, bench->contexts[0], &request, &address, &bench->driver_code),
+        GC_OK);
+    return address;
+}
+
+static void free_in(struct workbench *bench, uint64_t address, uint64_t stream)
+{
+    assert_status(
+        gc_core_free_ordered(bench->core, address, stream, API_MALLOC, &bench->driver_code), GC_OK);
+}
+
+static void same_stream_gets_it_at_once(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench);
+    const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
+    const uint64_t calls = bench.sim.total_calls;
+    for (unsigned i = 0; i < 100; i++) {
+        sim_driver_submit(&bench.sim, 1, a, 4096);
+        free_in(&bench, a, STREAM_A);
+        assert_int_equal(workbench_figures(&bench).pending.current, 4096);
+        assert_int_equal(workbench_figures(&bench).ordered.current, 0);
+        workbench_check(&bench);
+        assert_int_equal(alloc_in(&bench, 4096, STREAM_A), a);
+        assert_int_equal(workbench_figures(&bench).ordered.current, 4096);
+        assert_int_equal(workbench_figures(&bench).pending.current, 0);
+    }
+    assert_int_equal(bench.sim.total_calls, calls);
+    sim_driver_complete(&bench.sim, 1);
+    workbench_close(&bench);
+}
+
+static void other_streams_get_it_when_its_work_is_done(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench);
+    const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    free_in(&bench, a, STREAM_A);
+    const uint64_t b = alloc_in(&bench, 4096, STREAM_B);
+    assert_int_not_equal(b, a);
+    assert_int_not_equal(workbench_alloc(&bench, 0, 4096), a);
+    sim_driver_complete(&bench.sim, 1);
+    gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+    assert_int_equal(workbench_figures(&bench).pending.current, 0);
+    assert_int_equal(alloc_in(&bench, 4096, STREAM_B), a);
+    workbench_close(&bench);
+}
+
+static void recorded_streams_are_waited_for(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench);
+    const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
+    assert_status(gc_core_record_stream(bench.core, a, STREAM_B), GC_OK);
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    free_in(&bench, a, STREAM_A);
+    assert_int_not_equal(alloc_in(&bench, 4096, STREAM_A), a);
+    assert_status(gc_core_record_stream(bench.core, a, STREAM_B), GC_INVALID_POINTER);
+    assert_status(gc_core_record_stream(bench.core, 4096, STREAM_B), GC_NOT_OURS);
+    sim_driver_complete(&bench.sim, 1);
+    gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+    /* The next owner starts anew. */
+    const uint64_t again = alloc_in(&bench, 4096, STREAM_A);
+    assert_int_equal(again, a);
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    free_in(&bench, a, STREAM_A);
+    assert_int_equal(alloc_in(&bench, 4096, STREAM_A), a);
+    sim_driver_complete(&bench.sim, 1);
+    workbench_close(&bench);
+}
+
+static void destroyed_stream_leaves_ordinary_memory(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench);
+    const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    free_in(&bench, a, STREAM_A);
+    gc_core_close_stream(bench.contexts[0], STREAM_A);
+    gc_core_close_stream(bench.contexts[0], STREAM_B);
+    workbench_check(&bench);
+    /* The handle is another stream's now. */
+    assert_int_not_equal(alloc_in(&bench, 4096, STREAM_A), a);
+    assert_int_equal(workbench_figures(&bench).pending.current, 4096);
+    sim_driver_complete(&bench.sim, 1);
+    workbench_close(&bench);
+}
+
+static void lists_run_out_without_harm(void **state)
+{
+    struct workbench bench;
+    uint64_t blocks[2 * GC_STREAM_LISTS];
+    (void)state;
+    open_fenced(&bench);
+    for (unsigned i = 0; i < 2 * GC_STREAM_LISTS; i++) {
+        blocks[i] = alloc_in(&bench, 4096, STREAM_A + i);
+        sim_driver_submit(&bench.sim, 1, blocks[i], 4096);
+    }
+    for (unsigned i = 0; i < 2 * GC_STREAM_LISTS; i++)
+        free_in(&bench, blocks[i], STREAM_A + i);
+    workbench_check(&bench);
+    assert_int_equal(workbench_figures(&bench).pending.current, 2 * GC_STREAM_LISTS * 4096);
+    assert_int_equal(alloc_in(&bench, 4096, STREAM_A), blocks[0]);
+    assert_int_not_equal(alloc_in(&bench, 4096, STREAM_A + 2 * GC_STREAM_LISTS - 1),
+                         blocks[2 * GC_STREAM_LISTS - 1]);
+    sim_driver_complete(&bench.sim, 1);
+    gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+    assert_int_equal(workbench_figures(&bench).pending.current, 0);
+    workbench_close(&bench);
+}
+
+static void shortage_takes_what_streams_hold(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench);
+    const uint64_t a = alloc_in(&bench, GC_MIB(900), STREAM_A);
+    sim_driver_submit(&bench.sim, 1, a, GC_MIB(900));
+    free_in(&bench, a, STREAM_A);
+    workbench_alloc(&bench, 1, GC_MIB(900));
+    workbench_close(&bench);
+}
+
+static void dropped_context_takes_its_lists_along(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench);
+    const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
+    alloc_in(&bench, 8192, STREAM_A);
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    free_in(&bench, a, STREAM_A);
+    workbench_drop(&bench, 0);
+    assert_int_equal(workbench_figures(&bench).pending.current, 0);
+    assert_int_equal(workbench_figures(&bench).ordered.current, 0);
+    workbench_close(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_stream_gets_it_at_once),
+        cmocka_unit_test(other_streams_get_it_when_its_work_is_done),
+        cmocka_unit_test(recorded_streams_are_waited_for),
+        cmocka_unit_test(destroyed_stream_leaves_ordinary_memory),
+        cmocka_unit_test(lists_run_out_without_harm),
+        cmocka_unit_test(shortage_takes_what_streams_hold),
+        cmocka_unit_test(dropped_context_takes_its_lists_along),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
+}
