@@ -48,7 +48,9 @@ struct gc_block {
     uint8_t slack;         /* while cached: granules beyond the size it was last asked for */
     bool is_shared;        /* while live: other streams use it too */
     bool is_ordered;       /* while live: counted as stream-ordered; never in a magazine */
-    uint8_t unused[2];
+    /* While live: the number of its context; 0: a freed block is not for a magazine. Lock-free
+     * readers take it as a hint. */
+    _Atomic uint16_t magazine;
 };
 _Static_assert(sizeof(struct gc_block) == 64, "a block record is one cache line");
 

@@ -32,7 +32,7 @@ void gc_caches_init(struct gc_core *core)
         MAY_USE_MEMBARRIER &&
         syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) == 0;
     core->has_magazines = core->mode == GC_MODE_CACHE && core->options->reuse == GC_REUSE_FENCE &&
-                          core->options->debug == 0;
+                          core->options->debug == 0 && core->driver.fence_record != NULL;
 }
 
 void gc_caches_fini(struct gc_core *core)
@@ -159,17 +159,17 @@ static bool has_cached_blocks(struct gc_core *core)
     return false;
 }
 
-/* Of one device, or of one context. */
-static bool flush(struct gc_core *core, const struct gc_device *device,
-                  const struct gc_context *context)
+bool gc_magazine_flush_device(struct gc_device *device)
 {
+    struct gc_core *core = device->core;
     bool any = false;
+    if (!has_cached_blocks(core))
+        return false;
     gc_caches_stop(core);
     for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache)) {
         for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++) {
             struct gc_magazine *magazine = &cache->magazines[i];
-            if (magazine->context != NULL &&
-                (magazine->context->device == device || magazine->context == context))
+            if (magazine->context != NULL && magazine->context->device == device)
                 any |= gc_magazine_empty(magazine);
         }
     }
@@ -177,14 +177,11 @@ static bool flush(struct gc_core *core, const struct gc_device *device,
     return any;
 }
 
-bool gc_magazine_flush_device(struct gc_device *device)
+void gc_magazine_empty_context(struct gc_context *context)
 {
-    return has_cached_blocks(device->core) && flush(device->core, device, NULL);
-}
-
-bool gc_magazine_flush_context(struct gc_context *context)
-{
-    if (first_cache(context->core) == NULL)
-        return false;
-    return flush(context->core, NULL, context);
+    for (struct gc_cache *cache = first_cache(context->core); cache != NULL;
+         cache = next_cache(cache))
+        for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++)
+            if (cache->magazines[i].context == context)
+                gc_magazine_empty(&cache->magazines[i]);
 }

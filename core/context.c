@@ -94,6 +94,8 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
     if (*context == NULL) {
         if (core->all_contexts != NULL)
             atomic_store_explicit(&core->has_several_contexts, true, memory_order_relaxed);
+        if (core->context_count < UINT16_MAX)
+            created->number = ++core->context_count;
         link_context(core, created);
         *context = created;
         is_second = ++core->live_contexts > 1;
@@ -156,6 +158,8 @@ static void drop_pool(struct gc_context *context)
     struct gc_pool *pool = &context->pool;
     struct gc_device *device = context->device;
     struct gc_arena_remains remains;
+    gc_caches_stop(context->core); /* nobody has a block of it in hand meanwhile */
+    gc_magazine_empty_context(context);
     gc_pool_acquire_plain(pool);
     gc_arena_take_remains_locked(pool, &remains);
     pool->is_dropped = true;
@@ -189,6 +193,7 @@ static void drop_pool(struct gc_context *context)
     pool->spare_count = 0;
     context->peer_count = 0;
     gc_pool_release(pool);
+    gc_caches_resume(context->core);
     gc_fence_forget(context);
     gc_arena_bury(context, &remains);
 }
@@ -209,12 +214,10 @@ void gc_core_drop_context(struct gc_core *core, uint64_t handle)
         core->live_contexts--;
     }
     gc_lock_release(&core->registry);
-    if (context != NULL) {
-        gc_magazine_flush_context(context);
+    if (context != NULL)
         drop_pool(context);
-        if (core->debug != NULL)
-            gc_debug_drop_context(context);
-    }
+    if (context != NULL && core->debug != NULL)
+        gc_debug_drop_context(context);
     if (handle != 0) /* 0 marks records that outlive contexts */
         gc_tracker_remove_context(&core->tracker, handle, drop_direct, NULL);
 }

@@ -161,6 +161,9 @@ void gc_core_cache_retire(struct gc_core *core, struct gc_cache *cache);
  * gc_core_alloc, nothing is counted. `cache` may be NULL. */
 bool gc_core_try_alloc(struct gc_cache *cache, struct gc_context *context,
                        const struct gc_request *request, uint64_t *address);
+/* The same in short, for a request of that many bytes: the address, or GC_ADDRESS_NONE. */
+uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64_t bytes,
+                      uint16_t api);
 /* The same for a free. False: ask gc_core_free. */
 bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t address);
 /* The thread is about to change the figures in another way: its own are brought up to date, so that

@@ -43,6 +43,7 @@ struct gc_core {
     bool has_membarrier;        /* the kernel makes their flags visible */
     struct gc_lock caches_lock; /* guards who uses a cache; held while all are stopped */
     _Atomic(struct gc_cache *) caches;
+    uint16_t context_count; /* that have a number; guarded by the registry's lock */
 
     struct gc_lock registry; /* guards changes of the four below; reading takes no lock */
     _Atomic(struct gc_device *) devices[GC_DEVICE_MAX];
@@ -100,6 +101,10 @@ void gc_reuse_note_handed(struct gc_context *context);
  * given back. */
 uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes,
                                uint64_t enough_bytes);
+
+/* What is freed becomes free: the threads' magazines are emptied, and what is pending is waited for
+ * where no capture forbids it. True if anything became free. */
+bool gc_shortage_resolve(struct gc_device *device);
 
 /* State of one request that is short. */
 struct gc_shortage {

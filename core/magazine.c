@@ -125,31 +125,44 @@ static inline struct gc_api_tally *tally_of(struct gc_magazine *magazine, uint16
     return tally;
 }
 
-static inline void note_alloc(struct gc_magazine *magazine, const struct gc_request *request,
-                              uint64_t bytes)
+static inline void note_alloc(struct gc_magazine *magazine, uint64_t requested_bytes,
+                              uint64_t bytes, uint16_t api)
 {
-    struct gc_api_tally *tally = tally_of(magazine, request->api);
+    struct gc_api_tally *tally = tally_of(magazine, api);
     magazine->alloc_count++;
-    gain(&magazine->requested, request->bytes);
+    gain(&magazine->requested, requested_bytes);
     gain(&magazine->allocated, bytes);
     tally->count++;
-    tally->bytes += request->bytes;
-    gain(&tally->live, request->bytes);
+    tally->bytes += requested_bytes;
+    gain(&tally->live, requested_bytes);
     if (!LIKELY(magazine->allocated.delta < UNMERGED_MAX))
         gc_magazine_merge(magazine);
 }
 
-static inline void note_free(struct gc_magazine *magazine, const struct gc_entry *entry)
+static inline void note_free(struct gc_magazine *magazine, const struct gc_block *block)
 {
-    struct gc_device *device = magazine->context->device;
     magazine->free_count++;
-    lose(&magazine->requested, entry->requested_bytes);
-    lose(&magazine->allocated, entry->bytes);
-    lose(&tally_of(magazine, entry->api)->live, entry->requested_bytes);
+    lose(&magazine->requested, block->live.requested_bytes);
+    lose(&magazine->allocated, block->bytes);
+    lose(&tally_of(magazine, block->api)->live, block->live.requested_bytes);
     if (!LIKELY(magazine->allocated.delta > -UNMERGED_MAX))
         gc_magazine_merge(magazine);
-    if (!LIKELY(device->core->trace == NULL))
-        gc_device_trace(device, GC_TRACE_FREE, entry);
+}
+
+static __attribute__((noinline)) void trace_alloc(const struct gc_context *context,
+                                                  uint64_t address, uint64_t requested_bytes,
+                                                  uint64_t bytes, uint16_t api)
+{
+    const struct gc_entry entry = {address, requested_bytes, bytes, 0, api};
+    gc_device_trace(context->device, GC_TRACE_ALLOC, &entry);
+}
+
+static __attribute__((noinline)) void trace_free(const struct gc_context *context,
+                                                 const struct gc_block *block)
+{
+    const struct gc_entry entry = {block->address, block->live.requested_bytes, block->bytes, 0,
+                                   block->api};
+    gc_device_trace(context->device, GC_TRACE_FREE, &entry);
 }
 
 void gc_core_cache_settle(struct gc_cache *cache)
@@ -173,8 +186,7 @@ static uint64_t sample_begin(struct gc_cache *cache)
 static void sample_end(const struct gc_cache *cache, struct gc_hist *hist, uint64_t start_ns)
 {
     const struct gc_driver *driver = &cache->core->driver;
-    if (!LIKELY(start_ns == 0))
-        gc_hist_add_many(hist, driver->clock_ns(driver->self) - start_ns, SAMPLE_EVERY);
+    gc_hist_add_many(hist, driver->clock_ns(driver->self) - start_ns, SAMPLE_EVERY);
 }
 
 /* ---- bins ---- */
@@ -261,7 +273,7 @@ static bool drain(struct gc_magazine *magazine)
     return count > 0;
 }
 
-/* ---- handing over ---- */
+/* ---- what may enter ---- */
 
 void gc_magazine_size(struct gc_context *context)
 {
@@ -271,6 +283,17 @@ void gc_magazine_size(struct gc_context *context)
     context->magazine_bytes = cap;
     context->magazine_block_bytes = gc_min_u64(cap / 2, BLOCK_MAX);
 }
+
+uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *block)
+{
+    const struct gc_context *context = pool->context;
+    const bool may_enter =
+        block->bytes <= context->magazine_block_bytes &&
+        !atomic_load_explicit(&block->segment, memory_order_relaxed)->is_dedicated;
+    return may_enter ? context->number : 0;
+}
+
+/* ---- handing over ---- */
 
 /* Takes up to BATCH_MAX blocks off a bin and gives them to the pool. */
 static void give_batch(struct gc_magazine *magazine, struct gc_block **bin)
@@ -337,6 +360,7 @@ bool gc_magazine_empty(struct gc_magazine *magazine)
         while (magazine->bins[i] != NULL)
             give_batch(magazine, &magazine->bins[i]);
     magazine->context = NULL;
+    magazine->number = 0;
     return any;
 }
 
@@ -361,15 +385,14 @@ static inline struct gc_block *take(struct gc_magazine *magazine, uint64_t bytes
 }
 
 static inline void make_live(struct gc_cache *cache, struct gc_magazine *magazine,
-                             struct gc_block *block, const struct gc_request *request)
+                             struct gc_block *block, uint64_t requested_bytes, uint16_t api)
 {
-    note_alloc(magazine, request, block->bytes);
+    note_alloc(magazine, requested_bytes, block->bytes, api);
     set_cached_bytes(magazine, cached_bytes(magazine) - block->bytes);
-    block->live.requested_bytes = request->bytes;
+    block->live.requested_bytes = requested_bytes;
     block->live.id = take_id(cache);
-    block->api = request->api;
+    block->api = api;
     block->is_shared = false;
-    block->is_ordered = false;
     /* Release: pairs with the exchange of who frees it. */
     atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
 }
@@ -387,51 +410,50 @@ static bool hand_over_large(struct gc_magazine *magazine)
     return cached_bytes(magazine) != before;
 }
 
-bool gc_core_try_alloc(struct gc_cache *cache, struct gc_context *context,
-                       const struct gc_request *request, uint64_t *address)
+uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64_t bytes,
+                      uint16_t api)
 {
-    const uint64_t bytes = (request->bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
+    const uint64_t rounded = (bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
     /* No bytes wrap to more than there may be. */
-    if (cache == NULL || request->bytes - 1 >= BLOCK_MAX || request->stream != 0 ||
-        request->dedicated)
-        return false;
+    if (!LIKELY(cache != NULL && bytes - 1 < BLOCK_MAX))
+        return GC_ADDRESS_NONE;
     const uint64_t start_ns = sample_begin(cache);
-    if (!enter(cache))
-        return false;
-    struct gc_magazine *magazine = gc_magazine_of(cache, context);
+    if (!LIKELY(enter(cache)))
+        return GC_ADDRESS_NONE;
+    struct gc_magazine *magazine = &cache->magazines[context->number % GC_CACHE_MAGAZINES];
     struct gc_block *block = NULL;
     if (LIKELY(magazine->context == context && !is_closed(context)))
-        block = take(magazine, bytes);
+        block = take(magazine, rounded);
     if (!LIKELY(block != NULL)) {
         gc_magazine_merge(magazine); /* so that the pool finds this thread's figures complete */
         const bool handed_over =
-            bytes > GC_SMALL_MAX && magazine->context == context && hand_over_large(magazine);
+            rounded > GC_SMALL_MAX && magazine->context == context && hand_over_large(magazine);
         leave(cache);
         if (handed_over)
             gc_reuse_note_handed(context);
-        return false;
+        return GC_ADDRESS_NONE;
     }
-    make_live(cache, magazine, block, request);
-    *address = block->address;
-    const struct gc_entry entry = {block->address, request->bytes, block->bytes, 0, request->api};
+    const uint64_t address = block->address;
+    const uint64_t block_bytes = block->bytes;
+    make_live(cache, magazine, block, bytes, api);
     leave(cache);
     if (!LIKELY(cache->core->trace == NULL))
-        gc_device_trace(context->device, GC_TRACE_ALLOC, &entry);
-    sample_end(cache, &cache->core->alloc_ns, start_ns);
-    return true;
+        trace_alloc(context, address, bytes, block_bytes, api);
+    if (!LIKELY(start_ns == 0))
+        sample_end(cache, &cache->core->alloc_ns, start_ns);
+    return address;
+}
+
+bool gc_core_try_alloc(struct gc_cache *cache, struct gc_context *context,
+                       const struct gc_request *request, uint64_t *address)
+{
+    if (request->stream != 0 || request->dedicated)
+        return false;
+    *address = gc_core_take(cache, context, request->bytes, request->api);
+    return *address != GC_ADDRESS_NONE;
 }
 
 /* ---- free ---- */
-
-/* The context of a block that was found without a lock; NULL: the record is on the move, or its
- * context is closed. Nothing is dropped while the caller is inside. */
-static inline struct gc_context *context_of(const struct gc_segment *segment)
-{
-    if (!LIKELY(segment != NULL))
-        return NULL;
-    const struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_acquire);
-    return LIKELY(pool != NULL) && LIKELY(!is_closed(pool->context)) ? pool->context : NULL;
-}
 
 static inline bool claim(struct gc_block *block)
 {
@@ -440,20 +462,45 @@ static inline bool claim(struct gc_block *block)
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
-/* Takes a live block from the program: its context, or NULL if it is not for a magazine. */
-static inline struct gc_context *take_from_program(struct gc_block *block, uint64_t address)
+static void unclaim(struct gc_block *block)
 {
-    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_acquire);
-    struct gc_context *context = context_of(segment);
-    if (!LIKELY(context != NULL && claim(block)))
-        return NULL;
-    /* Nobody else changes the record now; but it may have been another block's by then. */
-    if (LIKELY(block->address == address && block->bytes <= context->magazine_block_bytes &&
-               atomic_load_explicit(&block->segment, memory_order_relaxed) == segment &&
-               atomic_load_explicit(&segment->pool, memory_order_relaxed) == &context->pool &&
-               !segment->is_dedicated && !block->is_ordered))
-        return context;
     atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
+}
+
+static struct gc_context *context_of(const struct gc_block *block)
+{
+    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    return atomic_load_explicit(&segment->pool, memory_order_relaxed)->context;
+}
+
+/* The magazine for a block of the context with that number, empty if it was another's. */
+static __attribute__((noinline)) void bind(struct gc_magazine *magazine,
+                                           const struct gc_block *block)
+{
+    gc_magazine_empty(magazine);
+    magazine->context = context_of(block);
+    magazine->number = magazine->context->number;
+}
+
+/* Takes a live block from the program; NULL: it is not for a magazine, or none. No context is
+ * dropped while the caller is inside, so what the address leads to, and is live, stays a record. */
+static inline struct gc_block *take_from_program(struct gc_core *core, struct gc_cache *cache,
+                                                 uint64_t address, struct gc_magazine **magazine)
+{
+    struct gc_block *block = gc_pagemap_get(&core->pagemap, address);
+    if (!LIKELY(block != NULL && claim(block)))
+        return NULL;
+    /* Nobody else changes the record now. It may have come to be another block's just before. */
+    const uint16_t number = atomic_load_explicit(&block->magazine, memory_order_relaxed);
+    *magazine = &cache->magazines[number % GC_CACHE_MAGAZINES];
+    if (!LIKELY(number != 0 && block->address == address))
+        goto decline;
+    if (!LIKELY((*magazine)->number == number))
+        bind(*magazine, block);
+    if (LIKELY(!is_closed((*magazine)->context)))
+        return block;
+decline:
+    unclaim(block);
     return NULL;
 }
 
@@ -483,9 +530,9 @@ static inline bool keep(struct gc_magazine *magazine, struct gc_block *block)
 {
     struct gc_context *context = magazine->context;
     struct gc_work *work = &context->core->work;
-    const struct gc_entry entry = {block->address, block->live.requested_bytes, block->bytes, 0,
-                                   block->api};
-    note_free(magazine, &entry);
+    note_free(magazine, block);
+    if (!LIKELY(context->core->trace == NULL))
+        trace_free(context, block);
     block->slack = slack_of(block);
     const uint64_t stamp = gc_work_stamp(work);
     block->pending.stamp = stamp;
@@ -506,26 +553,22 @@ static inline bool keep(struct gc_magazine *magazine, struct gc_block *block)
 
 bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t address)
 {
-    if (cache == NULL)
+    struct gc_magazine *magazine;
+    if (!LIKELY(cache != NULL))
         return false;
-    struct gc_block *block = gc_pagemap_get(&core->pagemap, address);
     const uint64_t start_ns = sample_begin(cache);
-    if (block == NULL || !enter(cache))
+    if (!LIKELY(enter(cache)))
         return false;
-    struct gc_context *context = take_from_program(block, address);
-    if (!LIKELY(context != NULL)) {
+    struct gc_block *block = take_from_program(core, cache, address, &magazine);
+    if (!LIKELY(block != NULL)) {
         leave(cache);
         gc_core_cache_settle(cache);
         return false;
     }
-    struct gc_magazine *magazine = gc_magazine_of(cache, context);
-    if (!LIKELY(magazine->context == context)) {
-        gc_magazine_empty(magazine);
-        magazine->context = context;
-    }
     if (!LIKELY(may_keep(magazine, block))) {
+        struct gc_context *context = magazine->context;
         const bool handed_over = hand_over_large(magazine);
-        atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
+        unclaim(block);
         leave(cache);
         if (handed_over)
             gc_reuse_note_handed(context);
@@ -533,9 +576,11 @@ bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t add
         return false;
     }
     const bool handed_over = keep(magazine, block);
+    struct gc_context *context = magazine->context;
     leave(cache);
-    if (handed_over)
+    if (!LIKELY(!handed_over))
         gc_reuse_note_handed(context);
-    sample_end(cache, &core->free_ns, start_ns);
+    if (!LIKELY(start_ns == 0))
+        sample_end(cache, &core->free_ns, start_ns);
     return true;
 }

@@ -27,6 +27,7 @@
 #define GC_CACHE_MAGAZINES 4
 
 struct gc_block;
+struct gc_pool;
 
 /* What a gauge gained since it was last merged, and the most it had gained meanwhile. */
 struct gc_tally {
@@ -43,6 +44,7 @@ struct gc_api_tally {
 
 struct gc_magazine {
     struct gc_context *context;        /* NULL: unused */
+    uint16_t number;                   /* its number; 0: unused */
     atomic_uint_fast64_t cached_bytes; /* of all blocks here; others read it as a hint */
     struct gc_block *pending_first;    /* lowest stamp first */
     struct gc_block *pending_last;
@@ -90,9 +92,8 @@ void gc_caches_resume(struct gc_core *core);
 /* Everything in the magazines goes to the pools: what is ready to the bins, the rest to their
  * pending lists. True if anything went. Cheap where the magazines are empty. */
 bool gc_magazine_flush_device(struct gc_device *device);
-/* The same for one context. Once it is marked dropped none of its blocks enters a magazine any
- * more. */
-bool gc_magazine_flush_context(struct gc_context *context);
+/* The same for one context, with the caches stopped: it is about to be dropped. */
+void gc_magazine_empty_context(struct gc_context *context);
 
 /* ---- for magazine.c and cache.c; the owner is inside, or the caches are stopped ---- */
 
@@ -101,11 +102,7 @@ void gc_magazine_merge(struct gc_magazine *magazine);
 /* Hands everything over and forgets the context. True if there was anything. */
 bool gc_magazine_empty(struct gc_magazine *magazine);
 
-static inline struct gc_magazine *gc_magazine_of(struct gc_cache *cache,
-                                                 const struct gc_context *context)
-{
-    /* Records of contexts are pages of their own. */
-    return &cache->magazines[((uintptr_t)context >> 12) % GC_CACHE_MAGAZINES];
-}
+/* What `magazine` of a block that becomes live is. */
+uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *block);
 
 #endif

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define LEAF_BITS 30
+#define LEAF_BITS GC_PAGEMAP_LEAF_BITS
 #define ROOT_COUNT (UINT64_C(1) << (GC_PAGEMAP_ADDRESS_BITS - LEAF_BITS))
-#define LEAF_GRANULES (UINT64_C(1) << (LEAF_BITS - GC_GRANULE_BITS))
+#define LEAF_GRANULES GC_PAGEMAP_LEAF_GRANULES
 #define PAGE_BITS 21
 #define PAGE_GRANULES (UINT64_C(1) << (PAGE_BITS - GC_GRANULE_BITS))
 #define LEAF_PAGES (LEAF_GRANULES / PAGE_GRANULES)
@@ -27,6 +27,7 @@ struct gc_pagemap_leaf {
     atomic_uint_fast32_t page_starts[LEAF_PAGES];
     atomic_uint_fast32_t leaf_starts;
 };
+_Static_assert(offsetof(struct gc_pagemap_leaf, blocks) == 0, "as gc_pagemap_get expects");
 #define LEAF_FIXED_BYTES                                                                           \
     (sizeof(struct gc_pagemap_leaf) - offsetof(struct gc_pagemap_leaf, blocks_written))
 #define ROOT_WRITTEN_BYTES (ROOT_COUNT / POINTERS_PER_HOST_PAGE / 8)
@@ -152,18 +153,6 @@ void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address)
                                   memory_order_release);
         atomic_fetch_sub_explicit(&leaf->leaf_starts, 1, memory_order_release);
     }
-}
-
-struct gc_block *gc_pagemap_get(const struct gc_pagemap *map, uint64_t address)
-{
-    if (address >> GC_PAGEMAP_ADDRESS_BITS != 0 || address % GC_GRANULE != 0)
-        return NULL;
-    const struct gc_pagemap_leaf *leaf = leaf_at(map, address >> LEAF_BITS);
-    if (leaf == NULL)
-        return NULL;
-    /* Acquire: pairs with gc_pagemap_set. */
-    return atomic_load_explicit(&leaf->blocks[address >> GC_GRANULE_BITS & (LEAF_GRANULES - 1)],
-                                memory_order_acquire);
 }
 
 /* The last granule of [first, last] in a leaf that starts a block; false if none does. */

@@ -20,12 +20,17 @@
 #include "core/status.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define GC_GRANULE_BITS 9
 #define GC_GRANULE (UINT64_C(1) << GC_GRANULE_BITS)
 #define GC_PAGEMAP_ADDRESS_BITS 48
 
+#define GC_PAGEMAP_LEAF_BITS 30
+#define GC_PAGEMAP_LEAF_GRANULES (UINT64_C(1) << (GC_PAGEMAP_LEAF_BITS - GC_GRANULE_BITS))
+
+/* Begins with the block pointers, which gc_pagemap_get reads. */
 struct gc_pagemap_leaf;
 
 struct gc_pagemap {
@@ -46,7 +51,20 @@ enum gc_status gc_pagemap_prepare(struct gc_pagemap *map, uint64_t address,
 void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *block);
 void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address);
 /* The block that starts at exactly this address, or NULL. Any address may be asked for. */
-struct gc_block *gc_pagemap_get(const struct gc_pagemap *map, uint64_t address);
+static inline struct gc_block *gc_pagemap_get(const struct gc_pagemap *map, uint64_t address)
+{
+    if (address >> GC_PAGEMAP_ADDRESS_BITS != 0 || address % GC_GRANULE != 0)
+        return NULL;
+    /* Acquire: pairs with the release in add_leaf, so that the leaf is seen as zeroed. */
+    const struct gc_pagemap_leaf *leaf =
+        atomic_load_explicit(&map->root[address >> GC_PAGEMAP_LEAF_BITS], memory_order_acquire);
+    if (leaf == NULL)
+        return NULL;
+    _Atomic(struct gc_block *) const *blocks = (_Atomic(struct gc_block *) const *)leaf;
+    /* Acquire: pairs with gc_pagemap_set. */
+    return atomic_load_explicit(
+        &blocks[address >> GC_GRANULE_BITS & (GC_PAGEMAP_LEAF_GRANULES - 1)], memory_order_acquire);
+}
 /* The block with the highest start at or below `address`, and that start; or NULL. It need not
  * reach as far as `address`. */
 struct gc_block *gc_pagemap_find(const struct gc_pagemap *map, uint64_t address, uint64_t *start);

@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "core/context.h"
+#include "core/magazine.h"
 
 #include <stddef.h>
 
@@ -240,6 +241,8 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->is_ordered = claim->is_ordered;
     if (claim->is_ordered)
         gc_gauge_add(pool->shared.ordered, claim->requested_bytes);
+    atomic_store_explicit(&block->magazine, claim->is_ordered ? 0 : gc_magazine_number(pool, block),
+                          memory_order_relaxed);
     block->state = GC_BLOCK_LIVE;
 }
 

@@ -80,8 +80,7 @@ uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, ui
     return given;
 }
 
-/* What threads keep for themselves may be pending too. */
-static bool drain_all(struct gc_device *device)
+bool gc_shortage_resolve(struct gc_device *device)
 {
     bool any = gc_magazine_flush_device(device);
     for (struct gc_context *context = first_context(device); context != NULL;
@@ -126,7 +125,7 @@ bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
     shortage->own_rollbacks = own_rollbacks;
     bool changed = gc_shortage_give_back(device, 0, enough) > 0;
     if (!changed)
-        changed = drain_all(device);
+        changed = gc_shortage_resolve(device);
     if (!changed)
         changed = gc_device_await_give_backs(device);
     changed |= note_generations(shortage);
@@ -136,7 +135,7 @@ bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
 
 uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
 {
-    drain_all(device);
+    gc_shortage_resolve(device);
     return gc_core_trim(core, device, 0);
 }
 
@@ -145,7 +144,8 @@ bool gc_device_settle(struct gc_device *device)
     if (gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget))
         return true;
     gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-    if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget) && drain_all(device))
+    if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget) &&
+        gc_shortage_resolve(device))
         gc_core_trim(device->core, device, gc_device_keep_bytes(device));
     return gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget);
 }

@@ -55,6 +55,14 @@ static CUcontext primary_of(CUcontext handle)
     return (CUcontext)(uintptr_t)primary.value;
 }
 
+/* For the hot path, which asks core whether the record is still good. */
+static struct gc_context *remember(CUcontext handle, struct gc_context *context)
+{
+    gc_thread.handle = handle;
+    gc_thread.context = context;
+    return context;
+}
+
 struct gc_context *gc_shim_current_context(void)
 {
     struct gc_context *context;
@@ -66,7 +74,8 @@ struct gc_context *gc_shim_current_context(void)
         return NULL;
     context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
     if (context != NULL)
-        return context;
+        return remember(handle, context);
+    /* What is remembered is looked up by the current handle: not for green ones. */
     handle = primary_of(handle);
     context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
     if (context != NULL)
@@ -75,7 +84,7 @@ struct gc_context *gc_shim_current_context(void)
         (device = gc_shim_device(ordinal)) == NULL ||
         gc_core_add_context(gc_shim.core, (uint64_t)(uintptr_t)handle, device, &context) != GC_OK)
         return NULL;
-    return context;
+    return remember(handle, context);
 }
 
 struct gc_device *gc_shim_current_device(void)

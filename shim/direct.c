@@ -23,6 +23,7 @@ static atomic_flag record_lost_said = ATOMIC_FLAG_INIT;
 void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol)
 {
     request->api = gc_shim_enter(symbol);
+    gc_core_cache_settle(gc_thread.cache);
     request->context = gc_shim_current_context();
     request->device = request->context ? gc_context_device(request->context) : NULL;
     request->reserved_bytes = 0;

@@ -6,6 +6,7 @@
  * addresses do not fit: those calls go to the driver and are charged and recorded as memory taken
  * from it directly. */
 #include "shim/direct.h"
+#include "shim/hot.h"
 
 #define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
 #define PITCH_BYTES 512 /* what the driver rounds a row up to */
@@ -35,6 +36,9 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *addre
 
     if (context == NULL)
         return CUDA_ERROR_NOT_FOUND;
+    gc_hot_prepare();
+    if (gc_core_try_alloc(gc_thread.cache, context, &request, address))
+        return CUDA_SUCCESS;
     request.is_trial = gc_direct_may_make_room();
     enum gc_status status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
     for (int i = 0; status == GC_OUT_OF_MEMORY && request.is_trial; i++) {
@@ -44,19 +48,35 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *addre
     return gc_shim_result(status, driver_code);
 }
 
+/* Beneath a call of the runtime: says where that landed. */
+static void note_landing(CUcontext handle)
+{
+    if (gc_thread.outer_api == GC_API_cudaMalloc || gc_thread.outer_api == GC_API_cudaFree)
+        gc_thread.landed = handle;
+}
+
 GC_EXPORT
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
 {
     uint64_t address = 0;
+    CUcontext handle;
     CUresult result;
 
+    if (gc_hot_is_open() && dptr != NULL &&
+        gc_hot_alloc(gc_hot_context(&handle), bytes, GC_API_cuMemAlloc_v2, &address)) {
+        note_landing(handle);
+        *dptr = address;
+        return CUDA_SUCCESS;
+    }
     if (!gc_shim_ready() || dptr == NULL || bytes == 0)
         return GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
     result = alloc_from_pool(bytes, gc_shim_enter(GC_API_cuMemAlloc_v2), &address);
-    if (result == CUDA_ERROR_NOT_FOUND)
+    if (result == CUDA_ERROR_NOT_FOUND) {
         result = GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
-    else if (result == CUDA_SUCCESS)
+    } else if (result == CUDA_SUCCESS) {
+        note_landing(gc_thread.handle);
         *dptr = address;
+    }
     gc_shim_leave();
     return result;
 }
@@ -97,6 +117,15 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
     return result;
 }
 
+/* The same for a free, which asks for no context otherwise. */
+static void note_free_landing(void)
+{
+    CUcontext handle;
+
+    if (gc_thread.outer_api == GC_API_cudaFree && gc_hot_context(&handle) != NULL)
+        gc_thread.landed = handle;
+}
+
 GC_EXPORT
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
@@ -105,12 +134,19 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     enum gc_api api;
     CUresult result;
 
+    if (gc_hot_is_open() && gc_hot_free(dptr)) {
+        note_free_landing();
+        return CUDA_SUCCESS;
+    }
     if (!gc_shim_ready() || dptr == 0)
         return GC_FORWARD(cuMemFree_v2, dptr);
     api = gc_shim_enter(GC_API_cuMemFree_v2);
+    gc_hot_prepare();
     status = gc_core_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
     result = status == GC_NOT_OURS ? gc_shim_free_direct(dptr, false)
                                    : gc_shim_result(status, driver_code);
+    if (status == GC_OK)
+        note_free_landing();
     gc_shim_leave();
     return result;
 }

@@ -22,7 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
-struct gc_shim gc_shim = {.log = {GC_LOG_WARN, STDERR_FILENO}};
+static const char closed;
+struct gc_shim gc_shim = {.log = {GC_LOG_WARN, STDERR_FILENO}, .hot = &closed};
 __thread struct gc_thread gc_thread
     __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT};
 
@@ -116,6 +117,9 @@ static void create_core(void)
             (void)gc_core_set_conservative(gc_shim.core);
         /* release: pairs with the acquire in gc_shim_work */
         atomic_store_explicit(&life.work, gc_core_work(gc_shim.core), memory_order_release);
+        /* Without a page that is wiped on fork, finding out takes a system call: the long way. */
+        if (life.wiped_on_fork != NULL && gc_shim.options->mode == GC_MODE_CACHE)
+            __atomic_store_n(&gc_shim.hot, life.wiped_on_fork, __ATOMIC_RELEASE);
         return;
     }
     gc_shim.core = NULL;

@@ -1,26 +1,61 @@
-/* The shared runtime's allocation calls. The work is done in the driver's calls beneath; these
- * wrappers only say which entry point the program called, so all of them are made from their rows.
+/* The shared runtime's allocation calls. The work is done in the driver's calls beneath; most of
+ * these wrappers only say which entry point the program called, and are made from their rows.
+ *
+ * cudaMalloc and cudaFree are served here where that cannot be told from what the runtime does: a
+ * hit in the thread's cache, in the context in which this thread's last real call of that runtime
+ * landed, still current now. Everything else goes to the runtime: errors, which it remembers, its
+ * lazy start, and a device that was chosen meanwhile (calls that may choose one are wrapped to know
+ * of that).
  *
  * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by
  * symbol version, which our unversioned names take the place of. So each call goes to the runtime
  * that the calling object is bound to: the one in its own scope of dependencies, else the first
- * behind us. Answers are kept per thread in a small table by return address; the runtimes
- * themselves are held so that they stay. */
+ * behind us. Answers are kept in a table by return address; the runtimes themselves are held so
+ * that they stay. */
 #define _GNU_SOURCE
 #include "shim/elf.h"
+#include "shim/hot.h"
 #include "shim/resolve.h"
 #include "shim/route.h"
 
 #include <string.h>
 
-#define CALLER_SLOTS 16
+#define CALLER_BITS 12
+#define CALLER_PROBES 8
 
+/* A call site and its answer: written once, then never changed. */
 struct caller {
-    const void *address;
+    _Atomic(const void *) address; /* NULL: free; SETTLING: being written */
     const struct gc_row *row;
     void *real;
+    const void *runtime; /* where it begins; NULL: another library stands in between, which shall
+                            see every call */
 };
-static __thread struct caller callers[CALLER_SLOTS] __attribute__((tls_model("initial-exec")));
+static struct caller callers[1 << CALLER_BITS];
+static const char settling;
+#define SETTLING ((const void *)&settling)
+
+static inline struct caller *slot_of(const void *address, unsigned probe)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)address * UINT64_C(0x9E3779B97F4A7C15);
+
+    return &callers[((hash >> (64 - CALLER_BITS)) + probe) % (1 << CALLER_BITS)];
+}
+
+static inline const struct caller *find_caller(const struct gc_row *row, const void *address)
+{
+    for (unsigned i = 0; i < CALLER_PROBES; i++) {
+        const struct caller *slot = slot_of(address, i);
+        /* Acquire: pairs with the release in remember. */
+        const void *known = atomic_load_explicit(&slot->address, memory_order_acquire);
+
+        if (GC_LIKELY(known == address && slot->row == row))
+            return slot;
+        if (known == NULL)
+            return NULL;
+    }
+    return NULL;
+}
 
 /* Keeps the object that holds `code` loaded for good. */
 static void pin(const struct gc_libc *libc, const void *code)
@@ -50,15 +85,34 @@ static void *find_in_scope_of(const struct gc_libc *libc, const struct gc_row *r
     return found != row->wrapper && gc_route_is_in_runtime(libc, found) ? found : NULL;
 }
 
-void *gc_runtime_find(const struct gc_row *row, const void *caller)
+/* Where no slot is free near by, the answer is found anew each time. */
+static void remember(const struct gc_libc *libc, const struct gc_row *row, const void *address,
+                     void *real)
 {
-    struct caller *slot = &callers[((uintptr_t)caller >> 3) % CALLER_SLOTS];
-    const struct gc_libc *libc;
+    Dl_info info;
+
+    if (libc->dladdr(real, &info) == 0)
+        return;
+    for (unsigned i = 0; i < CALLER_PROBES; i++) {
+        struct caller *slot = slot_of(address, i);
+        const void *expected = NULL;
+
+        if (!atomic_compare_exchange_strong_explicit(&slot->address, &expected, SETTLING,
+                                                     memory_order_relaxed, memory_order_relaxed))
+            continue;
+        slot->row = row;
+        slot->real = real;
+        slot->runtime = gc_route_is_in_runtime(libc, real) ? info.dli_fbase : NULL;
+        atomic_store_explicit(&slot->address, address, memory_order_release);
+        return;
+    }
+}
+
+static void *look_up(const struct gc_row *row, const void *caller)
+{
+    const struct gc_libc *libc = gc_elf_libc();
     void *real;
 
-    if (slot->address == caller && slot->row == row)
-        return slot->real;
-    libc = gc_elf_libc();
     if (libc == NULL)
         return NULL;
     real = find_in_scope_of(libc, row, caller);
@@ -73,13 +127,103 @@ void *gc_runtime_find(const struct gc_row *row, const void *caller)
     pin(libc, real);
     if (gc_route_is_in_runtime(libc, real))
         gc_row_record(row, real);
-    *slot = (struct caller){caller, row, real};
+    remember(libc, row, caller, real);
     return real;
+}
+
+void *gc_runtime_find(const struct gc_row *row, const void *caller)
+{
+    const struct caller *known = find_caller(row, caller);
+
+    return known != NULL ? known->real : look_up(row, caller);
+}
+
+/* ---- cudaMalloc and cudaFree ---- */
+
+/* The context to serve a call of this site in; NULL: the runtime has to be asked. */
+static inline struct gc_context *owned_context(const struct caller *caller)
+{
+    CUcontext handle;
+
+    if (!GC_LIKELY(caller != NULL && gc_hot_is_open() && gc_thread.landed != NULL &&
+                   caller->runtime != NULL && gc_thread.runtime == caller->runtime))
+        return NULL;
+    struct gc_context *context = gc_hot_context(&handle);
+    return GC_LIKELY(handle == gc_thread.landed) ? context : NULL;
+}
+
+/* Before and after a call that goes to the runtime: where will it land? */
+static bool enter_real(enum gc_api api)
+{
+    gc_thread.landed = NULL;
+    return gc_shim_enter_runtime(api);
+}
+
+static cudaError_t leave_real(bool outermost, const struct gc_row *row, const void *address,
+                              cudaError_t result)
+{
+    const struct caller *caller = find_caller(row, address);
+
+    gc_shim_leave_runtime(outermost);
+    if (result != cudaSuccess || caller == NULL)
+        gc_thread.landed = NULL;
+    else
+        gc_thread.runtime = caller->runtime;
+    return result;
+}
+
+GC_EXPORT
+cudaError_t cudaMalloc(void **pointer, size_t bytes)
+{
+    const struct gc_row *row = &gc_rows[GC_ROW_cudaMalloc];
+    const void *address = __builtin_return_address(0);
+    const struct caller *caller = find_caller(row, address);
+    uint64_t memory;
+
+    if (pointer != NULL && gc_hot_alloc(owned_context(caller), bytes, GC_API_cudaMalloc, &memory)) {
+        *pointer = (void *)(uintptr_t)memory; /* NOLINT: addresses are integers beneath */
+        return cudaSuccess;
+    }
+    __typeof__(gc_shim.real.cudaMalloc) real = (__typeof__(real))gc_runtime_find(row, address);
+    if (real == NULL)
+        return cudaErrorInitializationError;
+    bool outermost = enter_real(GC_API_cudaMalloc);
+    return leave_real(outermost, row, address, real(pointer, bytes));
+}
+
+GC_EXPORT
+cudaError_t cudaFree(void *pointer)
+{
+    const struct gc_row *row = &gc_rows[GC_ROW_cudaFree];
+    const void *address = __builtin_return_address(0);
+    const struct caller *caller = find_caller(row, address);
+
+    if (owned_context(caller) != NULL && gc_hot_free((uint64_t)(uintptr_t)pointer))
+        return cudaSuccess;
+    __typeof__(gc_shim.real.cudaFree) real = (__typeof__(real))gc_runtime_find(row, address);
+    if (real == NULL)
+        return cudaErrorInitializationError;
+    bool outermost = enter_real(GC_API_cudaFree);
+    return leave_real(outermost, row, address, real(pointer));
 }
 
 #define API(...)
 #define USE(...)
-#define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
+#define RUNTIME(symbol, kind, ...) RUNTIME_##kind(symbol, __VA_ARGS__)
+#define RUNTIME_OWNED(...) /* above */
+/* May choose another device: what the runtime will do next is for it to say. */
+#define RUNTIME_DEVICE(symbol, type, parameters, arguments)                                        \
+    GC_EXPORT                                                                                      \
+    type symbol parameters                                                                         \
+    {                                                                                              \
+        __typeof__(gc_shim.real.symbol) real = (__typeof__(real))gc_runtime_find(                  \
+            &gc_rows[GC_ROW_##symbol], __builtin_return_address(0));                               \
+                                                                                                   \
+        gc_thread.landed = NULL;                                                                   \
+        return real == NULL ? cudaErrorInitializationError : real arguments;                       \
+    }
+#define RUNTIME_FREE(...) RUNTIME_ALLOC(__VA_ARGS__)
+#define RUNTIME_ALLOC(symbol, type, parameters, arguments)                                         \
     GC_EXPORT                                                                                      \
     type symbol parameters                                                                         \
     {                                                                                              \

@@ -81,6 +81,9 @@ struct gc_shim {
     struct gc_options *options;
     struct gc_log log;
     struct gc_trace *trace;
+    /* 1 there: a call may be served from the thread's cache. 0 before the start, in a forked child,
+     * and where there are no such caches. */
+    const volatile char *hot;
     bool is_refused;      /* a setting is so wrong that cuInit must fail */
     atomic_bool ipc_seen; /* the program asks for IPC handles: allocate dedicated from now on */
     atomic_bool waits_for_memops; /* SYNC_MEMOPS was set on mapped memory */
@@ -90,9 +93,18 @@ extern struct gc_shim gc_shim;
 extern const char *const gc_api_names[GC_API_COUNT];
 
 struct gc_thread {
-    unsigned depth;     /* > 0: inside a wrapper; calls that come back pass straight through */
-    uint16_t outer_api; /* the outermost entry point the program called; GC_API_COUNT: none */
-    bool is_starting;   /* this thread is in the middle of the lazy start */
+    unsigned depth;         /* > 0: inside a wrapper; calls that come back pass straight through */
+    uint16_t outer_api;     /* the outermost entry point the program called; GC_API_COUNT: none */
+    bool is_starting;       /* this thread is in the middle of the lazy start */
+    bool is_ending;         /* its cache was handed back */
+    struct gc_cache *cache; /* NULL: none yet, or none to be had */
+    /* The context that was current when core last looked one up, and its record. */
+    CUcontext handle;
+    struct gc_context *context;
+    /* The context in which the last cudaMalloc or cudaFree of `runtime` was served beneath; NULL:
+     * what it will do next is for it to say (runtime_api.c). */
+    CUcontext landed;
+    const void *runtime;
 };
 extern __thread struct gc_thread gc_thread __attribute__((tls_model("initial-exec")));
 
@@ -142,6 +154,11 @@ struct gc_context *gc_shim_current_context(void);
 struct gc_device *gc_shim_current_device(void);
 /* Core's device for a driver ordinal, added on first sight; NULL if the driver objects. */
 struct gc_device *gc_shim_device(CUdevice ordinal);
+
+/* ---- the thread's cache (hot.c; the hot path itself in hot.h) ---- */
+
+/* Gives the thread a cache if it has none, and it may have one. Call inside a wrapper. */
+void gc_hot_prepare(void);
 
 /* ---- direct memory (free.c; more in direct.h) ---- */
 

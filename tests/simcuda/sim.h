@@ -26,6 +26,9 @@
 
 /* ---- calls ---- */
 
+/* 0 once it is known that no setting asks for anything at a call: neither latency, nor failures,
+ * nor a journal. Host time of a call is measured in nanoseconds then. */
+extern atomic_int sim_calls_are_watched;
 /* Begins a call: counts it, takes its SIMCUDA_LATENCY. If SIMCUDA_FAIL says so returns false and
  * the result to give in *injected. */
 bool sim_call_begin(const char *entry, CUresult *injected);
@@ -39,9 +42,10 @@ CUresult sim_call_end(const char *entry, CUresult result, const char *format, ..
     __attribute__((visibility("default"))) CUresult name parameters                                \
     {                                                                                              \
         CUresult sim_result;                                                                       \
-        if (sim_call_begin(#name, &sim_result))                                                    \
+        int watched = atomic_load_explicit(&sim_calls_are_watched, memory_order_relaxed);          \
+        if (!watched || sim_call_begin(#name, &sim_result))                                        \
             sim_result = call;                                                                     \
-        return sim_call_end(#name, sim_result, __VA_ARGS__);                                       \
+        return watched ? sim_call_end(#name, sim_result, __VA_ARGS__) : sim_result;                \
     }
 /* SIM_API(cuMemAlloc_v2, (CUdeviceptr *dptr, size_t bytes), (dptr, bytes), "%p %zu", (void *)dptr,
  * bytes) { body } */

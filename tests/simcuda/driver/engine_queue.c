@@ -24,7 +24,7 @@ struct sim_item {
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
 static struct engine_pool stream_pool = {.object_bytes = sizeof(struct sim_stream)};
 static uint64_t next_stream_id = 1;
-static __thread bool in_worker;
+static __thread bool in_worker __attribute__((tls_model("initial-exec")));
 
 bool engine_in_callback(void)
 {

@@ -5,7 +5,9 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
-static __thread struct engine_thread *mine;
+/* Here and in engine_queue.c: a library that is never unloaded may have thread-locals that cost
+ * nothing to find. */
+static __thread struct engine_thread *mine __attribute__((tls_model("initial-exec")));
 
 /* The thread's default streams finish what they hold and go. */
 static void on_thread_end(void *value)

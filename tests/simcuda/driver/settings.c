@@ -23,6 +23,8 @@
 #define SIM_MAX_WORK_US 60000000u
 #define SIM_MAX_RULES 256
 
+atomic_int sim_calls_are_watched = 1;
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct sim_settings settings;
 static struct sim_private_settings private_settings;
@@ -250,6 +252,9 @@ static void read_settings(void)
     read_list("SIMCUDA_ATTRIBUTES", parse_attribute, "number=value,...");
     read_latency();
     open_journal();
+    if (private_settings.latency_count == 0 && private_settings.failure_count == 0 &&
+        private_settings.journal_fd < 0)
+        atomic_store_explicit(&sim_calls_are_watched, 0, memory_order_relaxed);
 }
 
 const struct sim_settings *sim_settings(void)

@@ -1,0 +1,51 @@
+/* The hot path of the shim: an allocation or a free that the thread's own cache serves, before
+ * anything else is looked at. No lock, no system call, and of the driver only cuCtxGetCurrent,
+ * which is asked each time: there are ways to change the current context that pass by every
+ * wrapper.
+ *
+ * False means nothing: the caller goes the ordinary way, which says what there is to say. */
+#ifndef GC_HOT_H
+#define GC_HOT_H
+
+#include "shim/shim.h"
+
+#define GC_LIKELY(condition) __builtin_expect(!!(condition), 1)
+
+/* Started, not re-entered, not a forked child, and the thread has a cache. */
+static inline bool gc_hot_is_open(void)
+{
+    /* Acquire: pairs with the release in init.c's create_core. */
+    const volatile char *hot = __atomic_load_n(&gc_shim.hot, __ATOMIC_ACQUIRE);
+    return GC_LIKELY(*hot != 0 && gc_thread.depth == 0 && gc_thread.cache != NULL);
+}
+
+/* The current context, if it is the one that the thread used last. */
+static inline struct gc_context *gc_hot_context(CUcontext *handle)
+{
+    CUresult (*get_current)(CUcontext *) = GC_REAL(cuCtxGetCurrent);
+
+    *handle = NULL;
+    if (!GC_LIKELY(get_current != NULL && get_current(handle) == CUDA_SUCCESS))
+        return NULL;
+    return GC_LIKELY(*handle == gc_thread.handle) ? gc_thread.context : NULL;
+}
+
+static inline bool gc_hot_alloc(struct gc_context *context, size_t bytes, enum gc_api api,
+                                uint64_t *address)
+{
+    const uint16_t outer = gc_thread.outer_api;
+
+    if (!GC_LIKELY(context != NULL &&
+                   !atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed)))
+        return false;
+    *address = gc_core_take(gc_thread.cache, context, bytes,
+                            outer != GC_API_COUNT ? outer : (uint16_t)api);
+    return GC_LIKELY(*address != GC_ADDRESS_NONE);
+}
+
+static inline bool gc_hot_free(uint64_t address)
+{
+    return gc_core_try_free(gc_shim.core, gc_thread.cache, address);
+}
+
+#endif
