@@ -76,21 +76,30 @@ static inline void lose(struct gc_tally *tally, uint64_t bytes)
     tally->delta -= (int64_t)bytes;
 }
 
-static void merge_tally(struct gc_gauge_cell *gauge, struct gc_tally *tally)
+/* Misses merge, so what has not changed must cost nothing. */
+static inline void merge_count(gc_counter *counter, uint64_t *count)
 {
+    if (*count != 0)
+        gc_counter_add(counter, *count);
+    *count = 0;
+}
+
+static inline void merge_tally(struct gc_gauge_cell *gauge, struct gc_tally *tally)
+{
+    if (tally->delta == 0 && tally->peak == 0)
+        return;
     gc_gauge_merge(gauge, tally->delta, tally->peak);
     *tally = (struct gc_tally){0, 0};
 }
 
 static void merge_api(struct gc_device *device, struct gc_api_tally *tally)
 {
-    if (tally->api < device->core->api_count) {
-        struct gc_api_cell *cell = &device->apis[tally->api];
-        gc_counter_add(&cell->count, tally->count);
-        gc_counter_add(&cell->bytes, tally->bytes);
-        merge_tally(&cell->live, &tally->live);
-    }
-    *tally = (struct gc_api_tally){.api = tally->api};
+    struct gc_api_cell *cell = &device->apis[tally->api];
+    if (tally->api >= device->core->api_count)
+        return;
+    merge_count(&cell->count, &tally->count);
+    merge_count(&cell->bytes, &tally->bytes);
+    merge_tally(&cell->live, &tally->live);
 }
 
 void gc_magazine_merge(struct gc_magazine *magazine)
@@ -99,20 +108,22 @@ void gc_magazine_merge(struct gc_magazine *magazine)
         return;
     struct gc_device *device = magazine->context->device;
     struct gc_stats *stats = &device->stats;
-    gc_counter_add(&stats->alloc_count, magazine->alloc_count);
-    gc_counter_add(&stats->hit_count, magazine->alloc_count);
-    gc_counter_add(&stats->free_count, magazine->free_count);
-    magazine->alloc_count = 0;
-    magazine->free_count = 0;
+    if (magazine->alloc_count != 0)
+        gc_counter_add(&stats->hit_count, magazine->alloc_count);
+    merge_count(&stats->alloc_count, &magazine->alloc_count);
+    merge_count(&stats->free_count, &magazine->free_count);
     merge_tally(&stats->requested, &magazine->requested);
     merge_tally(&stats->allocated, &magazine->allocated);
-    if (magazine->pending_bytes >= magazine->merged_pending_bytes)
+    if (magazine->pending_bytes > magazine->merged_pending_bytes)
         gc_gauge_add(&stats->pending, magazine->pending_bytes - magazine->merged_pending_bytes);
-    else
+    else if (magazine->pending_bytes < magazine->merged_pending_bytes)
         gc_gauge_sub(&stats->pending, magazine->merged_pending_bytes - magazine->pending_bytes);
     magazine->merged_pending_bytes = magazine->pending_bytes;
-    for (unsigned i = 0; i < GC_MAGAZINE_APIS; i++)
-        merge_api(device, &magazine->apis[i]);
+    for (unsigned i = 0; i < GC_MAGAZINE_APIS; i++) {
+        if (magazine->apis[i].count != 0 || magazine->apis[i].live.delta != 0 ||
+            magazine->apis[i].live.peak != 0)
+            merge_api(device, &magazine->apis[i]);
+    }
 }
 
 static inline struct gc_api_tally *tally_of(struct gc_magazine *magazine, uint16_t api)

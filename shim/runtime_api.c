@@ -140,13 +140,20 @@ void *gc_runtime_find(const struct gc_row *row, const void *caller)
 
 /* ---- cudaMalloc and cudaFree ---- */
 
-/* The context to serve a call of this site in; NULL: the runtime has to be asked. */
+/* Whether the runtime that this call is for has been seen at work in this thread, and nothing since
+ * then may have changed what it would do. */
+static inline bool is_owned(const struct caller *caller)
+{
+    return GC_LIKELY(caller != NULL && gc_hot_is_open() && gc_thread.landed != NULL &&
+                     caller->runtime != NULL && gc_thread.runtime == caller->runtime);
+}
+
+/* The context to allocate in; NULL: the runtime has to be asked. */
 static inline struct gc_context *owned_context(const struct caller *caller)
 {
     CUcontext handle;
 
-    if (!GC_LIKELY(caller != NULL && gc_hot_is_open() && gc_thread.landed != NULL &&
-                   caller->runtime != NULL && gc_thread.runtime == caller->runtime))
+    if (!is_owned(caller))
         return NULL;
     struct gc_context *context = gc_hot_context(&handle);
     return GC_LIKELY(handle == gc_thread.landed) ? context : NULL;
@@ -198,7 +205,8 @@ cudaError_t cudaFree(void *pointer)
     const void *address = __builtin_return_address(0);
     const struct caller *caller = find_caller(row, address);
 
-    if (owned_context(caller) != NULL && gc_hot_free((uint64_t)(uintptr_t)pointer))
+    /* Whichever context is current: an address says where it belongs. */
+    if (is_owned(caller) && gc_hot_free((uint64_t)(uintptr_t)pointer))
         return cudaSuccess;
     __typeof__(gc_shim.real.cudaFree) real = (__typeof__(real))gc_runtime_find(row, address);
     if (real == NULL)
