@@ -6,6 +6,7 @@
 #include "shim/direct.h"
 #include "shim/handles.h"
 #include "shim/mempool.h"
+#include "shim/stream_list.h"
 #include "shim/submit.h"
 
 static atomic_uint capture_count; /* streams capturing in the process */
@@ -228,6 +229,7 @@ static void leave_single_with(CUstream stream)
         gc_stream_close(stream);                                                                   \
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_context *context = gc_capture_is_any() ? count_end(stream) : NULL;               \
+        gc_stream_list_remove(stream);                                                             \
         CUresult result = GC_CALL(gc_shim_current_device(), symbol, stream);                       \
         if (result != CUDA_SUCCESS)                                                                \
             count_begin(stream, context);                                                          \

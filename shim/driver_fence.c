@@ -1,10 +1,12 @@
 /* Fences over the real driver: an event that covers all work of a context (cuCtxRecordEvent, from
- * CUDA 12.5). Where it is missing core is told so, and synchronises.
+ * CUDA 12.5). Before that, an event that follows one on each of the context's streams
+ * (stream_list.h); where they are not all known core is told so, and synchronises.
  *
  * Idle events are kept per context and go with it. Core asks for nothing here while the context
  * captures; giving an event back makes a driver call only where enough are kept already. */
 #include "shim/direct.h"
 #include "shim/handles.h"
+#include "shim/stream_list.h"
 
 #define EVENTS_PER_CONTEXT 15
 
@@ -58,6 +60,7 @@ void gc_driver_fence_drop(uint64_t context)
     if (gc_handles_remove_locked(GC_HANDLE_EVENTS, context, &removed))
         gc_handles_give_record_locked((void *)(uintptr_t)removed.value);
     gc_handles_unlock();
+    gc_stream_list_drop(context);
 }
 
 /* An event of the current context. */
@@ -102,15 +105,15 @@ static int fence_record(void *self, uint64_t context, uint64_t *fence)
     bool pushed;
 
     (void)self;
-    if (!GC_HAVE(cuCtxRecordEvent))
-        return CUDA_ERROR_NOT_SUPPORTED;
     result = enter(context, &pushed, &guard);
     if (result != CUDA_SUCCESS)
         return (int)result;
     result = take_event(context, &event);
     if (result == CUDA_SUCCESS) {
-        result = GC_CALL(gc_driver_device(context), cuCtxRecordEvent, (CUcontext)(uintptr_t)context,
-                         event); /* NOLINT: handles are integers */
+        result = !gc_stream_list_is_needed()
+                     ? GC_CALL(gc_driver_device(context), cuCtxRecordEvent,
+                               (CUcontext)(uintptr_t)context, event) /* NOLINT: an integer */
+                     : gc_stream_list_record(context, event);
         if (result == CUDA_SUCCESS)
             *fence = (uintptr_t)event;
         else

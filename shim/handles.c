@@ -189,6 +189,21 @@ struct gc_handle *gc_handles_search_locked(enum gc_handle_kind kind,
     return NULL;
 }
 
+size_t gc_handles_collect_locked(enum gc_handle_kind kind, uint64_t value, uint64_t *keys,
+                                 size_t max)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < table.slot_count; i++) {
+        if (table.slots[i].kind != kind || table.slots[i].value != value)
+            continue;
+        if (count < max)
+            keys[count] = table.slots[i].key;
+        count++;
+    }
+    return count;
+}
+
 void *gc_handles_take_record_locked(void)
 {
     struct free_record *record = table.records;

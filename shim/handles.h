@@ -24,6 +24,8 @@ enum gc_handle_kind {
     GC_HANDLE_MAPPING,  /* mapped address → record, length */
     GC_HANDLE_SPARSE,   /* hash of a sparse tile → record, array */
     GC_HANDLE_EVENTS,   /* context → idle events of ours */
+    GC_HANDLE_STREAM,   /* stream of the program → its context */
+    GC_HANDLE_JOIN,     /* context → stream of ours that follows all of its streams */
     GC_HANDLE_SYNC_MEMOPS, /* number of a mapped block → whether it was set */
     GC_HANDLE_RELEASING    /* hash of (direct kind, key): the driver is releasing it now */
 };
@@ -54,6 +56,11 @@ bool gc_handles_remove_locked(enum gc_handle_kind kind, uint64_t key, struct gc_
 struct gc_handle *gc_handles_search_locked(enum gc_handle_kind kind,
                                            bool (*matches)(const struct gc_handle *, const void *),
                                            const void *argument);
+
+/* Keys of the entries of a kind with this value, at most `max`. Returns how many there are. Looks
+ * at the whole table. */
+size_t gc_handles_collect_locked(enum gc_handle_kind kind, uint64_t value, uint64_t *keys,
+                                 size_t max);
 
 /* NULL if there is none left. */
 void *gc_handles_take_record_locked(void);

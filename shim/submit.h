@@ -7,7 +7,7 @@
 #define GC_SUBMIT_H
 
 #include "core/work.h"
-#include "shim/shim.h"
+#include "shim/stream_list.h"
 
 /* The count, NULL where nothing is to be counted: passing through, or a forked child. Starts the
  * library if need be. */
@@ -17,8 +17,10 @@ struct gc_work *gc_shim_work(void);
  * the flavour in which NULL is the thread's own. */
 static inline uint64_t gc_submit_key(CUstream stream, bool is_per_thread)
 {
-    if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_per_thread))
+    if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_per_thread)) {
+        gc_stream_list_note_thread();
         return GC_STREAM_OTHER;
+    }
     return stream == NULL ? GC_STREAM_LEGACY : (uintptr_t)stream;
 }
 

@@ -33,6 +33,12 @@ unset GPUCACHE_BACKEND
 output=$(TORTURE_DRIVER_ONLY=1 SIMCUDA_DRIVER_VERSION=12000 tortured "$LIB" 1000000 2)
 is "a driver that cannot mark all work of a context: nothing is corrupt, seed $seed" "$?" 0
 
+export TORTURE_DRIVER_ONLY=1 TORTURE_NO_THREAD_STREAMS=1 SIMCUDA_DRIVER_VERSION=12000
+output=$(tortured "$LIB" 1000000 3)
+is "the same with streams that are all known: nothing is corrupt, seed $seed" "$?" 0
+like "there fences are events on every stream" "$(json "$TMP/report.json" 'd["driver_calls"]')" '"cuEventRecord": [0-9]{2}'
+unset TORTURE_DRIVER_ONLY TORTURE_NO_THREAD_STREAMS SIMCUDA_DRIVER_VERSION
+
 # broken NAME FILE EXPRESSION: a copy of the library with EXPRESSION (of sed) applied to FILE, which must change it, fails.
 copy=$TMP/copy
 mkdir "$copy"

@@ -386,6 +386,7 @@ int main(int argument_count, char **arguments)
     world.event_count = strtoull(arguments[1], NULL, 10);
     world.end_time = time(NULL) + atoi(arguments[2]);
     world.with_runtime = getenv("TORTURE_DRIVER_ONLY") == NULL;
+    world.with_thread_streams = getenv("TORTURE_NO_THREAD_STREAMS") == NULL;
     world.with_peers = argument_count > 5;
     printf("seed %s\n", arguments[3]);
     fflush(stdout);

@@ -62,7 +62,7 @@ struct world {
     struct block *box[8]; /* blocks on their way from thread to thread */
     uint64_t event_count; /* that each thread is to make */
     time_t end_time;
-    bool with_runtime, with_peers;
+    bool with_runtime, with_peers, with_thread_streams;
     atomic_uint next_number;
     atomic_int wrong_count;
     atomic_uint_fast64_t events, work, refused, captured;
@@ -119,7 +119,8 @@ static inline CUstream some_stream(struct worker *worker, unsigned context)
         return worker->world->streams[context][choice];
     if (choice == SHARED_STREAMS)
         return worker->own[context];
-    return choice == SHARED_STREAMS + 1 ? CU_STREAM_PER_THREAD : NULL;
+    return choice == SHARED_STREAMS + 1 && worker->world->with_thread_streams ? CU_STREAM_PER_THREAD
+                                                                              : NULL;
 }
 
 /* Work of the block on `stream` comes behind its earlier work. */
