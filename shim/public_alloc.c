@@ -6,13 +6,22 @@
 
 #define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
 
-/* What core takes for a stream. The per-thread default stream is another one in every thread, so it
- * orders nothing by its name. */
+#define IS_STREAM_ID (UINT64_C(1) << 63) /* no handle has this bit */
+
+/* What core takes for a stream; 0: nothing is known of its order. The per-thread default stream is
+ * another one in every thread, so it orders nothing by its name. Where streams may be destroyed
+ * unseen, their numbers tell them apart: the driver gives handles again, numbers never. */
 static uint64_t order_of(gpucache_stream stream)
 {
-    if (stream == NULL)
+    unsigned long long id;
+
+    if (stream == NULL || (CUstream)stream == CU_STREAM_LEGACY)
         return (uintptr_t)CU_STREAM_LEGACY;
-    return (CUstream)stream == CU_STREAM_PER_THREAD ? 0 : (uintptr_t)stream;
+    if ((CUstream)stream == CU_STREAM_PER_THREAD)
+        return 0;
+    if (gc_resolve_is_interposing())
+        return (uintptr_t)stream;
+    return GC_USE(cuStreamGetId, (CUstream)stream, &id) == CUDA_SUCCESS ? id | IS_STREAM_ID : 0;
 }
 
 /* ---- mode off ---- */
@@ -132,8 +141,8 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
     if (state != GPUCACHE_OK)
         return state;
     gc_public_enter_context(context_of(address), (CUstream)stream, GC_API_gpucache_malloc, &call);
-    /* Ordered after all work of the context, so after `stream` too. */
-    status = gc_core_free(gc_shim.core, address, (uint16_t)call.api, &driver_code);
+    status = gc_core_free_ordered(gc_shim.core, address, order_of(stream), (uint16_t)call.api,
+                                  &driver_code);
     gc_public_leave(&call);
     return gc_public_status(status, driver_code);
 }
@@ -155,6 +164,8 @@ gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream)
     status = gc_core_find_block(gc_shim.core, (uintptr_t)pointer, &info);
     if (status == GC_OK && info.address != (uintptr_t)pointer)
         status = GC_INVALID_POINTER;
+    if (status == GC_OK)
+        status = gc_core_record_stream(gc_shim.core, info.address, order_of(stream));
     gc_public_leave(&call);
     return gc_public_status(status, 0);
 }
