@@ -479,11 +479,25 @@ void gc_device_reset_ordered_peak(struct gc_device *device)
                           memory_order_relaxed);
 }
 
-void gc_core_close_stream(struct gc_context *context, uint64_t stream)
+static void close_stream_of_device(struct gc_device *device, uint64_t stream)
 {
-    gc_pool_acquire_plain(&context->pool);
-    gc_stream_close_locked(&context->pool, stream);
-    gc_pool_release(&context->pool);
+    /* Acquire: pairs with the release in context.c's link_context. */
+    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
+    while (context != NULL) {
+        gc_pool_acquire_plain(&context->pool);
+        gc_stream_close_locked(&context->pool, stream);
+        gc_pool_release(&context->pool);
+        context = atomic_load_explicit(&context->next_in_device, memory_order_acquire);
+    }
+}
+
+void gc_core_close_stream(struct gc_core *core, uint64_t stream)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_core_find_device(core, i);
+        if (device != NULL)
+            close_stream_of_device(device, stream);
+    }
 }
 
 void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch)

@@ -185,8 +185,9 @@ enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address,
 uint64_t gc_device_ordered_bytes(const struct gc_device *device);
 uint64_t gc_device_ordered_peak_bytes(const struct gc_device *device);
 void gc_device_reset_ordered_peak(struct gc_device *device);
-/* Before the stream is destroyed: its handle may be given to another one. */
-void gc_core_close_stream(struct gc_context *context, uint64_t stream);
+/* Before the stream is destroyed: its handle may be given to another one. In every context: whose
+ * the stream is need not be known. */
+void gc_core_close_stream(struct gc_core *core, uint64_t stream);
 
 /* How much work was counted so far. Take it before a synchronisation of the program starts and hand
  * it to gc_core_retire when that succeeded: what is submitted meanwhile is not covered by it. */

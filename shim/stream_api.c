@@ -146,12 +146,10 @@ static uint64_t order_key(CUstream stream)
     return stream == CU_STREAM_PER_THREAD ? 0 : (uintptr_t)stream;
 }
 
+/* Whichever context is current, or none: a stream may be destroyed from anywhere. */
 void gc_stream_close(CUstream stream)
 {
-    struct gc_context *context = context_of(stream);
-
-    if (context != NULL)
-        gc_core_close_stream(context, order_key(stream));
+    gc_core_close_stream(gc_shim.core, order_key(stream));
 }
 
 static bool is_served(const struct gc_direct_request *request, const struct async_call *call)

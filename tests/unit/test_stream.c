@@ -107,13 +107,36 @@ static void destroyed_stream_leaves_ordinary_memory(void **state)
     const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
     sim_driver_submit(&bench.sim, 1, a, 4096);
     free_in(&bench, a, STREAM_A);
-    gc_core_close_stream(bench.contexts[0], STREAM_A);
-    gc_core_close_stream(bench.contexts[0], STREAM_B);
+    gc_core_close_stream(bench.core, STREAM_A);
+    gc_core_close_stream(bench.core, STREAM_B);
     workbench_check(&bench);
     /* The handle is another stream's now. */
     assert_int_not_equal(alloc_in(&bench, 4096, STREAM_A), a);
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
     sim_driver_complete(&bench.sim, 1);
+    workbench_close(&bench);
+}
+
+/* Who destroys a stream need not have its context current. */
+static void destroyed_stream_is_closed_in_every_context(void **state)
+{
+    struct workbench bench;
+    const struct gc_request request = {
+        .bytes = 4096, .stream = STREAM_A, .api = API_MALLOC, .is_ordered = true};
+    uint64_t a = 0;
+    uint64_t b = 0;
+    (void)state;
+    open_fenced(&bench);
+    assert_status(gc_core_alloc(bench.core, bench.contexts[1], &request, &a, &bench.driver_code),
+                  GC_OK);
+    sim_driver_submit(&bench.sim, 2, a, 4096);
+    free_in(&bench, a, STREAM_A);
+    gc_core_close_stream(bench.core, STREAM_A);
+    workbench_check(&bench);
+    assert_status(gc_core_alloc(bench.core, bench.contexts[1], &request, &b, &bench.driver_code),
+                  GC_OK);
+    assert_int_not_equal(a, b);
+    sim_driver_complete(&bench.sim, 2);
     workbench_close(&bench);
 }
 
@@ -174,6 +197,7 @@ int main(void)
         cmocka_unit_test(other_streams_get_it_when_its_work_is_done),
         cmocka_unit_test(recorded_streams_are_waited_for),
         cmocka_unit_test(destroyed_stream_leaves_ordinary_memory),
+        cmocka_unit_test(destroyed_stream_is_closed_in_every_context),
         cmocka_unit_test(lists_run_out_without_harm),
         cmocka_unit_test(shortage_takes_what_streams_hold),
         cmocka_unit_test(dropped_context_takes_its_lists_along),
