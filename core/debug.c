@@ -191,7 +191,8 @@ static void look_at_freed(const struct freed *part, uint64_t offset)
     gc_counter_add(&part->context->device->stats.misuse_count, 1);
     gc_log_write(core->log, GC_LOG_ERROR,
                  "%llu bytes were written after they were freed, the first 0x%02x at byte %llu of",
-                 (unsigned long long)changed, found, (unsigned long long)(offset + first));
+                 (unsigned long long)changed, found,
+                 (unsigned long long)offset + (unsigned long long)first);
     struct freed whole = *part;
     whole.address -= offset;
     log_history(core, &whole, " ");

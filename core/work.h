@@ -45,11 +45,11 @@ static inline void gc_work_begin(struct gc_core *core, struct gc_work *work, uin
     if (atomic_load_explicit(&work->has_left, memory_order_acquire))
         return;
     uint64_t only = GC_STREAM_NONE;
-    if (!atomic_compare_exchange_strong_explicit(&work->only_stream, &only, stream,
-                                                 memory_order_relaxed, memory_order_relaxed) &&
-        only != stream)
-        gc_work_leave_single(core);
-    else if (stream == GC_STREAM_OTHER)
+    const bool is_only =
+        atomic_compare_exchange_strong_explicit(&work->only_stream, &only, stream,
+                                                memory_order_relaxed, memory_order_relaxed) ||
+        only == stream;
+    if (!is_only || stream == GC_STREAM_OTHER)
         gc_work_leave_single(core);
 }
 

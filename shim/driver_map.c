@@ -123,13 +123,11 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
 static int fill(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint8_t value)
 {
     (void)self;
-    return IN_CONTEXT(context, ({
-                          CUresult filled =
-                              GC_USE(cuMemsetD8_v2, (CUdeviceptr)address, value, (size_t)bytes);
-                          if (filled == CUDA_SUCCESS)
-                              filled = GC_CALL(gc_driver_device(context), cuCtxSynchronize);
-                          filled;
-                      }));
+    int code =
+        IN_CONTEXT(context, GC_USE(cuMemsetD8_v2, (CUdeviceptr)address, value, (size_t)bytes));
+    if (code != CUDA_SUCCESS)
+        return code;
+    return IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuCtxSynchronize));
 }
 
 static int read_memory(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to)

@@ -106,7 +106,7 @@ static inline bool may_cross_contexts(const struct gc_work *work)
 /* SYNC_MEMOPS, where the driver does not take it: calls that are synchronous by name are so. */
 static void wait_for_memops(bool is_per_thread)
 {
-    const CUstream stream = is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    CUstream stream = is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 
     if (!gc_stream_is_capturing(stream))
         (void)GC_CALL(NULL, cuStreamSynchronize, stream);

@@ -33,7 +33,9 @@ enum gc_status pickle_read_number(struct pickle_reader *reader, unsigned width, 
     const void *bytes = NULL;
     const enum gc_status status = read_bytes(reader, width, &bytes);
     *value = 0;
-    for (unsigned i = 0; status == GC_OK && i < width; i++)
+    if (status != GC_OK || bytes == NULL)
+        return status;
+    for (unsigned i = 0; i < width; i++)
         *value |= (uint64_t)((const unsigned char *)bytes)[i] << (8 * i);
     return status;
 }
@@ -93,6 +95,8 @@ enum gc_status pickle_push_long(struct pickle_reader *reader, uint64_t length)
         return status;
     if (length > 8)
         return pickle_push_int(reader, PICKLE_BIG, 0);
+    if (bytes == NULL)
+        length = 0;
     for (unsigned i = 0; i < length; i++)
         value |= (uint64_t)((const unsigned char *)bytes)[i] << (8 * i);
     if (length > 0 && length < 8 && (value >> (8 * length - 1) & 1) != 0)

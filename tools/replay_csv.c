@@ -129,7 +129,7 @@ enum gc_status replay_read_csv(const char *text, size_t bytes, struct replay_bui
 {
     struct lines lines = {.next = text, .end = text + bytes};
     struct field line;
-    struct csv_row row;
+    struct csv_row row = {0};
     builder->trace->format = "CSV";
     if (!next_line(&lines, &line) || !is_word(&line, REPLAY_CSV_HEADER))
         return replay_refuse(error, 1, "the header is not " REPLAY_CSV_HEADER);
@@ -237,7 +237,7 @@ enum gc_status replay_read_rmm(const char *text, size_t bytes, struct replay_bui
 {
     struct lines lines = {.next = text, .end = text + bytes};
     struct field line;
-    struct rmm_row row;
+    struct rmm_row row = {0};
     builder->trace->format = "RMM log";
     if (!next_line(&lines, &line) || !is_word(&line, REPLAY_RMM_HEADER))
         return replay_refuse(error, 1, "the header is not " REPLAY_RMM_HEADER);

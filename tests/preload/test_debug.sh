@@ -53,7 +53,7 @@ for flags in poison guard uaf poison,guard,uaf; do
     output=$(env GPUCACHE_DEBUG=$flags GPUCACHE_LIMIT=1GiB GPUCACHE_REPORT="$report" SIMCUDA_WORK_US=5 LD_LIBRARY_PATH="$SIM_DIR" \
         LD_PRELOAD="$LIB" timeout 60 "$BUILD_DIR/tests/preload/torture" 2000 8 $RANDOM 4 2>&1)
     is "$flags: the torture test finds nothing, nor does the library" "$? $(count)" "0 0"
-    echo "$output" | sed 's/^/# /'
+    echo "# ${output//$'\n'/$'\n'# }"
     is "$flags: every block was freed" "$(json "$report" '[d["leak_count"], d["requested_bytes"]["current"]]')" '[0, 0]'
 done
 done_testing

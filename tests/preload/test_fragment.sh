@@ -7,9 +7,9 @@ program=$BUILD_DIR/tests/preload/fragment
 report=$TMP/report.json
 for limit in 200 512 1000; do
     for seed in 1 $RANDOM; do
-        output=$(GPUCACHE_BACKEND=vmm GPUCACHE_LIMIT=${limit}MiB GPUCACHE_REPORT=$report preloaded "$program" 3000 $seed 2>&1)
+        output=$(GPUCACHE_BACKEND=vmm GPUCACHE_LIMIT=${limit}MiB GPUCACHE_REPORT=$report preloaded "$program" 3000 "$seed" 2>&1)
         is "limit $limit MiB, seed $seed: what fits is given" "$?" 0
-        echo "$output" | sed 's/^/# /'
+        echo "# ${output//$'\n'/$'\n'# }"
         is "limit $limit MiB, seed $seed: by mapped memory" "$(json "$report" 'd["driver_calls"].get("cuMemMap", 0) > 0')" true
         is "limit $limit MiB, seed $seed: the limit held" "$(json "$report" 'd["reserved_bytes"]["peak"] <= d["limit_bytes"]')" true
         tight=$(echo "$output" | sed -n 's/.*tight \([0-9]*\).*/\1/p')

@@ -37,7 +37,8 @@ for backend in vmm driver; do
     ok "$backend: nothing fails, the accounts agree with the device" check cuInit@999 once
     env SIMCUDA_JOURNAL="$TMP/journal.$backend" GPUCACHE_LIMIT=264MiB GPUCACHE_REPORT=none LD_LIBRARY_PATH="$SIM_DIR" \
         LD_PRELOAD="$LIB" "$FAULTS" >/dev/null 2>&1
-    for entry in $(awk '{print $3}' "$TMP/journal.$backend" | sort -u); do
+    mapfile -t entries < <(awk '{print $3}' "$TMP/journal.$backend" | sort -u)
+    for entry in "${entries[@]}"; do
         [[ $NOT_TRIED == *" $entry "* ]] && continue
         count=$(awk -v entry="$entry" '$3 == entry' "$TMP/journal.$backend" | wc -l)
         ok "$backend: $entry fails, of $count" eval "check $entry@1 once &&

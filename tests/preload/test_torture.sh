@@ -21,12 +21,12 @@ for backend in vmm driver; do
     export GPUCACHE_BACKEND=$backend
     output=$(tortured "$LIB" 1000000 4)
     is "$backend: nothing is corrupt, seed $seed" "$?" 0
-    echo "$output" | sed 's/^/# /'
+    echo "# ${output//$'\n'/$'\n'# }"
     is "$backend: every block was freed" "$(json "$TMP/report.json" '[d["leak_count"], d["requested_bytes"]["current"]]')" '[0, 0]'
     is "$backend: the limit held" "$(json "$TMP/report.json" '0 < d["reserved_bytes"]["peak"] <= d["limit_bytes"]')" true
     output=$(work_us=0 tortured "$LIB" 1000000 3 peers)
     is "$backend, with copies between contexts: nothing is corrupt, seed $seed" "$?" 0
-    echo "$output" | sed 's/^/# /'
+    echo "# ${output//$'\n'/$'\n'# }"
 done
 unset GPUCACHE_BACKEND
 
