@@ -190,11 +190,11 @@ static enum gc_status attempt(struct order *order)
         return gc_segment_create(order->context, &order->plan, &order->claim, &order->address,
                                  &order->refusal);
     enum gc_status status = take_free(order, false);
-    if (status == GC_OUT_OF_MEMORY && gc_reuse_resolve(order->context))
+    if (status == GC_OUT_OF_MEMORY && gc_reuse_resolve(order->context, order->plan.bytes))
         status = take_free(order, false);
     /* What other threads keep for themselves is better than new memory. */
     if (status == GC_OUT_OF_MEMORY && gc_magazine_flush_device(order->context->device)) {
-        gc_reuse_resolve(order->context);
+        gc_reuse_resolve(order->context, order->plan.bytes);
         status = take_free(order, false);
     }
     return status == GC_OUT_OF_MEMORY ? take_fresh(order, gc_arena_create) : status;

@@ -30,6 +30,7 @@ struct gc_fence {
 struct gc_fences {
     bool is_asking;      /* a thread is at the driver; the ring is its own */
     bool is_unsupported; /* the driver cannot mark all work: only waiting tells */
+    uint64_t missed_bytes; /* asked for in vain since fences were last asked */
     uint32_t first;
     uint32_t count;
     uint64_t covered_bytes; /* of the pool's unfenced memory, by a fence recorded now */

@@ -22,6 +22,8 @@
 #define FENCE_SHARE 16
 /* Beyond this share of the device pending memory is waited for rather than more taken. */
 #define PENDING_SHARE 8
+/* And fences are asked again each time this share was missed. */
+#define ASK_SHARE 2048
 
 /* The longest idle dedicated segment, out of the pool, unless a capture forbids giving it back; the
  * set is then announced. */
@@ -134,7 +136,22 @@ static bool wait_for_some(struct gc_context *context)
     return gc_reuse_drain(context);
 }
 
-bool gc_reuse_resolve(struct gc_context *context)
+/* Asking is dear where many small requests miss while the device lags behind: it is done again once
+ * what has missed since makes a difference. */
+static bool is_worth_asking(struct gc_context *context, uint64_t wanted_bytes)
+{
+    struct gc_fences *fences = &context->fences;
+    gc_pool_acquire_plain(&context->pool);
+    fences->missed_bytes = gc_min_u64(UINT64_MAX - wanted_bytes, fences->missed_bytes);
+    fences->missed_bytes += wanted_bytes;
+    const bool is_worth = fences->missed_bytes >= share(context, ASK_SHARE);
+    if (is_worth)
+        fences->missed_bytes = 0;
+    gc_pool_release(&context->pool);
+    return is_worth;
+}
+
+bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes)
 {
     struct backlog backlog = look(context);
     if (backlog.bytes == 0)
@@ -143,7 +160,8 @@ bool gc_reuse_resolve(struct gc_context *context)
         return true;
     if (is_synchronous(context))
         return gc_reuse_drain(context); /* left over from a capture */
-    if (backlog.open_fences > 0 && gc_fence_poll(context) && gc_reuse_collect(context))
+    if (backlog.open_fences > 0 && is_worth_asking(context, wanted_bytes) &&
+        gc_fence_poll(context) && gc_reuse_collect(context))
         return true;
     backlog = look(context);
     if (backlog.bytes > share(context, PENDING_SHARE))

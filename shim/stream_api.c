@@ -166,13 +166,14 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     return gc_mempool_is_plain(pool, request->device);
 }
 
-/* An unknown stream is for the driver to judge. */
-static bool is_stream(CUstream stream)
+/* What the driver says of a stream. */
+static CUresult find_stream(CUstream stream)
 {
     unsigned flags;
 
-    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
-           GC_USE(cuStreamGetFlags, stream, &flags) == CUDA_SUCCESS;
+    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        return CUDA_SUCCESS;
+    return GC_USE(cuStreamGetFlags, stream, &flags);
 }
 
 static CUresult serve(const struct gc_direct_request *request, const struct async_call *call,
@@ -213,7 +214,7 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
             gc_graph_expect(request.device);
         return gc_direct_end(&request, result);
     }
-    if (is_served(&request, call) && is_stream(call->stream)) {
+    if (is_served(&request, call) && find_stream(call->stream) == CUDA_SUCCESS) {
         result = serve(&request, call, dptr, bytes);
         request.is_refused = true; /* core has counted a refusal */
         return gc_direct_end(&request, result);
@@ -283,6 +284,8 @@ static CUresult free_block(enum gc_api api, const struct gc_block_info *block, C
 
     if (gc_stream_is_capturing(stream))
         return CUDA_ERROR_INVALID_VALUE;
+    if (find_stream(stream) == CUDA_ERROR_INVALID_HANDLE)
+        return CUDA_ERROR_INVALID_HANDLE;
     const struct gc_context *context = context_of(stream);
     const bool is_ordered = context != NULL && gc_context_handle(context) == block->context;
     enum gc_status status = gc_core_free_ordered(
@@ -298,9 +301,7 @@ static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given,
 
     gc_direct_begin(&request, symbol);
     if (dptr != 0 && gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS)
-        return gc_direct_end(&request, is_stream(stream)
-                                           ? free_block(request.api, &block, dptr, stream)
-                                           : CUDA_ERROR_INVALID_HANDLE);
+        return gc_direct_end(&request, free_block(request.api, &block, dptr, stream));
     gc_mempool_note_free(dptr, stream);
     gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
     result = symbol == GC_API_cuMemFreeAsync

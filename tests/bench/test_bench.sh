@@ -23,7 +23,7 @@ is "live blocks are measured" "$(has "'shared.pair_live_100' in v and 'shared.re
 is "threads are measured" "$(has "'shared.threads_1_512B' in v")" true
 is "a pair is below a millisecond" "$(has "0 < v['shared.pair_512B'] < 1e6")" true
 is "the loop is counted" "$(has "v['loop.driver_calls'] >= 0 and v['loop.library'] > 0 and v['loop.plain'] > 0")" true
-is "the loop's memory is bounded" "$(has "v['loop.reserved_long'] <= v['loop.reserved_short'] + (64 << 20)")" true
+is "the loop's memory is bounded" "$(has "v['loop.reserved_long'] <= (1 << 30) + (128 << 20)")" true
 is "metadata is counted" "$(has "v['shared.metadata_per_block'] > 0")" true
 for peer in mimalloc tree; do
     if [ "$(has "'$peer.pair_512B' in v")" = true ]; then
