@@ -517,7 +517,7 @@ void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *
                       uint64_t *total_bytes)
 {
     (void)core;
-    gc_shortage_resolve(device); /* what a malloc could have by waiting shall count as idle */
+    gc_magazine_flush_device(device); /* what is idle there shall count as idle */
     const uint64_t limit = gc_device_limit_bytes(device);
     /* A malloc that is short waits for what is pending, so that counts as free too. */
     const uint64_t pending =

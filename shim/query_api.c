@@ -3,6 +3,7 @@
  * between blocks is no allocation. The driver is asked first, so that its errors come first. */
 #include "shim/handles.h"
 #include "shim/shim.h"
+#include "shim/submit.h"
 
 /* An address no allocation can hold: asking about it makes the driver say what it says of such
  * addresses. */
@@ -252,6 +253,9 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (!gc_shim_ready())
         return GC_FORWARD(cuPointerSetAttribute, value, attribute, dptr);
     gc_shim_enter(GC_API_cuPointerSetAttribute);
+    /* Memory that network cards may use is not ordered by any stream. */
+    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        (void)gc_submit_begin(GC_STREAM_OTHER);
     status = gc_core_find_block(gc_shim.core, dptr, &block);
     result = GC_CALL(gc_shim_current_device(), cuPointerSetAttribute, value, attribute,
                      status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
