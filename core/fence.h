@@ -28,8 +28,8 @@ struct gc_fence {
 };
 
 struct gc_fences {
-    bool is_asking;      /* a thread is at the driver; the ring is its own */
-    bool is_unsupported; /* the driver cannot mark all work: only waiting tells */
+    bool is_asking;        /* a thread is at the driver; the ring is its own */
+    bool is_unsupported;   /* the driver cannot mark all work: only waiting tells */
     uint64_t missed_bytes; /* asked for in vain since fences were last asked */
     uint32_t first;
     uint32_t count;

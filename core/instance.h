@@ -70,9 +70,9 @@ void gc_direct_vanished(const struct gc_direct *direct);
  * its order; 0: none. */
 enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
                                     uint64_t stream, int *driver_code) GC_CHECKED;
-/* An allocation of `wanted_bytes` misses: makes pending memory free as far as that costs no wait; beyond the share of
- * the device that may be pending it waits rather than let the pool grow. True if memory became
- * free.
+/* An allocation of `wanted_bytes` misses: makes pending memory free as far as that costs no wait;
+ * beyond the share of the device that may be pending it waits rather than let the pool grow. True
+ * if memory became free.
  */
 bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes);
 /* Waits for all that is pending, if there is any and no capture forbids it. True if memory became
