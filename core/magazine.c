@@ -21,7 +21,7 @@
 #define IDS_BATCH 1024
 /* Gauges of others are off by at most this much for each thread. */
 #define UNMERGED_MAX ((int64_t)GC_MIB(16))
-#define SAMPLE_EVERY 64 /* hits of which one is timed */
+#define SAMPLE_EVERY 256 /* hits of which one is timed */
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
@@ -228,9 +228,9 @@ static inline uint64_t cached_bytes(const struct gc_magazine *magazine)
     return atomic_load_explicit(&magazine->cached_bytes, memory_order_relaxed);
 }
 
-static inline void push_ready(struct gc_magazine *magazine, struct gc_block *block)
+static inline void push_ready(struct gc_magazine *magazine, struct gc_block *block, uint64_t bytes)
 {
-    struct gc_block **bin = &magazine->bins[bin_of(size_of(block))];
+    struct gc_block **bin = &magazine->bins[bin_of(bytes)];
     block->pending.next = *bin;
     *bin = block;
 }
@@ -278,7 +278,8 @@ static bool drain(struct gc_magazine *magazine)
     unsigned count = 0;
     while (magazine->pending_first != NULL && count < DRAIN_MAX &&
            gc_context_is_retired(magazine->context, magazine->pending_first->pending.stamp)) {
-        push_ready(magazine, pop_pending(magazine));
+        struct gc_block *block = pop_pending(magazine);
+        push_ready(magazine, block, size_of(block));
         count++;
     }
     return count > 0;
@@ -544,12 +545,14 @@ static inline bool keep(struct gc_magazine *magazine, struct gc_block *block)
     note_free(magazine, block);
     if (!LIKELY(context->core->trace == NULL))
         trace_free(context, block);
-    block->slack = slack_of(block);
+    const uint8_t slack = slack_of(block);
+    const uint64_t size = block->bytes - ((uint64_t)slack << GC_GRANULE_BITS);
+    block->slack = slack;
     const uint64_t stamp = gc_work_stamp(work);
     block->pending.stamp = stamp;
     set_cached_bytes(magazine, cached_bytes(magazine) + block->bytes);
     if (LIKELY(gc_context_may_reuse(context, work, stamp))) {
-        push_ready(magazine, block);
+        push_ready(magazine, block, size);
         return shrink(magazine);
     }
     push_pending(magazine, block);
