@@ -12,6 +12,11 @@
 
 #include <stddef.h>
 
+/* Idle whole segments that stay where others are wanted: this share of the most that was live, and
+ * this much. */
+#define WHOLE_IDLE_SHARE 2
+#define WHOLE_IDLE_MIN GC_MIB(128)
+
 static uint64_t counters_bytes(const struct gc_core *core)
 {
     return gc_max_u64(core->api_count, 1) * sizeof(*core->process_driver_calls);
@@ -114,7 +119,9 @@ struct order {
 static struct gc_block *take_ordered_or_free(struct order *order)
 {
     struct gc_pool *pool = &order->context->pool;
-    struct gc_block *block = gc_stream_take_locked(pool, order->claim.stream, order->claim.bytes);
+    struct gc_block *block = NULL;
+    if (order->plan.class != GC_CLASS_WHOLE)
+        block = gc_stream_take_locked(pool, order->claim.stream, order->claim.bytes);
     if (block == NULL)
         return gc_pool_take_locked(pool, order->plan.class, &order->claim);
     gc_pool_make_live_locked(pool, block, &order->claim);
@@ -132,7 +139,7 @@ static enum gc_status take_free(struct order *order, bool any_hole)
     if (pool->is_dropped)
         status = GC_INVALID_ARGUMENT;
     else if (any_hole)
-        block = gc_pool_take_any_locked(pool, &order->claim);
+        block = gc_pool_take_any_locked(pool, order->plan.class, &order->claim);
     else
         block = take_ordered_or_free(order);
     if (block != NULL) {
@@ -181,6 +188,19 @@ static enum gc_status ask_driver_first(struct order *order)
     return status;
 }
 
+/* Whole segments serve one size each, so a program whose sizes vary would collect idle ones of all
+ * sizes: beyond half of what it needed at its peak the longest idle go back first. */
+static enum gc_status take_whole(struct order *order)
+{
+    struct gc_device *device = order->context->device;
+    const uint64_t need = gc_device_need_with(device, order->plan.bytes);
+    const uint64_t idle = gc_device_idle_bytes(device);
+    const uint64_t keep = need / WHOLE_IDLE_SHARE + WHOLE_IDLE_MIN;
+    if (idle > keep)
+        gc_shortage_give_back(device, keep, idle - keep);
+    return take_fresh(order, gc_segment_create);
+}
+
 /* One attempt: free memory, what is pending, the driver. */
 static enum gc_status attempt(struct order *order)
 {
@@ -197,7 +217,10 @@ static enum gc_status attempt(struct order *order)
         gc_reuse_resolve(order->context, order->plan.bytes);
         status = take_free(order, false);
     }
-    return status == GC_OUT_OF_MEMORY ? take_fresh(order, gc_arena_create) : status;
+    if (status != GC_OUT_OF_MEMORY)
+        return status;
+    return order->plan.class == GC_CLASS_WHOLE ? take_whole(order)
+                                               : take_fresh(order, gc_arena_create);
 }
 
 static bool relieve_driver(const struct order *order)
@@ -247,9 +270,13 @@ static enum gc_status make_order(struct gc_core *core, struct gc_context *contex
     order->claim.stream = request->stream;
     order->claim.api = request->api;
     order->claim.is_ordered = request->is_ordered;
-    if (request->dedicated || core->mode != GC_MODE_CACHE) {
+    if (core->mode != GC_MODE_CACHE) {
         order->plan.is_dedicated = true;
         order->plan.driver_bytes = request->bytes;
+        order->plan.bytes = order->claim.bytes;
+    } else if (request->is_whole) {
+        order->plan.class = GC_CLASS_WHOLE;
+        order->plan.driver_bytes = order->claim.bytes;
         order->plan.bytes = order->claim.bytes;
     } else if (core->debug != NULL) {
         (void)gc_debug_plan(context, &order->claim, &order->plan);
@@ -434,6 +461,7 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
             .segment_address = segment->address,
             .segment_bytes = segment->bytes,
             .is_mapped = segment->arena != NULL,
+            .is_whole = gc_pool_is_whole_locked(pool, block),
             .context = pool->context->handle,
             .id = id,
             .api = block->api,

@@ -114,7 +114,7 @@ struct gc_request {
     uint64_t bytes;  /* > 0 */
     uint64_t stream; /* 0: none named */
     uint16_t api;
-    bool dedicated;  /* a driver allocation of its own, at its base: what IPC exporters need */
+    bool is_whole;   /* a driver allocation of its own, at its base: what IPC exporters need */
     bool is_ordered; /* stream-ordered: freed in a stream's order, counted apart */
     bool is_trial;   /* a refusal is not counted: the caller makes room and asks again */
 };
@@ -139,6 +139,7 @@ struct gc_block_info {
     uint64_t segment_address;
     uint64_t segment_bytes;
     bool is_mapped;   /* its memory is mapped, not the driver's own allocation */
+    bool is_whole;    /* it is one allocation of the driver's, and nothing else lies in that */
     uint64_t context; /* handle */
     uint64_t id;      /* unique in the process, never reused */
     uint16_t api;
@@ -149,6 +150,13 @@ struct gc_block_info {
  * no live block. */
 enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
                                   struct gc_block_info *info) GC_CHECKED;
+
+/* Other processes are about to be given the live block that contains `address`: it will not serve
+ * again, its memory goes back to the driver once it is free. Waits for work of the block's former
+ * life, whose order others do not keep. GC_NOT_SUPPORTED: it is no driver allocation of its own
+ * (info.is_whole). GC_NOT_OURS, GC_INVALID_POINTER as gc_core_find_block. GC_CAPTURING,
+ * GC_DRIVER: it cannot be waited for. */
+enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code) GC_CHECKED;
 
 /* ---- a thread's own cache: magazine.c ---- */
 

@@ -20,7 +20,8 @@ static uint64_t apis_bytes(const struct gc_core *core)
 /* The page of mapped memory, or 0 for the driver's own allocations. */
 static uint64_t choose_backend(struct gc_core *core, const struct gc_device_info *info)
 {
-    if (core->mode != GC_MODE_CACHE || core->options->backend == GC_BACKEND_DRIVER)
+    if (core->mode != GC_MODE_CACHE || core->options->backend == GC_BACKEND_DRIVER ||
+        core->options->backend == GC_BACKEND_WHOLE)
         return 0;
     if (core->debug != NULL)
         return 0; /* pages must not be lent where their content is looked at */

@@ -46,8 +46,8 @@ bool gc_fence_poll(struct gc_context *context);
 /* Waits for the oldest open fence. True if `retired` has risen; false if there is none, a capture
  * forbids it, another thread is at it, or the wait failed. */
 bool gc_fence_wait_oldest(struct gc_context *context);
-/* Waits for all work submitted so far. GC_BUSY: a capture forbids it. GC_DRIVER: the wait failed,
- * the context is suspect. */
+/* Waits for all work submitted so far. GC_CAPTURING: a capture forbids it. GC_DRIVER: the wait
+ * failed, the context is suspect. */
 enum gc_status gc_fence_synchronize(struct gc_context *context, int *driver_code) GC_CHECKED;
 /* The context was dropped: its open fences are forgotten. */
 void gc_fence_forget(struct gc_context *context);

@@ -299,9 +299,9 @@ void gc_magazine_size(struct gc_context *context)
 uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *block)
 {
     const struct gc_context *context = pool->context;
-    const bool may_enter =
-        block->bytes <= context->magazine_block_bytes &&
-        !atomic_load_explicit(&block->segment, memory_order_relaxed)->is_dedicated;
+    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    const bool may_enter = block->bytes <= context->magazine_block_bytes &&
+                           !segment->is_dedicated && segment->class < GC_CLASS_CUT_COUNT;
     return may_enter ? context->number : 0;
 }
 
@@ -459,7 +459,7 @@ uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64
 bool gc_core_try_alloc(struct gc_cache *cache, struct gc_context *context,
                        const struct gc_request *request, uint64_t *address)
 {
-    if (request->stream != 0 || request->dedicated)
+    if (request->stream != 0 || request->is_whole)
         return false;
     *address = gc_core_take(cache, context, request->bytes, request->api);
     return *address != GC_ADDRESS_NONE;

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum gc_mode { GC_MODE_CACHE, GC_MODE_TRACK, GC_MODE_OFF };
-enum gc_backend { GC_BACKEND_AUTO, GC_BACKEND_VMM, GC_BACKEND_DRIVER };
+enum gc_backend { GC_BACKEND_AUTO, GC_BACKEND_VMM, GC_BACKEND_DRIVER, GC_BACKEND_WHOLE };
 enum gc_reuse { GC_REUSE_FENCE, GC_REUSE_SYNC };
 enum gc_stacks { GC_STACKS_OFF, GC_STACKS_LEAKS, GC_STACKS_ALL };
 enum gc_gate { GC_GATE_OFF, GC_GATE_WARN, GC_GATE_DENY, GC_GATE_EXIT };

@@ -2,6 +2,8 @@
 
 #include "core/check.h"
 #include "core/context.h"
+#include "core/debug.h"
+#include "core/instance.h"
 #include "core/magazine.h"
 
 #include <stddef.h>
@@ -203,8 +205,15 @@ static void unlink_block(struct gc_block *block)
         block->next->previous = block->previous;
 }
 
+static bool is_never_cut(const struct gc_segment *segment)
+{
+    return segment->class >= GC_CLASS_CUT_COUNT;
+}
+
 static uint64_t least_remainder(const struct gc_segment *segment)
 {
+    if (is_never_cut(segment))
+        return UINT64_MAX;
     return segment->class == GC_CLASS_SMALL || segment->arena != NULL ? GC_SMALL_REMAINDER
                                                                       : GC_LARGE_REMAINDER;
 }
@@ -318,6 +327,9 @@ struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class,
     struct gc_place place;
     if (!gc_pool_find_place_locked(pool, class, claim->bytes, false, &place))
         return NULL;
+    const uint64_t waste = place.hole->bytes - claim->bytes;
+    if (class == GC_CLASS_WHOLE && waste > place.hole->bytes / GC_WHOLE_WASTE_SHARE)
+        return NULL;
     return take_place(pool, &place, claim);
 }
 
@@ -335,11 +347,13 @@ static struct gc_block *take_in_hole(struct gc_pool *pool, struct gc_block *hole
     return block != NULL ? block : take_place(pool, &last, claim);
 }
 
-struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, const struct gc_claim *claim)
+struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, enum gc_class class,
+                                         const struct gc_claim *claim)
 {
     struct gc_block *block = NULL;
-    for (unsigned class = 0; block == NULL && class < GC_CLASS_COUNT; class ++) {
-        const struct gc_bins *bins = &pool->bins[class];
+    for (unsigned i = class == GC_CLASS_WHOLE ? GC_CLASS_WHOLE : 0;
+         block == NULL && i <= GC_CLASS_WHOLE; i++) {
+        const struct gc_bins *bins = &pool->bins[i];
         struct gc_block *hole = gc_bins_best_fit(bins, claim->bytes);
         while (hole != NULL && (block = take_in_hole(pool, hole, claim)) == NULL)
             hole = gc_bins_next(bins, hole);
@@ -454,6 +468,22 @@ struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *
     atomic_store_explicit(&segment->pool, NULL, memory_order_release);
     atomic_store_explicit(&block->segment, NULL, memory_order_release);
     return block;
+}
+
+bool gc_pool_is_whole_locked(const struct gc_pool *pool, const struct gc_block *block)
+{
+    struct gc_core *core = pool->context->core;
+    return segment_of(block)->arena == NULL && spans_segment(block) &&
+           (core->debug == NULL || !gc_debug_maps_has(core, block->address));
+}
+
+void gc_pool_export_locked(struct gc_block *block)
+{
+    struct gc_segment *segment = segment_of(block);
+    segment->class = GC_CLASS_EXPORTED;
+    segment->is_dedicated = true;
+    segment->is_kept = false; /* the program's free is meant for the driver */
+    atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
 }
 
 void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,

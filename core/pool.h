@@ -8,6 +8,10 @@
  * Freed blocks merge with free neighbours of their segment. A wholly free segment is idle: kept,
  * and first to be given back.
  *
+ * Blocks that other processes may be given are whole segments (class whole): one block of the size
+ * asked for, used again for requests of nearly that size, never cut. One that was given away (class
+ * exported) goes back to the driver once it is free.
+ *
  * With mapped memory a class has arenas (page.h) beside its segments: one huge free block at first,
  * cut to the granule. Where a block goes depends on the free blocks alone, never on what is mapped,
  * so that a program that repeats itself finds its holes backed. Blocks of 2 MiB and more are placed
@@ -40,6 +44,8 @@
  */
 #define GC_SMALL_REMAINDER GC_GRANULE
 #define GC_LARGE_REMAINDER GC_KIB(16)
+/* A whole segment serves a request that leaves less than this share of it unused. */
+#define GC_WHOLE_WASTE_SHARE 16
 
 struct gc_context;
 
@@ -99,8 +105,9 @@ void gc_pool_release(struct gc_pool *pool);
 struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class,
                                      const struct gc_claim *claim);
 /* The same from any hole of any class that needs no driver call, however it fits: the last resort.
- */
-struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, const struct gc_claim *claim);
+ * For class whole, from any whole segment. */
+struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, enum gc_class class,
+                                         const struct gc_claim *claim);
 
 /* Where a block would go. */
 struct gc_place {
@@ -127,6 +134,10 @@ struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *seg
                                     const struct gc_claim *claim);
 /* Takes out a segment that consists of one block, which is returned, no longer anywhere. */
 struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *segment);
+/* Whether the block is a driver allocation of its own. */
+bool gc_pool_is_whole_locked(const struct gc_pool *pool, const struct gc_block *block);
+/* Such a live block is given to other processes. */
+void gc_pool_export_locked(struct gc_block *block);
 /* Puts back what gc_pool_remove_locked took. */
 void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
                             struct gc_block *block, enum gc_block_state state);

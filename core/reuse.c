@@ -325,13 +325,13 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
 enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
                                     uint64_t stream, int *driver_code)
 {
-    const bool is_dedicated =
-        atomic_load_explicit(&block->segment, memory_order_relaxed)->is_dedicated;
+    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    const bool is_dedicated = segment->is_dedicated;
     const struct gc_entry entry = {
         .address = block->address,
         .requested_bytes = block->live.requested_bytes,
         .bytes = block->bytes,
-        .stream = is_dedicated || block->is_shared ? 0 : stream,
+        .stream = is_dedicated || segment->class == GC_CLASS_WHOLE || block->is_shared ? 0 : stream,
         .api = block->api,
     };
     block->state = GC_BLOCK_FREEING; /* keeps it away from others while it is noted */

@@ -23,6 +23,10 @@ struct gc_pool;
 enum gc_class {
     GC_CLASS_SMALL, /* requests up to GC_SMALL_MAX */
     GC_CLASS_LARGE,
+    GC_CLASS_CUT_COUNT, /* so far: blocks are cut from segments, and merged */
+    /* One block each, at the base of the driver's allocation: what other processes can open. */
+    GC_CLASS_WHOLE = GC_CLASS_CUT_COUNT,
+    GC_CLASS_EXPORTED, /* such a one that others may have open: goes back once it is free */
     GC_CLASS_COUNT
 };
 
@@ -38,7 +42,7 @@ struct gc_segment {
     struct gc_arena
         *arena;        /* its pages, if it is a range of addresses; NULL: the driver's memory */
     uint8_t class;     /* enum gc_class: which bins its free blocks are in */
-    bool is_dedicated; /* holds one block, is never cached */
+    bool is_dedicated; /* holds one block, goes back to the driver when that is freed */
     bool is_idle;      /* wholly free: in the idle list */
     bool is_kept;      /* a graph may use it for ever: goes back with its context only */
     uint8_t unused[52];

@@ -1,6 +1,8 @@
 /* Which backend a device gets: mapped memory where the driver and the device have it, unless
  * something is known to go wrong with it, or the program is going to hand its memory to others by
- * handles that mapped memory does not have. GPUCACHE_BACKEND=vmm takes it wherever it exists. */
+ * handles that mapped memory does not have. GPUCACHE_BACKEND=vmm takes it wherever it exists.
+ *
+ * Where handles are to be had every block is a whole allocation of the driver's: see ipc_api.c. */
 #define _GNU_SOURCE
 #include "shim/backend.h"
 
@@ -87,6 +89,10 @@ static const char *objection(const struct gc_device_info *info, char *room, size
 
     if (gc_shim.options->mode == GC_MODE_TRACK)
         return "GPUCACHE_MODE=track";
+    if (gc_shim.options->backend == GC_BACKEND_WHOLE) {
+        atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
+        return "GPUCACHE_BACKEND=whole";
+    }
     if (gc_shim.options->backend == GC_BACKEND_DRIVER)
         return "GPUCACHE_BACKEND=driver";
     if (info->page_bytes == 0)
@@ -95,7 +101,6 @@ static const char *objection(const struct gc_device_info *info, char *room, size
         return NULL;
     ipc = ipc_name();
     if (ipc != NULL) {
-        /* Each block is an allocation of the driver's, at its base: see ipc_api.c. */
         atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
         snprintf(room, room_bytes, "the program gives memory to others: it imports %s", ipc);
         return room;

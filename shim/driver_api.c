@@ -30,7 +30,7 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *addre
     struct gc_request request = {
         .bytes = bytes,
         .api = (uint16_t)api,
-        .dedicated = atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed),
+        .is_whole = atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed),
     };
     int driver_code = CUDA_SUCCESS;
 

@@ -244,6 +244,8 @@ CUresult gc_shim_result(enum gc_status status, int driver_code)
     case GC_OUT_OF_MEMORY:
     case GC_NO_HOST_MEMORY:
         return CUDA_ERROR_OUT_OF_MEMORY;
+    case GC_CAPTURING:
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     case GC_DRIVER:
         return gc_shim_note_result((CUresult)driver_code);
     case GC_NOT_OURS:

@@ -4,9 +4,10 @@
  * has no true handle: given away inside a slab, the importer would write over somebody else's
  * block; and the driver gives no such handle for mapped memory. The block cannot be moved, since
  * the program holds its address. So such a request is refused, said once, and from then on every
- * allocation of the process is one of its own (gc_shim.ipc_seen): a program that allocates again
- * and asks again is served. One whose executable imports the call has that from the start
- * (backend.c).
+ * allocation of the process is one of the driver's own (gc_shim.ipc_seen), cached as such: a
+ * program that allocates again and asks again is served. One whose executable imports the call has
+ * that from the start (backend.c). What was given away goes back to the driver when it is freed
+ * (gc_core_export).
  *
  * What comes from elsewhere is recorded (IMPORT) and not charged: its owner pays for it. */
 #include "shim/direct.h"
@@ -14,26 +15,34 @@
 
 static atomic_flag refusal_said = ATOMIC_FLAG_INIT;
 
-/* What an exporter is to be told for `dptr`: success is to ask the driver. */
-static CUresult check_export(CUdeviceptr dptr)
+static CUresult refuse(CUdeviceptr dptr)
 {
     struct gc_block_info block;
 
-    enum gc_status status = gc_core_find_block(gc_shim.core, dptr, &block);
-    if (status == GC_INVALID_POINTER)
+    /* The driver has no handle for stream-ordered memory either. */
+    if (gc_core_find_block(gc_shim.core, dptr, &block) != GC_OK || block.is_ordered)
         return CUDA_ERROR_INVALID_VALUE;
-    if (status != GC_OK)
-        return CUDA_SUCCESS; /* not the pool's: as the driver says */
-    atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
-    if (block.address == block.segment_address && !block.is_mapped)
-        return CUDA_SUCCESS;
     gc_log_once(
         &gc_shim.log, &refusal_said, GC_LOG_WARN,
         "cuIpcGetMemHandle: 0x%llx %s and cannot be given to another process; allocations made from "
-        "now on can be, and with GPUCACHE_MODE=track all can",
+        "now on can be, and with GPUCACHE_BACKEND=whole all can",
         (unsigned long long)dptr,
         block.is_mapped ? "is mapped memory" : "shares a driver allocation with other blocks");
     return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* What an exporter is to be told for `dptr`: success is to ask the driver. */
+static CUresult check_export(CUdeviceptr dptr)
+{
+    int driver_code = CUDA_SUCCESS;
+    const enum gc_status status = gc_core_export(gc_shim.core, dptr, &driver_code);
+
+    if (status == GC_INVALID_POINTER)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (status == GC_NOT_OURS)
+        return CUDA_SUCCESS; /* not the pool's: as the driver says */
+    atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
+    return status == GC_NOT_SUPPORTED ? refuse(dptr) : gc_shim_result(status, driver_code);
 }
 
 GC_EXPORT

@@ -99,7 +99,11 @@ static gpucache_status alloc_as(enum gc_api api, void **pointer, size_t bytes, i
     if (status != GPUCACHE_OK)
         return status;
     struct gc_request request = {
-        .bytes = bytes, .stream = order_of(stream), .api = (uint16_t)call.api};
+        .bytes = bytes,
+        .stream = order_of(stream),
+        .api = (uint16_t)call.api,
+        .is_whole = atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed),
+    };
     status = gc_public_alloc_status(alloc_from_pool(&call, &request, &address, &driver_code),
                                     driver_code, gc_context_device(call.context), bytes);
     gc_public_leave(&call);

@@ -85,7 +85,7 @@ struct gc_shim {
      * and where there are no such caches. */
     const volatile char *hot;
     bool is_refused;      /* a setting is so wrong that cuInit must fail */
-    atomic_bool ipc_seen; /* the program asks for IPC handles: allocate dedicated from now on */
+    atomic_bool ipc_seen; /* the program asks for IPC handles: whole allocations from now on */
     atomic_bool waits_for_memops; /* SYNC_MEMOPS was set on mapped memory */
     atomic_int driver_version;    /* once a device was seen: the report asks the driver nothing */
 };

@@ -158,7 +158,7 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     CUmemoryPool pool = call->pool;
 
     if (options->mode != GC_MODE_CACHE || options->reuse != GC_REUSE_FENCE ||
-        request->context == NULL || atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed))
+        request->context == NULL)
         return false;
     if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &pool,
                                     gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)

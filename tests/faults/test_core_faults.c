@@ -15,9 +15,9 @@ struct run {
     unsigned refused; /* requests and frees that failed */
 };
 
-static void try_alloc(struct run *run, unsigned i, unsigned context, uint64_t bytes, bool dedicated)
+static void try_alloc(struct run *run, unsigned i, unsigned context, uint64_t bytes, bool is_whole)
 {
-    const struct gc_request request = {.bytes = bytes, .dedicated = dedicated};
+    const struct gc_request request = {.bytes = bytes, .is_whole = is_whole};
     run->bench.driver_code = 0;
     const enum gc_status status = gc_core_alloc(run->bench.core, run->bench.contexts[context],
                                                 &request, &run->blocks[i], &run->bench.driver_code);
@@ -29,6 +29,17 @@ static void try_alloc(struct run *run, unsigned i, unsigned context, uint64_t by
     run->blocks[i] = 0;
     assert_true(status == GC_OUT_OF_MEMORY ||
                 (status == GC_DRIVER && run->bench.driver_code == SIM_BROKEN));
+}
+
+/* Given to another process: it may fail only where it must be waited for. */
+static void try_export(struct run *run, unsigned i)
+{
+    if (run->blocks[i] == 0)
+        return;
+    const enum gc_status status =
+        gc_core_export(run->bench.core, run->blocks[i], &run->bench.driver_code);
+    assert_true(status == GC_OK || status == GC_DRIVER);
+    run->refused += status != GC_OK;
 }
 
 /* A free that failed leaves the block as it was. */
@@ -58,11 +69,15 @@ static void scenario(struct run *run)
     try_alloc(run, 3, 1, 5000, true);
     try_free(run, 2);
     try_free(run, 3);
+    try_alloc(run, 7, 1, 5000, true);
+    try_export(run, 7);
+    try_free(run, 7);
     workbench_check(bench);
     try_alloc(run, 4, 2, GC_MIB(24), false); /* needs what context 1 has idle */
     workbench_capture(bench, 0, true);
     try_free(run, 1);
     try_alloc(run, 5, 0, 700, true);
+    try_export(run, 5); /* else its graph might use it for ever */
     try_free(run, 5);
     workbench_capture(bench, 0, false);
     try_free(run, 0);

@@ -72,7 +72,7 @@ static void step_alloc(struct model *model)
     if (model->count == LIVE_MAX)
         return;
     const struct gc_request request = {
-        .bytes = bytes, .api = API_MALLOC, .dedicated = draw(model, 40) == 0};
+        .bytes = bytes, .api = API_MALLOC, .is_whole = draw(model, 12) == 0};
     const enum gc_status status = gc_core_alloc(model->bench.core, model->bench.contexts[context],
                                                 &request, &address, &model->bench.driver_code);
     if (status == GC_OUT_OF_MEMORY)
@@ -103,6 +103,22 @@ static void step_free(struct model *model)
     model->live[i] = model->live[--model->count];
     model->requested_bytes -= live.bytes;
     assert_int_not_equal(workbench_try_free(&model->bench, live.address), GC_OK);
+}
+
+/* Given to another process, if it is an allocation of its own: must never serve again. */
+static void step_export(struct model *model)
+{
+    struct gc_block_info info;
+    if (model->count == 0)
+        return;
+    const struct live *live = &model->live[draw(model, model->count)];
+    assert_status(gc_core_find_block(model->bench.core, live->address, &info), GC_OK);
+    const enum gc_status status =
+        gc_core_export(model->bench.core, live->address, &model->bench.driver_code);
+    if (!info.is_whole)
+        assert_status(status, GC_NOT_SUPPORTED);
+    else if (status != GC_CAPTURING)
+        assert_status(status, GC_OK);
 }
 
 static void step_find(struct model *model)
@@ -165,6 +181,8 @@ static void step(struct model *model)
         step_alloc(model);
     else if (kind < 880)
         step_free(model);
+    else if (kind < 900)
+        step_export(model);
     else if (kind < 960)
         step_find(model);
     else if (kind < 975)

@@ -122,7 +122,7 @@ says "one refused: 1
 asked again: 0
 asked again: 0
 asked again: 0"
-like "  and says why, once" "$(grep -c GPUCACHE_MODE=track "$TMP/stderr")" '^1$'
+like "  and says why, once" "$(grep -c GPUCACHE_BACKEND=whole "$TMP/stderr")" '^1$'
 
 run ipc-parent CHILD_REPORT="$TMP/child.json"
 is "ipc: another process opens a block" "$status $output $(cat "$TMP/stderr")" "0 child 0 wrote 5 "

@@ -130,23 +130,21 @@ static void refusal_by_the_driver_is_asked_for_once_and_leaves_no_mark(void **st
     workbench_close(&bench);
 }
 
-static void dedicated_request_has_an_allocation_of_its_own(void **state)
+static void whole_request_has_an_allocation_of_its_own(void **state)
 {
     struct workbench bench;
     struct gc_block_info info;
-    const struct gc_request request = {.bytes = 1000, .api = API_MALLOC, .dedicated = true};
-    uint64_t address;
     (void)state;
     workbench_open_plain(&bench);
     workbench_alloc(&bench, 0, 512);
-    assert_status(
-        gc_core_alloc(bench.core, bench.contexts[0], &request, &address, &bench.driver_code),
-        GC_OK);
+    const uint64_t address = workbench_alloc_whole(&bench, 0, 1000);
     assert_status(gc_core_find_block(bench.core, address + 999, &info), GC_OK);
     assert_int_equal(info.segment_address, address);
     assert_int_equal(info.segment_bytes, 1024);
     assert_int_equal(info.bytes, 1000);
-    assert_int_equal(bench.sim.allocations[1].bytes, 1000);
+    assert_int_equal(bench.sim.allocations[1].bytes, 1024);
+    assert_true(info.is_whole);
+    workbench_export(&bench, address);
     sim_driver_submit(&bench.sim, 1, address, 1000);
     workbench_free(&bench, address);
     assert_int_equal(bench.sim.calls[SIM_MEM_FREE], 1);
@@ -470,7 +468,7 @@ int main(void)
         cmocka_unit_test(neighbours_merge_in_every_order),
         cmocka_unit_test(impossible_sizes_fail_cleanly),
         cmocka_unit_test(refusal_by_the_driver_is_asked_for_once_and_leaves_no_mark),
-        cmocka_unit_test(dedicated_request_has_an_allocation_of_its_own),
+        cmocka_unit_test(whole_request_has_an_allocation_of_its_own),
         cmocka_unit_test(track_mode_keeps_nothing),
         cmocka_unit_test(wrong_frees_are_told_apart),
         cmocka_unit_test(find_answers_for_every_byte),

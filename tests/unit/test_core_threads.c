@@ -58,7 +58,7 @@ static void worker_alloc(struct worker *worker)
     struct workbench *bench = &team->bench;
     const unsigned context = (unsigned)rand_r(&worker->seed) % 2;
     const struct gc_request request = {.bytes = draw_bytes(worker),
-                                       .dedicated = rand_r(&worker->seed) % 50 == 0};
+                                       .is_whole = rand_r(&worker->seed) % 50 == 0};
     uint64_t address;
     int code;
     const enum gc_status status =

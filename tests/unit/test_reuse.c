@@ -196,19 +196,16 @@ static void peers_are_waited_for(void **state)
     workbench_close(&bench);
 }
 
-static void dedicated_block_freed_in_a_capture_goes_back_later(void **state)
+static void exported_block_freed_in_a_capture_goes_back_later(void **state)
 {
     struct workbench bench;
-    const struct gc_request request = {.bytes = 5000, .dedicated = true};
-    uint64_t address;
     (void)state;
     workbench_open_plain(&bench);
-    assert_status(
-        gc_core_alloc(bench.core, bench.contexts[0], &request, &address, &bench.driver_code),
-        GC_OK);
+    const uint64_t address = workbench_alloc_whole(&bench, 0, 5000);
+    workbench_export(&bench, address);
     workbench_capture(&bench, 0, true);
     workbench_free(&bench, address);
-    assert_int_equal(bench.sim.used_bytes, 5000);
+    assert_int_equal(bench.sim.used_bytes, 5120);
     workbench_capture(&bench, 0, false);
     workbench_free(&bench, workbench_alloc(&bench, 0, 512));
     assert_int_equal(bench.sim.used_bytes, GC_SMALL_SEGMENT);
@@ -325,7 +322,7 @@ static void context_dropped_during_a_driver_call(void **state)
 {
     static const struct {
         enum sim_call when;
-        bool dedicated;
+        bool is_exported;
     } cases[] = {{SIM_SYNCHRONIZE, false},
                  {SIM_SYNCHRONIZE, true},
                  {SIM_MEM_FREE, true},
@@ -333,7 +330,7 @@ static void context_dropped_during_a_driver_call(void **state)
     (void)state;
     for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct workbench bench;
-        const struct gc_request request = {.bytes = 4096, .dedicated = cases[i].dedicated};
+        const struct gc_request request = {.bytes = 4096, .is_whole = cases[i].is_exported};
         uint64_t address;
         workbench_open_plain(&bench);
         struct meddler meddler = {.bench = &bench, .when = cases[i].when, .drops = true};
@@ -346,6 +343,8 @@ static void context_dropped_during_a_driver_call(void **state)
             assert_status(status, GC_INVALID_ARGUMENT);
         } else {
             assert_status(status, GC_OK);
+            if (cases[i].is_exported)
+                workbench_export(&bench, address);
             bench.sim.hook = meddle;
             /* The driver object's code may say that the context is gone; nothing is left in any
              * case. */
@@ -441,7 +440,7 @@ int main(void)
         cmocka_unit_test(retire_covers_only_what_was_freed_before),
         cmocka_unit_test(failed_wait_keeps_pending_blocks_pending),
         cmocka_unit_test(peers_are_waited_for),
-        cmocka_unit_test(dedicated_block_freed_in_a_capture_goes_back_later),
+        cmocka_unit_test(exported_block_freed_in_a_capture_goes_back_later),
         cmocka_unit_test(capture_leaves_idle_segments_alone),
         cmocka_unit_test(dropped_context_takes_its_memory_along),
         cmocka_unit_test(handle_may_be_used_again_by_a_new_context),

@@ -107,6 +107,21 @@ enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, ui
     return status;
 }
 
+uint64_t workbench_alloc_whole(struct workbench *bench, unsigned context, uint64_t bytes)
+{
+    const struct gc_request request = {.bytes = bytes, .api = API_MALLOC, .is_whole = true};
+    uint64_t address = 0;
+    assert_status(gc_core_alloc(bench->core, bench->contexts[context], &request, &address,
+                                &bench->driver_code),
+                  GC_OK);
+    return address;
+}
+
+void workbench_export(struct workbench *bench, uint64_t address)
+{
+    assert_status(gc_core_export(bench->core, address, &bench->driver_code), GC_OK);
+}
+
 uint64_t workbench_alloc(struct workbench *bench, unsigned context, uint64_t bytes)
 {
     uint64_t address = 0;

@@ -40,6 +40,9 @@ void workbench_check(struct workbench *bench);
 
 enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
                                    uint64_t *address);
+/* A whole segment; must succeed, as must the next. */
+uint64_t workbench_alloc_whole(struct workbench *bench, unsigned context, uint64_t bytes);
+void workbench_export(struct workbench *bench, uint64_t address);
 /* Must succeed. */
 uint64_t workbench_alloc(struct workbench *bench, unsigned context, uint64_t bytes);
 enum gc_status workbench_try_free(struct workbench *bench, uint64_t address);

@@ -1,0 +1,40 @@
+/* Blocks that other processes are given by handle. Such a handle opens the driver's whole
+ * allocation, at its base, so only a block that is one by itself may be given away; and whoever
+ * opened it may keep it open beyond the block's life, so its memory never serves again. */
+#include "core/check.h"
+#include "core/instance.h"
+
+static bool is_live(struct gc_block *block)
+{
+    return atomic_load_explicit(&block->state, memory_order_acquire) == GC_BLOCK_LIVE;
+}
+
+/* Memory that serves again in a stream's order may still be used by work of its former life, which
+ * others do not wait for. `is_cut`: in whichever stream's order, else that of the one stream. */
+static enum gc_status await_former_life(struct gc_context *context, bool is_cut, int *driver_code)
+{
+    const uint64_t stamp = is_cut ? gc_work_stamp(&context->core->work)
+                                  : atomic_load_explicit(&context->given, memory_order_seq_cst);
+    if (gc_context_is_retired(context, stamp) || context->core->mode != GC_MODE_CACHE)
+        return GC_OK;
+    return gc_fence_synchronize(context, driver_code);
+}
+
+enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code)
+{
+    struct gc_block *block;
+    enum gc_status status = gc_core_lock_block(core, address, true, &block);
+    if (status != GC_OK)
+        return status;
+    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_relaxed);
+    const bool is_cut = segment->class < GC_CLASS_CUT_COUNT;
+    if (!is_live(block))
+        status = GC_INVALID_POINTER;
+    else if (!gc_pool_is_whole_locked(pool, block))
+        status = GC_NOT_SUPPORTED;
+    else
+        gc_pool_export_locked(block);
+    gc_pool_release(pool);
+    return status == GC_OK ? await_former_life(pool->context, is_cut, driver_code) : status;
+}
