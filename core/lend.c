@@ -259,6 +259,7 @@ static void commit_slot_locked(struct lending *lending, struct gc_slot *slot, bo
     }
     slot->planned = NULL;
     slot->stage = GC_SLOT_STAYS;
+    slot->is_changing = false;
 }
 
 static void commit_locked(struct lending *lending, bool is_done)

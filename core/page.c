@@ -142,6 +142,7 @@ uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint6
         GC_ASSERT(slot->use_count == 0);
         slot->use_count = 1;
         slot->stage = GC_SLOT_NEEDS;
+        slot->is_changing = true;
         needed++;
     }
     if (arena->touched_count < end) {

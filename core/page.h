@@ -36,6 +36,7 @@ struct gc_slot {
     bool has_access;         /* of `page`: usable, not only mapped */
     bool is_kept;            /* a graph may use it for ever: counted once in use_count */
     uint8_t stage;           /* enum gc_slot_stage */
+    bool is_changing;        /* who makes the change has it: no block may come in meanwhile */
 };
 _Static_assert(sizeof(struct gc_slot) == 32, "two slots a line");
 
@@ -90,10 +91,11 @@ struct gc_pages {
 void gc_arena_slots(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t address,
                     uint64_t bytes, uint64_t *first, uint64_t *end);
 
-/* Whether a block could use the slot without a driver call. */
+/* Whether a block could use the slot without a driver call. A page that is to be replaced there may
+ * become idle elsewhere meanwhile: it is of no use here any more. */
 static inline bool gc_slot_is_backed(const struct gc_slot *slot)
 {
-    return slot->page != NULL && slot->has_access &&
+    return slot->page != NULL && slot->has_access && !slot->is_changing &&
            (slot->page->user == slot || slot->page->user == NULL);
 }
 

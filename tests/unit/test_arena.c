@@ -257,6 +257,55 @@ static void a_lent_page_is_replaced_after_the_work(void **state)
     workbench_close(&bench);
 }
 
+struct newcomer {
+    struct workbench *bench;
+    uint64_t pair;
+    uint64_t address;
+};
+
+/* Another thread frees what the page at hand was lent to and asks for memory beside it. */
+static void free_and_alloc(void *argument, enum sim_call call, uint64_t context)
+{
+    struct newcomer *newcomer = argument;
+    struct workbench *bench = newcomer->bench;
+    (void)context;
+    if (call != SIM_PAGE_UNMAP || newcomer->pair == 0)
+        return;
+    const struct gc_claim claim = {.bytes = GC_MIB(1) + 512, .requested_bytes = GC_MIB(1) + 512};
+    struct gc_pool *pool = &bench->contexts[0]->pool;
+    workbench_free(bench, newcomer->pair);
+    newcomer->pair = 0;
+    assert_status(gc_pool_acquire(pool), GC_OK);
+    const struct gc_block *block = gc_pool_take_locked(pool, GC_CLASS_LARGE, &claim);
+    newcomer->address = block == NULL ? 0 : block->address;
+    gc_pool_release(pool);
+}
+
+/* The page of a slot that is being replaced becomes idle: it serves nobody there any more. */
+static void what_is_being_replaced_serves_nobody(void **state)
+{
+    struct workbench bench;
+    uint64_t blocks[5];
+    (void)state;
+    open_bench(&bench, GC_MIB(1024), 5 * PAGE);
+    for (unsigned i = 0; i < 5; i++)
+        blocks[i] = workbench_alloc(&bench, 0, PAGE);
+    workbench_free(&bench, blocks[0]);
+    workbench_free(&bench, blocks[2]);
+    struct newcomer newcomer = {.bench = &bench, .pair = workbench_alloc(&bench, 0, 2 * PAGE)};
+    workbench_free(&bench, blocks[1]);
+    workbench_free(&bench, blocks[3]);
+    bench.sim.hook = free_and_alloc;
+    bench.sim.hook_argument = &newcomer;
+    assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(1) + 512), blocks[0]);
+    bench.sim.hook = NULL;
+    assert_int_equal(newcomer.pair, 0);
+    assert_int_equal(newcomer.address, 0);
+    assert_true(gc_pool_validate(&bench.contexts[0]->pool));
+    workbench_alloc(&bench, 0, GC_MIB(1) + 512);
+    workbench_close(&bench);
+}
+
 static void a_dropped_context_leaves_nothing(void **state)
 {
     struct workbench bench;
@@ -514,6 +563,7 @@ int main(void)
         cmocka_unit_test(a_full_device_lends),
         cmocka_unit_test(pages_go_back_after_the_work),
         cmocka_unit_test(a_lent_page_is_replaced_after_the_work),
+        cmocka_unit_test(what_is_being_replaced_serves_nobody),
         cmocka_unit_test(a_dropped_context_leaves_nothing),
         cmocka_unit_test(captures_take_what_is_there_or_plain_memory),
         cmocka_unit_test(peers_get_access),
