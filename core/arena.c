@@ -167,22 +167,47 @@ static bool bury_page(struct gc_context *context, struct gc_page *page)
     return is_gone;
 }
 
+/* The end of the run of slots with pages that starts at `i`. */
+static uint64_t mapped_end(const struct gc_arena *arena, uint64_t i)
+{
+    while (i < arena->touched_count && arena->slots[i].page != NULL)
+        i++;
+    return i;
+}
+
+/* A run that the driver does not take as one is tried page by page. */
+static void unmap_slots(struct gc_context *context, const struct gc_arena *arena, uint64_t i,
+                        uint64_t end)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    const uint64_t base = arena->segment->address;
+    if (driver->page_unmap(driver->self, context->handle, base + i * page_bytes,
+                           (end - i) * page_bytes) == 0)
+        return;
+    for (const bool is_one = end == i + 1; i < end; i++) {
+        if (is_one || driver->page_unmap(driver->self, context->handle, base + i * page_bytes,
+                                         page_bytes) != 0)
+            arena->slots[i].page->is_stuck = true;
+    }
+}
+
 /* Unmaps everything first, so that no page is mapped when it is given back. What will not be
  * unmapped stays with the device: returns how many pages. */
 static uint64_t bury_arena(struct gc_context *context, struct gc_arena *arena)
 {
     const struct gc_driver *driver = &context->core->driver;
-    const uint64_t page_bytes = context->pool.pages.page_bytes;
     uint64_t stuck = 0;
-    for (uint64_t i = 0; i < arena->touched_count; i++) {
-        struct gc_slot *slot = &arena->slots[i];
-        if (slot->page == NULL)
-            continue;
-        if (driver->page_unmap(driver->self, context->handle,
-                               arena->segment->address + i * page_bytes, page_bytes) != 0)
-            slot->page->is_stuck = true;
-        if (--slot->page->mapping_count == 0)
-            stuck += !bury_page(context, slot->page);
+    uint64_t end;
+    for (uint64_t i = 0; i < arena->touched_count; i = end + 1) {
+        end = mapped_end(arena, i);
+        if (i < end)
+            unmap_slots(context, arena, i, end);
+        for (; i < end; i++) {
+            struct gc_page *page = arena->slots[i].page;
+            if (--page->mapping_count == 0)
+                stuck += !bury_page(context, page);
+        }
     }
     (void)driver->address_free(driver->self, context->handle, arena->segment->address,
                                arena->segment->bytes);

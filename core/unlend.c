@@ -9,7 +9,7 @@
 
 /* ---- giving back ---- */
 
-/* Pages on their way out, linked by `next`. */
+/* Pages on their way out, linked by `next`; their slots are GC_SLOT_NEEDS. */
 struct leaving {
     struct gc_change change;
     struct gc_page *first;
@@ -25,6 +25,8 @@ static void choose_locked(struct leaving *leaving, uint64_t enough_bytes)
         struct gc_page *page = gc_pages_take_idle_locked(pool);
         if (page == NULL)
             break;
+        for (struct gc_slot *slot = page->first; slot != NULL; slot = slot->next)
+            slot->stage = GC_SLOT_NEEDS;
         leaving->is_mapped |= page->mapping_count > 0;
         page->next = NULL;
         *link = page;
@@ -33,29 +35,48 @@ static void choose_locked(struct leaving *leaving, uint64_t enough_bytes)
     gc_pages_settle_locked(pool, before);
 }
 
-static uint64_t address_of(const struct gc_pool *pool, const struct gc_slot *slot)
+static const struct gc_arena *arena_of(const struct gc_pool *pool, const struct gc_slot *slot)
 {
     const struct gc_arena *arena = pool->pages.arenas;
     while ((uintptr_t)slot - (uintptr_t)arena->slots >= arena->slot_count * sizeof(*slot))
         arena = arena->next;
-    return arena->segment->address + (uint64_t)(slot - arena->slots) * pool->pages.page_bytes;
+    return arena;
 }
 
-/* Unmaps the page everywhere and gives it back; slots that are free of it are GC_SLOT_EMPTY. */
-static bool give_page(struct gc_context *context, struct gc_page *page)
+/* Unmaps what is to go at the slot and beside it, in one call. */
+static bool unmap_around(struct gc_context *context, struct gc_slot *slot)
 {
     const struct gc_driver *driver = &context->core->driver;
-    const struct gc_pool *pool = &context->pool;
-    for (struct gc_slot *slot = page->first; slot != NULL; slot = slot->next) {
-        if (driver->page_unmap(driver->self, context->handle, address_of(pool, slot),
-                               pool->pages.page_bytes) != 0)
-            return false;
-        slot->stage = GC_SLOT_EMPTY;
-    }
-    return driver->page_release(driver->self, context->handle, page->handle) == 0;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    const struct gc_arena *arena = arena_of(&context->pool, slot);
+    struct gc_slot *first = slot;
+    const struct gc_slot *end = slot + 1;
+    while (first > arena->slots && first[-1].stage == GC_SLOT_NEEDS)
+        first--;
+    while (end < arena->slots + arena->touched_count && end->stage == GC_SLOT_NEEDS)
+        end++;
+    const uint64_t address =
+        arena->segment->address + (uint64_t)(first - arena->slots) * page_bytes;
+    if (driver->page_unmap(driver->self, context->handle, address,
+                           (uint64_t)(end - first) * page_bytes) != 0)
+        return false;
+    for (; first < end; first++)
+        first->stage = GC_SLOT_EMPTY;
+    return true;
 }
 
-static void detach_empty_locked(struct gc_pool *pool, struct gc_page *page)
+/* The first refusal ends it. */
+static void unmap_all(const struct leaving *leaving)
+{
+    for (const struct gc_page *page = leaving->first; page != NULL; page = page->next) {
+        for (struct gc_slot *slot = page->first; slot != NULL; slot = slot->next) {
+            if (slot->stage == GC_SLOT_NEEDS && !unmap_around(leaving->change.context, slot))
+                return;
+        }
+    }
+}
+
+static void detach_empty_locked(struct gc_pool *pool, const struct gc_page *page)
 {
     struct gc_slot *next;
     for (struct gc_slot *slot = page->first; slot != NULL; slot = next) {
@@ -66,26 +87,38 @@ static void detach_empty_locked(struct gc_pool *pool, struct gc_page *page)
     }
 }
 
-/* True if the page went. */
-static bool give_or_keep(struct gc_context *context, struct gc_page *page)
+static void detach_all(const struct leaving *leaving)
 {
-    struct gc_pool *pool = &context->pool;
-    const bool is_gone = give_page(context, page);
+    struct gc_pool *pool = &leaving->change.context->pool;
     gc_pool_acquire_plain(pool);
-    detach_empty_locked(pool, page);
-    if (is_gone) {
-        pool->pages.count--;
-    } else {
-        const uint64_t before = pool->pages.idle_count;
-        gc_pages_idle_locked(pool, page);
-        gc_pages_settle_locked(pool, before);
-    }
+    for (const struct gc_page *page = leaving->first; page != NULL; page = page->next)
+        detach_empty_locked(pool, page);
     gc_pool_release(pool);
-    if (is_gone) {
-        gc_slab_put(&context->device->page_records, page);
-        gc_device_drop_pages(context->device, pool->pages.page_bytes);
+}
+
+/* The pages that are mapped nowhere go, up to the first one that the driver does not take; the
+ * others are left. Returns how many went. */
+static uint64_t release_unmapped(struct leaving *leaving)
+{
+    struct gc_context *context = leaving->change.context;
+    const struct gc_driver *driver = &context->core->driver;
+    struct gc_page **link = &leaving->first;
+    bool goes_on = true;
+    uint64_t count = 0;
+    while (*link != NULL) {
+        struct gc_page *page = *link;
+        const bool may_go = goes_on && page->mapping_count == 0;
+        goes_on = goes_on && (!may_go || driver->page_release(driver->self, context->handle,
+                                                              page->handle) == 0);
+        if (may_go && goes_on) {
+            *link = page->next;
+            gc_slab_put(&context->device->page_records, page);
+            count++;
+        } else {
+            link = &page->next;
+        }
     }
-    return is_gone;
+    return count;
 }
 
 static void keep_locked(struct gc_pool *pool, struct gc_page *page)
@@ -99,25 +132,21 @@ static void keep_locked(struct gc_pool *pool, struct gc_page *page)
     gc_pages_settle_locked(pool, before);
 }
 
-/* The first page the driver does not take ends it: the others stay too. */
 static uint64_t give_chosen(struct leaving *leaving)
 {
     struct gc_context *context = leaving->change.context;
-    struct gc_page *page = leaving->first;
-    uint64_t given = 0;
-    bool goes_on = !leaving->is_mapped || gc_reuse_quiesce(context);
-    while (goes_on && page != NULL) {
-        struct gc_page *next = page->next;
-        goes_on = give_or_keep(context, page);
-        given += goes_on ? context->pool.pages.page_bytes : 0;
-        page = next;
-    }
-    if (page != NULL) {
-        gc_pool_acquire_plain(&context->pool);
-        keep_locked(&context->pool, page);
-        gc_pool_release(&context->pool);
-    }
-    return given;
+    struct gc_pool *pool = &context->pool;
+    if (leaving->is_mapped && gc_reuse_quiesce(context))
+        unmap_all(leaving);
+    detach_all(leaving);
+    const uint64_t count = release_unmapped(leaving);
+    gc_pool_acquire_plain(pool);
+    pool->pages.count -= count;
+    keep_locked(pool, leaving->first);
+    gc_pool_release(pool);
+    if (count > 0)
+        gc_device_drop_pages(context->device, count * pool->pages.page_bytes);
+    return count * pool->pages.page_bytes;
 }
 
 uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes)

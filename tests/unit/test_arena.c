@@ -164,6 +164,35 @@ static void idle_pages_go_back(void **state)
     workbench_close(&bench);
 }
 
+/* What lies side by side is unmapped by one call, however the pages came there. */
+static void much_goes_back_in_few_calls(void **state)
+{
+    struct workbench bench;
+    uint64_t blocks[16];
+    (void)state;
+    open_bench(&bench, GC_MIB(1024), 16 * PAGE);
+    for (unsigned i = 0; i < 16; i++)
+        blocks[i] = workbench_alloc(&bench, 0, PAGE);
+    for (unsigned i = 0; i < 16; i += 2)
+        workbench_free(&bench, blocks[i]);
+    const uint64_t one = workbench_alloc(&bench, 0, 8 * PAGE); /* its pages have two addresses */
+    workbench_free(&bench, one);
+    for (unsigned i = 1; i < 8; i += 2)
+        workbench_free(&bench, blocks[i]);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_UNMAP], 0);
+    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), 12 * PAGE);
+    /* Nine at the front, three alone, the long one. */
+    assert_int_equal(bench.sim.calls[SIM_PAGE_UNMAP], 5);
+    assert_int_equal(bench.sim.mapping_count, 4);
+    workbench_check(&bench);
+    for (unsigned i = 9; i < 16; i += 2)
+        workbench_free(&bench, blocks[i]);
+    workbench_drop(&bench, 0);
+    assert_int_equal(bench.sim.mapping_count, 0);
+    assert_int_equal(bench.sim.calls[SIM_PAGE_UNMAP], 9);
+    workbench_close(&bench);
+}
+
 static void what_is_idle_in_one_context_serves_another(void **state)
 {
     struct workbench bench;
@@ -559,6 +588,7 @@ int main(void)
         cmocka_unit_test(pages_are_lent_and_return),
         cmocka_unit_test(a_lent_page_is_replaced),
         cmocka_unit_test(idle_pages_go_back),
+        cmocka_unit_test(much_goes_back_in_few_calls),
         cmocka_unit_test(what_is_idle_in_one_context_serves_another),
         cmocka_unit_test(a_full_device_lends),
         cmocka_unit_test(pages_go_back_after_the_work),
