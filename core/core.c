@@ -9,6 +9,7 @@
 #include "core/elastic.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/member.h"
 
 #include <stddef.h>
 
@@ -83,6 +84,7 @@ void gc_core_destroy(struct gc_core *core)
         if (device != NULL)
             gc_device_fini(device);
     }
+    gc_member_fini(core);
     gc_caches_fini(core);
     gc_debug_fini(core);
     gc_tracker_fini(&core->tracker);
@@ -112,6 +114,7 @@ struct order {
     struct gc_segment_plan plan; /* the segment it would like */
     uint64_t address;
     bool is_hit;
+    bool is_trial;
     struct gc_segment_refusal refusal;
 };
 
@@ -235,6 +238,7 @@ static enum gc_status serve(struct order *order)
 {
     struct gc_device *device = order->context->device;
     struct gc_shortage shortage;
+    struct gc_room room = {.is_short = order->is_trial};
     enum gc_status status = GC_OUT_OF_MEMORY;
     if (!gc_device_settle(device))
         return GC_OUT_OF_MEMORY; /* the limit was set below what is live */
@@ -255,13 +259,15 @@ static enum gc_status serve(struct order *order)
     /* A hole that fits badly, or among blocks of the other class, is better than none. */
     if (status == GC_OUT_OF_MEMORY && !order->plan.is_dedicated)
         status = take_free(order, true);
+    while (status == GC_OUT_OF_MEMORY && gc_member_make_room(device, order->plan.bytes, &room))
+        status = attempt(order);
     return status;
 }
 
 static enum gc_status make_order(struct gc_core *core, struct gc_context *context,
                                  const struct gc_request *request, struct order *order)
 {
-    *order = (struct order){.context = context};
+    *order = (struct order){.context = context, .is_trial = request->is_trial};
     if (!gc_pool_plan(request->bytes, &order->claim.bytes, &order->plan))
         return GC_OUT_OF_MEMORY;
     if (order->claim.bytes > context->device->info.total_bytes)
@@ -292,6 +298,7 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
     struct order order;
     if (request->bytes == 0)
         return GC_INVALID_ARGUMENT;
+    gc_core_serve(core);
     enum gc_status status = make_order(core, context, request, &order);
     if (status == GC_OK)
         status = serve(&order);
@@ -308,7 +315,9 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
                                    request->stream, request->api};
     gc_device_trace(device, GC_TRACE_ALLOC, &entry);
     *address = order.address;
-    gc_hist_add(&core->alloc_ns, now_ns(core) - start_ns);
+    const uint64_t end_ns = now_ns(core);
+    gc_hist_add(&core->alloc_ns, end_ns - start_ns);
+    gc_member_write(device, end_ns);
     return GC_OK;
 }
 
@@ -401,8 +410,11 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_
         return GC_INVALID_POINTER;
     }
     status = gc_reuse_free_unlock(pool->context, block, stream, driver_code);
-    if (status == GC_OK)
-        gc_hist_add(&core->free_ns, now_ns(core) - start_ns);
+    if (status == GC_OK) {
+        const uint64_t end_ns = now_ns(core);
+        gc_hist_add(&core->free_ns, end_ns - start_ns);
+        gc_member_write(pool->context->device, end_ns);
+    }
     return status;
 }
 
@@ -546,7 +558,8 @@ void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *
 {
     (void)core;
     gc_magazine_flush_device(device); /* what is idle there shall count as idle */
-    const uint64_t limit = gc_device_limit_bytes(device);
+    const uint64_t limit = gc_device_own_limit_bytes(device);
+    struct gc_account *account = device->budget.account;
     /* A malloc that is short waits for what is pending, so that counts as free too. */
     const uint64_t pending =
         atomic_load_explicit(&device->stats.pending.current, memory_order_relaxed);
@@ -556,6 +569,11 @@ void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *
     uint64_t available;
     if (!gc_add_u64(*free_bytes, idle, &available))
         available = UINT64_MAX;
-    *total_bytes = gc_min_u64(*total_bytes, limit);
-    *free_bytes = gc_min_u64(gc_min_u64(available, gc_sub_or_zero_u64(limit, used)), *total_bytes);
+    available = gc_min_u64(available, gc_sub_or_zero_u64(limit, used));
+    *total_bytes = gc_min_u64(*total_bytes, gc_device_limit_bytes(device));
+    if (account != NULL) {
+        const uint64_t of_group = gc_sub_or_zero_u64(gc_account_held(account), idle);
+        available = gc_min_u64(available, gc_sub_or_zero_u64(gc_account_limit(account), of_group));
+    }
+    *free_bytes = gc_min_u64(available, *total_bytes);
 }

@@ -350,7 +350,7 @@ static void say_unserved(struct reading *reading)
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         if (rows[i].served || is_default(reading, i))
             continue;
-        const bool unsafe = i == GC_OPTION_GROUP_LIMIT || (i == GC_OPTION_GATE && gate_refuses);
+        const bool unsafe = i == GC_OPTION_GATE && gate_refuses;
         gc_text_show(reading->texts[i], strlen(reading->texts[i]), shown, sizeof(shown));
         if (unsafe) {
             options->refused = true;

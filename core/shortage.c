@@ -141,11 +141,13 @@ uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
 
 bool gc_device_settle(struct gc_device *device)
 {
-    if (gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget))
-        return true;
-    gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-    if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget) &&
-        gc_shortage_resolve(device))
+    if (gc_device_excess_bytes(device) > 0)
         gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-    return gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget);
+    if (gc_device_excess_bytes(device) > 0 && gc_shortage_resolve(device))
+        gc_core_trim(device->core, device, gc_device_keep_bytes(device));
+    if (gc_device_excess_bytes(device) > 0)
+        return false;
+    if (atomic_load_explicit(&device->is_group_over, memory_order_relaxed))
+        atomic_store_explicit(&device->is_group_over, false, memory_order_relaxed);
+    return true;
 }

@@ -107,6 +107,7 @@ static const struct sample {
      {"a=liba.so:1GiB", "a=liba.so:1g,b=/x/lib:b.so:2g"},
      {"a", "a=b", "a=:1g", "a=b:", "a=b:0", "=b:1g"}},
     {"WAIT", {"0", "100"}, {"100ms", "-1", "86400001"}},
+    {"LEDGER", {"/tmp/ledger"}, {NULL}},
     {"DEBUG", {"poison", "poison,guard,uaf"}, {"poison,", "all", "poison guard"}},
     {"PLAN", {"/tmp/plan"}, {NULL}},
     {"CONFIG", {NULL}, {"/nonexistent/gpucache.conf", "/dev/zero", "/"}},
@@ -267,8 +268,8 @@ static void lines_stay_one_line_whatever_the_value(void **state)
 static void unserved_values_give_one_line(void **state)
 {
     (void)state;
-    read_one("GPUCACHE_GROUP", "team");
-    assert_string_equal(lines, "gpucache: GPUCACHE_GROUP=team: not in this version, ignored\n");
+    read_one("GPUCACHE_STACKS", "all");
+    assert_string_equal(lines, "gpucache: GPUCACHE_STACKS=all: not in this version, ignored\n");
     assert_false(options->refused);
     read_one("GPUCACHE_BACKEND", "vmm");
     assert_string_equal(lines, "");
@@ -276,21 +277,16 @@ static void unserved_values_give_one_line(void **state)
     assert_string_equal(lines, "");
     read_one("GPUCACHE_REUSE", "fence");
     assert_string_equal(lines, "");
-    char *quiet[] = {"GPUCACHE_GROUP=team", "GPUCACHE_LOG=error", NULL};
+    char *quiet[] = {"GPUCACHE_STACKS=all", "GPUCACHE_LOG=error", NULL};
     read_environment(quiet);
     assert_string_equal(lines, "");
     assert_int_equal(options->warning_count, 1);
-    assert_string_equal(options->warnings[0], "GPUCACHE_GROUP=team: not in this version, ignored");
+    assert_string_equal(options->warnings[0], "GPUCACHE_STACKS=all: not in this version, ignored");
 }
 
-static void unserved_limits_and_gates_close(void **state)
+static void unserved_gates_close(void **state)
 {
     (void)state;
-    read_one("GPUCACHE_GROUP_LIMIT", "4GiB");
-    assert_string_equal(
-        lines,
-        "gpucache: GPUCACHE_GROUP_LIMIT=4GiB: not in this version, and unsafe to ignore; CUDA is refused\n");
-    assert_true(options->refused);
     char *warned[] = {"GPUCACHE_MODEL=/m", "GPUCACHE_GATE=warn", NULL};
     read_environment(warned);
     assert_int_equal(line_count(), 1);
@@ -627,7 +623,7 @@ int main(void)
         TEST(unknown_names_give_one_line_with_the_nearest),
         TEST(lines_stay_one_line_whatever_the_value),
         TEST(unserved_values_give_one_line),
-        TEST(unserved_limits_and_gates_close),
+        TEST(unserved_gates_close),
         TEST(foreign_limits_are_the_limit),
         TEST(foreign_limits_yield_to_ours),
         TEST(bad_foreign_limits_close),
