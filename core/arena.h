@@ -34,9 +34,14 @@ struct gc_change {
 };
 
 /* GC_OK: no other thread changes mappings until _end, and captures wait; no lock is held.
- * GC_INVALID_ARGUMENT: the context was dropped. GC_DRIVER: a capture forbids it. */
+ * GC_INVALID_ARGUMENT: the context was dropped. GC_DRIVER: a capture forbids it. Where memory is
+ * swapped out it waits until that is back; the second kind does not: GC_DRIVER. */
 enum gc_status gc_arena_change_begin(struct gc_context *context,
                                      struct gc_change *change) GC_CHECKED;
+enum gc_status gc_arena_change_try_begin(struct gc_context *context,
+                                         struct gc_change *change) GC_CHECKED;
+/* The devices that get access are those of the peers there are now. */
+void gc_arena_note_peers_locked(struct gc_change *change);
 void gc_arena_change_end(struct gc_change *change);
 
 /* As gc_segment_create, from mapped memory where the context has it and nothing forbids it, else
@@ -56,6 +61,7 @@ enum gc_status gc_arena_share(struct gc_context *context, int *driver_code) GC_C
 
 /* What a dropped pool leaves to be unmapped. */
 struct gc_arena_remains {
+    struct gc_swap *swap; /* what was swapped out; NULL: nothing */
     struct gc_arena *arenas;
     struct gc_page_list unmapped;
     uint64_t page_count;

@@ -99,6 +99,40 @@ bool gc_context_is_capturing(const struct gc_context *context);
  * what it has queued may run long after it lost access. GC_NO_HOST_MEMORY: too many peers. */
 enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context *peer) GC_CHECKED;
 
+/* ---- memory out of the device and back: swap.h ---- */
+
+enum gc_swap_refusal {
+    GC_SWAP_OK,
+    GC_SWAP_AGAIN,      /* it is swapped out already, or was not */
+    GC_SWAP_CAPTURES,   /* a capture is under way */
+    GC_SWAP_PEERS,      /* other contexts reach the memory */
+    GC_SWAP_EXPORTED,   /* other processes have it open */
+    GC_SWAP_NOT_MAPPED, /* its memory is the driver's own allocations */
+    GC_SWAP_HOST,       /* no host memory for the copy */
+    GC_SWAP_FULL,       /* the device, or a limit, has no room for it */
+    GC_SWAP_DRIVER,     /* the driver refused; the code is beside */
+    GC_SWAP_REFUSAL_COUNT
+};
+
+struct gc_swap_result {
+    enum gc_swap_refusal refusal;
+    int driver_code;
+    uint64_t moved_bytes; /* physical memory that went, or came */
+    uint64_t stays_bytes; /* that cannot be moved */
+};
+
+/* A short text; static storage. */
+const char *gc_swap_refusal_text(enum gc_swap_refusal refusal);
+/* Takes the physical memory of the context's pool away, its content to host memory if
+ * `keeps_content`. No work of the program may be under way that no wait of the context covers, none
+ * may be submitted until it is back. True if it did; else nothing has changed, or some of it stays
+ * and the rest is away, as moved_bytes and stays_bytes say. */
+bool gc_core_swap_out(struct gc_context *context, bool keeps_content,
+                      struct gc_swap_result *result);
+/* And back, at the same addresses. False: it is away as before, or part of it; try again. */
+bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result);
+bool gc_context_is_swapped(struct gc_context *context);
+
 /* ---- work that the program submits: core/work.h, inline ---- */
 
 struct gc_work;
