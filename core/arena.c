@@ -22,22 +22,35 @@ static void note_peers_locked(struct gc_change *change)
     }
 }
 
-enum gc_status gc_arena_change_begin(struct gc_context *context, struct gc_change *change)
+static enum gc_status begin_locked(struct gc_change *change, bool does_wait)
 {
-    struct gc_pool *pool = &context->pool;
-    enum gc_status status = GC_OK;
-    *change = (struct gc_change){.context = context};
-    gc_pool_acquire_plain(pool);
+    struct gc_pool *pool = &change->context->pool;
     while (pool->pages.is_changing)
         gc_lock_wait(&pool->lock, &pool->pages.changed);
-    if (pool->is_dropped || gc_context_is_dropped(context))
-        status = GC_INVALID_ARGUMENT;
-    else if (!gc_context_wait_begin_locked(context, &change->set))
-        status = GC_DRIVER;
-    pool->pages.is_changing = status == GC_OK;
-    if (status == GC_OK)
-        note_peers_locked(change);
-    gc_pool_release(pool);
+    if (pool->is_dropped || gc_context_is_dropped(change->context))
+        return GC_INVALID_ARGUMENT;
+    if (does_wait && !gc_context_wait_begin_locked(change->context, &change->set))
+        return GC_DRIVER;
+    pool->pages.is_changing = true;
+    note_peers_locked(change);
+    return GC_OK;
+}
+
+enum gc_status gc_arena_change_begin(struct gc_context *context, struct gc_change *change)
+{
+    *change = (struct gc_change){.context = context};
+    gc_pool_acquire_plain(&context->pool);
+    const enum gc_status status = begin_locked(change, true);
+    gc_pool_release(&context->pool);
+    return status;
+}
+
+enum gc_status gc_arena_share_begin(struct gc_context *context, struct gc_change *change)
+{
+    *change = (struct gc_change){.context = context};
+    gc_pool_acquire_plain(&context->pool);
+    const enum gc_status status = begin_locked(change, false);
+    gc_pool_release(&context->pool);
     return status;
 }
 
