@@ -23,35 +23,50 @@ void gc_arena_note_peers_locked(struct gc_change *change)
     }
 }
 
-static enum gc_status begin_change(struct gc_context *context, struct gc_change *change,
-                                   bool waits_for_swap)
+/* What a change does beside changing mappings. */
+#define WAITS_FOR_SWAP 1U /* until what is swapped out is back */
+#define WAITS_FOR_WORK 2U /* so that captures forbid it */
+
+static enum gc_status begin_locked(struct gc_change *change, unsigned kind)
 {
-    struct gc_pool *pool = &context->pool;
-    enum gc_status status = GC_OK;
-    *change = (struct gc_change){.context = context};
-    gc_pool_acquire_plain(pool);
-    while (pool->pages.is_changing && (waits_for_swap || pool->pages.swap == NULL))
+    struct gc_pool *pool = &change->context->pool;
+    while (pool->pages.is_changing && ((kind & WAITS_FOR_SWAP) != 0 || pool->pages.swap == NULL))
         gc_lock_wait(&pool->lock, &pool->pages.changed);
-    if (pool->is_dropped || gc_context_is_dropped(context))
-        status = GC_INVALID_ARGUMENT;
-    else if (pool->pages.is_changing || !gc_context_wait_begin_locked(context, &change->set))
-        status = GC_DRIVER;
-    if (status == GC_OK) {
-        pool->pages.is_changing = true;
-        gc_arena_note_peers_locked(change);
-    }
-    gc_pool_release(pool);
+    if (pool->is_dropped || gc_context_is_dropped(change->context))
+        return GC_INVALID_ARGUMENT;
+    if (pool->pages.is_changing)
+        return GC_DRIVER;
+    if ((kind & WAITS_FOR_WORK) != 0 &&
+        !gc_context_wait_begin_locked(change->context, &change->set))
+        return GC_DRIVER;
+    pool->pages.is_changing = true;
+    gc_arena_note_peers_locked(change);
+    return GC_OK;
+}
+
+static enum gc_status begin_change(struct gc_context *context, struct gc_change *change,
+                                   unsigned kind)
+{
+    *change = (struct gc_change){.context = context};
+    gc_pool_acquire_plain(&context->pool);
+    const enum gc_status status = begin_locked(change, kind);
+    gc_pool_release(&context->pool);
     return status;
 }
 
 enum gc_status gc_arena_change_begin(struct gc_context *context, struct gc_change *change)
 {
-    return begin_change(context, change, true);
+    return begin_change(context, change, WAITS_FOR_SWAP | WAITS_FOR_WORK);
 }
 
 enum gc_status gc_arena_change_try_begin(struct gc_context *context, struct gc_change *change)
 {
-    return begin_change(context, change, false);
+    return begin_change(context, change, WAITS_FOR_WORK);
+}
+
+enum gc_status gc_arena_share_begin(struct gc_context *context, struct gc_change *change)
+{
+    return begin_change(context, change, 0);
 }
 
 void gc_arena_change_end(struct gc_change *change)

@@ -40,6 +40,10 @@ enum gc_status gc_arena_change_begin(struct gc_context *context,
                                      struct gc_change *change) GC_CHECKED;
 enum gc_status gc_arena_change_try_begin(struct gc_context *context,
                                          struct gc_change *change) GC_CHECKED;
+/* The same for who gives access only, which waits for nothing and takes nothing away: a capture
+ * does not forbid it. GC_DRIVER: memory is swapped out. */
+enum gc_status gc_arena_share_begin(struct gc_context *context,
+                                    struct gc_change *change) GC_CHECKED;
 /* The devices that get access are those of the peers there are now. */
 void gc_arena_note_peers_locked(struct gc_change *change);
 void gc_arena_change_end(struct gc_change *change);
@@ -56,7 +60,8 @@ enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class,
 /* Gives idle pages back, the longest idle first, until `enough_bytes` went. Returns bytes given
  * back. No lock; the caller has begun a give-back of the device. */
 uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes);
-/* A device more gets access to all that is mapped. GC_DRIVER with the driver's code. */
+/* A device more gets access to all that is mapped, also in a capture. GC_DRIVER with the driver's
+ * code; what comes after the refusal is shared all the same. */
 enum gc_status gc_arena_share(struct gc_context *context, int *driver_code) GC_CHECKED;
 
 /* What a dropped pool leaves to be unmapped. */

@@ -237,11 +237,15 @@ uint64_t gc_context_epoch(struct gc_context *context);
 /* The program synchronised `context` successfully: all its work counted in `epoch` is done, and
  * what was freed before that was taken is idle, unless peers may use it. */
 void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch);
-/* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given
- * back. */
 /* The driver told of an access to memory that is not there: with GPUCACHE_DEBUG says once what was
  * freed last. */
 void gc_core_note_fault(struct gc_core *core);
+/* Entry point `api` was refused the free of `address`: with GPUCACHE_DEBUG says what is known of
+ * it.
+ */
+void gc_core_note_bad_free(struct gc_core *core, uint64_t address, uint16_t api);
+/* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given
+ * back. */
 uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes);
 
 /* Waits for what is pending where no capture forbids it, and gives all idle memory back; returns

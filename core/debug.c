@@ -133,6 +133,42 @@ static void log_history(struct gc_core *core, const struct freed *freed, const c
                  (double)(freed->at_ns - core->debug->start_ns) / 1e9);
 }
 
+/* The last block that was freed and held the address. */
+static bool find_freed(struct gc_debugger *debug, uint64_t address, struct freed *found)
+{
+    bool is_found = false;
+    gc_lock_acquire(&debug->lock);
+    for (uint64_t i = debug->next; !is_found && i > 0 && debug->next - i < FREED_MAX; i--) {
+        const struct freed *freed = &debug->freed[(i - 1) % FREED_MAX];
+        is_found = address >= freed->address && address - freed->address < freed->requested_bytes;
+        if (is_found)
+            *found = *freed;
+    }
+    gc_lock_release(&debug->lock);
+    return is_found;
+}
+
+void gc_core_note_bad_free(struct gc_core *core, uint64_t address, uint16_t api)
+{
+    struct gc_block_info live;
+    struct freed freed;
+    if (core->debug == NULL)
+        return;
+    const bool is_live = gc_core_find_block(core, address, &live) == GC_OK;
+    const bool is_freed = !is_live && find_freed(core->debug, address, &freed);
+    gc_log_write(core->log, GC_LOG_ERROR, "%s was given 0x%llx, which %s", api_name(core, api),
+                 (unsigned long long)address,
+                 is_live    ? "is not the start of"
+                 : is_freed ? "was freed already:"
+                            : "is no block");
+    if (is_live)
+        gc_log_write(core->log, GC_LOG_ERROR, "  block %llu at 0x%llx, %llu bytes, taken by %s",
+                     (unsigned long long)live.id, (unsigned long long)live.address,
+                     (unsigned long long)live.bytes, api_name(core, live.api));
+    if (is_freed)
+        log_history(core, &freed, " ");
+}
+
 void gc_core_note_fault(struct gc_core *core)
 {
     struct gc_debugger *debug = core->debug;

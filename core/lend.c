@@ -373,6 +373,8 @@ static enum gc_status lend(struct gc_lending *lending, bool is_thrifty, uint64_t
     if (status != GC_OK)
         return status;
     *address = lending->block->address;
+    lending->first = 0; /* a second attempt may find a hole of a plain segment */
+    lending->end = 0;
     if (lending->arena != NULL) {
         gc_arena_slots(pool, lending->arena, *address, lending->block->bytes, &lending->first,
                        &lending->end);

@@ -168,29 +168,39 @@ static bool next_run(const struct gc_arena *arena, uint64_t *i, uint64_t *end)
     return *i < *end;
 }
 
-enum gc_status gc_arena_share(struct gc_context *context, int *driver_code)
+/* The driver's code of the last refusal, or 0. */
+static int share_arena(struct gc_change *change, const struct gc_arena *arena)
 {
+    const struct gc_context *context = change->context;
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
+    int refused = 0;
+    uint64_t end;
+    for (uint64_t i = 0; next_run(arena, &i, &end); i = end) {
+        const int code = driver->page_set_access(
+            driver->self, context->handle, arena->segment->address + i * page_bytes,
+            (end - i) * page_bytes, change->peers, change->peer_count);
+        refused = code != 0 ? code : refused;
+    }
+    return refused;
+}
+
+enum gc_status gc_arena_share(struct gc_context *context, int *driver_code)
+{
     struct gc_change change;
-    if (page_bytes == 0)
+    if (context->pool.pages.page_bytes == 0)
         return GC_OK;
     if (gc_context_is_swapped(context))
         return GC_OK; /* what comes back is open to all peers there are then */
-    enum gc_status status = gc_arena_change_begin(context, &change);
+    const enum gc_status status = gc_arena_share_begin(context, &change);
     if (status != GC_OK)
         return status;
-    for (const struct gc_arena *arena = context->pool.pages.arenas;
-         status == GC_OK && arena != NULL; arena = arena->next) {
-        uint64_t i = 0;
-        uint64_t end;
-        for (; status == GC_OK && next_run(arena, &i, &end); i = end) {
-            *driver_code = driver->page_set_access(
-                driver->self, context->handle, arena->segment->address + i * page_bytes,
-                (end - i) * page_bytes, change.peers, change.peer_count);
-            status = *driver_code == 0 ? GC_OK : GC_DRIVER;
-        }
+    *driver_code = 0;
+    for (const struct gc_arena *arena = context->pool.pages.arenas; arena != NULL;
+         arena = arena->next) {
+        const int code = share_arena(&change, arena);
+        *driver_code = code != 0 ? code : *driver_code;
     }
     gc_arena_change_end(&change);
-    return status;
+    return *driver_code == 0 ? GC_OK : GC_DRIVER;
 }

@@ -147,6 +147,8 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
     gc_public_enter_context(context_of(address), (CUstream)stream, GC_API_gpucache_malloc, &call);
     status = gc_core_free_ordered(gc_shim.core, address, order_of(stream), (uint16_t)call.api,
                                   &driver_code);
+    if (status == GC_INVALID_POINTER || status == GC_NOT_OURS)
+        gc_core_note_bad_free(gc_shim.core, address, (uint16_t)call.api);
     gc_public_leave(&call);
     return gc_public_status(status, driver_code);
 }

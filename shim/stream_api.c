@@ -157,8 +157,9 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     const struct gc_options *options = gc_shim.options;
     CUmemoryPool pool = call->pool;
 
-    if (options->mode != GC_MODE_CACHE || options->reuse != GC_REUSE_FENCE ||
-        request->context == NULL)
+    /* The debug aids look at this memory too, though their frees wait. */
+    if (options->mode != GC_MODE_CACHE ||
+        (options->reuse != GC_REUSE_FENCE && options->debug == 0) || request->context == NULL)
         return false;
     if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &pool,
                                     gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
@@ -293,6 +294,22 @@ static CUresult free_block(enum gc_api api, const struct gc_block_info *block, C
     return gc_shim_result(status, driver_code);
 }
 
+static CUresult free_of_pool(const struct gc_direct_request *request, enum gc_api symbol,
+                             CUdeviceptr dptr, CUstream given, CUstream stream)
+{
+    CUresult result;
+
+    gc_mempool_note_free(dptr, stream);
+    gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
+    result = symbol == GC_API_cuMemFreeAsync
+                 ? GC_CALL(request->device, cuMemFreeAsync, dptr, given)
+                 : GC_CALL(request->device, cuMemFreeAsync_ptsz, dptr, given);
+    if (result == CUDA_SUCCESS && dptr != 0)
+        gc_direct_forget_address(dptr);
+    gc_direct_release_end(GC_DIRECT_ASYNC, dptr, false);
+    return result;
+}
+
 static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given, CUstream stream)
 {
     struct gc_direct_request request;
@@ -301,15 +318,11 @@ static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given,
 
     gc_direct_begin(&request, symbol);
     if (dptr != 0 && gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS)
-        return gc_direct_end(&request, free_block(request.api, &block, dptr, stream));
-    gc_mempool_note_free(dptr, stream);
-    gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
-    result = symbol == GC_API_cuMemFreeAsync
-                 ? GC_CALL(request.device, cuMemFreeAsync, dptr, given)
-                 : GC_CALL(request.device, cuMemFreeAsync_ptsz, dptr, given);
-    if (result == CUDA_SUCCESS && dptr != 0)
-        gc_direct_forget_address(dptr);
-    gc_direct_release_end(GC_DIRECT_ASYNC, dptr, false);
+        result = free_block(request.api, &block, dptr, stream);
+    else
+        result = free_of_pool(&request, symbol, dptr, given, stream);
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        gc_core_note_bad_free(gc_shim.core, dptr, (uint16_t)request.api);
     return gc_direct_end(&request, result);
 }
 

@@ -43,6 +43,8 @@ enum sim_call {
     SIM_FENCE_RECORD,
     SIM_FENCE_QUERY,
     SIM_FENCE_WAIT,
+    SIM_READ,
+    SIM_WRITE,
     SIM_CALL_COUNT
 };
 
@@ -76,6 +78,7 @@ struct sim_page {
     uint64_t bytes;
     uint64_t mapping_count;
     bool is_released;
+    uint64_t content; /* all that it remembers: the word at its start */
 };
 
 struct sim_mapping {
@@ -159,6 +162,10 @@ struct sim_piece {
 };
 /* The piece behind the start of the range. */
 struct sim_piece sim_driver_translate(struct sim_driver *sim, uint64_t address, uint64_t bytes);
+
+/* What the page mapped at `address` remembers; a fresh one 0. */
+void sim_driver_put(struct sim_driver *sim, uint64_t address, uint64_t content);
+uint64_t sim_driver_get(struct sim_driver *sim, uint64_t address);
 
 /* ---- for sim_mapping.c and sim_fence.c ---- */
 

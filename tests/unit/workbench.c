@@ -74,7 +74,7 @@ void workbench_check(struct workbench *bench)
     for (unsigned kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
         charged += bench->device->direct_bytes[kind];
     const struct gc_device_snapshot figures = workbench_figures(bench);
-    assert_int_equal(figures.reserved.current, segments + charged);
+    assert_int_equal(figures.reserved.current, segments + charged + bench->stuck_bytes);
     assert_true(figures.reserved.peak <= figures.limit_bytes);
     assert_int_equal(figures.idle_bytes, idle + bench->elastic_idle_bytes);
     assert_int_equal(figures.pending.current, pending);

@@ -28,6 +28,7 @@ struct workbench {
     struct gc_context *contexts[WORKBENCH_CONTEXTS]; /* handles 1, 2, … */
     int driver_code;                                 /* of the last call */
     uint64_t elastic_idle_bytes; /* what elastic pools hold idle, for workbench_check */
+    uint64_t stuck_bytes;        /* charged to no pool: what a context left behind */
 };
 
 void workbench_open(struct workbench *bench, const struct workbench_setup *setup);
