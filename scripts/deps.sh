@@ -29,6 +29,7 @@ check_build() {
     have_command binutils ar
     have_header libc6-dev dlfcn.h
     have_header libjansson-dev jansson.h
+    have_header libncurses-dev curses.h
 }
 check_test() {
     have_header libcmocka-dev cmocka.h

@@ -85,6 +85,9 @@ $(OUT)/obj/%.o: %.S $(FLAGS_FILE)
 
 # ---- the library and the tool ----
 
+# The tool alone draws on terminals.
+TOOL_LIBS := -ljansson -lncursesw -ltinfo -lm -ldl
+
 # What the library exports: every wrapped entry point of the table, the two resolvers, its own names. The
 # node is anonymous on purpose: it interposes versioned symbols (cudaMalloc@libcudart.so.13) too.
 # Not so under a sanitizer, which looks names up by dlsym before instrumented code can run: there only linked
@@ -117,7 +120,7 @@ $(CORE_ARCHIVE): $(call obj,$(CORE_SRC))
 TOOL := $(OUT)/gpucache
 $(TOOL): $(call obj,$(TOOL_SRC)) $(CORE_ARCHIVE)
 	$(call say,LD)
-	$(Q)$(CC) $(ALL_LDFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $(call obj,$(TOOL_SRC)) $(CORE_ARCHIVE) -ljansson -lm -ldl
+	$(Q)$(CC) $(ALL_LDFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $(call obj,$(TOOL_SRC)) $(CORE_ARCHIVE) $(TOOL_LIBS)
 
 # ---- the simulated device ----
 
@@ -169,7 +172,7 @@ $(call test_program,$(TOOL_TEST_SRC)): $(OUT)/tests/%: $(OUT)/obj/tests/%.o $(TE
 		$(filter-out %/gpucache.o,$(call obj,$(TOOL_SRC))) $(CORE_ARCHIVE)
 	$(call say,LD)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_ARCHIVE) $(call source_says,link,tests/$*.c) -lcmocka -ljansson -lm -ldl
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_ARCHIVE) $(call source_says,link,tests/$*.c) -lcmocka $(TOOL_LIBS)
 $(call test_program,$(SIM_TEST_SRC)): $(OUT)/tests/%: $(OUT)/obj/tests/%.o | sim
 	$(call say,LD)
 	$(Q)mkdir -p $(@D)
