@@ -34,11 +34,13 @@ struct gc_context {
     /* Guarded by the pool's lock. */
     struct gc_fences fences;
     uint32_t peer_count;
-    struct gc_context *peers[GC_PEER_MAX];
+    struct gc_context *peers[GC_PEER_MAX]; /* if there are more, one of each device at least */
+    bool is_crowded;                       /* there are more: every context is waited for */
 };
 
 /* Whose work a free must wait for: the context and its peers. */
 struct gc_wait_set {
+    struct gc_core *everyone; /* not NULL: all contexts of the process besides */
     uint32_t count;
     struct gc_context *contexts[1 + GC_PEER_MAX];
 };

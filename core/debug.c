@@ -106,13 +106,8 @@ static bool hold(struct gc_context *context, struct gc_wait_set *set)
 
 static bool wait_idle(const struct gc_wait_set *set)
 {
-    bool is_idle = true;
-    for (uint32_t i = 0; is_idle && i < set->count; i++) {
-        const struct gc_driver *driver = &set->contexts[i]->core->driver;
-        if (!gc_context_is_dropped(set->contexts[i]))
-            is_idle = driver->synchronize(driver->self, set->contexts[i]->handle) == 0;
-    }
-    return is_idle;
+    int ignored;
+    return gc_fence_wait_set(set, &ignored) == GC_OK;
 }
 
 /* ---- history ---- */

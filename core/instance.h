@@ -50,6 +50,8 @@ struct gc_core {
     _Atomic(struct gc_context *) buckets[GC_CONTEXT_BUCKETS];
     struct gc_context *all_contexts;
     uint32_t live_contexts;
+    atomic_uint capture_count;  /* of all contexts together */
+    atomic_uint everyone_count; /* waits under way for the work of all contexts */
 
     struct gc_lock elastic_lock; /* guards the table and its references: elastic_table.c */
     pthread_cond_t elastic_changed;

@@ -195,7 +195,8 @@ void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
     struct gc_wait_set set = {.count = 0};
     gc_pool_acquire_plain(pool);
     /* A peer was not waited for, and in a capture nothing is known of what was captured. */
-    const bool is_retired = gc_context_wait_begin_locked(context, &set) && set.count == 1;
+    const bool is_retired =
+        gc_context_wait_begin_locked(context, &set) && set.count == 1 && set.everyone == NULL;
     gc_context_wait_end(&set);
     gc_pool_release(pool);
     if (!is_retired)

@@ -98,20 +98,6 @@ void gc_capture_drop_context(struct gc_context *context)
     }
 }
 
-/* The context a stream belongs to: most often the current one. */
-static struct gc_context *context_of(CUstream stream)
-{
-    CUcontext handle;
-
-    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
-        GC_USE(cuStreamGetCtx, stream, &handle) == CUDA_SUCCESS) {
-        struct gc_context *context = gc_core_find_context(gc_shim.core, (uintptr_t)handle);
-        if (context != NULL)
-            return context;
-    }
-    return gc_shim_current_context();
-}
-
 /* One wrapper body for the six flavours. */
 #define BEGIN_CAPTURE(symbol, is_per_thread, ...)                                                  \
     do {                                                                                           \
@@ -122,7 +108,7 @@ static struct gc_context *context_of(CUstream stream)
         gc_shim_enter(GC_API_##symbol);                                                            \
         CUstream key = gc_stream_explicit(stream, is_per_thread);                                  \
         bool is_new = !gc_stream_is_capturing(key);                                                \
-        struct gc_context *context = is_new ? context_of(key) : NULL;                              \
+        struct gc_context *context = is_new ? gc_shim_stream_context(key) : NULL;                  \
         count_begin(key, context);                                                                 \
         CUresult result =                                                                          \
             GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);             \

@@ -186,7 +186,7 @@ static int synchronize(void *self, uint64_t context)
     const int injected = sim_driver_begin(sim, SIM_SYNCHRONIZE, context);
     if (injected != 0)
         return sim_driver_end(sim, injected);
-    if (sim->is_capturing[context])
+    if (context < SIM_CONTEXTS && sim->is_capturing[context])
         sim_driver_violate(sim, "a synchronisation during a capture", context);
     complete(sim, context);
     return sim_driver_end(sim, 0);

@@ -176,7 +176,7 @@ static void add_peer(struct scene *scene)
 {
     if (scene->is_single || scene->has_peer)
         return;
-    assert_status(gc_context_add_peer(scene->bench.contexts[0], scene->peer), GC_OK);
+    gc_context_add_peer(scene->bench.contexts[0], scene->peer);
     scene->has_peer = true;
 }
 
