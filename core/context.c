@@ -103,8 +103,9 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
     gc_lock_release(&core->registry);
     if (*context != created)
         destroy_context(core, created);
+    int ignored; /* work that comes before memory is idle is held up */
     if (is_second)
-        gc_work_leave_single(core);
+        (void)gc_work_leave_single(core, &ignored);
     return GC_OK;
 }
 
@@ -242,7 +243,8 @@ uint64_t gc_context_handle(const struct gc_context *context)
 void gc_context_capture_begin(struct gc_context *context)
 {
     struct timespec pause = {0, CAPTURE_PAUSE_NS};
-    gc_work_leave_single(context->core); /* inside the capture it could not wait */
+    int ignored;
+    (void)gc_work_leave_single(context->core, &ignored); /* inside the capture it could not wait */
     atomic_fetch_add_explicit(&context->capture_count, 1, memory_order_seq_cst);
     atomic_fetch_add_explicit(&context->core->capture_count, 1, memory_order_seq_cst);
     /* A synchronisation of ours that ended inside the capture would invalidate it. No wait begins
@@ -325,9 +327,10 @@ static bool is_listed_locked(const struct gc_context *context, const struct gc_c
 
 void gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
 {
+    int ignored;
     if (peer == context)
         return;
-    gc_work_leave_single(context->core);
+    (void)gc_work_leave_single(context->core, &ignored);
     gc_pool_acquire_plain(&context->pool);
     const bool is_listed = is_listed_locked(context, peer);
     if (!is_listed) {

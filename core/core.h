@@ -207,7 +207,8 @@ void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t e
 /* The driver told of an access to memory that is not there: with GPUCACHE_DEBUG says once what was
  * freed last. */
 void gc_core_note_fault(struct gc_core *core);
-/* Entry point `api` was refused the free of `address`: with GPUCACHE_DEBUG says what is known of it.
+/* Entry point `api` was refused the free of `address`: with GPUCACHE_DEBUG says what is known of
+ * it.
  */
 void gc_core_note_bad_free(struct gc_core *core, uint64_t address, uint16_t api);
 /* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given

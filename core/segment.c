@@ -137,7 +137,8 @@ int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
     struct gc_device *device = context->device;
     GC_ASSERT(gc_lock_held_count() == 0);
     /* What comes from the bins may be idle in the order of the one stream only. */
-    const bool is_idle = noted != NULL || gc_reuse_quiesce(context);
+    int ignored;
+    const bool is_idle = noted != NULL || gc_reuse_quiesce(context, &ignored);
     const int code = is_idle ? return_memory(context, segment->address, segment->bytes) : NOT_IDLE;
     if (code != 0 && restore(context, segment, block, noted))
         return code;

@@ -136,7 +136,8 @@ static uint64_t give_chosen(struct leaving *leaving)
 {
     struct gc_context *context = leaving->change.context;
     struct gc_pool *pool = &context->pool;
-    if (leaving->is_mapped && gc_reuse_quiesce(context))
+    int ignored;
+    if (leaving->is_mapped && gc_reuse_quiesce(context, &ignored))
         unmap_all(leaving);
     detach_all(leaving);
     const uint64_t count = release_unmapped(leaving);

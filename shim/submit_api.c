@@ -15,11 +15,16 @@
 #include "shim/peer.h"
 #include "shim/resolve.h"
 
-void gc_submit_begin_other(struct gc_work *work, uint64_t key)
+CUresult gc_submit_begin_other(struct gc_work *work, uint64_t key)
 {
+    int driver_code = 0;
+
     gc_shim_enter(GC_API_COUNT);
-    gc_work_begin(gc_shim.core, work, key);
+    const bool may = gc_work_begin(gc_shim.core, work, key, &driver_code);
     gc_shim_leave();
+    if (may)
+        return CUDA_SUCCESS;
+    return driver_code != 0 ? (CUresult)driver_code : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 /* ---- which stream ---- */
@@ -150,9 +155,12 @@ static inline bool is_there(enum gc_row_id row)
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
-        struct gc_work *work =                                                                     \
-            gc_submit_begin(gc_submit_key(stream, GC_VARIANT_##variant == GC_VARIANT_PTSZ));       \
+        struct gc_work *work;                                                                      \
+        CUresult result = gc_submit_begin(                                                         \
+            gc_submit_key(stream, GC_VARIANT_##variant == GC_VARIANT_PTSZ), &work);                \
                                                                                                    \
+        if (__builtin_expect(result != CUDA_SUCCESS, 0))                                           \
+            return result;                                                                         \
         if (may_cross_contexts(work)) {                                                            \
             CUstream worker = stream;                                                              \
             (void)worker;                                                                          \
@@ -160,7 +168,7 @@ static inline bool is_there(enum gc_row_id row)
             reach;                                                                                 \
             gc_shim_leave();                                                                       \
         }                                                                                          \
-        CUresult result = gc_shim_note_result(ASK(symbol, arguments));                             \
+        result = gc_shim_note_result(ASK(symbol, arguments));                                      \
         gc_submit_end(work);                                                                       \
         if (IS_MEMOP(base, stream) &&                                                              \
             atomic_load_explicit(&gc_shim.waits_for_memops, memory_order_relaxed))                 \

@@ -243,7 +243,7 @@ static void open_single(struct workbench *bench, uint64_t limit_bytes)
 static void use(struct workbench *bench, uint64_t address, uint64_t bytes)
 {
     struct gc_work *work = gc_core_work(bench->core);
-    gc_work_begin(bench->core, work, GC_STREAM_LEGACY);
+    assert_true(gc_work_begin(bench->core, work, GC_STREAM_LEGACY, &bench->driver_code));
     sim_driver_submit(&bench->sim, 1, address, bytes);
     gc_work_end(work);
 }

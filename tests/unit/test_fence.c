@@ -251,19 +251,43 @@ static void one_stream_reuses_at_once_and_waits_when_it_ends(void **state)
     pretend_one_stream(&bench);
     struct gc_work *work = gc_core_work(bench.core);
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
-    gc_work_begin(bench.core, work, GC_STREAM_LEGACY);
+    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &bench.driver_code));
     sim_driver_submit(&bench.sim, 1, a, 4096);
     workbench_free(&bench, a);
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
-    gc_work_begin(bench.core, work, GC_STREAM_LEGACY);
+    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &bench.driver_code));
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
-    gc_work_begin(bench.core, work, GC_STREAM_OTHER);
+    assert_true(gc_work_begin(bench.core, work, GC_STREAM_OTHER, &bench.driver_code));
     sim_driver_expect_idle(&bench.sim, a, 4096); /* now it may go to any stream */
     const uint64_t b = workbench_alloc(&bench, 0, 4096);
     sim_driver_submit(&bench.sim, 1, b, 4096);
     workbench_free(&bench, b);
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
+    workbench_close(&bench);
+}
+
+/* Without that wait no other work may start, not even the one stream's, whose memory others have.
+ */
+static void one_stream_holds_others_up_while_the_driver_fails(void **state)
+{
+    struct workbench bench;
+    int code;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    pretend_one_stream(&bench);
+    struct gc_work *work = gc_core_work(bench.core);
+    const uint64_t a = workbench_alloc(&bench, 0, 4096);
+    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &code));
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    workbench_free(&bench, a);
+    sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
+    assert_false(gc_work_begin(bench.core, work, GC_STREAM_OTHER, &code));
+    assert_int_equal(code, SIM_BROKEN);
+    assert_false(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &code));
+    sim_driver_fail(&bench.sim, 0, false, 0);
+    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &code));
+    sim_driver_expect_idle(&bench.sim, a, 4096);
     workbench_close(&bench);
 }
 
@@ -376,6 +400,7 @@ int main(void)
         cmocka_unit_test(crowd_of_peers_is_waited_for),
         cmocka_unit_test(capture_is_left_alone),
         cmocka_unit_test(one_stream_reuses_at_once_and_waits_when_it_ends),
+        cmocka_unit_test(one_stream_holds_others_up_while_the_driver_fails),
         cmocka_unit_test(one_stream_waits_before_memory_goes_back),
         cmocka_unit_test(unseen_work_makes_every_free_pending),
         cmocka_unit_test(wait_of_the_program_answers_open_fences),
