@@ -27,9 +27,9 @@ struct gc_context {
     /* The highest stamp that was handed out, or put into bins, in the order of the one stream and
      * before it was retired. Only rises. */
     atomic_uint_fast64_t given;
-    uint16_t number;               /* from 1; 0: one too many to have magazines */
-    uint64_t magazine_bytes;       /* what a thread may keep of the context */
-    uint64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
+    uint16_t number;                           /* from 1; 0: one too many to have magazines */
+    atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
+    atomic_uint_fast64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
     struct gc_pool pool;
     /* Guarded by the pool's lock. */
     struct gc_fences fences;
