@@ -214,6 +214,7 @@ void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes)
     };
     sim_mapping_init(sim);
     sim_fence_init(sim);
+    sim_content_init(sim);
     pthread_mutex_init(&sim->lock, NULL);
 }
 
@@ -221,6 +222,7 @@ void sim_driver_fini(struct sim_driver *sim)
 {
     sim_mapping_fini(sim);
     sim_fence_fini(sim);
+    sim_content_fini(sim);
     free(sim->allocations);
     free(sim->uses);
     pthread_mutex_destroy(&sim->lock);
