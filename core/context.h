@@ -28,18 +28,20 @@ struct gc_context {
     /* The highest stamp that was handed out, or put into bins, in the order of the one stream and
      * before it was retired. Only rises. */
     atomic_uint_fast64_t given;
-    uint16_t number;               /* from 1; 0: one too many to have magazines */
-    uint64_t magazine_bytes;       /* what a thread may keep of the context */
-    uint64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
+    uint16_t number;                           /* from 1; 0: one too many to have magazines */
+    atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
+    atomic_uint_fast64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
     struct gc_pool pool;
     /* Guarded by the pool's lock. */
     struct gc_fences fences;
     uint32_t peer_count;
-    struct gc_context *peers[GC_PEER_MAX];
+    struct gc_context *peers[GC_PEER_MAX]; /* if there are more, one of each device at least */
+    bool is_crowded;                       /* there are more: every context is waited for */
 };
 
 /* Whose work a free must wait for: the context and its peers. */
 struct gc_wait_set {
+    struct gc_core *everyone; /* not NULL: all contexts of the process besides */
     uint32_t count;
     struct gc_context *contexts[1 + GC_PEER_MAX];
 };

@@ -96,8 +96,9 @@ void gc_context_capture_begin(struct gc_context *context);
 void gc_context_capture_end(struct gc_context *context);
 bool gc_context_is_capturing(const struct gc_context *context);
 /* `peer` may from now on work on memory of `context`: frees in `context` wait for it too. For good:
- * what it has queued may run long after it lost access. GC_NO_HOST_MEMORY: too many peers. */
-enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context *peer) GC_CHECKED;
+ * what it has queued may run long after it lost access. Call before its work is submitted, or, if
+ * that is too late, before the free. */
+void gc_context_add_peer(struct gc_context *context, struct gc_context *peer);
 
 /* ---- memory out of the device and back: swap.h ---- */
 

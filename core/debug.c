@@ -37,6 +37,7 @@ struct gc_debugger {
     atomic_flag said_fault;
     atomic_flag said_no_mapping;
     uint64_t next; /* place of the next record */
+    uint32_t filled_count;
     struct freed freed[FREED_MAX];
 };
 
@@ -106,13 +107,8 @@ static bool hold(struct gc_context *context, struct gc_wait_set *set)
 
 static bool wait_idle(const struct gc_wait_set *set)
 {
-    bool is_idle = true;
-    for (uint32_t i = 0; is_idle && i < set->count; i++) {
-        const struct gc_driver *driver = &set->contexts[i]->core->driver;
-        if (!gc_context_is_dropped(set->contexts[i]))
-            is_idle = driver->synchronize(driver->self, set->contexts[i]->handle) == 0;
-    }
-    return is_idle;
+    int ignored;
+    return gc_fence_wait_set(set, &ignored) == GC_OK;
 }
 
 /* ---- history ---- */
@@ -234,13 +230,19 @@ static void look_at_freed(const struct freed *part, uint64_t offset)
     log_history(core, &whole, " ");
 }
 
+static void forget_locked(struct gc_debugger *debug, struct freed *freed)
+{
+    debug->filled_count -= freed->is_filled;
+    freed->is_filled = false;
+}
+
 /* Takes the first filled record that shares memory with the range; `part` is what they share. */
 static bool take_overlap(struct gc_debugger *debug, const struct gc_context *context,
                          uint64_t address, uint64_t bytes, struct freed *part, uint64_t *offset)
 {
     bool is_found = false;
     gc_lock_acquire(&debug->lock);
-    for (unsigned i = 0; i < FREED_MAX && !is_found; i++) {
+    for (unsigned i = 0; debug->filled_count > 0 && i < FREED_MAX && !is_found; i++) {
         struct freed *freed = &debug->freed[i];
         if (!freed->is_filled || freed->context != context || freed->address >= address + bytes ||
             freed->address + freed->bytes <= address)
@@ -259,7 +261,7 @@ static bool take_overlap(struct gc_debugger *debug, const struct gc_context *con
         } else if (freed->address < start) {
             freed->bytes = start - freed->address;
         } else {
-            freed->is_filled = false;
+            forget_locked(debug, freed);
         }
     }
     gc_lock_release(&debug->lock);
@@ -318,7 +320,9 @@ static void look_at_edge(struct gc_context *context, const struct freed *freed)
 static void remember(struct gc_debugger *debug, const struct freed *freed)
 {
     gc_lock_acquire(&debug->lock);
-    debug->freed[debug->next++ % FREED_MAX] = *freed;
+    struct freed *record = &debug->freed[debug->next++ % FREED_MAX];
+    debug->filled_count += (uint32_t)freed->is_filled - (uint32_t)record->is_filled;
+    *record = *freed;
     gc_lock_release(&debug->lock);
 }
 
@@ -367,7 +371,7 @@ void gc_debug_drop_context(struct gc_context *context)
     gc_lock_acquire(&debug->lock);
     for (unsigned i = 0; i < FREED_MAX; i++)
         if (debug->freed[i].context == context)
-            debug->freed[i].is_filled = false;
+            forget_locked(debug, &debug->freed[i]);
     gc_lock_release(&debug->lock);
     gc_debug_maps_drop(context);
 }

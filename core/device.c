@@ -2,6 +2,7 @@
 
 #include "core/bits.h"
 #include "core/instance.h"
+#include "core/magazine.h"
 #include "core/page.h"
 
 /* The share of `bytes` that a percentage of 0 to 100 says. */
@@ -132,6 +133,7 @@ void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t 
         share_of(gc_min_u64(limit_bytes, device->info.total_bytes), core->options->trim_percent),
         memory_order_relaxed);
     (void)gc_device_settle(device); /* what is live stays */
+    gc_magazine_size_all(device);
 }
 
 enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,

@@ -16,6 +16,7 @@ struct gc_device {
     struct gc_device_info info;
     atomic_uint_fast64_t trim_bytes; /* more idle memory than this is given back at once */
     struct gc_budget budget;
+    atomic_bool is_over_limit; /* as gc_device_settle found it: threads keep nothing then */
     atomic_flag over_limit_said;
     struct gc_stats stats;
     atomic_uint_fast64_t idle_bytes; /* wholly free segments and idle pages of all pools */

@@ -183,8 +183,9 @@ static enum gc_status advance(struct gc_lending *lending, enum gc_slot_stage fro
 enum gc_status gc_lend_ask_driver(struct gc_lending *lending)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
-    if (lending->must_unmap && !gc_reuse_quiesce(lending->context))
-        return GC_DRIVER;
+    int code = 0;
+    if (lending->must_unmap && !gc_reuse_quiesce(lending->context, &code))
+        return code != 0 ? refuse(lending, code) : GC_OUT_OF_MEMORY;
     enum gc_status status = create_pages(lending);
     if (status == GC_OK)
         status = advance(lending, GC_SLOT_NEEDS, unmap_run);

@@ -195,7 +195,8 @@ void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
     struct gc_wait_set set = {.count = 0};
     gc_pool_acquire_plain(pool);
     /* A peer was not waited for, and in a capture nothing is known of what was captured. */
-    const bool is_retired = gc_context_wait_begin_locked(context, &set) && set.count == 1;
+    const bool is_retired =
+        gc_context_wait_begin_locked(context, &set) && set.count == 1 && set.everyone == NULL;
     gc_context_wait_end(&set);
     gc_pool_release(pool);
     if (!is_retired)
@@ -204,14 +205,13 @@ void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
     gc_reuse_collect(context);
 }
 
-bool gc_reuse_quiesce(struct gc_context *context)
+bool gc_reuse_quiesce(struct gc_context *context, int *driver_code)
 {
-    int ignored;
     /* Sequentially consistent: the partner is gc_context_may_reuse. */
     const uint64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
     if (gc_context_is_retired(context, given) || gc_context_is_dropped(context))
         return true;
-    return gc_fence_synchronize(context, &ignored) == GC_OK &&
+    return gc_fence_synchronize(context, driver_code) == GC_OK &&
            gc_context_is_retired(context, given);
 }
 

@@ -139,13 +139,28 @@ uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
     return gc_core_trim(core, device, 0);
 }
 
+static bool is_over_limit(const struct gc_device *device)
+{
+    return gc_budget_held(&device->budget) > gc_budget_limit(&device->budget);
+}
+
+/* While too much is held, what threads free goes to the pool, and from there back to the driver. */
+static void note_over_limit(struct gc_device *device, bool is_over)
+{
+    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) == is_over)
+        return;
+    atomic_store_explicit(&device->is_over_limit, is_over, memory_order_relaxed);
+    gc_magazine_size_all(device);
+}
+
 bool gc_device_settle(struct gc_device *device)
 {
-    if (gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget))
+    note_over_limit(device, is_over_limit(device));
+    if (!atomic_load_explicit(&device->is_over_limit, memory_order_relaxed))
         return true;
     gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-    if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget) &&
-        gc_shortage_resolve(device))
+    if (is_over_limit(device) && gc_shortage_resolve(device))
         gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-    return gc_budget_held(&device->budget) <= gc_budget_limit(&device->budget);
+    note_over_limit(device, is_over_limit(device));
+    return !is_over_limit(device);
 }

@@ -126,7 +126,8 @@ static uint64_t give_chosen(struct gc_leaving *leaving)
 {
     struct gc_context *context = leaving->change.context;
     struct gc_pool *pool = &context->pool;
-    if (leaving->is_mapped && gc_reuse_quiesce(context))
+    int ignored;
+    if (leaving->is_mapped && gc_reuse_quiesce(context, &ignored))
         gc_leaving_unmap(leaving);
     gc_leaving_detach(leaving);
     const uint64_t count = gc_leaving_release(leaving);

@@ -7,6 +7,7 @@
  * capturing stream is a graph node: graph_api.c looks after its memory. */
 #include "shim/direct.h"
 #include "shim/mempool.h"
+#include "shim/peer.h"
 
 /* What the wrappers of one kind differ in. */
 struct async_call {
@@ -47,12 +48,8 @@ static CUresult alloc_with_relief(const struct gc_direct_request *request,
 /* The stream may belong to another context, and so to another device, than the current one. */
 static void choose_device(struct gc_direct_request *request, CUstream stream)
 {
-    CUcontext handle;
+    struct gc_context *context = gc_shim_stream_context(stream);
 
-    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
-        GC_USE(cuStreamGetCtx, stream, &handle) != CUDA_SUCCESS)
-        return;
-    struct gc_context *context = gc_core_find_context(gc_shim.core, (uintptr_t)handle);
     if (context != NULL) {
         request->context = context;
         request->device = gc_context_device(context);
@@ -125,19 +122,6 @@ static CUresult alloc_from_pool(struct gc_direct_request *request, const struct 
 }
 
 /* ---- served from the cache ---- */
-
-/* The context a stream belongs to. */
-static struct gc_context *context_of(CUstream stream)
-{
-    CUcontext handle;
-
-    if (!gc_core_has_several_contexts(gc_shim.core) || stream == CU_STREAM_LEGACY ||
-        stream == CU_STREAM_PER_THREAD)
-        return gc_shim_current_context();
-    return GC_USE(cuStreamGetCtx, stream, &handle) == CUDA_SUCCESS
-               ? gc_core_find_context(gc_shim.core, (uintptr_t)handle)
-               : NULL;
-}
 
 /* The stream as core tells it apart; 0: no order is known. A thread's own stream has the same
  * handle in every thread. */
@@ -287,8 +271,11 @@ static CUresult free_block(enum gc_api api, const struct gc_block_info *block, C
         return CUDA_ERROR_INVALID_VALUE;
     if (find_stream(stream) == CUDA_ERROR_INVALID_HANDLE)
         return CUDA_ERROR_INVALID_HANDLE;
-    const struct gc_context *context = context_of(stream);
+    /* What the stream of another context has queued is waited for as well. */
+    struct gc_context *context = gc_shim_stream_context(stream);
     const bool is_ordered = context != NULL && gc_context_handle(context) == block->context;
+    if (!is_ordered)
+        gc_peer_note(gc_core_find_context(gc_shim.core, block->context), context);
     enum gc_status status = gc_core_free_ordered(
         gc_shim.core, dptr, is_ordered ? order_key(stream) : 0, (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);

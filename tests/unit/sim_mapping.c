@@ -248,41 +248,35 @@ static struct sim_page *page_at(struct sim_driver *sim, uint64_t address)
     return find_page(sim, sim->mappings[i].handle);
 }
 
-/* Whole mappings that may be used, and are at rest. */
-static bool check_content(struct sim_driver *sim, uint64_t address, uint64_t bytes)
+/* Whole mappings that may be used. */
+static bool is_whole(const struct sim_driver *sim, uint64_t address, uint64_t bytes)
 {
     uint64_t first;
-    if (!is_tiled(sim, address, bytes, &first) || !sim_mapping_is_open(sim, address, bytes, -1))
-        sim_driver_violate(sim, "a copy of what is not mapped", address);
-    else if (sim_driver_is_used(sim, address, bytes))
-        sim_driver_violate(sim, "a copy while work uses the memory", address);
-    else
-        return true;
-    return false;
+    return is_tiled(sim, address, bytes, &first) && sim_mapping_is_open(sim, address, bytes, -1);
 }
 
-static int read_content(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to)
+bool sim_mapping_copy_out(struct sim_driver *sim, uint64_t address, uint64_t bytes, void *to)
 {
-    struct sim_driver *sim = self;
-    const int injected = begin(sim, SIM_READ, context, address);
-    if (injected != 0)
-        return sim_driver_end(sim, injected);
-    if (!check_content(sim, address, bytes))
-        return sim_driver_end(sim, 1);
+    if (!is_whole(sim, address, bytes))
+        return false;
+    if (sim_driver_is_used(sim, address, bytes))
+        sim_driver_violate(sim, "a copy while work uses the memory", address);
     for (uint64_t at = 0; at < bytes; at += page_at(sim, address + at)->bytes)
         memcpy((char *)to + at, &page_at(sim, address + at)->content, sizeof(uint64_t));
-    return sim_driver_end(sim, 0);
+    return true;
 }
 
-static int write_content(void *self, uint64_t context, uint64_t address, uint64_t bytes,
-                         const void *from)
+static int write_pages(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                       const void *from)
 {
     struct sim_driver *sim = self;
     const int injected = begin(sim, SIM_WRITE, context, address);
     if (injected != 0)
         return sim_driver_end(sim, injected);
-    if (!check_content(sim, address, bytes))
+    if (!is_whole(sim, address, bytes)) {
+        sim_driver_violate(sim, "a copy to what is not mapped", address);
         return sim_driver_end(sim, 1);
+    }
     for (uint64_t at = 0; at < bytes; at += page_at(sim, address + at)->bytes)
         memcpy(&page_at(sim, address + at)->content, (const char *)from + at, sizeof(uint64_t));
     return sim_driver_end(sim, 0);
@@ -364,8 +358,7 @@ void sim_mapping_init(struct sim_driver *sim)
     sim->table.page_map = page_map;
     sim->table.page_set_access = page_set_access;
     sim->table.page_unmap = page_unmap;
-    sim->table.read = read_content;
-    sim->table.write = write_content;
+    sim->table.write = write_pages;
 }
 
 void sim_mapping_fini(struct sim_driver *sim)

@@ -111,7 +111,7 @@ static void submit(struct scene *scene, const struct live *live)
     const bool is_of_peer = scene->has_peer && live->context == 0 && draw(scene, 3) == 0;
     struct gc_work *work = gc_core_work(bench->core);
     if (scene->is_single)
-        gc_work_begin(bench->core, work, STREAM);
+        assert_true(gc_work_begin(bench->core, work, STREAM, &bench->driver_code));
     sim_driver_submit(&bench->sim, is_of_peer ? PEER_HANDLE : live->context + 1, live->address,
                       live->bytes);
 }
@@ -176,7 +176,7 @@ static void add_peer(struct scene *scene)
 {
     if (scene->is_single || scene->has_peer)
         return;
-    assert_status(gc_context_add_peer(scene->bench.contexts[0], scene->peer), GC_OK);
+    gc_context_add_peer(scene->bench.contexts[0], scene->peer);
     scene->has_peer = true;
 }
 
@@ -185,7 +185,7 @@ static void leave_single(struct scene *scene)
     struct gc_core *core = scene->bench.core;
     if (!scene->is_single || scene->may_fail)
         return;
-    gc_work_leave_single(core);
+    assert_true(gc_work_leave_single(core, &scene->bench.driver_code));
     scene->is_single = false;
 }
 

@@ -81,6 +81,41 @@ static void what_could_be_had(void **state)
     workbench_close(&bench);
 }
 
+/* Nor by a thread's own cache, as long as more is held than the limit allows. */
+static void threads_keep_nothing_above_the_limit(void **state)
+{
+    struct workbench bench;
+    uint64_t address = 0;
+    const struct gc_request request = {.bytes = GC_KIB(100), .api = API_MALLOC};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1024),
+                                          .trim_percent = 100,
+                                          .is_fenced = true};
+    (void)state;
+    workbench_open(&bench, &setup);
+    struct gc_cache *cache = gc_core_cache_create(bench.core);
+    const uint64_t kept = workbench_alloc(&bench, 0, GC_MIB(64));
+    const uint64_t block = workbench_alloc(&bench, 0, GC_KIB(100));
+    const uint64_t other = workbench_alloc(&bench, 0, GC_KIB(100));
+    assert_true(gc_core_try_free(bench.core, cache, block));
+    assert_true(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    assert_true(gc_core_try_free(bench.core, cache, address));
+    gc_core_set_limit(bench.core, bench.device, GC_MIB(10));
+    assert_false(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    assert_true(gc_core_try_free(bench.core, cache, other));
+    assert_false(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    workbench_free(&bench, kept);
+    address = workbench_alloc(&bench, 0, GC_KIB(100)); /* within the limit again */
+    gc_core_set_limit(bench.core, bench.device, UINT64_MAX);
+    workbench_free(&bench, address);
+    address = workbench_alloc(&bench, 0, GC_KIB(100));
+    assert_true(gc_core_try_free(bench.core, cache, address));
+    assert_true(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    assert_true(gc_core_try_free(bench.core, cache, address));
+    gc_core_cache_retire(bench.core, cache);
+    workbench_close(&bench);
+}
+
 static uint64_t available_now(struct workbench *bench)
 {
     uint64_t available = 0;
@@ -172,6 +207,7 @@ int main(void)
         cmocka_unit_test(lower_limit_takes_idle_memory_and_nothing_else),
         cmocka_unit_test(nothing_is_handed_out_above_the_limit),
         cmocka_unit_test(what_could_be_had),
+        cmocka_unit_test(threads_keep_nothing_above_the_limit),
         cmocka_unit_test(what_could_be_had_once_work_is_done),
         cmocka_unit_test(larger_segments_are_charged_in_whole_units),
         cmocka_unit_test(peaks_start_again),

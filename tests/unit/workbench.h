@@ -18,6 +18,8 @@ struct workbench_setup {
     double trim_percent;  /* of 100 */
     bool has_mapping;     /* in pages of 2 MiB */
     bool is_fenced;       /* reuse `fence`, else `sync` */
+    unsigned debug;       /* of GC_DEBUG_ */
+    struct gc_log *log;   /* NULL: none */
 };
 
 struct workbench {
