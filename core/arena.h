@@ -1,5 +1,5 @@
 /* Mapped memory and the driver: ranges of addresses, pages that come, are lent and go. Bookkeeping
- * is in page.c and pool.c.
+ * is in page.c and the pool.
  *
  * One thread at a time changes the mappings of a pool: between gc_arena_change_begin and _end no
  * other maps, unmaps, or takes a page that is on its way. Blocks whose pages are there come and go

@@ -65,6 +65,8 @@ struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal);
 uint64_t gc_device_total_bytes(const struct gc_device *device);
 /* What it was added with. Lives as long as core. */
 const struct gc_device_info *gc_device_get_info(const struct gc_device *device);
+/* Whether memory for its requests is mapped, not the driver's own allocations. */
+bool gc_device_is_mapped(const struct gc_device *device);
 /* Sets the limit (GC_BUDGET_UNLIMITED: none). Where more is held, idle memory goes back, and new
  * requests fail until less is held. */
 void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes);

@@ -79,10 +79,15 @@ void gc_debug_fini(struct gc_core *core)
 void gc_debug_note_device(struct gc_core *core, const struct gc_device *device)
 {
     struct gc_debugger *debug = core->debug;
-    if ((debug->flags & (GC_DEBUG_GUARD | GC_DEBUG_UAF)) != 0 && !device->info.has_mapping)
+    if (gc_debug_maps_blocks(core) && !device->info.has_mapping)
         gc_log_once(core->log, &debug->said_no_mapping, GC_LOG_WARN,
                     "GPUCACHE_DEBUG: device %d cannot map memory (%s); poison only",
                     device->info.ordinal, device->info.backend_reason);
+}
+
+bool gc_debug_maps_blocks(const struct gc_core *core)
+{
+    return (core->debug->flags & (GC_DEBUG_GUARD | GC_DEBUG_UAF)) != 0;
 }
 
 struct gc_debug_maps *gc_debug_maps_of(struct gc_core *core)

@@ -21,8 +21,7 @@ struct map {
     uint64_t address; /* of the block */
     uint64_t range;
     uint64_t page_bytes;
-    uint64_t bytes;      /* of its pages */
-    uint32_t peer_count; /* of the context, when access was set */
+    uint64_t bytes; /* of its pages */
     bool has_edge;
 };
 
@@ -166,8 +165,8 @@ bool gc_debug_plan(struct gc_context *context, struct gc_claim *claim, struct gc
     const struct gc_device *device = context->device;
     uint64_t bytes;
     /* Nothing is mapped while something captures. */
-    if ((gc_debug_flags(context->core) & (GC_DEBUG_GUARD | GC_DEBUG_UAF)) == 0 ||
-        !device->info.has_mapping || gc_context_is_capturing(context) ||
+    if (!gc_debug_maps_blocks(context->core) || !device->info.has_mapping ||
+        gc_context_is_capturing(context) ||
         !gc_round_up_u64(claim->bytes, gc_max_u64(device->info.page_bytes, GC_SEGMENT_UNIT),
                          &bytes))
         return false;
@@ -180,7 +179,7 @@ bool gc_debug_plan(struct gc_context *context, struct gc_claim *claim, struct gc
 }
 
 /* For the context's own device and its peers'. */
-static int set_access(struct gc_context *context, struct map *map)
+static int set_access(struct gc_context *context, const struct map *map)
 {
     const struct gc_driver *driver = &context->core->driver;
     int ordinals[GC_PEER_MAX];
@@ -189,7 +188,6 @@ static int set_access(struct gc_context *context, struct map *map)
     for (uint32_t i = 0; i < context->peer_count; i++)
         if (context->peers[i]->device != context->device)
             ordinals[count++] = context->peers[i]->device->info.ordinal;
-    map->peer_count = context->peer_count;
     gc_pool_release(&context->pool);
     return driver->page_set_access(driver->self, context->handle, map->range + map->page_bytes,
                                    map->bytes, ordinals, count);
@@ -241,12 +239,12 @@ fail_map:
 }
 
 /* A peer that came before the map was in the table has not seen it. */
-static void share_again(struct gc_context *context, struct map *map)
+static void share_again(struct gc_context *context, const struct map *map)
 {
     gc_pool_acquire_plain(&context->pool);
-    const bool has_grown = context->peer_count != map->peer_count;
+    const bool has_peers = context->peer_count > 0;
     gc_pool_release(&context->pool);
-    if (has_grown)
+    if (has_peers)
         (void)set_access(context, map);
 }
 
@@ -276,7 +274,7 @@ bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_plan
         goto fail_back;
     map->address = map->range + map->page_bytes + map->bytes - plan->driver_bytes;
     *address = map->address;
-    struct map copy = *map; /* once in the table it is the context's, which may go */
+    const struct map copy = *map; /* once in the table it is the context's, which may go */
     add_map(maps, map);
     share_again(context, &copy);
     return true;

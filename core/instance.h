@@ -80,6 +80,8 @@ bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes);
 /* Waits for all that is pending, if there is any and no capture forbids it. True if memory became
  * free. */
 bool gc_reuse_drain(struct gc_context *context);
+/* The same for the oldest pending memory only, where fences can tell it from the rest. */
+bool gc_reuse_wait_oldest(struct gc_context *context);
 /* `retired` may have risen: what is pending and idle now goes into the bins. True if anything did.
  */
 bool gc_reuse_collect(struct gc_context *context);

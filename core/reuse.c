@@ -126,10 +126,14 @@ bool gc_reuse_drain(struct gc_context *context)
     return gc_reuse_collect(context);
 }
 
-/* Waits for the oldest pending memory only, where fences can tell it from the rest. */
-static bool wait_for_some(struct gc_context *context)
+bool gc_reuse_wait_oldest(struct gc_context *context)
 {
-    if (look(context).open_fences == 0)
+    const struct backlog backlog = look(context);
+    if (backlog.bytes == 0)
+        return false;
+    if (is_synchronous(context))
+        return gc_reuse_drain(context);
+    if (backlog.open_fences == 0)
         gc_fence_record(context);
     if (gc_fence_wait_oldest(context) && gc_reuse_collect(context))
         return true;
@@ -165,7 +169,7 @@ bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes)
         return true;
     backlog = look(context);
     if (backlog.bytes > share(context, PENDING_SHARE))
-        return wait_for_some(context);
+        return gc_reuse_wait_oldest(context);
     if (backlog.open_fences == 0 && backlog.unfenced_count > 0)
         gc_fence_record(context); /* for the next one that misses */
     return false;

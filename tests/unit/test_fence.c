@@ -151,6 +151,32 @@ static void pending_memory_never_causes_an_out_of_memory(void **state)
     }
 }
 
+/* A request that is short waits for what was freed first, not for all that is queued. */
+static void shortage_waits_for_the_oldest(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(64),
+                                          .trim_percent = 100,
+                                          .has_mapping = true,
+                                          .is_fenced = true};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_alloc(&bench, 0, GC_MIB(56));
+    const uint64_t first = workbench_alloc(&bench, 0, GC_MIB(4));
+    const uint64_t second = workbench_alloc(&bench, 0, GC_MIB(4));
+    sim_driver_submit(&bench.sim, 1, first, GC_MIB(4));
+    workbench_free(&bench, first);
+    sim_driver_submit(&bench.sim, 1, second, GC_MIB(4));
+    workbench_free(&bench, second);
+    assert_int_equal(bench.contexts[0]->fences.count, 2);
+    assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(4)), first);
+    assert_int_equal(bench.sim.calls[SIM_FENCE_WAIT], 1);
+    assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
+    assert_int_equal(bench.sim.use_count, 1);
+    workbench_close(&bench);
+}
+
 static void peers_are_fenced_too(void **state)
 {
     struct workbench bench;
@@ -395,6 +421,7 @@ int main(void)
         cmocka_unit_test(what_is_freed_while_a_fence_is_recorded_waits_for_the_next),
         cmocka_unit_test(loop_asks_seldom_and_stays_bounded),
         cmocka_unit_test(pending_memory_never_causes_an_out_of_memory),
+        cmocka_unit_test(shortage_waits_for_the_oldest),
         cmocka_unit_test(peers_are_fenced_too),
         cmocka_unit_test(late_peer_is_waited_for),
         cmocka_unit_test(crowd_of_peers_is_waited_for),

@@ -86,7 +86,7 @@ static void threads_keep_nothing_above_the_limit(void **state)
 {
     struct workbench bench;
     uint64_t address = 0;
-    const struct gc_request request = {.bytes = GC_KIB(100), .api = API_MALLOC};
+    const struct gc_request request = {.bytes = GC_KIB(4), .api = API_MALLOC};
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(1024),
                                           .trim_percent = 100,
@@ -95,8 +95,8 @@ static void threads_keep_nothing_above_the_limit(void **state)
     workbench_open(&bench, &setup);
     struct gc_cache *cache = gc_core_cache_create(bench.core);
     const uint64_t kept = workbench_alloc(&bench, 0, GC_MIB(64));
-    const uint64_t block = workbench_alloc(&bench, 0, GC_KIB(100));
-    const uint64_t other = workbench_alloc(&bench, 0, GC_KIB(100));
+    const uint64_t block = workbench_alloc(&bench, 0, GC_KIB(4));
+    const uint64_t other = workbench_alloc(&bench, 0, GC_KIB(4));
     assert_true(gc_core_try_free(bench.core, cache, block));
     assert_true(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
     assert_true(gc_core_try_free(bench.core, cache, address));
@@ -105,10 +105,10 @@ static void threads_keep_nothing_above_the_limit(void **state)
     assert_true(gc_core_try_free(bench.core, cache, other));
     assert_false(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
     workbench_free(&bench, kept);
-    address = workbench_alloc(&bench, 0, GC_KIB(100)); /* within the limit again */
+    address = workbench_alloc(&bench, 0, GC_KIB(4)); /* within the limit again */
     gc_core_set_limit(bench.core, bench.device, UINT64_MAX);
     workbench_free(&bench, address);
-    address = workbench_alloc(&bench, 0, GC_KIB(100));
+    address = workbench_alloc(&bench, 0, GC_KIB(4));
     assert_true(gc_core_try_free(bench.core, cache, address));
     assert_true(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
     assert_true(gc_core_try_free(bench.core, cache, address));
