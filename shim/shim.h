@@ -25,6 +25,7 @@
 #include "core/options.h"
 #include "core/trace.h"
 #include "shim/cuda_compat.h"
+#include "shim/nvml_abi.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -52,6 +53,8 @@ enum gc_row_id {
 #define API(symbol, ...) GC_ROW_##symbol,
 #define USE(symbol, ...) GC_ROW_##symbol,
 #define RUNTIME(symbol, ...) GC_ROW_##symbol,
+#define NVML(symbol, ...) GC_ROW_##symbol,
+#define NVML_USE(symbol, ...) GC_ROW_##symbol,
 #include "shim/api.def"
     GC_ROW_COUNT
 };
@@ -63,6 +66,8 @@ struct gc_real {
     CUresult(*symbol) parameters;
 #define USE(symbol, base, version, parameters) CUresult(*symbol) parameters;
 #define RUNTIME(symbol, kind, type, parameters, arguments) type(*symbol) parameters;
+#define NVML(symbol, parameters, arguments) int(*symbol) parameters;
+#define NVML_USE(symbol, parameters) int(*symbol) parameters;
 #include "shim/api.def"
 };
 
@@ -73,6 +78,9 @@ struct gc_real {
 #define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
     GC_EXPORT                                                                                      \
     type symbol parameters;
+#define NVML(symbol, parameters, arguments)                                                        \
+    GC_EXPORT                                                                                      \
+    int symbol parameters;
 #include "shim/api.def"
 
 struct gc_shim {

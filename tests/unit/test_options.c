@@ -88,6 +88,7 @@ static const struct sample {
     {"GROUP", {"team-a", "A_1.x"}, {"../x", "a/b", ".hidden", "a b", "\xc3\xa4"}},
     {"GROUP_LIMIT", {"4GiB", "0=1g"}, {"0", "much"}},
     {"TENANT", {"worker"}, {"a=b"}},
+    {"LEDGER", {"/run/user/1000/gpucache", "folder"}, {NULL}},
     {"REPORT", {"stderr", "none", "/tmp/r-%p.json"}, {NULL}},
     {"TRACE", {"/tmp/t"}, {NULL}},
     {"STACKS", {"off", "leaks", "all"}, {"yes"}},

@@ -3,12 +3,14 @@
  * nvmlInit; any other libcuda.so.1 has none of these, and nvmlInit says that the driver is not
  * loaded.
  *
- * A device handle is the address of its ordinal's place in `handles`. */
+ * A device handle is the address of its ordinal's place in `handles`. SIMCUDA_NVML_ORDER=reverse
+ * numbers the devices from the last: on a machine the order need not be the driver's. */
 #include "nvml_abi.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/simcuda/driver/query.h"
@@ -177,6 +179,15 @@ static int device_count(void)
     return count < DEVICES_MAX ? count : DEVICES_MAX;
 }
 
+/* The driver's number of the device that has this one here, and the other way round. */
+static unsigned other_number(unsigned number)
+{
+    const char *order = getenv("SIMCUDA_NVML_ORDER");
+    bool is_reverse = order && strcmp(order, "reverse") == 0;
+
+    return is_reverse ? (unsigned)device_count() - 1 - number : number;
+}
+
 /* Finds the ordinal of a handle: refuses what this library did not give out. */
 static nvmlReturn_t check(nvmlDevice_t device, int *ordinal)
 {
@@ -212,7 +223,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevic
         return NVML_ERROR_UNINITIALIZED;
     if (!device || index >= (unsigned)device_count())
         return NVML_ERROR_INVALID_ARGUMENT;
-    *device = &handles[index];
+    *device = &handles[other_number(index)];
     return NVML_SUCCESS;
 }
 
@@ -283,7 +294,7 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index
         return result;
     if (!index)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *index = (unsigned)ordinal;
+    *index = other_number((unsigned)ordinal);
     return NVML_SUCCESS;
 }
 

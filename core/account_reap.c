@@ -1,0 +1,91 @@
+/* What the dead held. The kernel drops a dead process's lock and closes the device it used in an
+ * order of its own, and a device may take a while to take memory back. So a slot whose lock is gone
+ * counts on while the kernel still shows its process: for its bytes may still be in use. Where that
+ * cannot be looked up (another PID namespace) it counts for a short time more. */
+#define _GNU_SOURCE
+#include "core/account.h"
+
+#include "core/bits.h"
+#include "core/ledger_process.h"
+
+#include <time.h>
+
+#define DYING_NS_MAX (UINT64_C(10) * 1000000000)
+#define GRACE_NS (UINT64_C(100) * 1000000)
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* How long ago somebody first saw that the slot's owner is dead. */
+static uint64_t dead_for_ns(struct gc_ledger_slot *slot)
+{
+    const uint64_t now = now_ns();
+    uint64_t first = 0;
+    if (atomic_compare_exchange_strong_explicit(&slot->death_ns, &first, now, memory_order_relaxed,
+                                                memory_order_relaxed))
+        return 0;
+    return now < first ? UINT64_MAX : now - first;
+}
+
+static bool is_dying(struct gc_ledger_slot *slot)
+{
+    const uint64_t dead_ns = dead_for_ns(slot);
+    const uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_relaxed);
+    if (dead_ns > DYING_NS_MAX || pid == 0)
+        return false;
+    if (atomic_load_explicit(&slot->pid_namespace, memory_order_relaxed) !=
+        gc_ledger_pid_namespace())
+        return dead_ns < GRACE_NS;
+    return gc_ledger_process_exists(pid,
+                                    atomic_load_explicit(&slot->start_ticks, memory_order_relaxed));
+}
+
+static uint64_t bytes_of(const gc_ledger_word *word, uint64_t *whole)
+{
+    *whole = atomic_load_explicit(word, memory_order_seq_cst);
+    return *whole & GC_LEDGER_BYTES_MASK;
+}
+
+static void clear(gc_ledger_word *word, uint64_t whole)
+{
+    (void)atomic_compare_exchange_strong_explicit(word, &whole, 0, memory_order_seq_cst,
+                                                  memory_order_relaxed);
+}
+
+/* What is read before the kernel is asked is swapped afterwards: a new owner changes the generation
+ * in the words first, so nothing of its own can go. */
+static uint64_t reap_slot(const struct gc_ledger *ledger, uint32_t device, uint32_t slot,
+                          bool *dying)
+{
+    struct gc_ledger_file *file = ledger->file;
+    uint64_t word, tentative;
+    const uint64_t bytes = bytes_of(&file->accounts[device][slot], &word);
+    if ((bytes | bytes_of(&file->tentative[device][slot], &tentative)) == 0 ||
+        gc_ledger_is_held(ledger, slot))
+        return 0;
+    if (is_dying(&file->slots[slot])) {
+        *dying = true;
+        return 0;
+    }
+    clear(&file->accounts[device][slot], word);
+    clear(&file->tentative[device][slot], tentative);
+    return bytes;
+}
+
+uint64_t gc_account_reap(const struct gc_ledger *ledger, uint32_t device, uint64_t group_key,
+                         bool *has_dying)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    uint64_t reaped = 0;
+    *has_dying = false;
+    if (device >= GC_LEDGER_DEVICES)
+        return 0;
+    for (uint32_t i = 0; i < high; i++)
+        if (atomic_load_explicit(&ledger->file->group_keys[i], memory_order_seq_cst) == group_key)
+            reaped += reap_slot(ledger, device, i, has_dying);
+    return reaped;
+}

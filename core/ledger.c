@@ -1,0 +1,378 @@
+/* Slots, rows and what is read of them: see ledger.h. */
+#define _GNU_SOURCE
+#include "core/ledger.h"
+
+#include "core/account.h"
+#include "core/bits.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- texts ---- */
+
+void gc_ledger_put_text(char *to, size_t size, const char *from)
+{
+    size_t i = 0;
+    for (; i + 1 < size && from[i] != '\0'; i++)
+        __atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
+    for (; i < size; i++)
+        __atomic_store_n(&to[i], '\0', __ATOMIC_RELAXED);
+}
+
+void gc_ledger_get_text(char *to, size_t size, const char *from)
+{
+    size_t i = 0;
+    for (; i + 1 < size; i++) {
+        to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+        if (to[i] == '\0')
+            break;
+    }
+    memset(to + i, 0, size - i);
+}
+
+/* FNV-1a, mixed. */
+uint64_t gc_ledger_key(const char *name)
+{
+    uint64_t key = UINT64_C(0xcbf29ce484222325);
+    for (; *name != '\0'; name++)
+        key = (key ^ (uint8_t)*name) * UINT64_C(0x100000001b3);
+    key = gc_mix_u64(key);
+    return key != 0 ? key : 1;
+}
+
+/* ---- slots ---- */
+
+static uint64_t load(const gc_ledger_word *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+static uint32_t load_half(const gc_ledger_half *half)
+{
+    return atomic_load_explicit(half, memory_order_relaxed);
+}
+
+struct gc_ledger_slot *gc_ledger_slot(const struct gc_ledger *ledger, uint32_t slot)
+{
+    return &ledger->file->slots[slot < GC_LEDGER_SLOTS ? slot : 0];
+}
+
+uint32_t gc_ledger_slot_high(const struct gc_ledger *ledger)
+{
+    /* Acquire: pairs with the release in raise_high. */
+    const uint32_t high = atomic_load_explicit(&ledger->file->slot_high, memory_order_acquire);
+    return high < GC_LEDGER_SLOTS ? high : GC_LEDGER_SLOTS;
+}
+
+static bool lock_byte(const struct gc_ledger *ledger, uint32_t slot, int command,
+                      struct flock *lock)
+{
+    *lock = (struct flock){.l_type = F_WRLCK,
+                           .l_whence = SEEK_SET,
+                           .l_start = GC_LEDGER_LOCK_BASE + (off_t)slot,
+                           .l_len = 1};
+    int code;
+    do
+        code = fcntl(ledger->fd, command, lock);
+    while (code != 0 && errno == EINTR);
+    return code == 0;
+}
+
+/* Where the kernel cannot be asked, nobody is declared dead. */
+bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot)
+{
+    struct flock lock;
+    const int kept_errno = errno;
+    if (slot >= GC_LEDGER_SLOTS)
+        return false;
+    if (slot == ledger->own)
+        return true;
+    const bool is_held = !lock_byte(ledger, slot, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
+    errno = kept_errno;
+    return is_held;
+}
+
+static void raise_high(struct gc_ledger_file *file, uint32_t high)
+{
+    uint32_t now = load_half(&file->slot_high);
+    while (now < high &&
+           !atomic_compare_exchange_weak_explicit(&file->slot_high, &now, high,
+                                                  memory_order_seq_cst, memory_order_relaxed))
+        ;
+}
+
+static bool has_memory(const struct gc_ledger *ledger, const void *part, size_t bytes)
+{
+    const off_t offset = (const char *)part - (const char *)ledger->file;
+    const int kept_errno = errno;
+    int code;
+    do
+        code = fallocate(ledger->fd, 0, offset, (off_t)bytes);
+    while (code != 0 && errno == EINTR);
+    const bool is_there = code == 0 || errno == EOPNOTSUPP || errno == ENOSYS;
+    errno = kept_errno;
+    return is_there;
+}
+
+/* All of it but the generation, which was raised before: what a former owner left means nothing
+ * from then on. */
+static void clear_slot(struct gc_ledger *ledger, uint32_t number, uint32_t generation)
+{
+    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, number);
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        gc_account_reset(ledger, i, number, generation);
+    const uint32_t control = load_half(&slot->control);
+    memset(&slot->asked, 0, sizeof(slot->asked));
+    memset(&slot->pid, 0, sizeof(*slot) - offsetof(struct gc_ledger_slot, pid));
+    atomic_store_explicit(&slot->served, control, memory_order_relaxed);
+}
+
+bool gc_ledger_claim_slot(struct gc_ledger *ledger)
+{
+    for (uint32_t i = 0; i < GC_LEDGER_SLOTS; i++) {
+        struct gc_ledger_slot *slot = &ledger->file->slots[i];
+        struct flock lock;
+        if (!lock_byte(ledger, i, F_OFD_SETLK, &lock)) {
+            if (errno == EAGAIN || errno == EACCES)
+                continue;
+            return false;
+        }
+        if (!has_memory(ledger, slot, sizeof(*slot))) {
+            lock.l_type = F_UNLCK;
+            (void)fcntl(ledger->fd, F_OFD_SETLK, &lock);
+            return false;
+        }
+        const uint32_t generation =
+            (atomic_fetch_add_explicit(&slot->generation, 1, memory_order_seq_cst) + 1) &
+            GC_ACCOUNT_GENERATIONS;
+        atomic_store_explicit(&ledger->file->group_keys[i], 0, memory_order_seq_cst);
+        clear_slot(ledger, i, generation);
+        raise_high(ledger->file, i + 1);
+        ledger->own = i;
+        return true;
+    }
+    return false;
+}
+
+/* ---- rows ---- */
+
+static bool is_device_used(const struct gc_ledger *ledger, uint32_t index)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    for (uint32_t i = 0; i < high; i++)
+        if ((load(&ledger->file->slots[i].device_mask) >> index & 1) != 0 &&
+            gc_ledger_is_held(ledger, i))
+            return true;
+    return false;
+}
+
+static bool is_group_used(const struct gc_ledger *ledger, uint64_t key)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    for (uint32_t i = 0; i < high; i++)
+        if (load(&ledger->file->group_keys[i]) == key && gc_ledger_is_held(ledger, i))
+            return true;
+    return false;
+}
+
+static void write_device(struct gc_ledger_device_row *row, const struct gc_ledger_device *device)
+{
+    gc_ledger_put_text(row->uuid, sizeof(row->uuid), device->uuid);
+    gc_ledger_put_text(row->name, sizeof(row->name), device->name);
+    atomic_store_explicit(&row->total_bytes, device->total_bytes, memory_order_relaxed);
+}
+
+static bool swap_key(gc_ledger_word *word, uint64_t old, uint64_t key)
+{
+    return atomic_compare_exchange_strong_explicit(word, &old, key, memory_order_seq_cst,
+                                                   memory_order_relaxed) ||
+           old == key;
+}
+
+uint32_t gc_ledger_claim_device(struct gc_ledger *ledger, const struct gc_ledger_device *device)
+{
+    struct gc_ledger_file *file = ledger->file;
+    const uint64_t key = gc_ledger_key(device->uuid);
+    uint32_t found = GC_LEDGER_NONE;
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES && found == GC_LEDGER_NONE; i++)
+        if (load(&file->devices[i].key) == key)
+            found = i;
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES && found == GC_LEDGER_NONE; i++)
+        if (swap_key(&file->devices[i].key, 0, key))
+            found = i;
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES && found == GC_LEDGER_NONE; i++) {
+        const uint64_t old = load(&file->devices[i].key);
+        if (!is_device_used(ledger, i) && swap_key(&file->devices[i].key, old, key))
+            found = i;
+    }
+    if (found == GC_LEDGER_NONE ||
+        !has_memory(ledger, file->accounts[found], sizeof(file->accounts[found])) ||
+        !has_memory(ledger, file->tentative[found], sizeof(file->tentative[found])))
+        return GC_LEDGER_NONE;
+    write_device(&file->devices[found], device);
+    return found;
+}
+
+static void clear_limits(struct gc_ledger_group_row *row)
+{
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        atomic_store_explicit(&row->limits[i], 0, memory_order_relaxed);
+}
+
+static uint32_t find_group_key(const struct gc_ledger *ledger, uint64_t key)
+{
+    for (uint32_t i = 0; i < GC_LEDGER_GROUPS; i++)
+        if (load(&ledger->file->groups[i].key) == key)
+            return i;
+    return GC_LEDGER_NONE;
+}
+
+uint32_t gc_ledger_claim_group(struct gc_ledger *ledger, const char *name)
+{
+    struct gc_ledger_file *file = ledger->file;
+    const uint64_t key = gc_ledger_key(name);
+    uint32_t found = find_group_key(ledger, key);
+    for (uint32_t i = 0; i < GC_LEDGER_GROUPS && found == GC_LEDGER_NONE; i++)
+        if (swap_key(&file->groups[i].key, 0, key))
+            found = i;
+    for (uint32_t i = 0; i < GC_LEDGER_GROUPS && found == GC_LEDGER_NONE; i++) {
+        const uint64_t old = load(&file->groups[i].key);
+        if (!is_group_used(ledger, old) && swap_key(&file->groups[i].key, old, key)) {
+            clear_limits(&file->groups[i]);
+            found = i;
+        }
+    }
+    if (found != GC_LEDGER_NONE)
+        gc_ledger_put_text(file->groups[found].name, sizeof(file->groups[found].name), name);
+    return found;
+}
+
+uint32_t gc_ledger_find_group(const struct gc_ledger *ledger, const char *name)
+{
+    return find_group_key(ledger, gc_ledger_key(name));
+}
+
+/* ---- reading ---- */
+
+bool gc_ledger_read_process(const struct gc_ledger *ledger, uint32_t number,
+                            struct gc_ledger_process *process)
+{
+    if (number >= gc_ledger_slot_high(ledger) || !gc_ledger_is_held(ledger, number))
+        return false;
+    const struct gc_ledger_slot *slot = gc_ledger_slot(ledger, number);
+    /* Acquire: pairs with the release of who filled the slot in. */
+    const uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
+    if (pid == 0 || pid > INT32_MAX)
+        return false; /* this moment being filled in */
+    *process = (struct gc_ledger_process){
+        .slot = number,
+        .generation = load_half(&slot->generation),
+        .pid = (int)pid,
+        .mode = load_half(&slot->mode),
+        .is_paused = load_half(&slot->is_paused) != 0,
+        .has_helper = (load_half(&slot->flags) & GC_LEDGER_HAS_HELPER) != 0,
+        .device_mask = load(&slot->device_mask),
+        .start_unix = load(&slot->start_unix),
+        .figures_ns = load(&slot->figures_ns),
+    };
+    gc_ledger_get_text(process->program, sizeof(process->program), slot->program);
+    gc_ledger_get_text(process->tenant, sizeof(process->tenant), slot->tenant);
+    gc_ledger_get_text(process->group, sizeof(process->group), slot->group);
+    return true;
+}
+
+static void read_words(const gc_ledger_word *words, struct gc_ledger_figures *figures)
+{
+#define GC_LEDGER_FIGURE(field) figures->field = load(&words[GC_LEDGER_FIGURE_##field]);
+#include "core/ledger_figures.def"
+#undef GC_LEDGER_FIGURE
+}
+
+bool gc_ledger_read_figures(const struct gc_ledger *ledger, uint32_t slot, uint32_t device,
+                            struct gc_ledger_figures *figures)
+{
+    if (slot >= gc_ledger_slot_high(ledger) || device >= GC_LEDGER_DEVICES)
+        return false;
+    const struct gc_ledger_slot *from = gc_ledger_slot(ledger, slot);
+    if ((load(&from->device_mask) >> device & 1) == 0)
+        return false;
+    read_words(from->figures[device].words, figures);
+    return true;
+}
+
+bool gc_ledger_read_tenant(const struct gc_ledger *ledger, uint32_t slot, uint32_t index,
+                           struct gc_ledger_tenant *tenant)
+{
+    if (slot >= gc_ledger_slot_high(ledger) || index >= GC_LEDGER_TENANTS)
+        return false;
+    const struct gc_ledger_tenant_row *row = &gc_ledger_slot(ledger, slot)->tenants[index];
+    /* Acquire: pairs with the release of who filled the row in. */
+    if (atomic_load_explicit(&row->in_use, memory_order_acquire) == 0)
+        return false;
+    const uint32_t device = load_half(&row->device);
+    tenant->device = device < GC_LEDGER_DEVICES ? device : GC_LEDGER_NONE;
+    tenant->is_paused = load_half(&row->is_paused) != 0;
+    gc_ledger_get_text(tenant->name, sizeof(tenant->name), row->name);
+    read_words(row->words, &tenant->figures);
+    return true;
+}
+
+bool gc_ledger_read_device(const struct gc_ledger *ledger, uint32_t index,
+                           struct gc_ledger_device *device)
+{
+    if (index >= GC_LEDGER_DEVICES || load(&ledger->file->devices[index].key) == 0)
+        return false;
+    const struct gc_ledger_device_row *row = &ledger->file->devices[index];
+    device->total_bytes = load(&row->total_bytes);
+    gc_ledger_get_text(device->uuid, sizeof(device->uuid), row->uuid);
+    gc_ledger_get_text(device->name, sizeof(device->name), row->name);
+    return true;
+}
+
+static void read_held(const struct gc_ledger *ledger, uint64_t key, struct gc_ledger_group *group)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    bool has_dying;
+    for (uint32_t i = 0; i < high; i++)
+        if (load(&ledger->file->group_keys[i]) == key && gc_ledger_is_held(ledger, i))
+            group->member_count++;
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        if (load(&ledger->file->devices[i].key) != 0) {
+            gc_account_reap(ledger, i, key, &has_dying);
+            group->held[i] = gc_account_sum(ledger, i, key);
+        }
+}
+
+bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
+                          struct gc_ledger_group *group)
+{
+    const uint64_t key = index < GC_LEDGER_GROUPS ? load(&ledger->file->groups[index].key) : 0;
+    if (key == 0)
+        return false;
+    const struct gc_ledger_group_row *row = &ledger->file->groups[index];
+    *group = (struct gc_ledger_group){.member_count = 0};
+    gc_ledger_get_text(group->name, sizeof(group->name), row->name);
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
+        const uint64_t limit = load(&row->limits[i]);
+        group->limits[i] = limit != 0 ? limit : UINT64_MAX;
+    }
+    read_held(ledger, key, group);
+    return true;
+}
+
+bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uint32_t device,
+                           uint64_t bytes)
+{
+    const uint32_t row = gc_ledger_find_group(ledger, name);
+    if (row == GC_LEDGER_NONE || (device >= GC_LEDGER_DEVICES && device != GC_LEDGER_NONE))
+        return false;
+    /* A limit of nothing at all: as near as the table comes to it. */
+    const uint64_t value = bytes == UINT64_MAX ? 0 : gc_max_u64(bytes, 1);
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        if (device == GC_LEDGER_NONE || device == i)
+            atomic_store_explicit(&ledger->file->groups[row].limits[i], value,
+                                  memory_order_seq_cst);
+    return true;
+}
