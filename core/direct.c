@@ -4,6 +4,7 @@
 #include "core/direct.h"
 #include "core/bits.h"
 #include "core/instance.h"
+#include "core/text.h"
 
 #include <stddef.h>
 
@@ -92,12 +93,13 @@ void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t byte
 {
     if (bytes >= 0) {
         gc_budget_charge(&device->budget, (uint64_t)bytes);
+        char limit[GC_TEXT_SIZE_BYTES];
         if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget))
             gc_log_once(core->log, &device->over_limit_said, GC_LOG_WARN,
                         "device %d: a context, module or graph took the process above its limit of "
-                        "%llu MiB; nothing more is given until it is below",
+                        "%s; nothing more is given until it is below",
                         device->info.ordinal,
-                        (unsigned long long)(gc_budget_limit(&device->budget) >> 20));
+                        gc_text_size(gc_budget_limit(&device->budget), limit));
     } else
         gc_device_release_measured(device, 0 - (uint64_t)bytes);
 }
