@@ -3,12 +3,13 @@
 
 #include "core/check.h"
 #include "core/instance.h"
+#include "core/swap.h"
 
 #include <stddef.h>
 
 /* ---- changes ---- */
 
-static void note_peers_locked(struct gc_change *change)
+void gc_arena_note_peers_locked(struct gc_change *change)
 {
     const struct gc_context *context = change->context;
     const int own = context->device->info.ordinal;
@@ -22,23 +23,50 @@ static void note_peers_locked(struct gc_change *change)
     }
 }
 
+/* What a change does beside changing mappings. */
+#define WAITS_FOR_SWAP 1U /* until what is swapped out is back */
+#define WAITS_FOR_WORK 2U /* so that captures forbid it */
+
+static enum gc_status begin_locked(struct gc_change *change, unsigned kind)
+{
+    struct gc_pool *pool = &change->context->pool;
+    while (pool->pages.is_changing && ((kind & WAITS_FOR_SWAP) != 0 || pool->pages.swap == NULL))
+        gc_lock_wait(&pool->lock, &pool->pages.changed);
+    if (pool->is_dropped || gc_context_is_dropped(change->context))
+        return GC_INVALID_ARGUMENT;
+    if (pool->pages.is_changing)
+        return GC_DRIVER;
+    if ((kind & WAITS_FOR_WORK) != 0 &&
+        !gc_context_wait_begin_locked(change->context, &change->set))
+        return GC_DRIVER;
+    pool->pages.is_changing = true;
+    gc_arena_note_peers_locked(change);
+    return GC_OK;
+}
+
+static enum gc_status begin_change(struct gc_context *context, struct gc_change *change,
+                                   unsigned kind)
+{
+    *change = (struct gc_change){.context = context};
+    gc_pool_acquire_plain(&context->pool);
+    const enum gc_status status = begin_locked(change, kind);
+    gc_pool_release(&context->pool);
+    return status;
+}
+
 enum gc_status gc_arena_change_begin(struct gc_context *context, struct gc_change *change)
 {
-    struct gc_pool *pool = &context->pool;
-    enum gc_status status = GC_OK;
-    *change = (struct gc_change){.context = context};
-    gc_pool_acquire_plain(pool);
-    while (pool->pages.is_changing)
-        gc_lock_wait(&pool->lock, &pool->pages.changed);
-    if (pool->is_dropped || gc_context_is_dropped(context))
-        status = GC_INVALID_ARGUMENT;
-    else if (!gc_context_wait_begin_locked(context, &change->set))
-        status = GC_DRIVER;
-    pool->pages.is_changing = status == GC_OK;
-    if (status == GC_OK)
-        note_peers_locked(change);
-    gc_pool_release(pool);
-    return status;
+    return begin_change(context, change, WAITS_FOR_SWAP | WAITS_FOR_WORK);
+}
+
+enum gc_status gc_arena_change_try_begin(struct gc_context *context, struct gc_change *change)
+{
+    return begin_change(context, change, WAITS_FOR_WORK);
+}
+
+enum gc_status gc_arena_share_begin(struct gc_context *context, struct gc_change *change)
+{
+    return begin_change(context, change, 0);
 }
 
 void gc_arena_change_end(struct gc_change *change)
@@ -143,11 +171,14 @@ fail_range:
 void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)
 {
     struct gc_pages *pages = &pool->pages;
+    struct gc_swap *swap = gc_swap_take_locked(pool);
     while (pages->is_changing)
         gc_lock_wait(&pool->lock, &pages->changed);
     const uint64_t before = pages->idle_count;
-    *remains = (struct gc_arena_remains){
-        .arenas = pages->arenas, .unmapped = pages->idle[0], .page_count = pages->count};
+    *remains = (struct gc_arena_remains){.swap = swap,
+                                         .arenas = pages->arenas,
+                                         .unmapped = pages->idle[0],
+                                         .page_count = pages->count};
     pages->arenas = NULL;
     pages->idle[0] = (struct gc_page_list){NULL, NULL};
     pages->idle[1] = (struct gc_page_list){NULL, NULL};
@@ -221,6 +252,7 @@ void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *re
 {
     uint64_t stuck = 0;
     GC_ASSERT(gc_lock_held_count() == 0);
+    gc_swap_forget(context, remains->swap);
     for (struct gc_page *page = remains->unmapped.oldest; page != NULL;) {
         struct gc_page *next = page->next;
         stuck += !bury_page(context, page);
@@ -238,6 +270,8 @@ void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *re
 
 void gc_arena_forget(struct gc_pool *pool)
 {
+    gc_swap_forget(pool->context, pool->pages.swap);
+    pool->pages.swap = NULL;
     while (pool->pages.arenas != NULL) {
         struct gc_arena *arena = pool->pages.arenas;
         pool->pages.arenas = arena->next;

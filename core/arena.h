@@ -1,5 +1,5 @@
 /* Mapped memory and the driver: ranges of addresses, pages that come, are lent and go. Bookkeeping
- * is in page.c and pool.c.
+ * is in page.c and the pool.
  *
  * One thread at a time changes the mappings of a pool: between gc_arena_change_begin and _end no
  * other maps, unmaps, or takes a page that is on its way. Blocks whose pages are there come and go
@@ -34,9 +34,18 @@ struct gc_change {
 };
 
 /* GC_OK: no other thread changes mappings until _end, and captures wait; no lock is held.
- * GC_INVALID_ARGUMENT: the context was dropped. GC_DRIVER: a capture forbids it. */
+ * GC_INVALID_ARGUMENT: the context was dropped. GC_DRIVER: a capture forbids it. Where memory is
+ * swapped out it waits until that is back; the second kind does not: GC_DRIVER. */
 enum gc_status gc_arena_change_begin(struct gc_context *context,
                                      struct gc_change *change) GC_CHECKED;
+enum gc_status gc_arena_change_try_begin(struct gc_context *context,
+                                         struct gc_change *change) GC_CHECKED;
+/* The same for who gives access only, which waits for nothing and takes nothing away: a capture
+ * does not forbid it. GC_DRIVER: memory is swapped out. */
+enum gc_status gc_arena_share_begin(struct gc_context *context,
+                                    struct gc_change *change) GC_CHECKED;
+/* The devices that get access are those of the peers there are now. */
+void gc_arena_note_peers_locked(struct gc_change *change);
 void gc_arena_change_end(struct gc_change *change);
 
 /* As gc_segment_create, from mapped memory where the context has it and nothing forbids it, else
@@ -51,11 +60,13 @@ enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class,
 /* Gives idle pages back, the longest idle first, until `enough_bytes` went. Returns bytes given
  * back. No lock; the caller has begun a give-back of the device. */
 uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes);
-/* A device more gets access to all that is mapped. GC_DRIVER with the driver's code. */
+/* A device more gets access to all that is mapped, also in a capture. GC_DRIVER with the driver's
+ * code; what comes after the refusal is shared all the same. */
 enum gc_status gc_arena_share(struct gc_context *context, int *driver_code) GC_CHECKED;
 
 /* What a dropped pool leaves to be unmapped. */
 struct gc_arena_remains {
+    struct gc_swap *swap; /* what was swapped out; NULL: nothing */
     struct gc_arena *arenas;
     struct gc_page_list unmapped;
     uint64_t page_count;

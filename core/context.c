@@ -103,8 +103,9 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
     gc_lock_release(&core->registry);
     if (*context != created)
         destroy_context(core, created);
+    int ignored; /* work that comes before memory is idle is held up */
     if (is_second)
-        gc_work_leave_single(core);
+        (void)gc_work_leave_single(core, &ignored);
     return GC_OK;
 }
 
@@ -242,12 +243,15 @@ uint64_t gc_context_handle(const struct gc_context *context)
 void gc_context_capture_begin(struct gc_context *context)
 {
     struct timespec pause = {0, CAPTURE_PAUSE_NS};
-    gc_work_leave_single(context->core); /* inside the capture it could not wait */
+    int ignored;
+    (void)gc_work_leave_single(context->core, &ignored); /* inside the capture it could not wait */
     atomic_fetch_add_explicit(&context->capture_count, 1, memory_order_seq_cst);
+    atomic_fetch_add_explicit(&context->core->capture_count, 1, memory_order_seq_cst);
     /* A synchronisation of ours that ended inside the capture would invalidate it. No wait begins
      * any more; those under way are the device's to end, so not for ever. */
     for (unsigned i = 0; i < CAPTURE_PAUSES_MAX; i++) {
-        if (atomic_load_explicit(&context->wait_count, memory_order_seq_cst) == 0)
+        if (atomic_load_explicit(&context->wait_count, memory_order_seq_cst) == 0 &&
+            atomic_load_explicit(&context->core->everyone_count, memory_order_seq_cst) == 0)
             return;
         nanosleep(&pause, NULL);
     }
@@ -260,6 +264,8 @@ void gc_context_capture_end(struct gc_context *context)
            !atomic_compare_exchange_weak_explicit(&context->capture_count, &count, count - 1,
                                                   memory_order_relaxed, memory_order_relaxed))
         ;
+    if (count > 0)
+        atomic_fetch_sub_explicit(&context->core->capture_count, 1, memory_order_relaxed);
 }
 
 bool gc_context_is_capturing(const struct gc_context *context)
@@ -278,33 +284,67 @@ static void share_mappings(struct gc_context *context)
                      context->device->info.ordinal, code);
 }
 
-enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
+/* A peer on whose device there is another one. */
+static uint32_t find_twin_locked(const struct gc_context *context)
 {
-    enum gc_status status = GC_OK;
-    if (peer == context)
-        return GC_INVALID_ARGUMENT;
-    gc_work_leave_single(context->core);
-    gc_pool_acquire_plain(&context->pool);
+    for (uint32_t i = 1; i < context->peer_count; i++) {
+        for (uint32_t k = 0; k < i; k++) {
+            if (context->peers[k]->device == context->peers[i]->device)
+                return i;
+        }
+    }
+    return 0;
+}
+
+/* Those that are gone make room. One too many takes the place of another one of its device, so that
+ * all devices that use the memory stay listed, and all contexts are waited for from now on. */
+static void list_peer_locked(struct gc_context *context, struct gc_context *peer)
+{
     uint32_t kept = 0;
-    bool present = false;
     for (uint32_t i = 0; i < context->peer_count; i++) {
-        if (gc_context_is_dropped(context->peers[i]))
-            continue;
-        present |= context->peers[i] == peer;
-        context->peers[kept++] = context->peers[i];
+        if (!gc_context_is_dropped(context->peers[i]))
+            context->peers[kept++] = context->peers[i];
     }
     context->peer_count = kept;
-    if (!present && kept == GC_PEER_MAX)
-        status = GC_NO_HOST_MEMORY;
-    else if (!present)
+    if (kept < GC_PEER_MAX) {
         context->peers[context->peer_count++] = peer;
+        return;
+    }
+    context->is_crowded = true;
+    context->peers[find_twin_locked(context)] = peer;
+}
+
+static bool is_listed_locked(const struct gc_context *context, const struct gc_context *peer)
+{
+    bool is_listed = false;
+    for (uint32_t i = 0; i < context->peer_count; i++) {
+        const struct gc_context *known = context->peers[i];
+        is_listed |= !gc_context_is_dropped(known) &&
+                     (known == peer || (context->is_crowded && known->device == peer->device));
+    }
+    return is_listed;
+}
+
+void gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
+{
+    int ignored;
+    if (peer == context)
+        return;
+    (void)gc_work_leave_single(context->core, &ignored);
+    gc_pool_acquire_plain(&context->pool);
+    const bool is_listed = is_listed_locked(context, peer);
+    if (!is_listed) {
+        list_peer_locked(context, peer);
+        /* Fences that do not cover the peer must not answer for what is freed from now on, though
+         * nothing was submitted since. */
+        gc_work_end(&context->core->work);
+    }
     gc_pool_release(&context->pool);
-    if (status == GC_OK && !present && peer->device != context->device) {
+    if (!is_listed && peer->device != context->device) {
         share_mappings(context);
         if (context->core->debug != NULL)
             gc_debug_share(context);
     }
-    return status;
 }
 
 /* Announces a wait, unless the context captures. The order of the two words matters: either this
@@ -316,14 +356,24 @@ static bool announce_wait(struct gc_context *context, struct gc_wait_set *set)
     return atomic_load_explicit(&context->capture_count, memory_order_seq_cst) == 0;
 }
 
+static bool announce_everyone(struct gc_core *core, struct gc_wait_set *set)
+{
+    atomic_fetch_add_explicit(&core->everyone_count, 1, memory_order_seq_cst);
+    set->everyone = core;
+    return atomic_load_explicit(&core->capture_count, memory_order_seq_cst) == 0;
+}
+
 bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set)
 {
     set->count = 0;
+    set->everyone = NULL;
     bool may_wait = announce_wait(context, set);
     for (uint32_t i = 0; may_wait && i < context->peer_count; i++) {
         if (!gc_context_is_dropped(context->peers[i]))
             may_wait = announce_wait(context->peers[i], set);
     }
+    if (may_wait && context->is_crowded)
+        may_wait = announce_everyone(context->core, set);
     if (!may_wait)
         gc_context_wait_end(set);
     return may_wait;
@@ -333,7 +383,10 @@ void gc_context_wait_end(struct gc_wait_set *set)
 {
     for (uint32_t i = 0; i < set->count; i++)
         atomic_fetch_sub_explicit(&set->contexts[i]->wait_count, 1, memory_order_seq_cst);
+    if (set->everyone != NULL)
+        atomic_fetch_sub_explicit(&set->everyone->everyone_count, 1, memory_order_seq_cst);
     set->count = 0;
+    set->everyone = NULL;
 }
 
 uint64_t gc_context_epoch(struct gc_context *context)

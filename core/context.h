@@ -20,25 +20,28 @@ struct gc_context {
     atomic_uint capture_count;
     atomic_bool
         is_suspect; /* its last wait failed: the driver is asked before memory is handed out */
-    atomic_uint wait_count; /* waits for this context's work that are under way */
+    atomic_bool is_exported; /* handles of its pages were given out */
+    atomic_uint wait_count;  /* waits for this context's work that are under way */
     /* All work counted up to here is done (core/work.h), that of peers too. Only rises. Release:
      * pairs with the acquire in gc_context_is_retired. */
     atomic_uint_fast64_t retired;
     /* The highest stamp that was handed out, or put into bins, in the order of the one stream and
      * before it was retired. Only rises. */
     atomic_uint_fast64_t given;
-    uint16_t number;               /* from 1; 0: one too many to have magazines */
-    uint64_t magazine_bytes;       /* what a thread may keep of the context */
-    uint64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
+    uint16_t number;                           /* from 1; 0: one too many to have magazines */
+    atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
+    atomic_uint_fast64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
     struct gc_pool pool;
     /* Guarded by the pool's lock. */
     struct gc_fences fences;
     uint32_t peer_count;
-    struct gc_context *peers[GC_PEER_MAX];
+    struct gc_context *peers[GC_PEER_MAX]; /* if there are more, one of each device at least */
+    bool is_crowded;                       /* there are more: every context is waited for */
 };
 
 /* Whose work a free must wait for: the context and its peers. */
 struct gc_wait_set {
+    struct gc_core *everyone; /* not NULL: all contexts of the process besides */
     uint32_t count;
     struct gc_context *contexts[1 + GC_PEER_MAX];
 };

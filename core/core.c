@@ -162,17 +162,28 @@ typedef enum gc_status create_memory(struct gc_context *context, const struct gc
                                      const struct gc_claim *claim, uint64_t *address,
                                      struct gc_segment_refusal *refusal);
 
+/* No room for comfort: just what is needed, in the units in which the driver gives larger amounts
+ * anyhow. */
+static bool make_exact(const struct order *order, struct gc_segment_plan *exact)
+{
+    *exact = order->plan;
+    exact->is_tight = true;
+    exact->bytes = order->claim.bytes;
+    if (order->claim.bytes > GC_SMALL_MAX &&
+        !gc_round_up_u64(order->claim.bytes, GC_SEGMENT_UNIT, &exact->bytes))
+        return false;
+    exact->driver_bytes = exact->bytes;
+    return exact->bytes < order->plan.bytes || order->context->pool.pages.page_bytes != 0;
+}
+
 static enum gc_status take_fresh(struct order *order, create_memory *create)
 {
-    struct gc_segment_plan exact = order->plan;
+    struct gc_segment_plan exact;
     enum gc_status status =
         create(order->context, &order->plan, &order->claim, &order->address, &order->refusal);
-    if (status != GC_OUT_OF_MEMORY || order->plan.bytes == order->claim.bytes)
+    if (status != GC_OUT_OF_MEMORY || order->plan.bytes == order->claim.bytes ||
+        !make_exact(order, &exact))
         return status;
-    /* No room for comfort: just what is needed. */
-    exact.bytes = order->claim.bytes;
-    exact.driver_bytes = exact.bytes;
-    exact.is_tight = true;
     return create(order->context, &exact, &order->claim, &order->address, &order->refusal);
 }
 
@@ -551,29 +562,4 @@ uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t k
     (void)core;
     gc_magazine_flush_device(device);
     return gc_shortage_give_back(device, keep_bytes, UINT64_MAX);
-}
-
-void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *free_bytes,
-                      uint64_t *total_bytes)
-{
-    (void)core;
-    gc_magazine_flush_device(device); /* what is idle there shall count as idle */
-    const uint64_t limit = gc_device_own_limit_bytes(device);
-    struct gc_account *account = device->budget.account;
-    /* A malloc that is short waits for what is pending, so that counts as free too. */
-    const uint64_t pending =
-        atomic_load_explicit(&device->stats.pending.current, memory_order_relaxed);
-    const uint64_t idle =
-        gc_min_u64(gc_device_idle_bytes(device) + pending, gc_budget_held(&device->budget));
-    const uint64_t used = gc_sub_or_zero_u64(gc_budget_held(&device->budget), idle);
-    uint64_t available;
-    if (!gc_add_u64(*free_bytes, idle, &available))
-        available = UINT64_MAX;
-    available = gc_min_u64(available, gc_sub_or_zero_u64(limit, used));
-    *total_bytes = gc_min_u64(*total_bytes, gc_device_limit_bytes(device));
-    if (account != NULL) {
-        const uint64_t of_group = gc_sub_or_zero_u64(gc_account_held(account), idle);
-        available = gc_min_u64(available, gc_sub_or_zero_u64(gc_account_limit(account), of_group));
-    }
-    *free_bytes = gc_min_u64(available, *total_bytes);
 }

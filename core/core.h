@@ -109,6 +109,8 @@ struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal);
 uint64_t gc_device_total_bytes(const struct gc_device *device);
 /* What it was added with. Lives as long as core. */
 const struct gc_device_info *gc_device_get_info(const struct gc_device *device);
+/* Whether memory for its requests is mapped, not the driver's own allocations. */
+bool gc_device_is_mapped(const struct gc_device *device);
 /* Sets the limit (GC_BUDGET_UNLIMITED: none). Where more is held, idle memory goes back, and new
  * requests fail until less is held. */
 void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes);
@@ -142,8 +144,43 @@ void gc_context_capture_begin(struct gc_context *context);
 void gc_context_capture_end(struct gc_context *context);
 bool gc_context_is_capturing(const struct gc_context *context);
 /* `peer` may from now on work on memory of `context`: frees in `context` wait for it too. For good:
- * what it has queued may run long after it lost access. GC_NO_HOST_MEMORY: too many peers. */
-enum gc_status gc_context_add_peer(struct gc_context *context, struct gc_context *peer) GC_CHECKED;
+ * what it has queued may run long after it lost access. Call before its work is submitted, or, if
+ * that is too late, before the free. */
+void gc_context_add_peer(struct gc_context *context, struct gc_context *peer);
+
+/* ---- memory out of the device and back: swap.h ---- */
+
+enum gc_swap_refusal {
+    GC_SWAP_OK,
+    GC_SWAP_AGAIN,      /* it is swapped out already, or was not */
+    GC_SWAP_CAPTURES,   /* a capture is under way */
+    GC_SWAP_PEERS,      /* other contexts reach the memory */
+    GC_SWAP_EXPORTED,   /* other processes have it open */
+    GC_SWAP_NOT_MAPPED, /* its memory is the driver's own allocations */
+    GC_SWAP_HOST,       /* no host memory for the copy */
+    GC_SWAP_FULL,       /* the device, or a limit, has no room for it */
+    GC_SWAP_DRIVER,     /* the driver refused; the code is beside */
+    GC_SWAP_REFUSAL_COUNT
+};
+
+struct gc_swap_result {
+    enum gc_swap_refusal refusal;
+    int driver_code;
+    uint64_t moved_bytes; /* physical memory that went, or came */
+    uint64_t stays_bytes; /* that cannot be moved */
+};
+
+/* A short text; static storage. */
+const char *gc_swap_refusal_text(enum gc_swap_refusal refusal);
+/* Takes the physical memory of the context's pool away, its content to host memory if
+ * `keeps_content`. No work of the program may be under way that no wait of the context covers, none
+ * may be submitted until it is back. True if it did; else nothing has changed, or some of it stays
+ * and the rest is away, as moved_bytes and stays_bytes say. */
+bool gc_core_swap_out(struct gc_context *context, bool keeps_content,
+                      struct gc_swap_result *result);
+/* And back, at the same addresses. False: it is away as before, or part of it; try again. */
+bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result);
+bool gc_context_is_swapped(struct gc_context *context);
 
 /* ---- work that the program submits: core/work.h, inline ---- */
 
@@ -249,11 +286,15 @@ uint64_t gc_context_epoch(struct gc_context *context);
 /* The program synchronised `context` successfully: all its work counted in `epoch` is done, and
  * what was freed before that was taken is idle, unless peers may use it. */
 void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch);
-/* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given
- * back. */
 /* The driver told of an access to memory that is not there: with GPUCACHE_DEBUG says once what was
  * freed last. */
 void gc_core_note_fault(struct gc_core *core);
+/* Entry point `api` was refused the free of `address`: with GPUCACHE_DEBUG says what is known of
+ * it.
+ */
+void gc_core_note_bad_free(struct gc_core *core, uint64_t address, uint16_t api);
+/* Gives idle segments back until at most `keep_bytes` of idle memory remain; returns bytes given
+ * back. */
 uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes);
 
 /* Waits for what is pending where no capture forbids it, and gives all idle memory back; returns

@@ -37,6 +37,7 @@ struct gc_debugger {
     atomic_flag said_fault;
     atomic_flag said_no_mapping;
     uint64_t next; /* place of the next record */
+    uint32_t filled_count;
     struct freed freed[FREED_MAX];
 };
 
@@ -78,10 +79,15 @@ void gc_debug_fini(struct gc_core *core)
 void gc_debug_note_device(struct gc_core *core, const struct gc_device *device)
 {
     struct gc_debugger *debug = core->debug;
-    if ((debug->flags & (GC_DEBUG_GUARD | GC_DEBUG_UAF)) != 0 && !device->info.has_mapping)
+    if (gc_debug_maps_blocks(core) && !device->info.has_mapping)
         gc_log_once(core->log, &debug->said_no_mapping, GC_LOG_WARN,
                     "GPUCACHE_DEBUG: device %d cannot map memory (%s); poison only",
                     device->info.ordinal, device->info.backend_reason);
+}
+
+bool gc_debug_maps_blocks(const struct gc_core *core)
+{
+    return (core->debug->flags & (GC_DEBUG_GUARD | GC_DEBUG_UAF)) != 0;
 }
 
 struct gc_debug_maps *gc_debug_maps_of(struct gc_core *core)
@@ -106,13 +112,8 @@ static bool hold(struct gc_context *context, struct gc_wait_set *set)
 
 static bool wait_idle(const struct gc_wait_set *set)
 {
-    bool is_idle = true;
-    for (uint32_t i = 0; is_idle && i < set->count; i++) {
-        const struct gc_driver *driver = &set->contexts[i]->core->driver;
-        if (!gc_context_is_dropped(set->contexts[i]))
-            is_idle = driver->synchronize(driver->self, set->contexts[i]->handle) == 0;
-    }
-    return is_idle;
+    int ignored;
+    return gc_fence_wait_set(set, &ignored) == GC_OK;
 }
 
 /* ---- history ---- */
@@ -131,6 +132,42 @@ static void log_history(struct gc_core *core, const struct freed *freed, const c
                  (unsigned long long)freed->requested_bytes, api_name(core, freed->api),
                  api_name(core, freed->free_api), freed->thread,
                  (double)(freed->at_ns - core->debug->start_ns) / 1e9);
+}
+
+/* The last block that was freed and held the address. */
+static bool find_freed(struct gc_debugger *debug, uint64_t address, struct freed *found)
+{
+    bool is_found = false;
+    gc_lock_acquire(&debug->lock);
+    for (uint64_t i = debug->next; !is_found && i > 0 && debug->next - i < FREED_MAX; i--) {
+        const struct freed *freed = &debug->freed[(i - 1) % FREED_MAX];
+        is_found = address >= freed->address && address - freed->address < freed->requested_bytes;
+        if (is_found)
+            *found = *freed;
+    }
+    gc_lock_release(&debug->lock);
+    return is_found;
+}
+
+void gc_core_note_bad_free(struct gc_core *core, uint64_t address, uint16_t api)
+{
+    struct gc_block_info live;
+    struct freed freed;
+    if (core->debug == NULL)
+        return;
+    const bool is_live = gc_core_find_block(core, address, &live) == GC_OK;
+    const bool is_freed = !is_live && find_freed(core->debug, address, &freed);
+    gc_log_write(core->log, GC_LOG_ERROR, "%s was given 0x%llx, which %s", api_name(core, api),
+                 (unsigned long long)address,
+                 is_live    ? "is not the start of"
+                 : is_freed ? "was freed already:"
+                            : "is no block");
+    if (is_live)
+        gc_log_write(core->log, GC_LOG_ERROR, "  block %llu at 0x%llx, %llu bytes, taken by %s",
+                     (unsigned long long)live.id, (unsigned long long)live.address,
+                     (unsigned long long)live.bytes, api_name(core, live.api));
+    if (is_freed)
+        log_history(core, &freed, " ");
 }
 
 void gc_core_note_fault(struct gc_core *core)
@@ -198,13 +235,19 @@ static void look_at_freed(const struct freed *part, uint64_t offset)
     log_history(core, &whole, " ");
 }
 
+static void forget_locked(struct gc_debugger *debug, struct freed *freed)
+{
+    debug->filled_count -= freed->is_filled;
+    freed->is_filled = false;
+}
+
 /* Takes the first filled record that shares memory with the range; `part` is what they share. */
 static bool take_overlap(struct gc_debugger *debug, const struct gc_context *context,
                          uint64_t address, uint64_t bytes, struct freed *part, uint64_t *offset)
 {
     bool is_found = false;
     gc_lock_acquire(&debug->lock);
-    for (unsigned i = 0; i < FREED_MAX && !is_found; i++) {
+    for (unsigned i = 0; debug->filled_count > 0 && i < FREED_MAX && !is_found; i++) {
         struct freed *freed = &debug->freed[i];
         if (!freed->is_filled || freed->context != context || freed->address >= address + bytes ||
             freed->address + freed->bytes <= address)
@@ -223,7 +266,7 @@ static bool take_overlap(struct gc_debugger *debug, const struct gc_context *con
         } else if (freed->address < start) {
             freed->bytes = start - freed->address;
         } else {
-            freed->is_filled = false;
+            forget_locked(debug, freed);
         }
     }
     gc_lock_release(&debug->lock);
@@ -282,7 +325,9 @@ static void look_at_edge(struct gc_context *context, const struct freed *freed)
 static void remember(struct gc_debugger *debug, const struct freed *freed)
 {
     gc_lock_acquire(&debug->lock);
-    debug->freed[debug->next++ % FREED_MAX] = *freed;
+    struct freed *record = &debug->freed[debug->next++ % FREED_MAX];
+    debug->filled_count += (uint32_t)freed->is_filled - (uint32_t)record->is_filled;
+    *record = *freed;
     gc_lock_release(&debug->lock);
 }
 
@@ -331,7 +376,7 @@ void gc_debug_drop_context(struct gc_context *context)
     gc_lock_acquire(&debug->lock);
     for (unsigned i = 0; i < FREED_MAX; i++)
         if (debug->freed[i].context == context)
-            debug->freed[i].is_filled = false;
+            forget_locked(debug, &debug->freed[i]);
     gc_lock_release(&debug->lock);
     gc_debug_maps_drop(context);
 }

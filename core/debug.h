@@ -26,6 +26,9 @@ void gc_debug_fini(struct gc_core *core);
 /* After a device was added: says once what cannot be done there. */
 void gc_debug_note_device(struct gc_core *core, const struct gc_device *device);
 
+/* Blocks get pages of their own, where the device can map memory. */
+bool gc_debug_maps_blocks(const struct gc_core *core);
+
 /* All below: core->debug is not NULL, no lock is held, and the driver may be called. */
 
 /* Whether a block gets pages of its own; if so the plan says what they take. */

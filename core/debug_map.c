@@ -2,9 +2,9 @@
  *
  * A block's range of addresses is a page that nothing backs, its pages, and another such page. The
  * block lies at the end of its pages, so that what runs past it faults (within the 512 bytes that
- * blocks are rounded to, debug.c looks). When it is freed the pages go back to the device; with uaf
- * the addresses are kept, the oldest given up when there are very many. Such a block costs whole
- * pages, which count as allocated and reserved. */
+ * blocks are rounded to, debug.c looks). Its memory is held by the mapping alone: unmapping it is
+ * all it takes to give it back. With uaf the addresses are kept, the oldest given up when there are
+ * very many. Such a block costs whole pages, which count as allocated and reserved. */
 #include "core/check.h"
 #include "core/debug.h"
 #include "core/instance.h"
@@ -22,7 +22,6 @@ struct map {
     uint64_t range;
     uint64_t page_bytes;
     uint64_t bytes; /* of its pages */
-    uint64_t handle;
     bool has_edge;
 };
 
@@ -166,8 +165,8 @@ bool gc_debug_plan(struct gc_context *context, struct gc_claim *claim, struct gc
     const struct gc_device *device = context->device;
     uint64_t bytes;
     /* Nothing is mapped while something captures. */
-    if ((gc_debug_flags(context->core) & (GC_DEBUG_GUARD | GC_DEBUG_UAF)) == 0 ||
-        !device->info.has_mapping || gc_context_is_capturing(context) ||
+    if (!gc_debug_maps_blocks(context->core) || !device->info.has_mapping ||
+        gc_context_is_capturing(context) ||
         !gc_round_up_u64(claim->bytes, gc_max_u64(device->info.page_bytes, GC_SEGMENT_UNIT),
                          &bytes))
         return false;
@@ -216,24 +215,37 @@ void gc_debug_share(struct gc_context *context)
     }
 }
 
-/* Backs the pages of a reserved range. */
+/* Backs the pages of a reserved range. Memory lives on where it is mapped once its handle went. */
 static int back(struct gc_context *context, struct map *map)
 {
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t pages = map->range + map->page_bytes;
-    int code = driver->page_create(driver->self, context->handle, map->bytes, &map->handle);
+    uint64_t handle;
+    int code = driver->page_create(driver->self, context->handle, map->bytes, &handle);
     if (code != 0)
         return code;
-    code = driver->page_map(driver->self, context->handle, pages, map->bytes, map->handle);
+    code = driver->page_map(driver->self, context->handle, pages, map->bytes, handle);
     if (code != 0)
         goto fail_map;
     code = set_access(context, map);
     if (code == 0)
+        code = driver->page_release(driver->self, context->handle, handle);
+    if (code == 0)
         return 0;
     (void)driver->page_unmap(driver->self, context->handle, pages, map->bytes);
 fail_map:
-    (void)driver->page_release(driver->self, context->handle, map->handle);
+    (void)driver->page_release(driver->self, context->handle, handle);
     return code;
+}
+
+/* A peer that came before the map was in the table has not seen it. */
+static void share_again(struct gc_context *context, const struct map *map)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const bool has_peers = context->peer_count > 0;
+    gc_pool_release(&context->pool);
+    if (has_peers)
+        (void)set_access(context, map);
 }
 
 bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_plan *plan,
@@ -262,7 +274,9 @@ bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_plan
         goto fail_back;
     map->address = map->range + map->page_bytes + map->bytes - plan->driver_bytes;
     *address = map->address;
+    const struct map copy = *map; /* once in the table it is the context's, which may go */
     add_map(maps, map);
+    share_again(context, &copy);
     return true;
 
 fail_back:
@@ -285,7 +299,6 @@ bool gc_debug_mem_free(struct gc_context *context, uint64_t address, int *code)
         add_map(maps, map);
         return true;
     }
-    (void)driver->page_release(driver->self, context->handle, map->handle);
     let_go(context, map);
     gc_slab_put(&maps->records, map);
     return true;
@@ -315,7 +328,6 @@ void gc_debug_maps_drop(struct gc_context *context)
     for (struct map *map = take_any(maps, context); map != NULL; map = take_any(maps, context)) {
         (void)driver->page_unmap(driver->self, context->handle, map->range + map->page_bytes,
                                  map->bytes);
-        (void)driver->page_release(driver->self, context->handle, map->handle);
         let_go(context, map);
         gc_slab_put(&maps->records, map);
     }

@@ -1,9 +1,13 @@
 #include "core/device.h"
 
 #include "core/bits.h"
+#include "core/debug.h"
 #include "core/instance.h"
+#include "core/magazine.h"
 #include "core/member.h"
 #include "core/page.h"
+
+#include <stdio.h>
 
 /* The share of `bytes` that a percentage of 0 to 100 says. */
 static uint64_t share_of(uint64_t bytes, double percent)
@@ -35,6 +39,19 @@ static uint64_t choose_backend(struct gc_core *core, const struct gc_device_info
     return 0;
 }
 
+/* What the report shall say where the debug aids decide, not the device. */
+static void describe_debug(struct gc_device *device)
+{
+    char *reason = device->info.backend_reason;
+    gc_debug_note_device(device->core, device);
+    if (!device->info.has_mapping)
+        return;
+    device->is_mapped = gc_debug_maps_blocks(device->core);
+    snprintf(reason, sizeof(device->info.backend_reason), "%s",
+             device->is_mapped ? "GPUCACHE_DEBUG gives each block pages of its own"
+                               : "GPUCACHE_DEBUG looks at freed memory by its address");
+}
+
 static struct gc_device *create_device(struct gc_core *core, const struct gc_device_info *info)
 {
     struct gc_host host = {0};
@@ -62,8 +79,9 @@ static struct gc_device *create_device(struct gc_core *core, const struct gc_dev
     gc_slab_init(&device->segments, &device->host, sizeof(struct gc_segment));
     gc_slab_init(&device->page_records, &device->host, sizeof(struct gc_page));
     device->page_bytes = choose_backend(core, info);
+    device->is_mapped = device->page_bytes != 0;
     if (core->debug != NULL)
-        gc_debug_note_device(core, device);
+        describe_debug(device);
     gc_lock_init(&device->give_back_lock, GC_RANK_DEVICE);
     pthread_cond_init(&device->give_back_done, NULL);
     gc_member_attach(core, device);
@@ -150,6 +168,7 @@ void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t 
         share_of(gc_min_u64(limit_bytes, device->info.total_bytes), core->options->trim_percent),
         memory_order_relaxed);
     (void)gc_device_settle(device); /* what is live stays */
+    gc_magazine_size_all(device);
 }
 
 enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
@@ -349,4 +368,9 @@ void gc_device_note_oom(struct gc_device *device, uint64_t bytes, uint64_t strea
     const struct gc_entry entry = {.requested_bytes = bytes, .stream = stream, .api = api};
     gc_core_count_oom(device->core, device);
     gc_device_trace(device, GC_TRACE_OOM, &entry);
+}
+
+bool gc_device_is_mapped(const struct gc_device *device)
+{
+    return device->is_mapped;
 }

@@ -19,6 +19,7 @@ struct gc_device {
     struct gc_account account; /* in the group: budget.account points here, if there is one */
     uint32_t ledger_row;       /* GC_LEDGER_NONE: none */
     atomic_bool is_group_over; /* the group may hold more than its limit */
+    atomic_bool is_over_limit; /* as gc_device_settle found it: threads keep nothing then */
     atomic_flag over_limit_said;
     struct gc_stats stats;
     atomic_uint_fast64_t idle_bytes; /* wholly free segments and idle pages of all pools */
@@ -29,6 +30,7 @@ struct gc_device {
     struct gc_slab segments;
     struct gc_slab page_records;
     uint64_t page_bytes; /* of mapped memory; 0: pools have the driver's memory only */
+    bool is_mapped;      /* what the report calls vmm: by pools, or by the debug aids */
     atomic_uint_fast64_t mapped_bytes; /* physical pages of all pools */
     atomic_uint_fast64_t most_needed;
     /* Linked by next_in_device. Dropped ones are unlinked but keep their link, so that a reader

@@ -5,6 +5,7 @@
 #include "core/bits.h"
 #include "core/instance.h"
 #include "core/member.h"
+#include "core/text.h"
 
 #include <stddef.h>
 
@@ -101,15 +102,16 @@ void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t 
 void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t bytes)
 {
     if (bytes >= 0) {
+        char limit[GC_TEXT_SIZE_BYTES];
         gc_budget_charge(&device->budget, (uint64_t)bytes);
         if (device->budget.account != NULL)
             atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed);
         if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget))
             gc_log_once(core->log, &device->over_limit_said, GC_LOG_WARN,
                         "device %d: a context, module or graph took the process above its limit of "
-                        "%llu MiB; nothing more is given until it is below",
+                        "%s; nothing more is given until it is below",
                         device->info.ordinal,
-                        (unsigned long long)(gc_budget_limit(&device->budget) >> 20));
+                        gc_text_size(gc_budget_limit(&device->budget), limit));
     } else
         gc_device_release_measured(device, 0 - (uint64_t)bytes);
 }

@@ -70,11 +70,13 @@ struct gc_driver {
     /* Unmaps a range that consists of whole mapped pages. No work may use it any more. */
     int (*page_unmap)(void *self, uint64_t context, uint64_t address, uint64_t bytes);
 
-    /* ---- debug aids: complete when they return; never asked while something captures ---- */
+    /* ---- contents: complete when they return; never asked while something captures ---- */
 
     int (*fill)(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint8_t value);
     /* Copies `bytes` of device memory to `to`. */
     int (*read)(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to);
+    /* And from there to the device. */
+    int (*write)(void *self, uint64_t context, uint64_t address, uint64_t bytes, const void *from);
 };
 
 #endif

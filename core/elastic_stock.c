@@ -17,20 +17,12 @@ bool gc_elastic_open_gate(struct gc_context *context, struct gc_wait_set *set)
 
 static enum gc_status wait_context(struct gc_context *context, int *driver_code)
 {
-    const struct gc_driver *driver = &context->core->driver;
     struct gc_wait_set set;
-    enum gc_status status = GC_OK;
     if (gc_context_is_dropped(context))
         return GC_OK;
     if (!gc_elastic_open_gate(context, &set))
         return GC_CAPTURING;
-    for (uint32_t i = 0; i < set.count && status == GC_OK; i++) {
-        const int code = driver->synchronize(driver->self, set.contexts[i]->handle);
-        if (code != 0 && !gc_context_is_dropped(set.contexts[i])) {
-            *driver_code = code;
-            status = GC_DRIVER;
-        }
-    }
+    const enum gc_status status = gc_fence_wait_set(&set, driver_code);
     gc_context_wait_end(&set);
     return status;
 }

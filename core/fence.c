@@ -107,7 +107,8 @@ bool gc_fence_record(struct gc_context *context)
         return false;
     GC_ASSERT(gc_lock_held_count() == 0);
     bool is_recorded = false;
-    if (!fences->is_unsupported && fences->count < GC_FENCES_MAX) {
+    /* More contexts than a fence has room for are waited for. */
+    if (!fences->is_unsupported && set.everyone == NULL && fences->count < GC_FENCES_MAX) {
         struct gc_fence *fence = &fences->ring[(fences->first + fences->count) % GC_FENCES_MAX];
         const int code = record_all(&set, mark, fence);
         is_recorded = code == 0;
@@ -219,23 +220,45 @@ void gc_fence_forget(struct gc_context *context)
 
 /* ---- waiting for everything ---- */
 
-static enum gc_status wait_all(const struct gc_wait_set *set, int *driver_code)
+static enum gc_status wait_one(struct gc_context *context, int *driver_code)
 {
-    GC_ASSERT(gc_lock_held_count() == 0);
-    for (uint32_t i = 0; i < set->count; i++) {
-        struct gc_context *context = set->contexts[i];
-        const struct gc_driver *driver = driver_of(context);
-        if (gc_context_is_dropped(context))
-            continue;
-        gc_counter_add(&context->device->stats.fence_count, 1);
-        const int code = driver->synchronize(driver->self, context->handle);
-        if (code != 0 && !gc_context_is_dropped(context)) {
-            note_failure(context);
-            *driver_code = code;
-            return GC_DRIVER;
+    const struct gc_driver *driver = driver_of(context);
+    if (gc_context_is_dropped(context))
+        return GC_OK;
+    gc_counter_add(&context->device->stats.fence_count, 1);
+    const int code = driver->synchronize(driver->self, context->handle);
+    if (code == 0 || gc_context_is_dropped(context))
+        return GC_OK;
+    note_failure(context);
+    *driver_code = code;
+    return GC_DRIVER;
+}
+
+static enum gc_status wait_everyone(struct gc_core *core, int *driver_code)
+{
+    enum gc_status status = GC_OK;
+    for (int i = 0; i < GC_DEVICE_MAX && status == GC_OK; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        /* Acquire: pairs with the release in context.c's link_context. */
+        struct gc_context *context =
+            device == NULL ? NULL : atomic_load_explicit(&device->contexts, memory_order_acquire);
+        while (context != NULL && status == GC_OK) {
+            status = wait_one(context, driver_code);
+            context = atomic_load_explicit(&context->next_in_device, memory_order_acquire);
         }
     }
-    return GC_OK;
+    return status;
+}
+
+enum gc_status gc_fence_wait_set(const struct gc_wait_set *set, int *driver_code)
+{
+    enum gc_status status = GC_OK;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    if (set->everyone != NULL)
+        return wait_everyone(set->everyone, driver_code);
+    for (uint32_t i = 0; i < set->count && status == GC_OK; i++)
+        status = wait_one(set->contexts[i], driver_code);
+    return status;
 }
 
 enum gc_status gc_fence_synchronize(struct gc_context *context, int *driver_code)
@@ -247,7 +270,7 @@ enum gc_status gc_fence_synchronize(struct gc_context *context, int *driver_code
     gc_pool_release(&context->pool);
     if (!may_wait)
         return GC_CAPTURING;
-    const enum gc_status status = wait_all(&set, driver_code);
+    const enum gc_status status = gc_fence_wait_set(&set, driver_code);
     gc_context_wait_end(&set);
     if (status == GC_OK)
         gc_context_raise_retired(context, mark);

@@ -17,6 +17,7 @@
 #define GC_FENCES_MAX 4
 
 struct gc_context;
+struct gc_wait_set;
 
 struct gc_fence {
     uint64_t mark;
@@ -46,6 +47,9 @@ bool gc_fence_poll(struct gc_context *context);
 /* Waits for the oldest open fence. True if `retired` has risen; false if there is none, a capture
  * forbids it, another thread is at it, or the wait failed. */
 bool gc_fence_wait_oldest(struct gc_context *context);
+/* Waits for all work of the contexts of the set, which is announced. GC_DRIVER: the wait failed,
+ * the context is suspect. */
+enum gc_status gc_fence_wait_set(const struct gc_wait_set *set, int *driver_code) GC_CHECKED;
 /* Waits for all work submitted so far. GC_CAPTURING: a capture forbids it. GC_DRIVER: the wait
  * failed, the context is suspect. */
 enum gc_status gc_fence_synchronize(struct gc_context *context, int *driver_code) GC_CHECKED;

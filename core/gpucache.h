@@ -308,7 +308,8 @@ gpucache_status gpucache_elastic_compact(gpucache_elastic pool, uint64_t *given_
 /* ---- for allocators of others: signatures as they expect them; NULL means out of memory ----
  *
  * They need no preload: PyTorch's CUDAPluggableAllocator takes the path of libgpucache.so and two
- * names, CuPy and RMM take addresses. Failures of a free are logged. */
+ * names, CuPy and RMM take addresses. Failures are logged: PyTorch and CuPy do not look for NULL
+ * and fail later, where the memory is used. */
 
 /* PyTorch: torch.cuda.memory.CUDAPluggableAllocator(path, "gpucache_torch_malloc",
  * "gpucache_torch_free"). ptrdiff_t is ssize_t. Zero or negative sizes give NULL. */

@@ -20,6 +20,8 @@ void *gc_host_reserve(uint64_t bytes);
 void gc_host_unreserve(void *memory, uint64_t bytes);
 void gc_host_count(struct gc_host *host, uint64_t bytes);
 void gc_host_discount(struct gc_host *host, uint64_t bytes);
+/* What the host could give without swapping, as the kernel says; 0 where it does not. */
+uint64_t gc_host_available_bytes(void);
 uint64_t gc_host_bytes(const struct gc_host *host);
 
 #endif

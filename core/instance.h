@@ -52,6 +52,8 @@ struct gc_core {
     _Atomic(struct gc_context *) buckets[GC_CONTEXT_BUCKETS];
     struct gc_context *all_contexts;
     uint32_t live_contexts;
+    atomic_uint capture_count;  /* of all contexts together */
+    atomic_uint everyone_count; /* waits under way for the work of all contexts */
 
     struct gc_lock elastic_lock; /* guards the table and its references: elastic_table.c */
     pthread_cond_t elastic_changed;
@@ -80,6 +82,8 @@ bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes);
 /* Waits for all that is pending, if there is any and no capture forbids it. True if memory became
  * free. */
 bool gc_reuse_drain(struct gc_context *context);
+/* The same for the oldest pending memory only, where fences can tell it from the rest. */
+bool gc_reuse_wait_oldest(struct gc_context *context);
 /* `retired` may have risen: what is pending and idle now goes into the bins. True if anything did.
  */
 bool gc_reuse_collect(struct gc_context *context);
@@ -90,7 +94,7 @@ void gc_reuse_retire(struct gc_context *context, uint64_t epoch);
  * memory back or unmaps it: first take it out of the bins, release all locks, then ask this, and
  * put it back on false; what is binned after this was asked is not covered. Only the first time of
  * the process, with one stream, ever waits: otherwise it is one load. */
-bool gc_reuse_quiesce(struct gc_context *context);
+bool gc_reuse_quiesce(struct gc_context *context, int *driver_code);
 
 /* Blocks of the context went from a magazine to its pool: what their number calls for is done. May
  * call the driver. */

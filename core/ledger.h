@@ -127,6 +127,7 @@ struct gc_ledger_request {
     uint32_t device;    /* of a limit: index of a device row; GC_LEDGER_NONE: all devices */
     uint64_t bytes;     /* of a limit; UINT64_MAX: none */
     const char *tenant; /* of a pause or resume; NULL: the whole process */
+    bool drop;          /* of a pause: the content need not survive */
 };
 
 struct gc_ledger_ticket {

@@ -76,6 +76,8 @@ bool gc_ledger_ask(const struct gc_ledger *ledger, uint32_t number, uint32_t gen
     if (request->ask == GC_ASK_PAUSE || request->ask == GC_ASK_RESUME)
         gc_ledger_put_text(slot->asked_tenant, sizeof(slot->asked_tenant),
                            request->tenant != NULL ? request->tenant : "");
+    if (request->ask == GC_ASK_PAUSE)
+        atomic_store_explicit(&slot->asked_drop, request->drop, memory_order_relaxed);
     /* Release: pairs with the acquire of who serves; it sees the arguments. */
     atomic_fetch_or_explicit(&slot->asked, UINT32_C(1) << request->ask, memory_order_release);
     const uint32_t bumped = atomic_fetch_add_explicit(&slot->control, 1, memory_order_release) + 1;

@@ -79,6 +79,7 @@ struct gc_ledger_slot {
     gc_ledger_half mode;       /* enum gc_mode */
     gc_ledger_half is_paused;
     gc_ledger_half flags;       /* GC_LEDGER_HAS_… */
+    gc_ledger_half asked_drop;  /* of a pause: 1: the content need not survive */
     gc_ledger_word device_mask; /* the device rows it uses */
     gc_ledger_word start_ticks; /* of the process, as /proc/PID/stat has it */
     gc_ledger_word pid_namespace;

@@ -4,42 +4,24 @@
  * Under the lock: choose the place, count the use, take idle pages, reserve the budget of the
  * others. Without it: create pages, unmap what was lent, map, give access. Under the lock again:
  * make pages and slots say what the driver did. */
-#include "core/arena.h"
+#include "core/lend.h"
 
 #include "core/check.h"
 #include "core/instance.h"
 
 #include <stddef.h>
 
-struct lending {
-    struct gc_change change;
-    struct gc_context *context;
-    struct gc_pool *pool;
-    const struct gc_segment_plan *plan;
-    const struct gc_claim *claim;
-    struct gc_segment_refusal *refusal;
-    struct gc_block *block;
-    struct gc_arena *arena;
-    uint64_t first; /* slots of the block: [first, end) */
-    uint64_t end;
-    uint64_t create_count; /* pages that are to be created; their budget is reserved */
-    uint64_t held;         /* of the budget, to be confirmed */
-    bool must_unmap;
-    bool is_device_full; /* the driver had no page more */
-    bool may_be_thrifty; /* and idle pages were left */
-};
-
-static struct gc_slot *slot_at(const struct lending *lending, uint64_t i)
+static struct gc_slot *slot_at(const struct gc_lending *lending, uint64_t i)
 {
     return &lending->arena->slots[i];
 }
 
-static uint64_t address_of(const struct lending *lending, uint64_t i)
+static uint64_t address_of(const struct gc_lending *lending, uint64_t i)
 {
     return lending->arena->segment->address + i * lending->pool->pages.page_bytes;
 }
 
-static bool is_small(const struct lending *lending)
+static bool is_small(const struct gc_lending *lending)
 {
     return lending->plan->class == GC_CLASS_SMALL;
 }
@@ -47,7 +29,7 @@ static bool is_small(const struct lending *lending)
 /* ---- the plan ---- */
 
 /* Chooses for each slot whether it gets an idle page or a new one. What was chosen before stays. */
-static void plan_pages_locked(struct lending *lending, bool is_thrifty)
+static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
 {
     struct gc_pages *pages = &lending->pool->pages;
     struct gc_device *device = lending->context->device;
@@ -75,14 +57,14 @@ static void plan_pages_locked(struct lending *lending, bool is_thrifty)
     gc_pages_settle_locked(lending->pool, before);
 }
 
-static bool reserve_budget(struct lending *lending)
+static bool reserve_budget(struct gc_lending *lending)
 {
     return gc_budget_try_reserve(&lending->context->device->budget,
                                  lending->create_count * lending->pool->pages.page_bytes,
                                  &lending->held);
 }
 
-static enum gc_status plan_locked(struct lending *lending, bool is_thrifty)
+static enum gc_status plan_locked(struct gc_lending *lending, bool is_thrifty)
 {
     lending->must_unmap = false;
     for (uint64_t i = lending->first; i < lending->end; i++)
@@ -100,14 +82,14 @@ static enum gc_status plan_locked(struct lending *lending, bool is_thrifty)
 
 /* ---- the driver ---- */
 
-static enum gc_status refuse(struct lending *lending, int code)
+static enum gc_status refuse(struct gc_lending *lending, int code)
 {
     lending->refusal->driver_code = code;
     lending->is_device_full = code == lending->context->core->driver.out_of_memory;
     return lending->is_device_full ? GC_OUT_OF_MEMORY : GC_DRIVER;
 }
 
-static enum gc_status create_pages(struct lending *lending)
+static enum gc_status create_pages(struct gc_lending *lending)
 {
     struct gc_context *context = lending->context;
     const struct gc_driver *driver = &context->core->driver;
@@ -133,7 +115,7 @@ static enum gc_status create_pages(struct lending *lending)
 }
 
 /* The end of the run of slots in `stage` that starts at `i`, all with a page or all without. */
-static uint64_t run_end(const struct lending *lending, uint64_t i, enum gc_slot_stage stage)
+static uint64_t run_end(const struct gc_lending *lending, uint64_t i, enum gc_slot_stage stage)
 {
     const bool has_page = slot_at(lending, i)->page != NULL;
     while (i < lending->end && slot_at(lending, i)->stage == stage &&
@@ -142,14 +124,14 @@ static uint64_t run_end(const struct lending *lending, uint64_t i, enum gc_slot_
     return i;
 }
 
-static void set_stage(const struct lending *lending, uint64_t i, uint64_t end,
+static void set_stage(const struct gc_lending *lending, uint64_t i, uint64_t end,
                       enum gc_slot_stage stage)
 {
     for (; i < end; i++)
         slot_at(lending, i)->stage = (uint8_t)stage;
 }
 
-static int unmap_run(struct lending *lending, uint64_t i, uint64_t end)
+static int unmap_run(struct gc_lending *lending, uint64_t i, uint64_t end)
 {
     const struct gc_driver *driver = &lending->context->core->driver;
     if (slot_at(lending, i)->page == NULL)
@@ -158,7 +140,7 @@ static int unmap_run(struct lending *lending, uint64_t i, uint64_t end)
                               (end - i) * lending->pool->pages.page_bytes);
 }
 
-static int map_run(struct lending *lending, uint64_t i, uint64_t end)
+static int map_run(struct gc_lending *lending, uint64_t i, uint64_t end)
 {
     const struct gc_driver *driver = &lending->context->core->driver;
     for (; i < end; i++) {
@@ -172,7 +154,7 @@ static int map_run(struct lending *lending, uint64_t i, uint64_t end)
     return 0;
 }
 
-static int share_run(struct lending *lending, uint64_t i, uint64_t end)
+static int share_run(struct gc_lending *lending, uint64_t i, uint64_t end)
 {
     const struct gc_driver *driver = &lending->context->core->driver;
     return driver->page_set_access(driver->self, lending->context->handle, address_of(lending, i),
@@ -180,10 +162,10 @@ static int share_run(struct lending *lending, uint64_t i, uint64_t end)
                                    lending->change.peers, lending->change.peer_count);
 }
 
-typedef int step_run(struct lending *lending, uint64_t i, uint64_t end);
+typedef int step_run(struct gc_lending *lending, uint64_t i, uint64_t end);
 
 /* Takes each run of slots from one stage to the next. */
-static enum gc_status advance(struct lending *lending, enum gc_slot_stage from, step_run *step)
+static enum gc_status advance(struct gc_lending *lending, enum gc_slot_stage from, step_run *step)
 {
     for (uint64_t i = lending->first; i < lending->end; i++) {
         if (slot_at(lending, i)->stage != from)
@@ -198,11 +180,12 @@ static enum gc_status advance(struct lending *lending, enum gc_slot_stage from, 
     return GC_OK;
 }
 
-static enum gc_status ask_driver(struct lending *lending)
+enum gc_status gc_lend_ask_driver(struct gc_lending *lending)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
-    if (lending->must_unmap && !gc_reuse_quiesce(lending->context))
-        return GC_DRIVER;
+    int code = 0;
+    if (lending->must_unmap && !gc_reuse_quiesce(lending->context, &code))
+        return code != 0 ? refuse(lending, code) : GC_OUT_OF_MEMORY;
     enum gc_status status = create_pages(lending);
     if (status == GC_OK)
         status = advance(lending, GC_SLOT_NEEDS, unmap_run);
@@ -213,9 +196,7 @@ static enum gc_status ask_driver(struct lending *lending)
     return status;
 }
 
-/* After a failure: pages that were created go back, as far as the driver takes them. Returns how
- * many went, with those that never came. */
-static uint64_t uncreate_pages(struct lending *lending)
+uint64_t gc_lend_uncreate(struct gc_lending *lending)
 {
     struct gc_context *context = lending->context;
     const struct gc_driver *driver = &context->core->driver;
@@ -243,7 +224,7 @@ static uint64_t uncreate_pages(struct lending *lending)
 /* ---- what came of it ---- */
 
 /* Pages and slots say what the driver did. */
-static void commit_slot_locked(struct lending *lending, struct gc_slot *slot, bool is_done)
+static void commit_slot_locked(struct gc_lending *lending, struct gc_slot *slot, bool is_done)
 {
     struct gc_pool *pool = lending->pool;
     struct gc_page *page = slot->planned;
@@ -262,7 +243,7 @@ static void commit_slot_locked(struct lending *lending, struct gc_slot *slot, bo
     slot->is_changing = false;
 }
 
-static void commit_locked(struct lending *lending, bool is_done)
+void gc_lend_commit_locked(struct gc_lending *lending, bool is_done)
 {
     const uint64_t before = lending->pool->pages.idle_count;
     for (uint64_t i = lending->first; i < lending->end; i++) {
@@ -273,17 +254,17 @@ static void commit_locked(struct lending *lending, bool is_done)
         lending->refusal->rollback_count++;
 }
 
-static void give_up_locked(struct lending *lending)
+static void give_up_locked(struct gc_lending *lending)
 {
     struct gc_block *block = lending->block;
-    commit_locked(lending, false);
+    gc_lend_commit_locked(lending, false);
     if (gc_pages_unuse_locked(lending->pool, lending->arena, block->address, block->bytes))
         lending->refusal->rollback_count++;
     gc_pool_uncarve_locked(lending->pool, block);
     lending->block = NULL;
 }
 
-static void release_budget(struct lending *lending, uint64_t count)
+static void release_budget(struct gc_lending *lending, uint64_t count)
 {
     if (count == 0)
         return;
@@ -291,7 +272,7 @@ static void release_budget(struct lending *lending, uint64_t count)
     lending->refusal->rollback_count++;
 }
 
-static void make_live_locked(struct lending *lending)
+static void make_live_locked(struct gc_lending *lending)
 {
     const struct gc_claim *claim = lending->claim;
     struct gc_block *block = lending->block;
@@ -314,7 +295,7 @@ static uint64_t end_to_prepare(const struct gc_pool *pool, const struct gc_arena
 }
 
 /* Comes with the lock and goes without: the place must be looked for again. */
-static enum gc_status prepare_unlock(struct lending *lending, const struct gc_place *place)
+static enum gc_status prepare_unlock(struct gc_lending *lending, const struct gc_place *place)
 {
     struct gc_pool *pool = lending->pool;
     struct gc_arena *arena = lending->arena;
@@ -329,7 +310,7 @@ static enum gc_status prepare_unlock(struct lending *lending, const struct gc_pl
 }
 
 /* Carves the block: with GC_OK the lock is held, else not. */
-static enum gc_status carve_lock(struct lending *lending)
+static enum gc_status carve_lock(struct gc_lending *lending)
 {
     struct gc_pool *pool = lending->pool;
     struct gc_place place;
@@ -357,10 +338,10 @@ static enum gc_status carve_lock(struct lending *lending)
     }
 }
 
-static void finish_locked(struct lending *lending, enum gc_status status)
+static void finish_locked(struct gc_lending *lending, enum gc_status status)
 {
     if (status == GC_OK) {
-        commit_locked(lending, true);
+        gc_lend_commit_locked(lending, true);
         make_live_locked(lending);
     } else {
         lending->may_be_thrifty = lending->is_device_full && lending->pool->pages.idle_count > 0;
@@ -370,14 +351,14 @@ static void finish_locked(struct lending *lending, enum gc_status status)
 }
 
 /* The driver does its part. */
-static enum gc_status lend_unlocked(struct lending *lending)
+static enum gc_status lend_unlocked(struct gc_lending *lending)
 {
     uint64_t unused = 0;
-    const enum gc_status status = ask_driver(lending);
+    const enum gc_status status = gc_lend_ask_driver(lending);
     if (status == GC_OK)
         gc_budget_confirm(&lending->context->device->budget, lending->held);
     else
-        unused = uncreate_pages(lending);
+        unused = gc_lend_uncreate(lending);
     gc_pool_acquire_plain(lending->pool);
     finish_locked(lending, status);
     release_budget(lending, unused);
@@ -385,7 +366,7 @@ static enum gc_status lend_unlocked(struct lending *lending)
 }
 
 /* One attempt; the change is begun. */
-static enum gc_status lend(struct lending *lending, bool is_thrifty, uint64_t *address)
+static enum gc_status lend(struct gc_lending *lending, bool is_thrifty, uint64_t *address)
 {
     struct gc_pool *pool = lending->pool;
     enum gc_status status = carve_lock(lending);
@@ -393,6 +374,8 @@ static enum gc_status lend(struct lending *lending, bool is_thrifty, uint64_t *a
     if (status != GC_OK)
         return status;
     *address = lending->block->address;
+    lending->first = 0; /* a second attempt may find a hole of a plain segment */
+    lending->end = 0;
     if (lending->arena != NULL) {
         gc_arena_slots(pool, lending->arena, *address, lending->block->bytes, &lending->first,
                        &lending->end);
@@ -418,11 +401,11 @@ enum gc_status gc_arena_create(struct gc_context *context, const struct gc_segme
                                const struct gc_claim *claim, uint64_t *address,
                                struct gc_segment_refusal *refusal)
 {
-    struct lending lending = {.context = context,
-                              .pool = &context->pool,
-                              .plan = plan,
-                              .claim = claim,
-                              .refusal = refusal};
+    struct gc_lending lending = {.context = context,
+                                 .pool = &context->pool,
+                                 .plan = plan,
+                                 .claim = claim,
+                                 .refusal = refusal};
     if (!has_arenas(context))
         return gc_segment_create(context, plan, claim, address, refusal);
     enum gc_status status = gc_arena_change_begin(context, &lending.change);

@@ -34,29 +34,31 @@ static void write_line(const struct gc_log *log, const char *format, va_list arg
     (void)!gc_write_all(log->fd, line, head + bytes + 1);
 }
 
+static void write_keeping_errno(const struct gc_log *log, const char *format, va_list arguments)
+{
+    const int saved_errno = errno;
+    write_line(log, format, arguments);
+    errno = saved_errno;
+}
+
 void gc_log_write(const struct gc_log *log, enum gc_log_level level, const char *format, ...)
 {
+    va_list arguments;
     if (log == NULL || level > log->level)
         return;
-    const int saved_errno = errno;
-    va_list arguments;
     va_start(arguments, format);
-    write_line(log, format, arguments);
+    write_keeping_errno(log, format, arguments);
     va_end(arguments);
-    errno = saved_errno;
 }
 
 void gc_log_once(const struct gc_log *log, atomic_flag *said, enum gc_log_level level,
                  const char *format, ...)
 {
-    if (log == NULL || level > log->level)
-        return;
-    if (atomic_flag_test_and_set_explicit(said, memory_order_relaxed))
-        return;
-    const int saved_errno = errno;
     va_list arguments;
+    if (log == NULL || level > log->level ||
+        atomic_flag_test_and_set_explicit(said, memory_order_relaxed))
+        return;
     va_start(arguments, format);
-    write_line(log, format, arguments);
+    write_keeping_errno(log, format, arguments);
     va_end(arguments);
-    errno = saved_errno;
 }

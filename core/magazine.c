@@ -292,15 +292,28 @@ void gc_magazine_size(struct gc_context *context)
     const struct gc_device *device = context->device;
     uint64_t cap = gc_min_u64(gc_device_total_bytes(device) / CAP_SHARE, CAP_MAX);
     cap = gc_min_u64(cap, device->trim_bytes / TRIM_SHARE);
-    context->magazine_bytes = cap;
-    context->magazine_block_bytes = gc_min_u64(cap / 2, BLOCK_MAX);
+    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed))
+        cap = 0;
+    atomic_store_explicit(&context->magazine_bytes, cap, memory_order_relaxed);
+    atomic_store_explicit(&context->magazine_block_bytes, gc_min_u64(cap / 2, BLOCK_MAX),
+                          memory_order_relaxed);
+}
+
+void gc_magazine_size_all(struct gc_device *device)
+{
+    /* Acquire: pairs with the release in context.c's link_context. */
+    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
+    for (; context != NULL;
+         context = atomic_load_explicit(&context->next_in_device, memory_order_acquire))
+        gc_magazine_size(context);
 }
 
 uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *block)
 {
     const struct gc_context *context = pool->context;
     const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
-    const bool may_enter = block->bytes <= context->magazine_block_bytes &&
+    const bool may_enter = block->bytes <= atomic_load_explicit(&context->magazine_block_bytes,
+                                                                memory_order_relaxed) &&
                            !segment->is_dedicated && segment->class < GC_CLASS_CUT_COUNT;
     return may_enter ? context->number : 0;
 }
@@ -324,9 +337,14 @@ static void give_batch(struct gc_magazine *magazine, struct gc_block **bin)
     set_cached_bytes(magazine, bytes);
 }
 
+static inline uint64_t cap_of(const struct gc_magazine *magazine)
+{
+    return atomic_load_explicit(&magazine->context->magazine_bytes, memory_order_relaxed);
+}
+
 static inline bool is_over(const struct gc_magazine *magazine)
 {
-    return cached_bytes(magazine) - magazine->pending_bytes > magazine->context->magazine_bytes;
+    return cached_bytes(magazine) - magazine->pending_bytes > cap_of(magazine);
 }
 
 /* Hands ready blocks over until the magazine is within its bytes. True if it was not. */
@@ -557,7 +575,7 @@ static inline bool keep(struct gc_magazine *magazine, struct gc_block *block)
     }
     push_pending(magazine, block);
     if (magazine->pending_count < PENDING_MAX &&
-        magazine->pending_bytes <= magazine->context->magazine_bytes / PENDING_SHARE)
+        magazine->pending_bytes <= cap_of(magazine) / PENDING_SHARE)
         return false;
     drain(magazine);
     shrink(magazine);

@@ -82,6 +82,8 @@ void gc_caches_init(struct gc_core *core);
 void gc_caches_fini(struct gc_core *core);
 /* How much of a new context a thread may keep: a share of what its device may hold. */
 void gc_magazine_size(struct gc_context *context);
+/* The same for all contexts of a device, whose limit has changed or is passed. */
+void gc_magazine_size_all(struct gc_device *device);
 
 /* ---- others' magazines; no lock of rank POOL or above may be held ---- */
 

@@ -22,6 +22,7 @@
 struct gc_pool;
 struct gc_segment;
 struct gc_page;
+struct gc_swap;
 
 #define GC_PAGE_BYTES_MIN (UINT64_C(2) << 20)
 
@@ -83,7 +84,8 @@ struct gc_pages {
     uint64_t count;
     struct gc_slot leaving; /* the user of pages that are on their way out */
     atomic_bool is_refused; /* the driver gives no range of addresses */
-    bool is_changing;       /* one thread changes mappings */
+    bool is_changing;       /* one thread changes mappings, or what was swapped out is away */
+    struct gc_swap *swap;   /* what is away; NULL: nothing is */
     pthread_cond_t changed; /* it has ended */
 };
 

@@ -11,8 +11,6 @@
 /* Records needed under one lock: a segment's first block and what is split off before and behind.
  */
 #define SPARES_NEEDED 3
-/* Holes that are looked at because a block might fit between the pages of them. */
-#define FIT_TRIES 256
 /* Taken from and put back to the device's store in this number. */
 #define SPARES_BATCH 32
 #define IDS_BATCH 1024
@@ -270,97 +268,6 @@ struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_plac
     return block;
 }
 
-/* ---- places ---- */
-
-/* Where in the hole a block of `bytes` would start; false if it does not fit. */
-static bool fit(const struct gc_pool *pool, struct gc_block *hole, uint64_t bytes, bool is_tight,
-                struct gc_place *place)
-{
-    const uint64_t page = pool->pages.page_bytes;
-    uint64_t address = hole->address;
-    if (segment_of(hole)->arena != NULL && (bytes >= GC_PAGE_BYTES_MIN || is_tight)) {
-        const uint64_t needed = (bytes + page - 1) / page * page;
-        if (address % page + bytes > needed)
-            address = (address + page - 1) / page * page;
-    }
-    *place = (struct gc_place){hole, address};
-    return address - hole->address + bytes <= hole->bytes;
-}
-
-bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_class class, uint64_t bytes,
-                               bool is_tight, struct gc_place *place)
-{
-    const struct gc_bins *bins = &pool->bins[class];
-    struct gc_block *hole = gc_bins_best_fit(bins, bytes);
-    for (unsigned i = 0; hole != NULL && i < FIT_TRIES; i++) {
-        if (fit(pool, hole, bytes, is_tight, place))
-            return true;
-        hole = gc_bins_next(bins, hole);
-    }
-    hole = gc_bins_best_fit(bins, bytes + pool->pages.page_bytes);
-    return hole != NULL && fit(pool, hole, bytes, is_tight, place);
-}
-
-/* A live block at the place, unless it needs the driver. */
-static struct gc_block *take_place(struct gc_pool *pool, const struct gc_place *place,
-                                   const struct gc_claim *claim)
-{
-    struct gc_segment *segment = segment_of(place->hole);
-    const bool keep = gc_context_is_capturing(pool->context);
-    if (segment->arena != NULL &&
-        !gc_pages_try_use_locked(pool, segment->arena, place->address, claim->bytes, keep))
-        return NULL;
-    struct gc_block *block = gc_pool_carve_locked(pool, place, claim->bytes);
-    /* A dedicated segment is here only if the driver would not take it back: an ordinary one from
-     * now on. */
-    if (segment->is_dedicated)
-        segment->is_dedicated = false;
-    if (keep)
-        segment->is_kept = true;
-    gc_pool_make_live_locked(pool, block, claim);
-    return block;
-}
-
-struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class,
-                                     const struct gc_claim *claim)
-{
-    struct gc_place place;
-    if (!gc_pool_find_place_locked(pool, class, claim->bytes, false, &place))
-        return NULL;
-    const uint64_t waste = place.hole->bytes - claim->bytes;
-    if (class == GC_CLASS_WHOLE && waste > place.hole->bytes / GC_WHOLE_WASTE_SHARE)
-        return NULL;
-    return take_place(pool, &place, claim);
-}
-
-/* At the hole's start, at its first page and at its end. */
-static struct gc_block *take_in_hole(struct gc_pool *pool, struct gc_block *hole,
-                                     const struct gc_claim *claim)
-{
-    const struct gc_place last = {hole, hole->address + hole->bytes - claim->bytes};
-    struct gc_place place;
-    struct gc_block *block = NULL;
-    for (unsigned is_tight = 0; block == NULL && is_tight < 2; is_tight++) {
-        if (fit(pool, hole, claim->bytes, is_tight != 0, &place))
-            block = take_place(pool, &place, claim);
-    }
-    return block != NULL ? block : take_place(pool, &last, claim);
-}
-
-struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, enum gc_class class,
-                                         const struct gc_claim *claim)
-{
-    struct gc_block *block = NULL;
-    for (unsigned i = class == GC_CLASS_WHOLE ? GC_CLASS_WHOLE : 0;
-         block == NULL && i <= GC_CLASS_WHOLE; i++) {
-        const struct gc_bins *bins = &pool->bins[i];
-        struct gc_block *hole = gc_bins_best_fit(bins, claim->bytes);
-        while (hole != NULL && (block = take_in_hole(pool, hole, claim)) == NULL)
-            hole = gc_bins_next(bins, hole);
-    }
-    return block;
-}
-
 /* `block` takes over its free neighbour `next`, whose record becomes spare. */
 static void merge_next(struct gc_pool *pool, struct gc_block *block, struct gc_block *next)
 {
@@ -494,69 +401,4 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
     if (state == GC_BLOCK_FREE)
         bin_insert(pool, block);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
-}
-
-/* ---- pending ---- */
-
-void gc_pool_count_pending_locked(struct gc_pool *pool, const struct gc_block *block)
-{
-    pool->pending_bytes += block->bytes;
-    pool->unfenced_bytes += block->bytes;
-    pool->unfenced_count++;
-    gc_gauge_add(pool->shared.pending, block->bytes);
-}
-
-void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block *block)
-{
-    pool->pending_bytes -= block->bytes;
-    gc_gauge_sub(pool->shared.pending, block->bytes);
-}
-
-void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t stamp)
-{
-    struct gc_block *last = pool->pending_last;
-    block->state = GC_BLOCK_PENDING;
-    block->pending.next = NULL;
-    /* A stamp that comes late is raised, so that the list stays in order: it waits a little longer.
-     */
-    block->pending.stamp = last == NULL ? stamp : gc_max_u64(stamp, last->pending.stamp);
-    if (last != NULL)
-        last->pending.next = block;
-    else
-        pool->pending_first = block;
-    pool->pending_last = block;
-    gc_pool_count_pending_locked(pool, block);
-}
-
-struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t retired)
-{
-    struct gc_pending taken = {NULL, NULL};
-    struct gc_block *block = pool->pending_first;
-    while (block != NULL && block->pending.stamp <= retired) {
-        taken.last = block;
-        block = block->pending.next;
-    }
-    if (taken.last != NULL) {
-        taken.first = pool->pending_first;
-        taken.last->pending.next = NULL;
-        pool->pending_first = block;
-        if (block == NULL)
-            pool->pending_last = NULL;
-    }
-    gc_stream_take_retired_locked(pool, retired, &taken);
-    return taken;
-}
-
-bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending)
-{
-    bool any_dedicated = false;
-    struct gc_block *block = pending.first;
-    while (block != NULL) {
-        struct gc_block *next = block->pending.next;
-        any_dedicated |= segment_of(block)->is_dedicated;
-        gc_pool_uncount_pending_locked(pool, block);
-        gc_pool_give_locked(pool, block);
-        block = next;
-    }
-    return any_dedicated;
 }

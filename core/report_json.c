@@ -148,7 +148,7 @@ static void write_device(struct gc_json *json, const struct gc_report *report, u
     gc_json_int(json, device->info.ordinal);
     gc_json_put_string(json, "uuid", device->info.uuid);
     gc_json_put_string(json, "name", device->info.name);
-    gc_json_put_string(json, "backend", device->info.has_mapping ? "vmm" : "driver");
+    gc_json_put_string(json, "backend", device->is_mapped ? "vmm" : "driver");
     gc_json_put_string(json, "backend_reason", device->info.backend_reason);
     gc_json_put_uint(json, "total_bytes", device->info.total_bytes);
     if (device->limit_bytes == UINT64_MAX)

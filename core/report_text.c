@@ -288,7 +288,7 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
         gc_out_text(out, gc_text_size(device->limit_bytes, size));
         gc_out_char(out, '\n');
     }
-    gc_out_text(out, device->info.has_mapping ? "   backend    vmm" : "   backend    driver");
+    gc_out_text(out, device->is_mapped ? "   backend    vmm" : "   backend    driver");
     if (device->info.backend_reason[0] != '\0') {
         gc_out_text(out, ": ");
         gc_out_text(out, shown(device->info.backend_reason, COMMAND_COLUMNS - 8, text));

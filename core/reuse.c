@@ -126,10 +126,14 @@ bool gc_reuse_drain(struct gc_context *context)
     return gc_reuse_collect(context);
 }
 
-/* Waits for the oldest pending memory only, where fences can tell it from the rest. */
-static bool wait_for_some(struct gc_context *context)
+bool gc_reuse_wait_oldest(struct gc_context *context)
 {
-    if (look(context).open_fences == 0)
+    const struct backlog backlog = look(context);
+    if (backlog.bytes == 0)
+        return false;
+    if (is_synchronous(context))
+        return gc_reuse_drain(context);
+    if (backlog.open_fences == 0)
         gc_fence_record(context);
     if (gc_fence_wait_oldest(context) && gc_reuse_collect(context))
         return true;
@@ -165,7 +169,7 @@ bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes)
         return true;
     backlog = look(context);
     if (backlog.bytes > share(context, PENDING_SHARE))
-        return wait_for_some(context);
+        return gc_reuse_wait_oldest(context);
     if (backlog.open_fences == 0 && backlog.unfenced_count > 0)
         gc_fence_record(context); /* for the next one that misses */
     return false;
@@ -195,7 +199,8 @@ void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
     struct gc_wait_set set = {.count = 0};
     gc_pool_acquire_plain(pool);
     /* A peer was not waited for, and in a capture nothing is known of what was captured. */
-    const bool is_retired = gc_context_wait_begin_locked(context, &set) && set.count == 1;
+    const bool is_retired =
+        gc_context_wait_begin_locked(context, &set) && set.count == 1 && set.everyone == NULL;
     gc_context_wait_end(&set);
     gc_pool_release(pool);
     if (!is_retired)
@@ -204,14 +209,13 @@ void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
     gc_reuse_collect(context);
 }
 
-bool gc_reuse_quiesce(struct gc_context *context)
+bool gc_reuse_quiesce(struct gc_context *context, int *driver_code)
 {
-    int ignored;
     /* Sequentially consistent: the partner is gc_context_may_reuse. */
     const uint64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
     if (gc_context_is_retired(context, given) || gc_context_is_dropped(context))
         return true;
-    return gc_fence_synchronize(context, &ignored) == GC_OK &&
+    return gc_fence_synchronize(context, driver_code) == GC_OK &&
            gc_context_is_retired(context, given);
 }
 

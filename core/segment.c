@@ -65,6 +65,15 @@ static enum gc_status take_memory(struct gc_context *context, const struct gc_se
     return GC_OK;
 }
 
+/* The memory went with the context, but for a block with pages of its own. */
+static void settle_dropped(struct gc_context *context, const struct gc_segment *segment)
+{
+    int ignored;
+    if (context->core->debug != NULL)
+        (void)gc_debug_mem_free(context, segment->address, &ignored);
+    gc_device_release(context->device, segment->bytes);
+}
+
 static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment *segment,
                                   const struct gc_claim *claim)
 {
@@ -76,7 +85,7 @@ static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment 
     }
     if (pool->is_dropped) {
         gc_pool_release(pool);
-        gc_device_release(context->device, segment->bytes); /* it went with the context */
+        settle_dropped(context, segment);
         return GC_INVALID_ARGUMENT;
     }
     const struct gc_block *block = gc_pool_add_locked(pool, segment, claim);
@@ -137,7 +146,8 @@ int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
     struct gc_device *device = context->device;
     GC_ASSERT(gc_lock_held_count() == 0);
     /* What comes from the bins may be idle in the order of the one stream only. */
-    const bool is_idle = noted != NULL || gc_reuse_quiesce(context);
+    int ignored;
+    const bool is_idle = noted != NULL || gc_reuse_quiesce(context, &ignored);
     const int code = is_idle ? return_memory(context, segment->address, segment->bytes) : NOT_IDLE;
     if (code != 0 && restore(context, segment, block, noted))
         return code;

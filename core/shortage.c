@@ -1,8 +1,8 @@
 /* What is done before a request fails, so that memory which nobody uses never causes an
  * out-of-memory. The caller has looked at free memory and at fences that have completed; then: give
- * idle memory back, as much as is wanted; wait for what is pending; give everything idle back; wait
- * for give-backs that other threads have under way. The caller tries again after each step that
- * changed something. */
+ * idle memory back, as much as is wanted; wait for what is pending, the oldest first; give
+ * everything idle back, as the driver may be fragmented; wait for give-backs that other threads
+ * have under way. The caller tries again after each step that changed something. */
 #include "core/arena.h"
 #include "core/bits.h"
 #include "core/check.h"
@@ -12,9 +12,10 @@
 
 #include <stddef.h>
 
-/* From here on everything idle is given back, not only what is wanted: the driver may be
- * fragmented. */
+/* At first idle memory is given back as far as is wanted. */
 #define PARTIAL_ATTEMPTS 1
+/* From here on everything is waited for and given back each time: others take what comes. */
+#define PATIENT_ATTEMPTS 8
 /* Others may take every time what was made free; then the request fails, as it might without a
  * cache. */
 #define ATTEMPTS_MAX 64
@@ -114,18 +115,38 @@ void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device, s
     note_generations(shortage);
 }
 
+/* Waits no longer than it takes until something becomes free. */
+static bool wait_for_oldest(struct gc_device *device)
+{
+    bool any = gc_magazine_flush_device(device);
+    for (struct gc_context *context = first_context(device); context != NULL;
+         context = next_context(context))
+        any |= gc_reuse_collect(context);
+    for (struct gc_context *context = first_context(device); !any && context != NULL;
+         context = next_context(context))
+        any = gc_reuse_wait_oldest(context);
+    return any;
+}
+
+/* One step; false if it changed nothing. */
+static bool make_room(struct gc_device *device, unsigned attempts, uint64_t wanted_bytes)
+{
+    if (attempts >= PATIENT_ATTEMPTS)
+        return gc_shortage_resolve(device) | (gc_shortage_give_back(device, 0, UINT64_MAX) > 0);
+    if (attempts < PARTIAL_ATTEMPTS && gc_shortage_give_back(device, 0, wanted_bytes) > 0)
+        return true;
+    return wait_for_oldest(device) || gc_shortage_give_back(device, 0, UINT64_MAX) > 0;
+}
+
 bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
                          uint64_t own_rollbacks)
 {
     struct gc_device *device = shortage->device;
     if (shortage->attempts >= ATTEMPTS_MAX)
         return false;
-    const uint64_t enough = shortage->attempts < PARTIAL_ATTEMPTS ? wanted_bytes : UINT64_MAX;
     shortage->device_generation += own_rollbacks - shortage->own_rollbacks;
     shortage->own_rollbacks = own_rollbacks;
-    bool changed = gc_shortage_give_back(device, 0, enough) > 0;
-    if (!changed)
-        changed = gc_shortage_resolve(device);
+    bool changed = make_room(device, shortage->attempts, wanted_bytes);
     if (!changed)
         changed = gc_device_await_give_backs(device);
     changed |= note_generations(shortage);
@@ -139,14 +160,31 @@ uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
     return gc_core_trim(core, device, 0);
 }
 
+static bool is_over_limit(const struct gc_device *device)
+{
+    return gc_device_excess_bytes(device) > 0;
+}
+
+/* While too much is held, what threads free goes to the pool, and from there back to the driver. */
+static void note_over_limit(struct gc_device *device, bool is_over)
+{
+    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) == is_over)
+        return;
+    atomic_store_explicit(&device->is_over_limit, is_over, memory_order_relaxed);
+    gc_magazine_size_all(device);
+}
+
 bool gc_device_settle(struct gc_device *device)
 {
-    if (gc_device_excess_bytes(device) > 0)
+    note_over_limit(device, is_over_limit(device));
+    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed)) {
         gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-    if (gc_device_excess_bytes(device) > 0 && gc_shortage_resolve(device))
-        gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-    if (gc_device_excess_bytes(device) > 0)
-        return false;
+        if (is_over_limit(device) && gc_shortage_resolve(device))
+            gc_core_trim(device->core, device, gc_device_keep_bytes(device));
+        note_over_limit(device, is_over_limit(device));
+        if (is_over_limit(device))
+            return false;
+    }
     if (atomic_load_explicit(&device->is_group_over, memory_order_relaxed))
         atomic_store_explicit(&device->is_group_over, false, memory_order_relaxed);
     return true;

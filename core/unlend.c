@@ -1,5 +1,5 @@
 /* Pages that go back, and mappings that others get access to. */
-#include "core/arena.h"
+#include "core/unlend.h"
 
 #include "core/bits.h"
 #include "core/check.h"
@@ -9,14 +9,7 @@
 
 /* ---- giving back ---- */
 
-/* Pages on their way out, linked by `next`; their slots are GC_SLOT_NEEDS. */
-struct leaving {
-    struct gc_change change;
-    struct gc_page *first;
-    bool is_mapped; /* one of them is */
-};
-
-static void choose_locked(struct leaving *leaving, uint64_t enough_bytes)
+static void choose_locked(struct gc_leaving *leaving, uint64_t enough_bytes)
 {
     struct gc_pool *pool = &leaving->change.context->pool;
     const uint64_t before = pool->pages.idle_count;
@@ -65,8 +58,7 @@ static bool unmap_around(struct gc_context *context, struct gc_slot *slot)
     return true;
 }
 
-/* The first refusal ends it. */
-static void unmap_all(const struct leaving *leaving)
+void gc_leaving_unmap(const struct gc_leaving *leaving)
 {
     for (const struct gc_page *page = leaving->first; page != NULL; page = page->next) {
         for (struct gc_slot *slot = page->first; slot != NULL; slot = slot->next) {
@@ -76,7 +68,7 @@ static void unmap_all(const struct leaving *leaving)
     }
 }
 
-static void detach_empty_locked(struct gc_pool *pool, const struct gc_page *page)
+void gc_leaving_detach_locked(struct gc_pool *pool, const struct gc_page *page)
 {
     struct gc_slot *next;
     for (struct gc_slot *slot = page->first; slot != NULL; slot = next) {
@@ -87,18 +79,16 @@ static void detach_empty_locked(struct gc_pool *pool, const struct gc_page *page
     }
 }
 
-static void detach_all(const struct leaving *leaving)
+void gc_leaving_detach(const struct gc_leaving *leaving)
 {
     struct gc_pool *pool = &leaving->change.context->pool;
     gc_pool_acquire_plain(pool);
     for (const struct gc_page *page = leaving->first; page != NULL; page = page->next)
-        detach_empty_locked(pool, page);
+        gc_leaving_detach_locked(pool, page);
     gc_pool_release(pool);
 }
 
-/* The pages that are mapped nowhere go, up to the first one that the driver does not take; the
- * others are left. Returns how many went. */
-static uint64_t release_unmapped(struct leaving *leaving)
+uint64_t gc_leaving_release(struct gc_leaving *leaving)
 {
     struct gc_context *context = leaving->change.context;
     const struct gc_driver *driver = &context->core->driver;
@@ -121,7 +111,7 @@ static uint64_t release_unmapped(struct leaving *leaving)
     return count;
 }
 
-static void keep_locked(struct gc_pool *pool, struct gc_page *page)
+void gc_leaving_keep_locked(struct gc_pool *pool, struct gc_page *page)
 {
     const uint64_t before = pool->pages.idle_count;
     while (page != NULL) {
@@ -132,17 +122,18 @@ static void keep_locked(struct gc_pool *pool, struct gc_page *page)
     gc_pages_settle_locked(pool, before);
 }
 
-static uint64_t give_chosen(struct leaving *leaving)
+static uint64_t give_chosen(struct gc_leaving *leaving)
 {
     struct gc_context *context = leaving->change.context;
     struct gc_pool *pool = &context->pool;
-    if (leaving->is_mapped && gc_reuse_quiesce(context))
-        unmap_all(leaving);
-    detach_all(leaving);
-    const uint64_t count = release_unmapped(leaving);
+    int ignored;
+    if (leaving->is_mapped && gc_reuse_quiesce(context, &ignored))
+        gc_leaving_unmap(leaving);
+    gc_leaving_detach(leaving);
+    const uint64_t count = gc_leaving_release(leaving);
     gc_pool_acquire_plain(pool);
     pool->pages.count -= count;
-    keep_locked(pool, leaving->first);
+    gc_leaving_keep_locked(pool, leaving->first);
     gc_pool_release(pool);
     if (count > 0)
         gc_device_drop_pages(context->device, count * pool->pages.page_bytes);
@@ -152,9 +143,9 @@ static uint64_t give_chosen(struct leaving *leaving)
 uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes)
 {
     struct gc_pool *pool = &context->pool;
-    struct leaving leaving = {.first = NULL};
+    struct gc_leaving leaving = {.first = NULL};
     GC_ASSERT(gc_lock_held_count() == 0);
-    if (pool->pages.page_bytes == 0 || gc_arena_change_begin(context, &leaving.change) != GC_OK)
+    if (pool->pages.page_bytes == 0 || gc_arena_change_try_begin(context, &leaving.change) != GC_OK)
         return 0;
     gc_pool_acquire_plain(pool);
     choose_locked(&leaving, enough_bytes);
@@ -178,27 +169,39 @@ static bool next_run(const struct gc_arena *arena, uint64_t *i, uint64_t *end)
     return *i < *end;
 }
 
-enum gc_status gc_arena_share(struct gc_context *context, int *driver_code)
+/* The driver's code of the last refusal, or 0. */
+static int share_arena(struct gc_change *change, const struct gc_arena *arena)
 {
+    const struct gc_context *context = change->context;
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
+    int refused = 0;
+    uint64_t end;
+    for (uint64_t i = 0; next_run(arena, &i, &end); i = end) {
+        const int code = driver->page_set_access(
+            driver->self, context->handle, arena->segment->address + i * page_bytes,
+            (end - i) * page_bytes, change->peers, change->peer_count);
+        refused = code != 0 ? code : refused;
+    }
+    return refused;
+}
+
+enum gc_status gc_arena_share(struct gc_context *context, int *driver_code)
+{
     struct gc_change change;
-    if (page_bytes == 0)
+    if (context->pool.pages.page_bytes == 0)
         return GC_OK;
-    enum gc_status status = gc_arena_change_begin(context, &change);
+    if (gc_context_is_swapped(context))
+        return GC_OK; /* what comes back is open to all peers there are then */
+    const enum gc_status status = gc_arena_share_begin(context, &change);
     if (status != GC_OK)
         return status;
-    for (const struct gc_arena *arena = context->pool.pages.arenas;
-         status == GC_OK && arena != NULL; arena = arena->next) {
-        uint64_t i = 0;
-        uint64_t end;
-        for (; status == GC_OK && next_run(arena, &i, &end); i = end) {
-            *driver_code = driver->page_set_access(
-                driver->self, context->handle, arena->segment->address + i * page_bytes,
-                (end - i) * page_bytes, change.peers, change.peer_count);
-            status = *driver_code == 0 ? GC_OK : GC_DRIVER;
-        }
+    *driver_code = 0;
+    for (const struct gc_arena *arena = context->pool.pages.arenas; arena != NULL;
+         arena = arena->next) {
+        const int code = share_arena(&change, arena);
+        *driver_code = code != 0 ? code : *driver_code;
     }
     gc_arena_change_end(&change);
-    return status;
+    return *driver_code == 0 ? GC_OK : GC_DRIVER;
 }

@@ -34,23 +34,25 @@ struct gc_work {
 };
 
 /* Ends the time of the one stream: waits where memory was handed out in stream order that is not
- * known to be idle. May call the driver; no lock may be held. */
-void gc_work_leave_single(struct gc_core *core);
+ * known to be idle. False if it is not known to be idle now: the driver failed with *driver_code,
+ * or 0 where a capture forbids to wait. No work may be submitted then; who submits next tries
+ * again. May call the driver; no lock may be held. */
+bool gc_work_leave_single(struct gc_core *core, int *driver_code);
 
-/* Before work is submitted to `stream` (a GC_STREAM_ value or a handle). */
-static inline void gc_work_begin(struct gc_core *core, struct gc_work *work, uint64_t stream)
+/* Before work is submitted to `stream` (a GC_STREAM_ value or a handle). False: it must not be. */
+static inline bool gc_work_begin(struct gc_core *core, struct gc_work *work, uint64_t stream,
+                                 int *driver_code)
 {
     /* Acquire: pairs with the release in gc_work_leave_single. While another thread leaves, work
      * for the one stream goes on and all other work waits too. */
     if (atomic_load_explicit(&work->has_left, memory_order_acquire))
-        return;
+        return true;
     uint64_t only = GC_STREAM_NONE;
     const bool is_only =
         atomic_compare_exchange_strong_explicit(&work->only_stream, &only, stream,
                                                 memory_order_relaxed, memory_order_relaxed) ||
         only == stream;
-    if (!is_only || stream == GC_STREAM_OTHER)
-        gc_work_leave_single(core);
+    return (is_only && stream != GC_STREAM_OTHER) || gc_work_leave_single(core, driver_code);
 }
 
 /* After the driver took it, successfully or not. */

@@ -12,7 +12,7 @@ complain() {
 }
 [ -f "$lib" ] || { echo "$lib is not built"; exit 1; }
 
-table=$(printf '#define API(symbol, ...) symbol;\n#define RUNTIME(symbol, ...) symbol;\n#include "shim/api.def"\n' |
+table=$(printf '#define API(symbol, ...) symbol;\n#define RUNTIME(symbol, ...) symbol;\n#define NVML(symbol, ...) symbol;\n#include "shim/api.def"\n' |
     "${CC:-gcc}" -E -P -I. -x c - | tr -d ' ' | tr ';' '\n' | sed '/^$/d')
 exported=$(nm -D --defined-only "$lib" | awk '{print $NF}' | sort)
 own=$(printf '#include "core/gpucache.h"\n#define NAME(result, name, parameters) name;\nGPUCACHE_FUNCTIONS(NAME)\n' |

@@ -96,7 +96,7 @@ EXPORTS := $(OUT)/gen/exports.map
 $(EXPORTS): shim/api.def $(wildcard shim/*.def) scripts/rules.mk
 	$(call say,GEN)
 	$(Q)mkdir -p $(@D)
-	$(Q)printf '#define API(symbol, ...) symbol;\n#define RUNTIME(symbol, ...) symbol;\n#include "shim/api.def"\n' | \
+	$(Q)printf '#define API(symbol, ...) symbol;\n#define RUNTIME(symbol, ...) symbol;\n#define NVML(symbol, ...) symbol;\n#include "shim/api.def"\n' | \
 		$(CC) -E -P -I. -x c - > $@.names
 	$(Q){ echo '{ global: $(if $(filter asan tsan,$(BUILD)),,dlsym; dlvsym;) gpucache_*;'; tr ' ' '\n' < $@.names; echo 'local: *; };'; } > $@
 

@@ -98,34 +98,22 @@ void gc_capture_drop_context(struct gc_context *context)
     }
 }
 
-/* The context a stream belongs to: most often the current one. */
-static struct gc_context *context_of(CUstream stream)
-{
-    CUcontext handle;
-
-    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
-        GC_USE(cuStreamGetCtx, stream, &handle) == CUDA_SUCCESS) {
-        struct gc_context *context = gc_core_find_context(gc_shim.core, (uintptr_t)handle);
-        if (context != NULL)
-            return context;
-    }
-    return gc_shim_current_context();
-}
-
 /* One wrapper body for the six flavours. */
 #define BEGIN_CAPTURE(symbol, is_per_thread, ...)                                                  \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         /* What is captured runs later, beside other work: one stream's order is not enough. */    \
-        gc_submit_begin(GC_STREAM_OTHER);                                                          \
+        struct gc_work *work;                                                                      \
+        CUresult result = gc_submit_begin(GC_STREAM_OTHER, &work);                                 \
+        if (result != CUDA_SUCCESS)                                                                \
+            return result;                                                                         \
         gc_shim_enter(GC_API_##symbol);                                                            \
         CUstream key = gc_stream_explicit(stream, is_per_thread);                                  \
         bool is_new = !gc_stream_is_capturing(key);                                                \
-        struct gc_context *context = is_new ? context_of(key) : NULL;                              \
+        struct gc_context *context = is_new ? gc_shim_stream_context(key) : NULL;                  \
         count_begin(key, context);                                                                 \
-        CUresult result =                                                                          \
-            GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);             \
+        result = GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);        \
         if (result != CUDA_SUCCESS && context != NULL)                                             \
             count_end(key);                                                                        \
         gc_shim_leave();                                                                           \
@@ -212,11 +200,12 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
  * queued. */
 static void leave_single_with(CUstream stream)
 {
-    const struct gc_work *work = gc_shim_work();
+    struct gc_work *work = gc_shim_work();
 
+    /* Where that fails, work for any stream is held up. */
     if (work != NULL && atomic_load_explicit(&work->only_stream, memory_order_relaxed) ==
                             gc_submit_key(stream, false))
-        gc_submit_begin(GC_STREAM_OTHER);
+        (void)gc_submit_begin(GC_STREAM_OTHER, &work);
 }
 
 /* A destroyed stream takes its capture along. The count goes first: the driver may give the handle

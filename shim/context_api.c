@@ -102,8 +102,9 @@ static void drop_context(CUcontext handle)
         struct gc_measure measure;                                                                 \
         gc_measure_begin(&measure, device);                                                        \
         CUresult result = GC_CALL(device, symbol, __VA_ARGS__);                                    \
+        const int64_t taken = gc_measure_end(&measure);                                            \
         if (result == CUDA_SUCCESS && device != NULL && context != NULL)                           \
-            add_context(*context, device, GC_API_##symbol, gc_measure_end(&measure));              \
+            add_context(*context, device, GC_API_##symbol, taken);                                 \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)
@@ -236,11 +237,11 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
     struct gc_measure measure;
     gc_measure_begin(&measure, is_new ? device : NULL);
     CUresult result = GC_CALL(device, cuDevicePrimaryCtxRetain, context, ordinal);
+    const int64_t taken = gc_measure_end(&measure);
     if (result == CUDA_SUCCESS && device != NULL && context != NULL) {
         (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)*context, 0);
         if (is_new)
-            add_context(*context, device, GC_API_cuDevicePrimaryCtxRetain,
-                        gc_measure_end(&measure));
+            add_context(*context, device, GC_API_cuDevicePrimaryCtxRetain, taken);
     }
     gc_shim_leave();
     return result;

@@ -96,3 +96,32 @@ struct gc_device *gc_shim_current_device(void)
 
     return context == NULL ? NULL : gc_context_device(context);
 }
+
+struct gc_context *gc_shim_context(CUcontext handle)
+{
+    struct gc_context *context;
+    bool pushed;
+
+    if (handle == NULL)
+        return NULL;
+    context = gc_core_find_context(gc_shim.core, (uintptr_t)handle);
+    if (context == NULL)
+        context = gc_core_find_context(gc_shim.core, (uintptr_t)primary_of(handle));
+    if (context != NULL || gc_driver_enter_context((uintptr_t)handle, &pushed) != CUDA_SUCCESS)
+        return context;
+    context = gc_shim_current_context();
+    gc_driver_leave_context(pushed);
+    return context;
+}
+
+struct gc_context *gc_shim_stream_context(CUstream stream)
+{
+    struct gc_context *context = NULL;
+    CUcontext handle;
+
+    if (gc_core_has_several_contexts(gc_shim.core) && stream != NULL &&
+        stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
+        GC_USE(cuStreamGetCtx, stream, &handle) == CUDA_SUCCESS)
+        context = gc_shim_context(handle);
+    return context != NULL ? context : gc_shim_current_context();
+}

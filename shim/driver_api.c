@@ -148,6 +148,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
                                    : gc_shim_result(status, driver_code);
     if (status == GC_OK)
         note_free_landing();
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        gc_core_note_bad_free(gc_shim.core, dptr, (uint16_t)api);
     gc_shim_leave();
     return result;
 }

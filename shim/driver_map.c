@@ -136,6 +136,17 @@ static int read_memory(void *self, uint64_t context, uint64_t address, uint64_t 
     return IN_CONTEXT(context, GC_USE(cuMemcpyDtoH_v2, to, (CUdeviceptr)address, (size_t)bytes));
 }
 
+static int write_memory(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                        const void *from)
+{
+    (void)self;
+    int code =
+        IN_CONTEXT(context, GC_USE(cuMemcpyHtoD_v2, (CUdeviceptr)address, from, (size_t)bytes));
+    if (code != CUDA_SUCCESS)
+        return code;
+    return IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuCtxSynchronize));
+}
+
 void gc_driver_map_init(struct gc_driver *driver)
 {
     driver->address_reserve = address_reserve;
@@ -147,4 +158,5 @@ void gc_driver_map_init(struct gc_driver *driver)
     driver->page_unmap = page_unmap;
     driver->fill = fill;
     driver->read = read_memory;
+    driver->write = write_memory;
 }

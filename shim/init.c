@@ -289,7 +289,7 @@ static const char *backend_name(void)
 
     for (int i = 0; i < ORDINALS && !is_mapped; i++) {
         const struct gc_device *device = gc_core_find_device(gc_shim.core, i);
-        is_mapped = device != NULL && gc_device_get_info(device)->has_mapping;
+        is_mapped = device != NULL && gc_device_is_mapped(device);
     }
     return is_mapped ? "vmm" : "driver";
 }

@@ -1,93 +1,62 @@
-/* Measuring by difference: see measure.h. NVML's few functions are looked up once; NVML stays
- * loaded. */
-#define _GNU_SOURCE
+/* Measuring by difference: see measure.h. */
 #include "shim/measure.h"
 
 #include "shim/direct.h"
-#include "shim/elf.h"
+#include "shim/nvml.h"
 
 #include <string.h>
 
-#define NVML_LIBRARY "libnvidia-ml.so.1"
-
-struct nvml_memory {
-    unsigned long long total;
-    unsigned long long free;
-    unsigned long long used;
-};
-
-struct nvml {
-    int (*init)(void);
-    int (*get_handle)(const char *uuid, void **handle);
-    int (*get_memory)(void *handle, struct nvml_memory *memory);
-};
-
-enum { NVML_UNKNOWN, NVML_USABLE, NVML_ABSENT };
-
-static struct nvml nvml; /* written once, before nvml_state says USABLE */
-static atomic_int nvml_state;
 static atomic_flag unmeasured_said = ATOMIC_FLAG_INIT;
 
 /* ---- NVML ---- */
 
-/* Several threads may do this at once and find the same; NVML counts its initialisations. */
-static bool load_nvml(struct nvml *found, bool may_load)
+/* NVML counts its starts: one that is undone leaves it as the program has it. */
+static bool start_nvml(bool may_load)
 {
-    const struct gc_libc *libc = gc_elf_libc();
-    void *library = libc == NULL ? NULL : libc->dlopen(NVML_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
-
-    if (library == NULL && libc != NULL && may_load)
-        library = libc->dlopen(NVML_LIBRARY, RTLD_LAZY);
-    if (library == NULL)
-        return false;
-    *(void **)&found->init = libc->dlsym(library, "nvmlInit_v2");
-    *(void **)&found->get_handle = libc->dlsym(library, "nvmlDeviceGetHandleByUUID");
-    *(void **)&found->get_memory = libc->dlsym(library, "nvmlDeviceGetMemoryInfo");
-    if (found->init == NULL || found->get_handle == NULL || found->get_memory == NULL ||
-        found->init() != 0) {
-        libc->dlclose(library);
-        return false;
-    }
-    return true;
+    return gc_nvml_resolve(may_load) && GC_REAL(nvmlInit_v2) != NULL &&
+           GC_REAL(nvmlShutdown) != NULL && GC_REAL(nvmlDeviceGetHandleByUUID) != NULL &&
+           GC_REAL(nvmlDeviceGetMemoryInfo) != NULL && GC_REAL(nvmlInit_v2)() == GC_NVML_SUCCESS;
 }
 
-static bool have_nvml(bool may_load)
+static void stop_nvml(void)
 {
-    struct nvml found;
-    int state =
-        atomic_load_explicit(&nvml_state, memory_order_acquire); /* with the release below */
-
-    if (state != NVML_UNKNOWN)
-        return state == NVML_USABLE;
-    if (load_nvml(&found, may_load)) {
-        __atomic_store(&nvml.get_handle, &found.get_handle, __ATOMIC_RELAXED);
-        __atomic_store(&nvml.get_memory, &found.get_memory, __ATOMIC_RELAXED);
-        atomic_store_explicit(&nvml_state, NVML_USABLE, memory_order_release);
-        return true;
-    }
-    if (may_load)
-        atomic_store_explicit(&nvml_state, NVML_ABSENT, memory_order_release);
-    return false;
+    (void)GC_REAL(nvmlShutdown)();
 }
 
 static bool read_nvml(const struct gc_device *device, uint64_t *free_bytes)
 {
     char uuid[sizeof(((struct gc_device_info *)NULL)->uuid)];
-    struct nvml_memory memory;
-    void *handle;
+    struct gc_nvml_memory memory;
+    struct nvmlDevice_st *handle;
 
-    if (!have_nvml(gc_device_limit_bytes(device) != UINT64_MAX))
-        return false;
     memcpy(uuid, gc_device_get_info(device)->uuid, sizeof(uuid));
-    int error = nvml.get_handle(uuid, &handle);
+    int error = GC_REAL(nvmlDeviceGetHandleByUUID)(uuid, &handle);
     if (error != 0 && strncmp(uuid, "GPU-", 4) == 0) {
         memcpy(uuid, "MIG-", 4); /* the driver names an instance by its own UUID */
-        error = nvml.get_handle(uuid, &handle);
+        error = GC_REAL(nvmlDeviceGetHandleByUUID)(uuid, &handle);
     }
-    if (error != 0 || nvml.get_memory(handle, &memory) != 0)
+    if (error != 0 || GC_REAL(nvmlDeviceGetMemoryInfo)(handle, &memory) != 0)
         return false;
     *free_bytes = memory.free;
     return true;
+}
+
+static bool begin_nvml(const struct gc_device *device, uint64_t *free_bytes)
+{
+    if (!start_nvml(gc_device_limit_bytes(device) != UINT64_MAX))
+        return false;
+    if (read_nvml(device, free_bytes))
+        return true;
+    stop_nvml();
+    return false;
+}
+
+static bool end_nvml(const struct gc_device *device, uint64_t *free_bytes)
+{
+    bool is_read = read_nvml(device, free_bytes);
+
+    stop_nvml();
+    return is_read;
 }
 
 /* ---- the driver ---- */
@@ -158,7 +127,7 @@ void gc_measure_begin(struct gc_measure *measure, struct gc_device *device)
     measure->reserved_bytes = gc_device_reserved_bytes(device);
     if (read_driver(device, &measure->free_bytes))
         measure->source = GC_MEASURE_DRIVER;
-    else if (read_nvml(device, &measure->free_bytes))
+    else if (begin_nvml(device, &measure->free_bytes))
         measure->source = GC_MEASURE_NVML;
     else
         gc_log_once(&gc_shim.log, &unmeasured_said, GC_LOG_INFO,
@@ -184,7 +153,7 @@ int64_t gc_measure_end(const struct gc_measure *measure)
     if (measure->source == GC_MEASURE_DRIVER)
         is_read = read_driver(measure->device, &free_bytes);
     else if (measure->source == GC_MEASURE_NVML)
-        is_read = read_nvml(measure->device, &free_bytes);
+        is_read = end_nvml(measure->device, &free_bytes);
     if (!is_read)
         return 0;
     int64_t taken = (int64_t)(measure->free_bytes - free_bytes);

@@ -2,8 +2,9 @@
  *
  * Asked of the driver in a context of that device that is certain to live (the current one, or the
  * primary one while it is retained for the question), else of NVML: if it is loaded already, or a
- * limit is in force. By UUID, never by ordinal. What the account itself changed meanwhile is taken
- * out; what other processes did is not, and cannot be. No lock is held. */
+ * limit is in force; NVML is started before and stopped after. By UUID, never by ordinal. What the
+ * account itself changed meanwhile is taken out; what other processes did is not, and cannot be. No
+ * lock is held. */
 #ifndef GC_MEASURE_H
 #define GC_MEASURE_H
 
@@ -18,7 +19,7 @@ struct gc_measure {
     uint64_t reserved_bytes;
 };
 
-/* Before the call. `device` NULL measures nothing. */
+/* Before the call. `device` NULL measures nothing. An end must follow, however the call went. */
 void gc_measure_begin(struct gc_measure *measure, struct gc_device *device);
 /* The same where only the calling thread's current context may be asked: for what needs one anyway.
  */

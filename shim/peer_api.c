@@ -7,21 +7,11 @@
 #include "shim/peer.h"
 #include "shim/submit.h"
 
-static atomic_flag peer_lost_said = ATOMIC_FLAG_INIT;
-
 void gc_peer_note(struct gc_context *owner, struct gc_context *worker)
 {
     if (owner == NULL || worker == NULL || owner == worker)
         return;
-    if (gc_context_add_peer(owner, worker) != GC_OK)
-        gc_log_once(&gc_shim.log, &peer_lost_said, GC_LOG_ERROR,
-                    "too many peers to remember: a free does not wait for the work of all of them");
-}
-
-/* A context core has not met owns no memory of the pool. */
-static struct gc_context *known(CUcontext handle)
-{
-    return handle == NULL ? NULL : gc_core_find_context(gc_shim.core, (uintptr_t)handle);
+    gc_context_add_peer(owner, worker);
 }
 
 GC_EXPORT
@@ -34,20 +24,22 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
     struct gc_device *device = current == NULL ? NULL : gc_context_device(current);
     CUresult result = GC_CALL(device, cuCtxEnablePeerAccess, peer, flags);
     if (result == CUDA_SUCCESS)
-        gc_peer_note(known(peer), current);
+        gc_peer_note(gc_shim_context(peer), current);
     gc_shim_leave();
     return result;
 }
 
-/* The copy runs in a stream of the current context, or of either side; each side's memory may be
- * freed while it is queued. Noted before the driver is asked: the other thread may free at once. */
-static void note_copy(CUcontext to, CUcontext from)
+/* The copy runs in its stream, or in one of either side; each side's memory may be freed while it
+ * is queued. Noted before the driver is asked: the other thread may free at once. */
+static void note_copy(CUcontext to, CUcontext from, CUstream stream)
 {
     struct gc_context *current = gc_shim_current_context();
-    struct gc_context *sides[] = {known(to), known(from)};
+    struct gc_context *worker = gc_shim_stream_context(stream);
+    struct gc_context *sides[] = {gc_shim_context(to), gc_shim_context(from)};
 
     for (int i = 0; i < 2; i++) {
         gc_peer_note(sides[i], current);
+        gc_peer_note(sides[i], worker);
         gc_peer_note(sides[i], sides[1 - i]);
     }
 }
@@ -57,7 +49,7 @@ static void note_copy(CUcontext to, CUcontext from)
         if (!gc_shim_ready())                                                                      \
             return GC_SUBMIT(stream, is_per_thread, GC_FORWARD(symbol, __VA_ARGS__));              \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        note_copy(to, from);                                                                       \
+        note_copy(to, from, stream);                                                               \
         CUresult result = GC_SUBMIT(stream, is_per_thread, GC_FORWARD(symbol, __VA_ARGS__));       \
         gc_shim_leave();                                                                           \
         return result;                                                                             \

@@ -147,6 +147,8 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
     gc_public_enter_context(context_of(address), (CUstream)stream, GC_API_gpucache_malloc, &call);
     status = gc_core_free_ordered(gc_shim.core, address, order_of(stream), (uint16_t)call.api,
                                   &driver_code);
+    if (status == GC_INVALID_POINTER || status == GC_NOT_OURS)
+        gc_core_note_bad_free(gc_shim.core, address, (uint16_t)call.api);
     gc_public_leave(&call);
     return gc_public_status(status, driver_code);
 }
@@ -176,19 +178,26 @@ gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream)
 
 /* ---- signatures of others ---- */
 
+/* PyTorch and CuPy take NULL for memory and go on: the line is all that tells why the program
+ * fails.
+ */
+static enum gc_log_level level_of(enum gc_api api, gpucache_status status)
+{
+    const bool is_short = status == GPUCACHE_OUT_OF_MEMORY || status == GPUCACHE_LIMIT_REACHED;
+
+    if (status == GPUCACHE_FORKED || (is_short && api == GC_API_gpucache_rmm_allocate))
+        return GC_LOG_INFO;
+    return is_short ? GC_LOG_WARN : GC_LOG_ERROR;
+}
+
 static void *alloc_or_null(enum gc_api api, size_t bytes, int device, gpucache_stream stream)
 {
     void *pointer = NULL;
     const gpucache_status status = alloc_as(api, &pointer, bytes, device, stream);
 
     if (status != GPUCACHE_OK)
-        gc_log_write(&gc_shim.log,
-                     status == GPUCACHE_OUT_OF_MEMORY || status == GPUCACHE_LIMIT_REACHED ||
-                             status == GPUCACHE_FORKED
-                         ? GC_LOG_INFO
-                         : GC_LOG_ERROR,
-                     "%s: %zu bytes on device %d: %s", gc_api_names[api], bytes, device,
-                     gpucache_status_text(status));
+        gc_log_write(&gc_shim.log, level_of(api, status), "%s: %zu bytes on device %d: %s",
+                     gc_api_names[api], bytes, device, gpucache_status_text(status));
     return pointer;
 }
 

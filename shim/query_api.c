@@ -254,8 +254,9 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
         return GC_FORWARD(cuPointerSetAttribute, value, attribute, dptr);
     gc_shim_enter(GC_API_cuPointerSetAttribute);
     /* Memory that network cards may use is not ordered by any stream. */
+    struct gc_work *work;
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-        (void)gc_submit_begin(GC_STREAM_OTHER);
+        (void)gc_submit_begin(GC_STREAM_OTHER, &work);
     status = gc_core_find_block(gc_shim.core, dptr, &block);
     result = GC_CALL(gc_shim_current_device(), cuPointerSetAttribute, value, attribute,
                      status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);

@@ -28,6 +28,10 @@ const struct gc_row gc_rows[GC_ROW_COUNT] = {
     {#symbol, #base, NULL, version, GC_ROW_TYPE_USE, GC_VARIANT_NONE, sizeof(#symbol) - 1},
 #define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
     {#symbol, NULL, (void *)symbol, 0, GC_ROW_TYPE_RUNTIME, GC_VARIANT_NONE, sizeof(#symbol) - 1},
+#define NVML(symbol, parameters, arguments)                                                        \
+    {#symbol, NULL, (void *)symbol, 0, GC_ROW_TYPE_NVML, GC_VARIANT_NONE, sizeof(#symbol) - 1},
+#define NVML_USE(symbol, parameters)                                                               \
+    {#symbol, NULL, NULL, 0, GC_ROW_TYPE_NVML, GC_VARIANT_NONE, sizeof(#symbol) - 1},
 #include "shim/api.def"
 };
 
@@ -64,7 +68,7 @@ const struct gc_row *gc_row_find(const char *symbol)
 {
     size_t length;
 
-    if (symbol[0] != 'c' || symbol[1] != 'u')
+    if ((symbol[0] != 'c' || symbol[1] != 'u') && (symbol[0] != 'n' || symbol[1] != 'v'))
         return NULL;
     length = strlen(symbol);
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
@@ -98,7 +102,7 @@ bool gc_resolve_driver(bool load)
     if (libc == NULL || (handle = find_handle(libc, load)) == NULL)
         return false;
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
-        void *real = row->type == GC_ROW_TYPE_RUNTIME ? NULL : libc->dlsym(handle, row->symbol);
+        void *real = row->base == NULL ? NULL : libc->dlsym(handle, row->symbol);
 
         if (real != NULL && real != row->wrapper)
             gc_row_record(row, real);

@@ -5,13 +5,13 @@
 
 #include "shim/shim.h"
 
-enum gc_row_type { GC_ROW_TYPE_API, GC_ROW_TYPE_USE, GC_ROW_TYPE_RUNTIME };
+enum gc_row_type { GC_ROW_TYPE_API, GC_ROW_TYPE_USE, GC_ROW_TYPE_RUNTIME, GC_ROW_TYPE_NVML };
 enum gc_variant { GC_VARIANT_NONE, GC_VARIANT_PTSZ };
 
 struct gc_row {
     const char *symbol;
-    const char *base; /* as cuGetProcAddress knows it; NULL for the runtime's */
-    void *wrapper;    /* NULL for USE rows */
+    const char *base; /* as cuGetProcAddress knows it; NULL for the runtime's and NVML's */
+    void *wrapper;    /* NULL for USE and NVML_USE rows */
     int version;
     uint8_t type;    /* enum gc_row_type */
     uint8_t variant; /* enum gc_variant */

@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #include "shim/route.h"
 #include "shim/elf.h"
+#include "shim/nvml.h"
 #include "shim/resolve.h"
 #include "shim/unknown.h"
 
@@ -81,12 +82,14 @@ static struct gc_route next_after_another(const struct gc_libc *libc, const stru
     return route;
 }
 
-/* The wrapper if `real` is the very function it wraps, the driver's or the first runtime's seen;
- * else what was found: another library's function of that name is its own business. */
+/* The wrapper if `real` is the very function it wraps, the driver's, NVML's or the first runtime's
+ * seen; else what was found: another library's function of that name is its own business. */
 static void *substitute(const struct gc_libc *libc, const struct gc_row *row, void *real)
 {
     if (row->type == GC_ROW_TYPE_API)
         return gc_resolve_driver(false) && gc_row_real(row) == real ? row->wrapper : real;
+    if (row->type == GC_ROW_TYPE_NVML)
+        return gc_nvml_resolve(false) && gc_row_real(row) == real ? row->wrapper : real;
     return gc_route_is_in_runtime(libc, real) && gc_row_record(row, real) == real ? row->wrapper
                                                                                   : real;
 }

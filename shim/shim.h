@@ -25,6 +25,7 @@
 #include "core/options.h"
 #include "core/trace.h"
 #include "shim/cuda_compat.h"
+#include "shim/nvml_abi.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -52,6 +53,8 @@ enum gc_row_id {
 #define API(symbol, ...) GC_ROW_##symbol,
 #define USE(symbol, ...) GC_ROW_##symbol,
 #define RUNTIME(symbol, ...) GC_ROW_##symbol,
+#define NVML(symbol, ...) GC_ROW_##symbol,
+#define NVML_USE(symbol, ...) GC_ROW_##symbol,
 #include "shim/api.def"
     GC_ROW_COUNT
 };
@@ -63,6 +66,8 @@ struct gc_real {
     CUresult(*symbol) parameters;
 #define USE(symbol, base, version, parameters) CUresult(*symbol) parameters;
 #define RUNTIME(symbol, kind, type, parameters, arguments) type(*symbol) parameters;
+#define NVML(symbol, parameters, arguments) int(*symbol) parameters;
+#define NVML_USE(symbol, parameters) int(*symbol) parameters;
 #include "shim/api.def"
 };
 
@@ -73,6 +78,9 @@ struct gc_real {
 #define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
     GC_EXPORT                                                                                      \
     type symbol parameters;
+#define NVML(symbol, parameters, arguments)                                                        \
+    GC_EXPORT                                                                                      \
+    int symbol parameters;
 #include "shim/api.def"
 
 struct gc_shim {
@@ -153,6 +161,10 @@ static inline CUresult gc_shim_note_result(CUresult result)
  * reaches the program. */
 struct gc_context *gc_shim_current_context(void);
 struct gc_device *gc_shim_current_device(void);
+/* The same for any context, and for that of a stream, of whatever flavour: most often the current
+ * one. */
+struct gc_context *gc_shim_context(CUcontext handle);
+struct gc_context *gc_shim_stream_context(CUstream stream);
 /* Core's device for a driver ordinal, added on first sight; NULL if the driver objects. */
 struct gc_device *gc_shim_device(CUdevice ordinal);
 

@@ -7,6 +7,7 @@
  * capturing stream is a graph node: graph_api.c looks after its memory. */
 #include "shim/direct.h"
 #include "shim/mempool.h"
+#include "shim/peer.h"
 
 /* What the wrappers of one kind differ in. */
 struct async_call {
@@ -47,12 +48,8 @@ static CUresult alloc_with_relief(const struct gc_direct_request *request,
 /* The stream may belong to another context, and so to another device, than the current one. */
 static void choose_device(struct gc_direct_request *request, CUstream stream)
 {
-    CUcontext handle;
+    struct gc_context *context = gc_shim_stream_context(stream);
 
-    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
-        GC_USE(cuStreamGetCtx, stream, &handle) != CUDA_SUCCESS)
-        return;
-    struct gc_context *context = gc_core_find_context(gc_shim.core, (uintptr_t)handle);
     if (context != NULL) {
         request->context = context;
         request->device = gc_context_device(context);
@@ -126,19 +123,6 @@ static CUresult alloc_from_pool(struct gc_direct_request *request, const struct 
 
 /* ---- served from the cache ---- */
 
-/* The context a stream belongs to. */
-static struct gc_context *context_of(CUstream stream)
-{
-    CUcontext handle;
-
-    if (!gc_core_has_several_contexts(gc_shim.core) || stream == CU_STREAM_LEGACY ||
-        stream == CU_STREAM_PER_THREAD)
-        return gc_shim_current_context();
-    return GC_USE(cuStreamGetCtx, stream, &handle) == CUDA_SUCCESS
-               ? gc_core_find_context(gc_shim.core, (uintptr_t)handle)
-               : NULL;
-}
-
 /* The stream as core tells it apart; 0: no order is known. A thread's own stream has the same
  * handle in every thread. */
 static uint64_t order_key(CUstream stream)
@@ -157,8 +141,9 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     const struct gc_options *options = gc_shim.options;
     CUmemoryPool pool = call->pool;
 
-    if (options->mode != GC_MODE_CACHE || options->reuse != GC_REUSE_FENCE ||
-        request->context == NULL)
+    /* The debug aids look at this memory too, though their frees wait. */
+    if (options->mode != GC_MODE_CACHE ||
+        (options->reuse != GC_REUSE_FENCE && options->debug == 0) || request->context == NULL)
         return false;
     if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &pool,
                                     gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
@@ -286,11 +271,30 @@ static CUresult free_block(enum gc_api api, const struct gc_block_info *block, C
         return CUDA_ERROR_INVALID_VALUE;
     if (find_stream(stream) == CUDA_ERROR_INVALID_HANDLE)
         return CUDA_ERROR_INVALID_HANDLE;
-    const struct gc_context *context = context_of(stream);
+    /* What the stream of another context has queued is waited for as well. */
+    struct gc_context *context = gc_shim_stream_context(stream);
     const bool is_ordered = context != NULL && gc_context_handle(context) == block->context;
+    if (!is_ordered)
+        gc_peer_note(gc_core_find_context(gc_shim.core, block->context), context);
     enum gc_status status = gc_core_free_ordered(
         gc_shim.core, dptr, is_ordered ? order_key(stream) : 0, (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);
+}
+
+static CUresult free_of_pool(const struct gc_direct_request *request, enum gc_api symbol,
+                             CUdeviceptr dptr, CUstream given, CUstream stream)
+{
+    CUresult result;
+
+    gc_mempool_note_free(dptr, stream);
+    gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
+    result = symbol == GC_API_cuMemFreeAsync
+                 ? GC_CALL(request->device, cuMemFreeAsync, dptr, given)
+                 : GC_CALL(request->device, cuMemFreeAsync_ptsz, dptr, given);
+    if (result == CUDA_SUCCESS && dptr != 0)
+        gc_direct_forget_address(dptr);
+    gc_direct_release_end(GC_DIRECT_ASYNC, dptr, false);
+    return result;
 }
 
 static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given, CUstream stream)
@@ -301,15 +305,11 @@ static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given,
 
     gc_direct_begin(&request, symbol);
     if (dptr != 0 && gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS)
-        return gc_direct_end(&request, free_block(request.api, &block, dptr, stream));
-    gc_mempool_note_free(dptr, stream);
-    gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
-    result = symbol == GC_API_cuMemFreeAsync
-                 ? GC_CALL(request.device, cuMemFreeAsync, dptr, given)
-                 : GC_CALL(request.device, cuMemFreeAsync_ptsz, dptr, given);
-    if (result == CUDA_SUCCESS && dptr != 0)
-        gc_direct_forget_address(dptr);
-    gc_direct_release_end(GC_DIRECT_ASYNC, dptr, false);
+        result = free_block(request.api, &block, dptr, stream);
+    else
+        result = free_of_pool(&request, symbol, dptr, given, stream);
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        gc_core_note_bad_free(gc_shim.core, dptr, (uint16_t)request.api);
     return gc_direct_end(&request, result);
 }
 

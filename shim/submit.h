@@ -24,19 +24,20 @@ static inline uint64_t gc_submit_key(CUstream stream, bool is_per_thread)
     return stream == NULL ? GC_STREAM_LEGACY : (uintptr_t)stream;
 }
 
-/* gc_work_begin for what is not the one stream's. */
-void gc_submit_begin_other(struct gc_work *work, uint64_t key);
+/* gc_work_begin for what is not the one stream's: CUDA_SUCCESS, or what the call shall answer. */
+CUresult gc_submit_begin_other(struct gc_work *work, uint64_t key);
 
-static inline struct gc_work *gc_submit_begin(uint64_t key)
+/* *work is NULL where nothing is to be counted. Anything but CUDA_SUCCESS: memory that the work
+ * might use is not known to be idle, and the driver could not wait for it; nothing is submitted. */
+static inline CUresult gc_submit_begin(uint64_t key, struct gc_work **work)
 {
-    struct gc_work *work = gc_shim_work();
-
+    *work = gc_shim_work();
     /* As gc_work_begin, whose answer it is where something is to be done. */
-    if (work != NULL && !atomic_load_explicit(&work->has_left, memory_order_acquire) &&
+    if (*work != NULL && !atomic_load_explicit(&(*work)->has_left, memory_order_acquire) &&
         (key == GC_STREAM_OTHER ||
-         atomic_load_explicit(&work->only_stream, memory_order_relaxed) != key))
-        gc_submit_begin_other(work, key);
-    return work;
+         atomic_load_explicit(&(*work)->only_stream, memory_order_relaxed) != key))
+        return gc_submit_begin_other(*work, key);
+    return CUDA_SUCCESS;
 }
 
 static inline void gc_submit_end(struct gc_work *work)
@@ -47,9 +48,12 @@ static inline void gc_submit_end(struct gc_work *work)
 
 #define GC_SUBMIT(stream, is_per_thread, call)                                                     \
     ({                                                                                             \
-        struct gc_work *work_ = gc_submit_begin(gc_submit_key((stream), (is_per_thread)));         \
-        CUresult submitted_ = (call);                                                              \
-        gc_submit_end(work_);                                                                      \
+        struct gc_work *work_;                                                                     \
+        CUresult submitted_ = gc_submit_begin(gc_submit_key((stream), (is_per_thread)), &work_);   \
+        if (submitted_ == CUDA_SUCCESS) {                                                          \
+            submitted_ = (call);                                                                   \
+            gc_submit_end(work_);                                                                  \
+        }                                                                                          \
         gc_shim_note_result(submitted_);                                                           \
     })
 

@@ -5,20 +5,26 @@
  * "Synchronous" calls count like the others: a fill or a copy within the device returns before it
  * is done.
  *
- * With several contexts a copy's addresses are looked at too: under unified addressing the driver
- * finds out whose memory it is, and needs no peer access. A stream of one context then reads or
- * writes memory of another, and a free in the owner has to wait for that stream's context. */
+ * With several contexts the addresses of copies and fills are looked at too: under unified
+ * addressing the driver finds out whose memory it is, and needs no peer access. A stream of one
+ * context then reads or writes memory of another, and a free in the owner has to wait for that
+ * stream's context. */
 #include "shim/submit.h"
 
 #include "shim/mempool.h"
 #include "shim/peer.h"
 #include "shim/resolve.h"
 
-void gc_submit_begin_other(struct gc_work *work, uint64_t key)
+CUresult gc_submit_begin_other(struct gc_work *work, uint64_t key)
 {
+    int driver_code = 0;
+
     gc_shim_enter(GC_API_COUNT);
-    gc_work_begin(gc_shim.core, work, key);
+    const bool may = gc_work_begin(gc_shim.core, work, key, &driver_code);
     gc_shim_leave();
+    if (may)
+        return CUDA_SUCCESS;
+    return driver_code != 0 ? (CUresult)driver_code : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 /* ---- which stream ---- */
@@ -43,29 +49,45 @@ static CUstream stream_at(const CUstream *stream)
 
 /* ---- whose memory, in a process with several contexts ---- */
 
-static void note_address(uint64_t address, struct gc_context *current)
+/* Who may do a piece of work: a stream's context need not be the current one. */
+struct workers {
+    struct gc_context *current;
+    struct gc_context *of_stream;
+};
+
+static struct workers find_workers(CUstream stream)
+{
+    return (struct workers){gc_shim_current_context(), gc_shim_stream_context(stream)};
+}
+
+static void note_address(uint64_t address, const struct workers *workers)
 {
     struct gc_block_info block;
+    struct gc_context *owner;
 
-    if (address != 0 && gc_core_find_block(gc_shim.core, address, &block) == GC_OK)
-        gc_peer_note(gc_core_find_context(gc_shim.core, block.context), current);
+    if (address == 0 || gc_core_find_block(gc_shim.core, address, &block) != GC_OK)
+        return;
+    owner = gc_core_find_context(gc_shim.core, block.context);
+    gc_peer_note(owner, workers->current);
+    gc_peer_note(owner, workers->of_stream);
 }
 
-static void note_pair(uint64_t to, uint64_t from)
+static void note_pair(CUstream stream, uint64_t to, uint64_t from)
 {
-    struct gc_context *current = gc_shim_current_context();
+    const struct workers workers = find_workers(stream);
 
-    note_address(to, current);
-    note_address(from, current);
+    note_address(to, &workers);
+    note_address(from, &workers);
 }
 
-static void note_batch(const CUdeviceptr *to, const CUdeviceptr *from, size_t count)
+static void note_batch(CUstream stream, const CUdeviceptr *to, const CUdeviceptr *from,
+                       size_t count)
 {
-    struct gc_context *current = gc_shim_current_context();
+    const struct workers workers = find_workers(stream);
 
     for (size_t i = 0; i < count; i++) {
-        note_address(to == NULL ? 0 : to[i], current);
-        note_address(from == NULL ? 0 : from[i], current);
+        note_address(to == NULL ? 0 : to[i], &workers);
+        note_address(from == NULL ? 0 : from[i], &workers);
     }
 }
 
@@ -74,25 +96,25 @@ static uint64_t operand_address(const CUmemcpy3DOperand *operand)
     return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER ? operand->op.ptr.ptr : 0;
 }
 
-static void note_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *list, size_t count)
+static void note_batch_3d(CUstream stream, const CUDA_MEMCPY3D_BATCH_OP *list, size_t count)
 {
-    struct gc_context *current = gc_shim_current_context();
+    const struct workers workers = find_workers(stream);
 
     for (size_t i = 0; list != NULL && i < count; i++) {
-        note_address(operand_address(&list[i].src), current);
-        note_address(operand_address(&list[i].dst), current);
+        note_address(operand_address(&list[i].src), &workers);
+        note_address(operand_address(&list[i].dst), &workers);
     }
 }
 
 #define NOTHING (void)0
-#define PAIR(to, from) note_pair(to, from)
-#define BATCH(to, from, count) note_batch(to, from, count)
-#define BATCH_3D(list, count) note_batch_3d(list, count)
+#define PAIR(to, from) note_pair(worker, to, from)
+#define BATCH(to, from, count) note_batch(worker, to, from, count)
+#define BATCH_3D(list, count) note_batch_3d(worker, list, count)
 #define ADDRESS(type, device)                                                                      \
     ((type) == CU_MEMORYTYPE_DEVICE || (type) == CU_MEMORYTYPE_UNIFIED ? (device) : 0)
 #define SHAPED(copy)                                                                               \
     ((copy) == NULL ? (void)0                                                                      \
-                    : note_pair(ADDRESS((copy)->dstMemoryType, (copy)->dstDevice),                 \
+                    : note_pair(worker, ADDRESS((copy)->dstMemoryType, (copy)->dstDevice),         \
                                 ADDRESS((copy)->srcMemoryType, (copy)->srcDevice)))
 
 /* Whether there may be anything to note. */
@@ -133,15 +155,20 @@ static inline bool is_there(enum gc_row_id row)
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
-        struct gc_work *work =                                                                     \
-            gc_submit_begin(gc_submit_key(stream, GC_VARIANT_##variant == GC_VARIANT_PTSZ));       \
+        struct gc_work *work;                                                                      \
+        CUresult result = gc_submit_begin(                                                         \
+            gc_submit_key(stream, GC_VARIANT_##variant == GC_VARIANT_PTSZ), &work);                \
                                                                                                    \
+        if (__builtin_expect(result != CUDA_SUCCESS, 0))                                           \
+            return result;                                                                         \
         if (may_cross_contexts(work)) {                                                            \
+            CUstream worker = stream;                                                              \
+            (void)worker;                                                                          \
             gc_shim_enter(GC_API_##symbol);                                                        \
             reach;                                                                                 \
             gc_shim_leave();                                                                       \
         }                                                                                          \
-        CUresult result = gc_shim_note_result(ASK(symbol, arguments));                             \
+        result = gc_shim_note_result(ASK(symbol, arguments));                                      \
         gc_submit_end(work);                                                                       \
         if (IS_MEMOP(base, stream) &&                                                              \
             atomic_load_explicit(&gc_shim.waits_for_memops, memory_order_relaxed))                 \

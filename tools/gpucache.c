@@ -13,21 +13,15 @@ static const struct tool_command main_command = {.name = "--help"};
 static const struct tool_command later_commands[] = {
     {"estimate", "MODEL [OPTIONS]", "say what memory a model needs, and what fits", NULL, NULL},
     {"plan", "FILE [OPTIONS]", "place allocations whose lifetimes are known", NULL, NULL},
-    {"top", "[--once] [--json]", "live view of every process and group of this user", NULL, NULL},
-    {"limit", "PID|GROUP SIZE", "change a limit, live", NULL, NULL},
-    {"trim", "PID|GROUP", "give idle memory back, live", NULL, NULL},
-    {"pause", "PID|TENANT", "move a tenant's physical memory out of the device", NULL, NULL},
-    {"resume", "PID|TENANT", "and back", NULL, NULL},
     {"doctor", "[PROGRAM]", "say whether the library reaches PROGRAM's CUDA", NULL, NULL},
 };
 
 #define LATER_COUNT (sizeof(later_commands) / sizeof(later_commands[0]))
 
 static const struct tool_command *const commands[] = {
-    &tool_command_run,
-    &tool_command_report,
-    &tool_command_trace,
-    &tool_command_replay,
+    &tool_command_run,    &tool_command_report, &tool_command_trace,
+    &tool_command_replay, &tool_command_top,    &tool_command_limit,
+    &tool_command_trim,   &tool_command_pause,  &tool_command_resume,
 };
 
 #define NOW_COUNT (sizeof(commands) / sizeof(commands[0]))

@@ -338,7 +338,7 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
     return end(device, 0);
 }
 
-/* ---- debug aids: there is no memory to fill ---- */
+/* ---- contents: there is no memory to fill ---- */
 
 static int fill(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint8_t value)
 {
@@ -355,6 +355,16 @@ static int read_memory(void *self, uint64_t context, uint64_t address, uint64_t 
     (void)address;
     memset(to, 0, bytes);
     return end(begin(self, REPLAY_CALL_READ), 0);
+}
+
+static int write_memory(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                        const void *from)
+{
+    (void)context;
+    (void)address;
+    (void)bytes;
+    (void)from;
+    return end(begin(self, REPLAY_CALL_WRITE), 0);
 }
 
 void replay_device_init(struct replay_device *device, uint64_t capacity_bytes)
@@ -386,6 +396,7 @@ void replay_device_init(struct replay_device *device, uint64_t capacity_bytes)
                 .page_unmap = page_unmap,
                 .fill = fill,
                 .read = read_memory,
+                .write = write_memory,
             },
     };
     pthread_mutex_init(&device->lock, NULL);

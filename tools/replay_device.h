@@ -34,7 +34,8 @@
     REPLAY_CALL(PAGE_SET_ACCESS, "page_set_access")                                                \
     REPLAY_CALL(PAGE_UNMAP, "page_unmap")                                                          \
     REPLAY_CALL(FILL, "fill")                                                                      \
-    REPLAY_CALL(READ, "read")
+    REPLAY_CALL(READ, "read")                                                                      \
+    REPLAY_CALL(WRITE, "write")
 
 enum replay_call {
 #define REPLAY_CALL(name, text) REPLAY_CALL_##name,

@@ -150,31 +150,42 @@ int tool_parse(const struct tool_command *command, const struct tool_option *opt
     return TOOL_DONE;
 }
 
-int tool_parse_file(const struct tool_command *command, const struct tool_option *options,
-                    size_t count, int argc, char **argv, const char **file)
+int tool_parse_words(const struct tool_command *command, const struct tool_option *options,
+                     size_t count, int argc, char **argv, struct tool_words *words)
 {
-    bool only_files = false;
-    *file = NULL;
+    bool only_words = false;
+    words->count = 0;
+    words->helped = false;
     for (int at = 1; at < argc;) {
-        if (!only_files && strcmp(argv[at], "--") == 0) {
-            only_files = true;
+        if (!only_words && strcmp(argv[at], "--") == 0) {
+            only_words = true;
             at++;
-        } else if (!only_files && is_help(argv[at])) {
-            *file = NULL;
+        } else if (!only_words && is_help(argv[at])) {
+            words->helped = true;
             return print_help(command);
-        } else if (!only_files && argv[at][0] == '-') {
+        } else if (!only_words && argv[at][0] == '-') {
             const int status = parse_one(command, options, count, argc, argv, &at);
             if (status != TOOL_DONE)
                 return status;
-        } else if (*file != NULL) {
-            return tool_usage(command, "one file, not also %s", argv[at]);
+        } else if (words->count == words->most) {
+            return tool_usage(command, "one %s, not also %s", words->names[words->most - 1] + 2,
+                              argv[at]);
         } else {
-            *file = argv[at++];
+            words->words[words->count++] = argv[at++];
         }
     }
-    if (*file == NULL)
-        return tool_usage(command, "a file is missing");
+    if (words->count < words->most)
+        return tool_usage(command, "%s is missing", words->names[words->count]);
     return TOOL_DONE;
+}
+
+int tool_parse_file(const struct tool_command *command, const struct tool_option *options,
+                    size_t count, int argc, char **argv, const char **file)
+{
+    struct tool_words words = {.most = 1, .names = {"a file"}};
+    const int status = tool_parse_words(command, options, count, argc, argv, &words);
+    *file = status == TOOL_DONE && !words.helped ? words.words[0] : NULL;
+    return status;
 }
 
 /* ---- files ---- */

@@ -27,6 +27,11 @@ extern const struct tool_command tool_command_run;
 extern const struct tool_command tool_command_report;
 extern const struct tool_command tool_command_trace;
 extern const struct tool_command tool_command_replay;
+extern const struct tool_command tool_command_top;
+extern const struct tool_command tool_command_limit;
+extern const struct tool_command tool_command_trim;
+extern const struct tool_command tool_command_pause;
+extern const struct tool_command tool_command_resume;
 
 /* A line on stderr, "gpucache COMMAND: text"; returns TOOL_FAILED. */
 int tool_fail(const struct tool_command *command, const char *format, ...)
@@ -53,7 +58,20 @@ struct tool_option {
 int tool_parse(const struct tool_command *command, const struct tool_option *options, size_t count,
                int argc, char **argv, int *next) GC_CHECKED;
 
-/* The same where options may stand before and behind one argument, the file. */
+/* The same where options may stand before, between and behind the arguments, `most` of which are
+ * wanted. TOOL_DONE with `helped` after --help. */
+#define TOOL_WORDS_MAX 2
+struct tool_words {
+    size_t most;
+    const char *names[TOOL_WORDS_MAX]; /* "a file" */
+    size_t count;
+    bool helped;
+    const char *words[TOOL_WORDS_MAX];
+};
+int tool_parse_words(const struct tool_command *command, const struct tool_option *options,
+                     size_t count, int argc, char **argv, struct tool_words *words) GC_CHECKED;
+
+/* The same for one argument, the file; NULL after --help. */
 int tool_parse_file(const struct tool_command *command, const struct tool_option *options,
                     size_t count, int argc, char **argv, const char **file) GC_CHECKED;
 

@@ -13,7 +13,8 @@ static void put_limit(struct gc_json *json, const char *key, uint64_t limit)
         gc_json_put_uint(json, key, limit);
 }
 
-static void put_figures(struct gc_json *json, const struct top_figures *figures, bool has_peak)
+static void put_figures(struct gc_json *json, const struct top_figures *figures,
+                        const char *limit_key, bool has_peak)
 {
     const int permille = top_hit_permille(figures);
     gc_json_put_uint(json, "requested_bytes", figures->requested);
@@ -21,7 +22,7 @@ static void put_figures(struct gc_json *json, const struct top_figures *figures,
     gc_json_put_uint(json, "reserved_bytes", figures->reserved);
     gc_json_put_uint(json, "idle_bytes", figures->idle);
     gc_json_put_uint(json, "pending_bytes", figures->pending);
-    put_limit(json, "limit_bytes", figures->limit);
+    put_limit(json, limit_key, figures->limit);
     if (has_peak)
         gc_json_put_uint(json, "peak_reserved_bytes", figures->peak);
     gc_json_put_uint(json, "hit_count", figures->hits);
@@ -94,13 +95,19 @@ static void put_accounts(struct gc_json *json, const struct walk *walk, size_t s
     gc_json_begin_array(json, GC_JSON_LINES);
     for (size_t i = walk->first_row[subject]; i != TOP_NONE; i = walk->next_row[i]) {
         const struct top_account *account = &walk->view->accounts[walk->rows[i]];
-        if (account->device >= walk->view->device_count)
+        const bool has_device = account->device < walk->view->device_count;
+        if (!has_device && walk->view->subjects[subject].kind != TOP_TENANT)
             continue;
-        const struct top_device *device = &walk->view->devices[account->device];
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_json_put_uint(json, "device", device->number);
-        gc_json_put_string(json, "uuid", device->uuid);
-        put_figures(json, &account->figures, has_peak);
+        if (has_device) {
+            const struct top_device *device = &walk->view->devices[account->device];
+            gc_json_put_uint(json, "device", device->number);
+            gc_json_put_string(json, "uuid", device->uuid);
+        } else {
+            gc_json_put_null(json, "device");
+            gc_json_put_null(json, "uuid");
+        }
+        put_figures(json, &account->figures, "limit_bytes", has_peak);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -143,6 +150,7 @@ static void put_process(struct gc_json *json, const struct walk *walk, size_t in
     gc_json_key(json, "pid");
     gc_json_int(json, process->pid);
     gc_json_put_string(json, "name", process->name);
+    gc_json_put_string(json, "program", process->program);
     put_group_name(json, process->group);
     put_state(json, process->state);
     if (process->age_ms == UINT32_MAX)
@@ -196,7 +204,7 @@ static void put_devices(struct gc_json *json, const struct walk *walk)
         gc_json_put_string(json, "uuid", device->uuid);
         gc_json_put_string(json, "name", device->name);
         gc_json_put_uint(json, "process_count", subject->member_count);
-        put_figures(json, &account->figures, false);
+        put_figures(json, &account->figures, "total_bytes", false);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);

@@ -96,8 +96,9 @@ struct sums {
 
 static void add_device_subjects(struct top_view *view, struct sums *sums)
 {
-    const struct top_figures none = {.limit = TOP_NO_LIMIT};
     for (size_t i = 0; i < view->device_count; i++) {
+        const uint64_t total = view->devices[i].total_bytes;
+        const struct top_figures none = {.limit = total > 0 ? total : TOP_NO_LIMIT};
         struct top_subject subject = {.kind = TOP_DEVICE, .key = UINT64_C(2) << 62 | i};
         memcpy(subject.name,
                view->devices[i].name[0] != '\0' ? view->devices[i].name : view->devices[i].uuid,
@@ -208,6 +209,8 @@ static bool set_anchors(struct top_view *view)
         const struct top_subject *subject = &view->subjects[account->subject];
         if (subject->kind != TOP_TENANT || subject->parent >= view->subject_count)
             continue;
+        if (first[subject->parent] != TOP_NONE)
+            account->anchor = first[subject->parent];
         for (size_t j = first[subject->parent];
              j < view->account_count && view->accounts[j].subject == subject->parent; j++) {
             if (view->accounts[j].device == account->device)

@@ -40,10 +40,11 @@ struct top_subject {
     int pid;
     uint64_t key; /* the same in every reading while it lives; of groups and devices too */
     char name[TOP_NAME_BYTES];
-    char group[TOP_NAME_BYTES]; /* "": none */
-    size_t parent;              /* of a tenant: its process */
-    uint32_t member_count;      /* processes of a group, on a device */
-    uint32_t age_ms;            /* since its figures were written; UINT32_MAX: not known */
+    char program[TOP_NAME_BYTES]; /* of a process */
+    char group[TOP_NAME_BYTES];   /* "": none */
+    size_t parent;                /* of a tenant: its process */
+    uint32_t member_count;        /* processes of a group, on a device */
+    uint32_t age_ms;              /* since its figures were written; UINT32_MAX: not known */
 };
 
 struct top_account {
@@ -57,6 +58,7 @@ struct top_device {
     char uuid[48];
     char name[TOP_NAME_BYTES]; /* "": not known */
     unsigned number;           /* what --device takes */
+    uint64_t total_bytes;      /* the device's own; 0: not known */
 };
 
 struct top_view {

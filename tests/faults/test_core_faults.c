@@ -8,11 +8,13 @@
 
 #define BLOCKS 8
 #define RUNS_MAX 2000
+#define PEER_HANDLE 9
 
 struct run {
     struct workbench bench;
     uint64_t blocks[BLOCKS];
     unsigned refused; /* requests and frees that failed */
+    bool fired;       /* the failure */
 };
 
 static void try_alloc(struct run *run, unsigned i, unsigned context, uint64_t bytes, bool is_whole)
@@ -92,6 +94,77 @@ static void scenario(struct run *run)
     workbench_check(bench);
 }
 
+static void use(struct run *run, unsigned i, uint64_t handle)
+{
+    if (run->blocks[i] != 0)
+        sim_driver_submit(&run->bench.sim, handle, run->blocks[i], GC_KIB(4));
+}
+
+/* Mapped memory whose frees wait for fences: pages lent and replaced under queued work, a peer, a
+ * capture, trims, a context that ends. */
+static void fenced_scenario(struct run *run)
+{
+    struct workbench *bench = &run->bench;
+    struct gc_device *device;
+    struct gc_context *peer;
+    const struct gc_device_info info = {.ordinal = 3, .total_bytes = GC_MIB(64)};
+    assert_status(gc_core_add_device(bench->core, &info, &device), GC_OK);
+    assert_status(gc_core_add_context(bench->core, PEER_HANDLE, device, &peer), GC_OK);
+    for (unsigned i = 0; i < 6; i++) {
+        try_alloc(run, i, 0, GC_MIB(4), false);
+        use(run, i, 1);
+    }
+    for (unsigned i = 0; i < 6; i += 2)
+        try_free(run, i);
+    gc_fence_record(bench->contexts[0]);
+    gc_context_add_peer(bench->contexts[0], peer);
+    use(run, 1, PEER_HANDLE);
+    use(run, 3, 1);
+    try_free(run, 1);
+    try_alloc(run, 0, 0, GC_MIB(30), false); /* more than one hole: pages are lent */
+    use(run, 0, 1);
+    workbench_check(bench);
+    try_alloc(run, 2, 1, GC_MIB(6), false);
+    try_free(run, 3);
+    try_free(run, 0);
+    try_alloc(run, 1, 0, GC_MIB(9), false);      /* where a lent page was */
+    gc_core_trim(bench->core, bench->device, 0); /* in a capture nothing goes back */
+    workbench_capture(bench, 0, true);
+    try_alloc(run, 4, 0, GC_MIB(1), true);
+    try_free(run, 1);
+    workbench_capture(bench, 0, false);
+    gc_core_trim(bench->core, bench->device, GC_MIB(4));
+    try_alloc(run, 6, 0, 100, false);
+    use(run, 6, PEER_HANDLE);
+    try_free(run, 6);
+    try_free(run, 4);
+    try_alloc(run, 7, 0, GC_MIB(30), false);
+    workbench_check(bench);
+    try_free(run, 7);
+    gc_core_empty(bench->core, bench->device);
+    workbench_check(bench);
+    workbench_drop(bench, 1);
+    run->blocks[2] = 0;
+}
+
+/* The failure is over, but what would not be unmapped or released in a context that went is still
+ * with the device and charged. */
+static void fenced_clean_up(struct run *run)
+{
+    struct workbench *bench = &run->bench;
+    sim_driver_fail(&bench->sim, 0, false, 0);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (run->blocks[i] != 0)
+            workbench_free(bench, run->blocks[i]);
+    }
+    sim_driver_complete(&bench->sim, PEER_HANDLE);
+    workbench_drop(bench, 0);
+    workbench_drop(bench, 2);
+    assert_int_equal(gc_device_reserved_bytes(bench->device), bench->sim.used_bytes);
+    assert_true(run->fired || bench->sim.used_bytes == 0);
+    bench->stuck_bytes = bench->sim.used_bytes;
+}
+
 /* The failure is over: everything can be given back. */
 static void clean_up(struct run *run)
 {
@@ -114,31 +187,58 @@ static void clean_up(struct run *run)
     assert_int_equal(bench->sim.used_bytes, 0);
 }
 
-static void fail_each_call(enum gc_mode mode, bool has_mapping, bool for_good, int code)
+struct play {
+    void (*scenario)(struct run *run);
+    void (*clean_up)(struct run *run);
+    struct workbench_setup setup;
+};
+
+static void fail_each(const struct play *play, bool for_good, int code)
 {
-    const struct workbench_setup setup = {.mode = mode,
-                                          .capacity_bytes = GC_MIB(64),
-                                          .limit_bytes = GC_MIB(48),
-                                          .trim_percent = 100,
-                                          .has_mapping = has_mapping};
     unsigned n;
     for (n = 1; n < RUNS_MAX; n++) {
         struct run run = {.refused = 0};
-        workbench_open(&run.bench, &setup);
-        run.bench.sim.free_waits = mode == GC_MODE_TRACK;
+        workbench_open(&run.bench, &play->setup);
+        run.bench.sim.free_waits = play->setup.mode == GC_MODE_TRACK;
         sim_driver_fail(&run.bench.sim, n, for_good, code);
-        scenario(&run);
-        const bool fired = run.bench.sim.failed_count > 0;
-        if (fired && for_good && n == 1)
+        play->scenario(&run);
+        run.fired = run.bench.sim.failed_count > 0;
+        if (run.fired && for_good && n == 1)
             assert_true(run.refused > 0);
-        if (!fired)
+        if (!run.fired)
             assert_int_equal(run.refused, 0);
-        clean_up(&run);
+        play->clean_up(&run);
         workbench_close(&run.bench);
-        if (!fired)
+        if (!run.fired)
             break;
     }
     assert_true(n > 10 && n < RUNS_MAX);
+}
+
+static void fail_each_call(enum gc_mode mode, bool has_mapping, bool for_good, int code)
+{
+    const struct play play = {.scenario = scenario,
+                              .clean_up = clean_up,
+                              .setup = {.mode = mode,
+                                        .capacity_bytes = GC_MIB(64),
+                                        .limit_bytes = GC_MIB(48),
+                                        .trim_percent = 100,
+                                        .has_mapping = has_mapping}};
+    fail_each(&play, for_good, code);
+}
+
+/* Each call of the combination of fences, mapped memory, a peer and trims. */
+static void fail_each_fenced_call(bool for_good, int code)
+{
+    const struct play play = {.scenario = fenced_scenario,
+                              .clean_up = fenced_clean_up,
+                              .setup = {.mode = GC_MODE_CACHE,
+                                        .capacity_bytes = GC_MIB(64),
+                                        .limit_bytes = GC_MIB(48),
+                                        .trim_percent = 100,
+                                        .has_mapping = true,
+                                        .is_fenced = true}};
+    fail_each(&play, for_good, code);
 }
 
 static void cached_once(void **state)
@@ -189,6 +289,30 @@ static void mapped_out_of_memory_for_good(void **state)
     fail_each_call(GC_MODE_CACHE, true, true, SIM_OUT_OF_MEMORY);
 }
 
+static void fenced_once(void **state)
+{
+    (void)state;
+    fail_each_fenced_call(false, SIM_BROKEN);
+}
+
+static void fenced_for_good(void **state)
+{
+    (void)state;
+    fail_each_fenced_call(true, SIM_BROKEN);
+}
+
+static void fenced_out_of_memory_once(void **state)
+{
+    (void)state;
+    fail_each_fenced_call(false, SIM_OUT_OF_MEMORY);
+}
+
+static void fenced_out_of_memory_for_good(void **state)
+{
+    (void)state;
+    fail_each_fenced_call(true, SIM_OUT_OF_MEMORY);
+}
+
 static void tracked_once(void **state)
 {
     (void)state;
@@ -227,6 +351,10 @@ int main(void)
         cmocka_unit_test(mapped_for_good),
         cmocka_unit_test(mapped_out_of_memory_once),
         cmocka_unit_test(mapped_out_of_memory_for_good),
+        cmocka_unit_test(fenced_once),
+        cmocka_unit_test(fenced_for_good),
+        cmocka_unit_test(fenced_out_of_memory_once),
+        cmocka_unit_test(fenced_out_of_memory_for_good),
         cmocka_unit_test(tracked_once),
         cmocka_unit_test(tracked_for_good),
         cmocka_unit_test(single_out_of_memory_is_retried),

@@ -13,20 +13,19 @@ NOT_TRIED+="cuStreamCreate cuMemHostAlloc cuMemsetD32Async cuMemsetD8Async cuMem
 NOT_TRIED+="cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphInstantiate cuGraphInstantiateWithFlags cuGraphLaunch cuGraphExecDestroy "
 NOT_TRIED+="cuGraphDestroy cuCtxDestroy_v2 cuDeviceTotalMem_v2 cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 cuMemPoolGetAttribute "
 NOT_TRIED+="cuThreadExchangeStreamCaptureMode cuDeviceGetGraphMemAttribute "
-# The driver rounds to 2 MiB; a segment of plain memory is charged as it is when only its exact size was to be had.
+# The driver rounds to 2 MiB; a small segment of plain memory is charged as it is when only its exact size was to be had.
 UNIT=2097152
 
 # check FAILURE [once]: runs the program with it; says what is wrong.
 # shellcheck disable=SC2317 # called through ok
 check() {
-    local held kept unit=$UNIT
+    local held kept
     rm -f "$REPORT"
     held=$(env GPUCACHE_LIMIT=264MiB GPUCACHE_REPORT="$REPORT" LD_LIBRARY_PATH="$SIM_DIR" SIMCUDA_FAIL="$1" LD_PRELOAD="$LIB" \
         timeout 20 "$FAULTS" ${2:+"$2"} 2>"$TMP/errors") || { echo "$1: ended with $?: $held"; cat "$TMP/errors"; return 1; }
     kept=${held#* }
     held=${held% *}
-    [[ $backend$1 == driver*+ ]] && unit=$((8 * UNIT))
-    [ "$(json "$REPORT" "abs(d['reserved_bytes']['current'] - $held) < $unit and d['reserved_bytes']['peak'] <= d['limit_bytes'] and d['requested_bytes']['current'] == $kept")" = true ] && return 0
+    [ "$(json "$REPORT" "abs(d['reserved_bytes']['current'] - $held) < $UNIT and d['reserved_bytes']['peak'] <= d['limit_bytes'] and d['requested_bytes']['current'] == $kept")" = true ] && return 0
     echo "$1: the device gave out $held, $kept bytes could not be freed; the accounts:"
     json "$REPORT" '[d["reserved_bytes"], d["allocated_bytes"], d["requested_bytes"]]'
     return 1

@@ -43,7 +43,7 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
     uint64_t value = 100;
     memset(device, 0, sizeof(*device));
     device->info.ordinal = ordinal;
-    device->info.has_mapping = true;
+    device->is_mapped = true;
     snprintf(device->info.backend_reason, sizeof(device->info.backend_reason),
              "the device maps memory");
     snprintf(device->info.uuid, sizeof(device->info.uuid),

@@ -186,7 +186,7 @@ static int synchronize(void *self, uint64_t context)
     const int injected = sim_driver_begin(sim, SIM_SYNCHRONIZE, context);
     if (injected != 0)
         return sim_driver_end(sim, injected);
-    if (sim->is_capturing[context])
+    if (context < SIM_CONTEXTS && sim->is_capturing[context])
         sim_driver_violate(sim, "a synchronisation during a capture", context);
     complete(sim, context);
     return sim_driver_end(sim, 0);
@@ -214,6 +214,7 @@ void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes)
     };
     sim_mapping_init(sim);
     sim_fence_init(sim);
+    sim_content_init(sim);
     pthread_mutex_init(&sim->lock, NULL);
 }
 
@@ -221,6 +222,7 @@ void sim_driver_fini(struct sim_driver *sim)
 {
     sim_mapping_fini(sim);
     sim_fence_fini(sim);
+    sim_content_fini(sim);
     free(sim->allocations);
     free(sim->uses);
     pthread_mutex_destroy(&sim->lock);

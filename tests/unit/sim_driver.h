@@ -1,5 +1,5 @@
-/* A simulated platform under core: struct gc_driver over a plain address space. No device, no
- * memory behind the addresses; what it keeps is what tests must know:
+/* A simulated platform under core: struct gc_driver over a plain address space. No device; what it
+ * keeps is what tests must know:
  *
  *  - capacity: it runs out, and says so with SIM_OUT_OF_MEMORY; addresses are reused lowest first;
  *  - work: sim_driver_submit says that work queued in a context uses a range; synchronize completes
@@ -8,6 +8,7 @@
  *  - rules: a call under one of core's locks, a synchronize while the context captures, a free of
  * what is no allocation or by another context are violations;
  *  - mapped memory (sim_mapping.c): ranges, pages and mappings, each used as the driver demands;
+ *  - content (sim_content.c): what was filled or written, by address; else memory holds zeros;
  *  - failures: the N-th call, once or for good.
  *
  * Violations are counted and the first one is kept in words; tests end with sim_driver_check.
@@ -43,6 +44,9 @@ enum sim_call {
     SIM_FENCE_RECORD,
     SIM_FENCE_QUERY,
     SIM_FENCE_WAIT,
+    SIM_FILL,
+    SIM_READ,
+    SIM_WRITE,
     SIM_CALL_COUNT
 };
 
@@ -76,6 +80,7 @@ struct sim_page {
     uint64_t bytes;
     uint64_t mapping_count;
     bool is_released;
+    uint64_t content; /* all that it remembers: the word at its start */
 };
 
 struct sim_mapping {
@@ -84,6 +89,14 @@ struct sim_mapping {
     uint64_t handle;
     bool is_accessible;
     uint64_t peers; /* bit d: device d has access too */
+};
+
+#define SIM_CHUNK_BYTES UINT64_C(65536)
+
+/* What some bytes of the address space hold. */
+struct sim_chunk {
+    uint64_t address; /* a multiple of its size */
+    uint8_t *bytes;
 };
 
 struct sim_driver {
@@ -110,6 +123,9 @@ struct sim_driver {
     struct sim_fence *fences; /* not released yet */
     uint64_t fence_count;
     uint64_t fence_room;
+    struct sim_chunk *chunks;
+    uint64_t chunk_count;
+    uint64_t chunk_room;
     uint64_t next_fence;
     uint64_t next_work;
     bool has_no_fences;   /* recording says it is not supported */
@@ -160,7 +176,15 @@ struct sim_piece {
 /* The piece behind the start of the range. */
 struct sim_piece sim_driver_translate(struct sim_driver *sim, uint64_t address, uint64_t bytes);
 
-/* ---- for sim_mapping.c and sim_fence.c ---- */
+/* What the page mapped at `address` remembers; a fresh one 0. */
+void sim_driver_put(struct sim_driver *sim, uint64_t address, uint64_t content);
+uint64_t sim_driver_get(struct sim_driver *sim, uint64_t address);
+
+/* The program's work writes, and what a byte holds. */
+void sim_driver_write(struct sim_driver *sim, uint64_t address, uint64_t bytes, uint8_t value);
+uint8_t sim_driver_peek(struct sim_driver *sim, uint64_t address);
+
+/* ---- for sim_mapping.c, sim_fence.c and sim_content.c ---- */
 
 /* Starts a call with the lock taken; an injected code, or 0. */
 int sim_driver_begin(struct sim_driver *sim, enum sim_call call, uint64_t context);
@@ -173,10 +197,15 @@ bool sim_mapping_is_open(const struct sim_driver *sim, uint64_t address, uint64_
                          int device);
 struct sim_piece sim_mapping_translate(const struct sim_driver *sim, uint64_t address,
                                        uint64_t bytes);
+/* Copies of whole mapped pages move the word at the start of each. False, with nothing copied: the
+ * range is not such. */
+bool sim_mapping_copy_out(struct sim_driver *sim, uint64_t address, uint64_t bytes, void *to);
 void sim_mapping_init(struct sim_driver *sim);
 void sim_mapping_fini(struct sim_driver *sim);
 void sim_fence_init(struct sim_driver *sim);
 void sim_fence_fini(struct sim_driver *sim);
+void sim_content_init(struct sim_driver *sim);
+void sim_content_fini(struct sim_driver *sim);
 void sim_fence_drop_context(struct sim_driver *sim, uint64_t context);
 
 /* Fails the cmocka test if there was a violation. */

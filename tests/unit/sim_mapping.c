@@ -73,7 +73,8 @@ static void drop_page_if_unused(struct sim_driver *sim, struct sim_page *page)
 static int begin(struct sim_driver *sim, enum sim_call call, uint64_t context, uint64_t address)
 {
     const int injected = sim_driver_begin(sim, call, context);
-    if (injected == 0 && sim->is_capturing[context])
+    /* Giving access takes nothing away and waits for nothing. */
+    if (injected == 0 && sim->is_capturing[context] && call != SIM_PAGE_SET_ACCESS)
         sim_driver_violate(sim, "mapped memory touched during a capture", address);
     return injected;
 }
@@ -238,6 +239,65 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
     return sim_driver_end(sim, 0);
 }
 
+/* The page behind an address that is mapped. */
+static struct sim_page *page_at(struct sim_driver *sim, uint64_t address)
+{
+    const uint64_t i = first_mapping(sim, address);
+    if (i == sim->mapping_count || sim->mappings[i].address > address)
+        return NULL;
+    return find_page(sim, sim->mappings[i].handle);
+}
+
+/* Whole mappings that may be used. */
+static bool is_whole(const struct sim_driver *sim, uint64_t address, uint64_t bytes)
+{
+    uint64_t first;
+    return is_tiled(sim, address, bytes, &first) && sim_mapping_is_open(sim, address, bytes, -1);
+}
+
+bool sim_mapping_copy_out(struct sim_driver *sim, uint64_t address, uint64_t bytes, void *to)
+{
+    if (!is_whole(sim, address, bytes))
+        return false;
+    if (sim_driver_is_used(sim, address, bytes))
+        sim_driver_violate(sim, "a copy while work uses the memory", address);
+    for (uint64_t at = 0; at < bytes; at += page_at(sim, address + at)->bytes)
+        memcpy((char *)to + at, &page_at(sim, address + at)->content, sizeof(uint64_t));
+    return true;
+}
+
+static int write_pages(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                       const void *from)
+{
+    struct sim_driver *sim = self;
+    const int injected = begin(sim, SIM_WRITE, context, address);
+    if (injected != 0)
+        return sim_driver_end(sim, injected);
+    if (!is_whole(sim, address, bytes)) {
+        sim_driver_violate(sim, "a copy to what is not mapped", address);
+        return sim_driver_end(sim, 1);
+    }
+    for (uint64_t at = 0; at < bytes; at += page_at(sim, address + at)->bytes)
+        memcpy(&page_at(sim, address + at)->content, (const char *)from + at, sizeof(uint64_t));
+    return sim_driver_end(sim, 0);
+}
+
+void sim_driver_put(struct sim_driver *sim, uint64_t address, uint64_t content)
+{
+    pthread_mutex_lock(&sim->lock);
+    page_at(sim, address)->content = content;
+    pthread_mutex_unlock(&sim->lock);
+}
+
+uint64_t sim_driver_get(struct sim_driver *sim, uint64_t address)
+{
+    pthread_mutex_lock(&sim->lock);
+    const struct sim_page *page = page_at(sim, address);
+    const uint64_t content = page == NULL ? 0 : page->content;
+    pthread_mutex_unlock(&sim->lock);
+    return content;
+}
+
 bool sim_mapping_is_reserved(const struct sim_driver *sim, uint64_t address)
 {
     return is_reserved(sim, address, 1);
@@ -298,6 +358,7 @@ void sim_mapping_init(struct sim_driver *sim)
     sim->table.page_map = page_map;
     sim->table.page_set_access = page_set_access;
     sim->table.page_unmap = page_unmap;
+    sim->table.write = write_pages;
 }
 
 void sim_mapping_fini(struct sim_driver *sim)

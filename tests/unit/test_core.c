@@ -293,16 +293,16 @@ static void exact_size_is_taken_where_comfort_has_no_room(void **state)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
                                           .capacity_bytes = GC_MIB(512),
-                                          .limit_bytes = GC_MIB(5),
+                                          .limit_bytes = GC_MIB(6),
                                           .trim_percent = 100};
     struct workbench bench;
     uint64_t address;
     (void)state;
     workbench_open(&bench, &setup);
-    workbench_alloc(&bench, 0, GC_MIB(3)); /* not 20 MiB */
-    assert_int_equal(workbench_figures(&bench).reserved.current, GC_MIB(3));
+    workbench_alloc(&bench, 0, GC_MIB(3)); /* not 20 MiB, but whole units */
+    assert_int_equal(workbench_figures(&bench).reserved.current, GC_MIB(4));
     workbench_alloc(&bench, 1, GC_MIB(1));
-    assert_int_equal(workbench_figures(&bench).reserved.current, GC_MIB(5));
+    assert_int_equal(workbench_figures(&bench).reserved.current, GC_MIB(6));
     assert_status(workbench_try_alloc(&bench, 2, 512, &address), GC_OUT_OF_MEMORY);
     workbench_alloc(&bench, 1, GC_MIB(1));
     workbench_close(&bench);

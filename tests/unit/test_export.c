@@ -19,7 +19,7 @@ static void open_fenced(struct workbench *bench)
 /* Work of the first context uses the block. */
 static void work_on(struct workbench *bench, uint64_t address, uint64_t bytes, uint64_t stream)
 {
-    gc_work_begin(bench->core, gc_core_work(bench->core), stream);
+    assert_true(gc_work_begin(bench->core, gc_core_work(bench->core), stream, &bench->driver_code));
     sim_driver_submit(&bench->sim, 1, address, bytes);
 }
 

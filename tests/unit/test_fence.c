@@ -151,12 +151,38 @@ static void pending_memory_never_causes_an_out_of_memory(void **state)
     }
 }
 
+/* A request that is short waits for what was freed first, not for all that is queued. */
+static void shortage_waits_for_the_oldest(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(64),
+                                          .trim_percent = 100,
+                                          .has_mapping = true,
+                                          .is_fenced = true};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_alloc(&bench, 0, GC_MIB(56));
+    const uint64_t first = workbench_alloc(&bench, 0, GC_MIB(4));
+    const uint64_t second = workbench_alloc(&bench, 0, GC_MIB(4));
+    sim_driver_submit(&bench.sim, 1, first, GC_MIB(4));
+    workbench_free(&bench, first);
+    sim_driver_submit(&bench.sim, 1, second, GC_MIB(4));
+    workbench_free(&bench, second);
+    assert_int_equal(bench.contexts[0]->fences.count, 2);
+    assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(4)), first);
+    assert_int_equal(bench.sim.calls[SIM_FENCE_WAIT], 1);
+    assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
+    assert_int_equal(bench.sim.use_count, 1);
+    workbench_close(&bench);
+}
+
 static void peers_are_fenced_too(void **state)
 {
     struct workbench bench;
     (void)state;
     open_fenced(&bench, GC_MIB(64));
-    assert_status(gc_context_add_peer(bench.contexts[0], bench.contexts[1]), GC_OK);
+    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
     const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
     sim_driver_submit(&bench.sim, 2, a, GC_MIB(60));
     workbench_free(&bench, a);
@@ -168,6 +194,60 @@ static void peers_are_fenced_too(void **state)
     assert_true(gc_fence_record(bench.contexts[0]));
     sim_driver_complete(&bench.sim, 1);
     assert_false(gc_fence_poll(bench.contexts[0]));
+    workbench_alloc(&bench, 0, GC_MIB(60));
+    workbench_close(&bench);
+}
+
+/* A peer may become one after its work was submitted, if not after the free: what was recorded or
+ * known before says nothing of it. */
+static void late_peer_is_waited_for(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(64));
+    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(20));
+    const uint64_t b = workbench_alloc(&bench, 0, GC_MIB(20));
+    sim_driver_submit(&bench.sim, 1, a, GC_MIB(20));
+    workbench_free(&bench, a);
+    sim_driver_submit(&bench.sim, 2, b, GC_MIB(20));
+    assert_true(gc_fence_record(bench.contexts[0]));
+    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    workbench_free(&bench, b);
+    sim_driver_complete(&bench.sim, 1);
+    assert_true(gc_fence_poll(bench.contexts[0]));
+    gc_reuse_collect(bench.contexts[0]);
+    assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(20));
+    assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(20)), a);
+    workbench_close(&bench);
+}
+
+/* More peers than a fence has room for. */
+static void crowd_of_peers_is_waited_for(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(64));
+    for (uint64_t i = 0; i < GC_PEER_MAX; i++) {
+        struct gc_context *peer;
+        assert_status(gc_core_add_context(bench.core, 1000 + i, bench.device, &peer), GC_OK);
+        gc_context_add_peer(bench.contexts[0], peer);
+    }
+    assert_true(gc_fence_record(bench.contexts[0]));
+    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    gc_context_add_peer(bench.contexts[0], bench.contexts[2]);
+    assert_int_equal(bench.contexts[0]->peer_count, GC_PEER_MAX);
+    for (unsigned i = 0; i < 2; i++) {
+        const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
+        sim_driver_submit(&bench.sim, 2 + i, a, GC_MIB(60));
+        workbench_free(&bench, a);
+        const uint64_t epoch = gc_context_epoch(bench.contexts[0]);
+        gc_core_retire(bench.core, bench.contexts[0], epoch);
+        assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(60));
+    }
+    uint64_t other;
+    workbench_capture(&bench, 2, true);
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(60), &other), GC_OUT_OF_MEMORY);
+    workbench_capture(&bench, 2, false);
     workbench_alloc(&bench, 0, GC_MIB(60));
     workbench_close(&bench);
 }
@@ -197,19 +277,43 @@ static void one_stream_reuses_at_once_and_waits_when_it_ends(void **state)
     pretend_one_stream(&bench);
     struct gc_work *work = gc_core_work(bench.core);
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
-    gc_work_begin(bench.core, work, GC_STREAM_LEGACY);
+    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &bench.driver_code));
     sim_driver_submit(&bench.sim, 1, a, 4096);
     workbench_free(&bench, a);
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
-    gc_work_begin(bench.core, work, GC_STREAM_LEGACY);
+    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &bench.driver_code));
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
-    gc_work_begin(bench.core, work, GC_STREAM_OTHER);
+    assert_true(gc_work_begin(bench.core, work, GC_STREAM_OTHER, &bench.driver_code));
     sim_driver_expect_idle(&bench.sim, a, 4096); /* now it may go to any stream */
     const uint64_t b = workbench_alloc(&bench, 0, 4096);
     sim_driver_submit(&bench.sim, 1, b, 4096);
     workbench_free(&bench, b);
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
+    workbench_close(&bench);
+}
+
+/* Without that wait no other work may start, not even the one stream's, whose memory others have.
+ */
+static void one_stream_holds_others_up_while_the_driver_fails(void **state)
+{
+    struct workbench bench;
+    int code;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    pretend_one_stream(&bench);
+    struct gc_work *work = gc_core_work(bench.core);
+    const uint64_t a = workbench_alloc(&bench, 0, 4096);
+    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &code));
+    sim_driver_submit(&bench.sim, 1, a, 4096);
+    workbench_free(&bench, a);
+    sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
+    assert_false(gc_work_begin(bench.core, work, GC_STREAM_OTHER, &code));
+    assert_int_equal(code, SIM_BROKEN);
+    assert_false(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &code));
+    sim_driver_fail(&bench.sim, 0, false, 0);
+    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &code));
+    sim_driver_expect_idle(&bench.sim, a, 4096);
     workbench_close(&bench);
 }
 
@@ -272,7 +376,7 @@ static void dropped_context_forgets_its_fences(void **state)
     struct workbench bench;
     (void)state;
     open_fenced(&bench, GC_MIB(1024));
-    assert_status(gc_context_add_peer(bench.contexts[0], bench.contexts[1]), GC_OK);
+    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
     sim_driver_submit(&bench.sim, 1, a, 4096);
     workbench_free(&bench, a);
@@ -317,9 +421,13 @@ int main(void)
         cmocka_unit_test(what_is_freed_while_a_fence_is_recorded_waits_for_the_next),
         cmocka_unit_test(loop_asks_seldom_and_stays_bounded),
         cmocka_unit_test(pending_memory_never_causes_an_out_of_memory),
+        cmocka_unit_test(shortage_waits_for_the_oldest),
         cmocka_unit_test(peers_are_fenced_too),
+        cmocka_unit_test(late_peer_is_waited_for),
+        cmocka_unit_test(crowd_of_peers_is_waited_for),
         cmocka_unit_test(capture_is_left_alone),
         cmocka_unit_test(one_stream_reuses_at_once_and_waits_when_it_ends),
+        cmocka_unit_test(one_stream_holds_others_up_while_the_driver_fails),
         cmocka_unit_test(one_stream_waits_before_memory_goes_back),
         cmocka_unit_test(unseen_work_makes_every_free_pending),
         cmocka_unit_test(wait_of_the_program_answers_open_fences),

@@ -81,6 +81,106 @@ static void what_could_be_had(void **state)
     workbench_close(&bench);
 }
 
+/* Nor by a thread's own cache, as long as more is held than the limit allows. */
+static void threads_keep_nothing_above_the_limit(void **state)
+{
+    struct workbench bench;
+    uint64_t address = 0;
+    const struct gc_request request = {.bytes = GC_KIB(4), .api = API_MALLOC};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1024),
+                                          .trim_percent = 100,
+                                          .is_fenced = true};
+    (void)state;
+    workbench_open(&bench, &setup);
+    struct gc_cache *cache = gc_core_cache_create(bench.core);
+    const uint64_t kept = workbench_alloc(&bench, 0, GC_MIB(64));
+    const uint64_t block = workbench_alloc(&bench, 0, GC_KIB(4));
+    const uint64_t other = workbench_alloc(&bench, 0, GC_KIB(4));
+    assert_true(gc_core_try_free(bench.core, cache, block));
+    assert_true(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    assert_true(gc_core_try_free(bench.core, cache, address));
+    gc_core_set_limit(bench.core, bench.device, GC_MIB(10));
+    assert_false(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    assert_true(gc_core_try_free(bench.core, cache, other));
+    assert_false(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    workbench_free(&bench, kept);
+    address = workbench_alloc(&bench, 0, GC_KIB(4)); /* within the limit again */
+    gc_core_set_limit(bench.core, bench.device, UINT64_MAX);
+    workbench_free(&bench, address);
+    address = workbench_alloc(&bench, 0, GC_KIB(4));
+    assert_true(gc_core_try_free(bench.core, cache, address));
+    assert_true(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    assert_true(gc_core_try_free(bench.core, cache, address));
+    gc_core_cache_retire(bench.core, cache);
+    workbench_close(&bench);
+}
+
+static uint64_t available_now(struct workbench *bench)
+{
+    uint64_t available = 0;
+    assert_status(gc_core_available(bench->core, bench->device, &available, &bench->driver_code),
+                  GC_OK);
+    return available;
+}
+
+/* Pending memory counts as far as it gives room to any request. */
+static void what_could_be_had_once_work_is_done(void **state)
+{
+    for (unsigned has_mapping = 0; has_mapping < 2; has_mapping++) {
+        const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                              .capacity_bytes = GC_MIB(1024),
+                                              .limit_bytes = GC_MIB(100),
+                                              .trim_percent = 100,
+                                              .has_mapping = has_mapping != 0,
+                                              .is_fenced = true};
+        struct workbench bench;
+        uint64_t blocks[3];
+        (void)state;
+        workbench_open(&bench, &setup);
+        for (unsigned i = 0; i < 3; i++) {
+            blocks[i] = workbench_alloc(&bench, 0, GC_MIB(5));
+            sim_driver_submit(&bench.sim, 1, blocks[i], GC_MIB(5));
+        }
+        const uint64_t at_first = available_now(&bench);
+        workbench_free(&bench, blocks[0]);
+        workbench_free(&bench, blocks[1]);
+        const uint64_t pending = available_now(&bench);
+        /* Ten at the front of a segment of twenty; or five whole pages. */
+        assert_int_equal(pending - at_first, has_mapping != 0 ? GC_MIB(10) : 0);
+        sim_driver_complete(&bench.sim, 1);
+        gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+        assert_int_equal(available_now(&bench), pending);
+        sim_driver_submit(&bench.sim, 1, blocks[2], GC_MIB(5));
+        workbench_free(&bench, blocks[2]);
+        assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(5));
+        assert_int_equal(available_now(&bench), GC_MIB(100));
+        workbench_alloc(&bench, 0, GC_MIB(100));
+        workbench_close(&bench);
+    }
+}
+
+/* The driver gives two megabytes at a time: what is charged is what the device gave. */
+static void larger_segments_are_charged_in_whole_units(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1024),
+                                          .limit_bytes = GC_MIB(9),
+                                          .trim_percent = 100};
+    struct workbench bench;
+    uint64_t refused;
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_alloc(&bench, 0, GC_MIB(5) - 100);
+    assert_int_equal(held(&bench), GC_MIB(6));
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(2) + 600, &refused), GC_OUT_OF_MEMORY);
+    workbench_alloc(&bench, 0, GC_KIB(1400));
+    assert_int_equal(held(&bench), GC_MIB(8));
+    workbench_alloc(&bench, 0, GC_KIB(800)); /* small ones share a unit of the driver's */
+    assert_true(held(&bench) <= GC_MIB(9));
+    workbench_close(&bench);
+}
+
 static void peaks_start_again(void **state)
 {
     struct workbench bench;
@@ -107,6 +207,9 @@ int main(void)
         cmocka_unit_test(lower_limit_takes_idle_memory_and_nothing_else),
         cmocka_unit_test(nothing_is_handed_out_above_the_limit),
         cmocka_unit_test(what_could_be_had),
+        cmocka_unit_test(threads_keep_nothing_above_the_limit),
+        cmocka_unit_test(what_could_be_had_once_work_is_done),
+        cmocka_unit_test(larger_segments_are_charged_in_whole_units),
         cmocka_unit_test(peaks_start_again),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -305,7 +305,7 @@ static void narrow_screens_keep_what_matters(void **state)
         text, "    PID DEV GROUP    NAME         S  LIVE RESVD  IDLE LIMIT  PEAK  HIT% HISTORY");
     top_layout_init(&layout, &view, 40, false);
     top_text_head(&layout, text);
-    assert_string_equal(text, "    PID DEV NAME      LIVE RESVD  HIT%");
+    assert_string_equal(text, "    PID DEV NAME        LIVE RESVD  HIT%");
     top_layout_init(&layout, &view, 14, false);
     top_text_head(&layout, text);
     assert_string_equal(text, "    PID RESVD");

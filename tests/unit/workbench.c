@@ -16,6 +16,7 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
     bench->options->mode = setup->mode;
     bench->options->trim_percent = setup->trim_percent;
     bench->options->reuse = setup->is_fenced ? GC_REUSE_FENCE : GC_REUSE_SYNC;
+    bench->options->debug = setup->debug;
     if (setup->limit_bytes != 0) {
         bench->options->limit.count = 1;
         bench->options->limit.entries[0] =
@@ -24,6 +25,7 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
     const struct gc_core_config config = {
         .options = bench->options,
         .driver = &bench->sim.table,
+        .log = setup->log,
         .api_names = api_names,
         .api_count = WORKBENCH_API_COUNT,
     };
@@ -74,7 +76,7 @@ void workbench_check(struct workbench *bench)
     for (unsigned kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
         charged += bench->device->direct_bytes[kind];
     const struct gc_device_snapshot figures = workbench_figures(bench);
-    assert_int_equal(figures.reserved.current, segments + charged);
+    assert_int_equal(figures.reserved.current, segments + charged + bench->stuck_bytes);
     assert_true(figures.reserved.peak <= figures.limit_bytes);
     assert_int_equal(figures.idle_bytes, idle + bench->elastic_idle_bytes);
     assert_int_equal(figures.pending.current, pending);

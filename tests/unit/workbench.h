@@ -18,6 +18,8 @@ struct workbench_setup {
     double trim_percent;  /* of 100 */
     bool has_mapping;     /* in pages of 2 MiB */
     bool is_fenced;       /* reuse `fence`, else `sync` */
+    unsigned debug;       /* of GC_DEBUG_ */
+    struct gc_log *log;   /* NULL: none */
 };
 
 struct workbench {
@@ -28,6 +30,7 @@ struct workbench {
     struct gc_context *contexts[WORKBENCH_CONTEXTS]; /* handles 1, 2, … */
     int driver_code;                                 /* of the last call */
     uint64_t elastic_idle_bytes; /* what elastic pools hold idle, for workbench_check */
+    uint64_t stuck_bytes;        /* charged to no pool: what a context left behind */
 };
 
 void workbench_open(struct workbench *bench, const struct workbench_setup *setup);

@@ -1,8 +1,8 @@
 /* Every row of api.def by one way of finding it: is what a program gets the library's wrapper?
  *
- * usage: matrix dlsym|global|next|proc1|proc2|runtime. Prints a line for each row that is not, and
- * how many rows were found: those that the driver has by that way. Fails where one is not wrapped
- * as it should be. */
+ * usage: matrix dlsym|global|next|proc1|proc2|runtime|nvml. Prints a line for each row that is not,
+ * and how many rows were found: those that the driver has by that way. Fails where one is not
+ * wrapped as it should be. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -25,6 +25,10 @@ static const struct row runtime_rows[] = {
 #define RUNTIME(symbol, kind, type, parameters, arguments) {#symbol, NULL, 0, 0},
 #include "shim/api.def"
 };
+static const struct row nvml_rows[] = {
+#define NVML(symbol, parameters, arguments) {#symbol, NULL, 0, 0},
+#include "shim/api.def"
+};
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 typedef int (*proc1_function)(const char *, void **, int, uint64_t);
@@ -42,7 +46,7 @@ static void *find(const char *way, void *handle, const struct row *row)
     void *found = NULL;
     int status;
 
-    if (strcmp(way, "dlsym") == 0 || strcmp(way, "runtime") == 0)
+    if (strcmp(way, "dlsym") == 0 || strcmp(way, "runtime") == 0 || strcmp(way, "nvml") == 0)
         return dlsym(handle, row->symbol);
     if (strcmp(way, "global") == 0)
         return dlsym(RTLD_DEFAULT, row->symbol);
@@ -63,11 +67,15 @@ static void *find(const char *way, void *handle, const struct row *row)
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "dlsym";
-    const int is_runtime = strcmp(way, "runtime") == 0;
+    const int is_runtime = strcmp(way, "runtime") == 0, is_nvml = strcmp(way, "nvml") == 0;
     const int is_scope = strcmp(way, "global") == 0 || strcmp(way, "next") == 0;
-    const struct row *rows = is_runtime ? runtime_rows : driver_rows;
-    const size_t count = is_runtime ? COUNT(runtime_rows) : COUNT(driver_rows);
-    void *handle = dlopen(is_runtime ? "libcudart.so.13" : "libcuda.so.1",
+    const struct row *rows = is_runtime ? runtime_rows : is_nvml ? nvml_rows : driver_rows;
+    const size_t count = is_runtime ? COUNT(runtime_rows)
+                         : is_nvml  ? COUNT(nvml_rows)
+                                    : COUNT(driver_rows);
+    void *handle = dlopen(is_runtime ? "libcudart.so.13"
+                          : is_nvml  ? "libnvidia-ml.so.1"
+                                     : "libcuda.so.1",
                           RTLD_NOW | (is_scope ? RTLD_GLOBAL : RTLD_LOCAL));
     int looked = 0, bad = 0;
 

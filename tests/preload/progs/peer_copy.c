@@ -3,7 +3,8 @@
  * allocated and filled next must not reach the copy. argv[1]: how the source's memory is reached:
  * "copy" (cuMemcpyPeerAsync), "copy3d", "unified", "plain", "plain2d", "plain3d" (by address
  * alone), none of which needs peer access; "access" (a plain copy with it), "disabled" (the same,
- * taken away while the copy is queued). Prints how many bytes of the copy are wrong. */
+ * taken away while the copy is queued); "stream" (a copy within the owner's memory, by a stream of the other context). "fill":
+ * the work is a fill of the source. Prints how many bytes of the copy are wrong. */
 #include <cuda.h>
 
 #include <stdio.h>
@@ -77,6 +78,33 @@ static void queue_copy(const char *way, CUdeviceptr to, CUdeviceptr from)
         CHECK(cuMemcpyDtoDAsync(to, from, BYTES, stream));
 }
 
+/* A fill that comes late would reach the next block. */
+static size_t fill_late(void)
+{
+    unsigned char *got = malloc(BYTES);
+    CUdeviceptr from, next;
+    size_t wrong = 0;
+
+    CHECK(cuCtxSetCurrent(owner));
+    CHECK(cuMemAlloc(&from, BYTES));
+    CHECK(cuCtxSetCurrent(worker));
+    for (int i = 0; i < 4; i++)
+        CHECK(cuMemsetD8Async(from, 1, BYTES, stream));
+    CHECK(cuCtxSetCurrent(owner));
+    CHECK(cuMemFree(from));
+    CHECK(cuMemAlloc(&next, BYTES));
+    CHECK(cuMemsetD8(next, 2, BYTES));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuCtxSetCurrent(worker));
+    CHECK(cuStreamSynchronize(stream));
+    CHECK(cuCtxSetCurrent(owner));
+    CHECK(cuMemcpyDtoH(got, next, BYTES));
+    for (size_t k = 0; k < BYTES; k++)
+        wrong += got[k] != 2;
+    free(got);
+    return wrong;
+}
+
 int main(int argc, char **argv)
 {
     const char *way = argc > 1 ? argv[1] : "copy";
@@ -89,6 +117,12 @@ int main(int argc, char **argv)
     CHECK(cuDevicePrimaryCtxRetain(&worker, 1));
     CHECK(cuCtxSetCurrent(worker));
     CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    if (strcmp(way, "fill") == 0) {
+        printf("wrong %zu\n", fill_late());
+        return 0;
+    }
+    if (strcmp(way, "stream") == 0)
+        CHECK(cuCtxSetCurrent(owner));
     CHECK(cuMemAlloc(&to, BYTES));
     for (int i = 0; i < ROUNDS; i++) {
         if (strcmp(way, "disabled") == 0 || (strcmp(way, "access") == 0 && i == 0))
@@ -97,7 +131,8 @@ int main(int argc, char **argv)
         CHECK(cuMemAlloc(&from, BYTES));
         CHECK(cuMemsetD8(from, 1, BYTES));
         CHECK(cuCtxSynchronize());
-        CHECK(cuCtxSetCurrent(worker));
+        if (strcmp(way, "stream") != 0)
+            CHECK(cuCtxSetCurrent(worker));
         queue_copy(way, to, from);
         if (strcmp(way, "disabled") == 0)
             CHECK(cuCtxDisablePeerAccess(owner));

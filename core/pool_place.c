@@ -1,0 +1,105 @@
+/* Where a block goes: best fit over the free blocks of its class, by addresses alone; and the last
+ * resort, any hole that is backed. */
+#include "core/pool.h"
+
+#include "core/check.h"
+#include "core/context.h"
+
+#include <stddef.h>
+
+/* Holes that are looked at because a block might fit between the pages of them. */
+#define FIT_TRIES 256
+
+static struct gc_segment *segment_of(const struct gc_block *block)
+{
+    return atomic_load_explicit(&block->segment, memory_order_relaxed);
+}
+
+/* Where in the hole a block of `bytes` would start; false if it does not fit. */
+static bool fit(const struct gc_pool *pool, struct gc_block *hole, uint64_t bytes, bool is_tight,
+                struct gc_place *place)
+{
+    const uint64_t page = pool->pages.page_bytes;
+    uint64_t address = hole->address;
+    if (segment_of(hole)->arena != NULL && (bytes >= GC_PAGE_BYTES_MIN || is_tight)) {
+        const uint64_t needed = (bytes + page - 1) / page * page;
+        if (address % page + bytes > needed)
+            address = (address + page - 1) / page * page;
+    }
+    *place = (struct gc_place){hole, address};
+    return address - hole->address + bytes <= hole->bytes;
+}
+
+bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_class class, uint64_t bytes,
+                               bool is_tight, struct gc_place *place)
+{
+    const struct gc_bins *bins = &pool->bins[class];
+    struct gc_block *hole = gc_bins_best_fit(bins, bytes);
+    for (unsigned i = 0; hole != NULL && i < FIT_TRIES; i++) {
+        if (fit(pool, hole, bytes, is_tight, place))
+            return true;
+        hole = gc_bins_next(bins, hole);
+    }
+    hole = gc_bins_best_fit(bins, bytes + pool->pages.page_bytes);
+    return hole != NULL && fit(pool, hole, bytes, is_tight, place);
+}
+
+/* A live block at the place, unless it needs the driver. */
+static struct gc_block *take_place(struct gc_pool *pool, const struct gc_place *place,
+                                   const struct gc_claim *claim)
+{
+    struct gc_segment *segment = segment_of(place->hole);
+    const bool keep = gc_context_is_capturing(pool->context);
+    if (segment->arena != NULL &&
+        !gc_pages_try_use_locked(pool, segment->arena, place->address, claim->bytes, keep))
+        return NULL;
+    struct gc_block *block = gc_pool_carve_locked(pool, place, claim->bytes);
+    /* A dedicated segment is here only if the driver would not take it back: an ordinary one from
+     * now on. */
+    if (segment->is_dedicated)
+        segment->is_dedicated = false;
+    if (keep)
+        segment->is_kept = true;
+    gc_pool_make_live_locked(pool, block, claim);
+    return block;
+}
+
+struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class,
+                                     const struct gc_claim *claim)
+{
+    struct gc_place place;
+    if (!gc_pool_find_place_locked(pool, class, claim->bytes, false, &place))
+        return NULL;
+    const uint64_t waste = place.hole->bytes - claim->bytes;
+    if (class == GC_CLASS_WHOLE && waste > place.hole->bytes / GC_WHOLE_WASTE_SHARE)
+        return NULL;
+    return take_place(pool, &place, claim);
+}
+
+/* At the hole's start, at its first page and at its end. */
+static struct gc_block *take_in_hole(struct gc_pool *pool, struct gc_block *hole,
+                                     const struct gc_claim *claim)
+{
+    const struct gc_place last = {hole, hole->address + hole->bytes - claim->bytes};
+    struct gc_place place;
+    struct gc_block *block = NULL;
+    for (unsigned is_tight = 0; block == NULL && is_tight < 2; is_tight++) {
+        if (fit(pool, hole, claim->bytes, is_tight != 0, &place))
+            block = take_place(pool, &place, claim);
+    }
+    return block != NULL ? block : take_place(pool, &last, claim);
+}
+
+struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, enum gc_class class,
+                                         const struct gc_claim *claim)
+{
+    struct gc_block *block = NULL;
+    for (unsigned i = class == GC_CLASS_WHOLE ? GC_CLASS_WHOLE : 0;
+         block == NULL && i <= GC_CLASS_WHOLE; i++) {
+        const struct gc_bins *bins = &pool->bins[i];
+        struct gc_block *hole = gc_bins_best_fit(bins, claim->bytes);
+        while (hole != NULL && (block = take_in_hole(pool, hole, claim)) == NULL)
+            hole = gc_bins_next(bins, hole);
+    }
+    return block;
+}

@@ -1,0 +1,539 @@
+/* Out: choose what is used, wait for the context's work, copy, unmap, release. In: reserve, create,
+ * map, copy back. Every step may fail; what has gone so far is then told from the slots. */
+#include "core/swap.h"
+
+#include "core/bits.h"
+#include "core/check.h"
+#include "core/instance.h"
+#include "core/lend.h"
+#include "core/unlend.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the host memory that is available, copies may take this share. */
+#define HOST_SHARE_PERCENT 90
+
+/* A slot whose page is away. */
+struct away {
+    struct gc_slot *slot;
+    struct gc_arena *arena;
+    uint64_t number; /* of its copy */
+};
+
+struct gc_swap {
+    struct gc_change change;
+    uint8_t *copy; /* NULL: the content was dropped */
+    uint64_t copy_bytes;
+    uint64_t host_bytes; /* of this record with the list */
+    uint64_t count;      /* in the list, by arena and slot; their slots are GC_SLOT_NEEDS */
+    bool is_coming;      /* one thread swaps it in */
+    struct away list[];
+};
+
+const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
+{
+    static const char *const texts[GC_SWAP_REFUSAL_COUNT] = {
+        [GC_SWAP_OK] = "done",
+        [GC_SWAP_AGAIN] = "it is so already",
+        [GC_SWAP_CAPTURES] = "a graph is being captured",
+        [GC_SWAP_PEERS] = "other devices or contexts have access to the memory",
+        [GC_SWAP_EXPORTED] = "other processes may have the memory open",
+        [GC_SWAP_NOT_MAPPED] = "the memory is not mapped page by page (backend `driver`)",
+        [GC_SWAP_HOST] = "no host memory for a copy",
+        [GC_SWAP_FULL] = "no room for it on the device, or within a limit",
+        [GC_SWAP_DRIVER] = "the driver refused",
+    };
+    return (unsigned)refusal < GC_SWAP_REFUSAL_COUNT ? texts[refusal] : "?";
+}
+
+bool gc_context_is_swapped(struct gc_context *context)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const bool is_swapped = context->pool.pages.swap != NULL;
+    gc_pool_release(&context->pool);
+    return is_swapped;
+}
+
+/* ---- may it go? ---- */
+
+static bool has_peers_locked(const struct gc_context *context)
+{
+    for (uint32_t i = 0; i < context->peer_count; i++)
+        if (!gc_context_is_dropped(context->peers[i]))
+            return true;
+    return false;
+}
+
+static enum gc_swap_refusal check_locked(const struct gc_context *context)
+{
+    const struct gc_pool *pool = &context->pool;
+    if (pool->pages.swap != NULL)
+        return GC_SWAP_AGAIN;
+    if (has_peers_locked(context))
+        return GC_SWAP_PEERS;
+    if (atomic_load_explicit(&context->is_exported, memory_order_relaxed))
+        return GC_SWAP_EXPORTED;
+    bool is_mapped = pool->pages.arenas != NULL;
+    bool has_plain = false;
+    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+         segment = segment->next) {
+        if (segment->class == GC_CLASS_EXPORTED && !segment->is_idle)
+            return GC_SWAP_EXPORTED;
+        has_plain |= segment->arena == NULL;
+    }
+    return has_plain && !is_mapped ? GC_SWAP_NOT_MAPPED : GC_SWAP_OK;
+}
+
+enum gc_swap_refusal gc_swap_check(struct gc_context *context)
+{
+    if (gc_context_is_capturing(context))
+        return GC_SWAP_CAPTURES;
+    gc_pool_acquire_plain(&context->pool);
+    const enum gc_swap_refusal refusal = check_locked(context);
+    gc_pool_release(&context->pool);
+    return refusal;
+}
+
+/* Segments of the driver's own. */
+static uint64_t plain_bytes_locked(const struct gc_pool *pool)
+{
+    uint64_t bytes = 0;
+    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+         segment = segment->next)
+        bytes += segment->arena == NULL ? segment->bytes : 0;
+    return bytes;
+}
+
+/* ---- out ---- */
+
+static struct gc_swap *create_swap(struct gc_context *context, uint64_t room)
+{
+    const uint64_t bytes = sizeof(struct gc_swap) + room * sizeof(struct away);
+    struct gc_swap *swap = gc_host_map(&context->core->host, bytes);
+    if (swap != NULL)
+        swap->host_bytes = bytes;
+    return swap;
+}
+
+void gc_swap_forget(struct gc_context *context, struct gc_swap *swap)
+{
+    if (swap == NULL)
+        return;
+    gc_context_wait_end(&swap->change.set);
+    if (swap->copy != NULL)
+        gc_host_unmap(&context->core->host, swap->copy, swap->copy_bytes);
+    gc_host_unmap(&context->core->host, swap, swap->host_bytes);
+}
+
+/* All slots in use and their pages are on their way out. */
+static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
+                                struct gc_leaving *leaving)
+{
+    struct gc_pages *pages = &swap->change.context->pool.pages;
+    for (uint64_t i = 0; i < arena->touched_count; i++) {
+        struct gc_slot *slot = &arena->slots[i];
+        struct gc_page *page = slot->page;
+        if (slot->use_count == 0 || page == NULL || page->user != slot)
+            continue;
+        swap->list[swap->count] = (struct away){slot, arena, swap->count};
+        swap->count++;
+        slot->is_changing = true;
+        page->user = &pages->leaving;
+        for (struct gc_slot *mapped = page->first; mapped != NULL; mapped = mapped->next)
+            mapped->stage = GC_SLOT_NEEDS;
+        page->next = leaving->first;
+        leaving->first = page;
+    }
+}
+
+static void choose(struct gc_swap *swap, struct gc_leaving *leaving)
+{
+    struct gc_pool *pool = &swap->change.context->pool;
+    gc_pool_acquire_plain(pool);
+    for (struct gc_arena *arena = pool->pages.arenas; arena != NULL; arena = arena->next)
+        choose_arena_locked(swap, arena, leaving);
+    gc_pool_release(pool);
+}
+
+static uint64_t address_of(const struct gc_pool *pool, const struct away *away)
+{
+    return away->arena->segment->address +
+           (uint64_t)(away->slot - away->arena->slots) * pool->pages.page_bytes;
+}
+
+/* The end of the run of neighbours that starts at `i`. */
+static uint64_t run_end(const struct gc_swap *swap, uint64_t i)
+{
+    do
+        i++;
+    while (i < swap->count && swap->list[i].slot == swap->list[i - 1].slot + 1 &&
+           swap->list[i].number == swap->list[i - 1].number + 1 &&
+           swap->list[i].arena == swap->list[i - 1].arena);
+    return i;
+}
+
+static enum gc_swap_refusal save(struct gc_swap *swap, struct gc_swap_result *result)
+{
+    struct gc_context *context = swap->change.context;
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    uint64_t end;
+    swap->copy_bytes = swap->count * page_bytes;
+    if (swap->count == 0)
+        return GC_SWAP_OK;
+    if (swap->copy_bytes > gc_host_available_bytes() / 100 * HOST_SHARE_PERCENT)
+        return GC_SWAP_HOST;
+    swap->copy = gc_host_map(&context->core->host, swap->copy_bytes);
+    if (swap->copy == NULL)
+        return GC_SWAP_HOST;
+    for (uint64_t i = 0; i < swap->count; i = end) {
+        end = run_end(swap, i);
+        result->driver_code =
+            driver->read(driver->self, context->handle, address_of(&context->pool, &swap->list[i]),
+                         (end - i) * page_bytes, swap->copy + i * page_bytes);
+        if (result->driver_code != 0)
+            return GC_SWAP_DRIVER;
+    }
+    return GC_SWAP_OK;
+}
+
+/* A page that is not in use after all, or whose block was freed meanwhile, is idle. */
+static void settle_user_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page)
+{
+    page->user = slot;
+    if (slot->use_count == 0)
+        gc_pages_idle_locked(pool, page);
+}
+
+/* Pages that stay are their slots' own again, and leave the list. */
+static void reclaim_locked(const struct gc_swap *swap, struct gc_leaving *leaving)
+{
+    const struct gc_pages *pages = &swap->change.context->pool.pages;
+    struct gc_page **link = &leaving->first;
+    for (uint64_t i = 0; i < swap->count; i++) {
+        struct gc_slot *slot = swap->list[i].slot;
+        if (slot->stage != GC_SLOT_EMPTY)
+            slot->page->user = slot;
+    }
+    while (*link != NULL) {
+        if ((*link)->user == &pages->leaving)
+            link = &(*link)->next;
+        else
+            *link = (*link)->next;
+    }
+}
+
+/* Takes the slots whose pages could not be unmapped there off the list. */
+static void keep_refused(struct gc_swap *swap, struct gc_leaving *leaving)
+{
+    struct gc_pool *pool = &swap->change.context->pool;
+    uint64_t kept = 0;
+    gc_pool_acquire_plain(pool);
+    const uint64_t before = pool->pages.idle_count;
+    reclaim_locked(swap, leaving);
+    for (uint64_t i = 0; i < swap->count; i++) {
+        struct gc_slot *slot = swap->list[i].slot;
+        if (slot->stage == GC_SLOT_EMPTY) {
+            swap->list[kept++] = swap->list[i];
+            continue;
+        }
+        gc_leaving_detach_locked(pool, slot->page);
+        slot->is_changing = false;
+        settle_user_locked(pool, slot, slot->page);
+    }
+    swap->count = kept;
+    gc_pages_settle_locked(pool, before);
+    gc_pool_release(pool);
+}
+
+/* What the driver let go of is released; what it did not is idle. */
+static uint64_t release(struct gc_swap *swap, struct gc_leaving *leaving)
+{
+    struct gc_pool *pool = &swap->change.context->pool;
+    gc_leaving_detach(leaving);
+    const uint64_t count = gc_leaving_release(leaving);
+    gc_pool_acquire_plain(pool);
+    for (uint64_t i = 0; i < swap->count; i++)
+        swap->list[i].slot->stage = GC_SLOT_NEEDS;
+    pool->pages.count -= count;
+    gc_leaving_keep_locked(pool, leaving->first);
+    gc_pool_release(pool);
+    if (count > 0)
+        gc_device_drop_pages(swap->change.context->device, count * pool->pages.page_bytes);
+    return count * pool->pages.page_bytes;
+}
+
+/* Nothing was unmapped: all is as it was. */
+static void undo(struct gc_swap *swap, struct gc_leaving *leaving)
+{
+    keep_refused(swap, leaving);
+    GC_ASSERT(leaving->first == NULL && swap->count == 0);
+}
+
+static enum gc_swap_refusal move_out(struct gc_swap *swap, bool keeps_content,
+                                     struct gc_swap_result *result)
+{
+    struct gc_context *context = swap->change.context;
+    struct gc_leaving leaving = {.change = swap->change};
+    enum gc_swap_refusal refusal = GC_SWAP_OK;
+    choose(swap, &leaving);
+    if (gc_fence_synchronize(context, &result->driver_code) != GC_OK)
+        refusal = GC_SWAP_DRIVER;
+    else if (keeps_content)
+        refusal = save(swap, result);
+    if (refusal != GC_SWAP_OK) {
+        undo(swap, &leaving);
+        return refusal;
+    }
+    gc_leaving_unmap(&leaving);
+    const uint64_t chosen = swap->count;
+    keep_refused(swap, &leaving);
+    result->moved_bytes += release(swap, &leaving);
+    result->stays_bytes += (chosen - swap->count) * context->pool.pages.page_bytes;
+    return GC_SWAP_OK;
+}
+
+static bool refuse(struct gc_swap_result *result, enum gc_swap_refusal refusal)
+{
+    result->refusal = refusal;
+    return false;
+}
+
+/* A change is begun, and is the swap's from now on if it succeeds. */
+static enum gc_swap_refusal swap_out_changing(struct gc_change *change, bool keeps_content,
+                                              struct gc_swap_result *result)
+{
+    struct gc_context *context = change->context;
+    struct gc_pool *pool = &context->pool;
+    /* Only the change's holder makes pages. */
+    struct gc_swap *swap = create_swap(context, pool->pages.count);
+    if (swap == NULL)
+        return GC_SWAP_HOST;
+    swap->change = *change;
+    const enum gc_swap_refusal refusal = move_out(swap, keeps_content, result);
+    if (refusal != GC_SWAP_OK) {
+        swap->change.set.count = 0; /* the caller ends the change */
+        gc_swap_forget(context, swap);
+        return refusal;
+    }
+    gc_pool_acquire_plain(pool);
+    result->stays_bytes += plain_bytes_locked(pool);
+    pool->pages.swap = swap;
+    pthread_cond_broadcast(&pool->pages.changed); /* who does not wait for a swap goes on */
+    gc_pool_release(pool);
+    return GC_SWAP_OK;
+}
+
+bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_swap_result *result)
+{
+    struct gc_change change;
+    *result = (struct gc_swap_result){.refusal = gc_swap_check(context)};
+    if (result->refusal != GC_SWAP_OK)
+        return false;
+    /* What threads keep for themselves is used until it is in the pool. */
+    (void)gc_shortage_resolve(context->device);
+    (void)gc_shortage_give_back(context->device, 0, UINT64_MAX);
+    const enum gc_status status = gc_arena_change_begin(context, &change);
+    if (status == GC_DRIVER)
+        return refuse(result, GC_SWAP_CAPTURES);
+    if (status != GC_OK)
+        return refuse(result, GC_SWAP_AGAIN);
+    result->refusal = swap_out_changing(&change, keeps_content, result);
+    if (result->refusal != GC_SWAP_OK)
+        gc_arena_change_end(&change);
+    return result->refusal == GC_SWAP_OK;
+}
+
+/* ---- in ---- */
+
+struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
+{
+    struct gc_pages *pages = &pool->pages;
+    while (pages->swap != NULL && pages->swap->is_coming)
+        gc_lock_wait(&pool->lock, &pages->changed);
+    struct gc_swap *swap = pages->swap;
+    if (swap != NULL) {
+        pages->swap = NULL;
+        pages->is_changing = false;
+        pthread_cond_broadcast(&pages->changed);
+    }
+    return swap;
+}
+
+/* The caller is the one who swaps in; NULL: there is nothing, or another one is at it. */
+static struct gc_swap *claim(struct gc_pool *pool)
+{
+    struct gc_swap *swap = NULL;
+    gc_pool_acquire_plain(pool);
+    if (pool->pages.swap != NULL && !pool->pages.swap->is_coming) {
+        swap = pool->pages.swap;
+        swap->is_coming = true;
+        gc_arena_note_peers_locked(&swap->change);
+    }
+    gc_pool_release(pool);
+    return swap;
+}
+
+/* Slots whose blocks were freed meanwhile need nothing. */
+static void drop_unused(struct gc_swap *swap)
+{
+    struct gc_pool *pool = &swap->change.context->pool;
+    uint64_t kept = 0;
+    gc_pool_acquire_plain(pool);
+    for (uint64_t i = 0; i < swap->count; i++) {
+        struct gc_slot *slot = swap->list[i].slot;
+        if (slot->use_count > 0) {
+            swap->list[kept++] = swap->list[i];
+            continue;
+        }
+        slot->stage = GC_SLOT_STAYS;
+        slot->is_changing = false;
+    }
+    swap->count = kept;
+    gc_pool_release(pool);
+}
+
+static int restore(const struct gc_swap *swap, uint64_t first, uint64_t end)
+{
+    const struct gc_context *context = swap->change.context;
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    int code = 0;
+    uint64_t next;
+    for (uint64_t i = first; code == 0 && swap->copy != NULL && i < end; i = next) {
+        next = gc_min_u64(run_end(swap, i), end);
+        code =
+            driver->write(driver->self, context->handle, address_of(&context->pool, &swap->list[i]),
+                          (next - i) * page_bytes, swap->copy + swap->list[i].number * page_bytes);
+    }
+    return code;
+}
+
+/* Pages and slots say what came of it: a slot that still has no page is away as before. */
+static void commit(const struct gc_swap *swap, struct gc_lending *lending, uint64_t first,
+                   uint64_t end, bool is_done)
+{
+    struct gc_pool *pool = lending->pool;
+    gc_pool_acquire_plain(pool);
+    const uint64_t before = pool->pages.idle_count;
+    gc_lend_commit_locked(lending, is_done);
+    for (uint64_t i = first; i < end; i++) {
+        struct gc_slot *slot = swap->list[i].slot;
+        if (is_done) {
+            settle_user_locked(pool, slot, slot->page);
+        } else {
+            slot->stage = GC_SLOT_NEEDS;
+            slot->is_changing = true;
+        }
+    }
+    gc_pages_settle_locked(pool, before);
+    gc_pool_release(pool);
+}
+
+/* The slots [first, end) of the list, all of one arena. */
+static enum gc_status bring(struct gc_swap *swap, uint64_t first, uint64_t end,
+                            struct gc_swap_result *result)
+{
+    struct gc_context *context = swap->change.context;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    struct gc_arena *arena = swap->list[first].arena;
+    const struct gc_segment_plan plan = {.class = arena->segment->class};
+    struct gc_segment_refusal refusal = {0};
+    struct gc_lending lending = {.change = swap->change,
+                                 .context = context,
+                                 .pool = &context->pool,
+                                 .plan = &plan,
+                                 .refusal = &refusal,
+                                 .arena = arena,
+                                 .end = arena->touched_count,
+                                 .create_count = end - first};
+    const uint64_t bytes = (end - first) * page_bytes;
+    if (!gc_budget_try_reserve(&context->device->budget, bytes, &lending.held))
+        return GC_OUT_OF_MEMORY;
+    enum gc_status status = gc_lend_ask_driver(&lending);
+    if (status == GC_OK) {
+        refusal.driver_code = restore(swap, first, end);
+        status = refusal.driver_code == 0 ? GC_OK : GC_DRIVER;
+    }
+    if (status == GC_OK) {
+        gc_budget_confirm(&context->device->budget, lending.held);
+        result->moved_bytes += bytes;
+    } else {
+        const uint64_t unused = gc_lend_uncreate(&lending);
+        if (unused > 0)
+            gc_device_release(context->device, unused * page_bytes);
+        result->driver_code = refusal.driver_code;
+    }
+    commit(swap, &lending, first, end, status == GC_OK);
+    return status;
+}
+
+static uint64_t arena_end(const struct gc_swap *swap)
+{
+    uint64_t end = 0;
+    while (end < swap->count && swap->list[end].arena == swap->list[0].arena)
+        end++;
+    return end;
+}
+
+/* Arena by arena: what has come needs not come again. */
+static enum gc_status bring_all(struct gc_swap *swap, struct gc_swap_result *result)
+{
+    enum gc_status status = GC_OK;
+    drop_unused(swap);
+    while (status == GC_OK && swap->count > 0) {
+        const uint64_t end = arena_end(swap);
+        status = bring(swap, 0, end, result);
+        if (status != GC_OK)
+            break;
+        swap->count -= end;
+        memmove(swap->list, swap->list + end, swap->count * sizeof(*swap->list));
+    }
+    return status;
+}
+
+/* The change goes on, with what is still away; or ends. */
+static void end_coming(struct gc_swap *swap, bool is_over)
+{
+    struct gc_context *context = swap->change.context;
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    swap->is_coming = false;
+    if (is_over) {
+        pool->pages.swap = NULL;
+        pool->pages.is_changing = false;
+    }
+    pthread_cond_broadcast(&pool->pages.changed);
+    gc_pool_release(pool);
+    if (is_over)
+        gc_swap_forget(context, swap);
+}
+
+static bool make_room(struct gc_shortage *shortage, const struct gc_swap *swap)
+{
+    const uint64_t page_bytes = swap->change.context->pool.pages.page_bytes;
+    return gc_shortage_relieve(shortage, arena_end(swap) * page_bytes, 0);
+}
+
+bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
+{
+    struct gc_shortage shortage;
+    *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
+    struct gc_swap *swap = claim(&context->pool);
+    if (swap == NULL)
+        return refuse(result, GC_SWAP_AGAIN);
+    gc_shortage_begin(&shortage, context->device, &context->pool);
+    enum gc_status status = bring_all(swap, result);
+    while (status == GC_OUT_OF_MEMORY && make_room(&shortage, swap))
+        status = bring_all(swap, result);
+    if (status == GC_OUT_OF_MEMORY)
+        result->refusal = GC_SWAP_FULL;
+    else if (status == GC_NO_HOST_MEMORY)
+        result->refusal = GC_SWAP_HOST;
+    else if (status != GC_OK)
+        result->refusal = GC_SWAP_DRIVER;
+    end_coming(swap, status == GC_OK);
+    return status == GC_OK;
+}

@@ -1,0 +1,18 @@
+/* NVML as the program has it: found, never started. See nvml.c and nvml_api.c. */
+#ifndef GC_NVML_H
+#define GC_NVML_H
+
+#include "shim/shim.h"
+
+/* Finds NVML among the loaded objects (`load`: or loads it) and fills its rows. From then on it
+ * stays loaded, so that the pointers stay good. Never waits for another thread. False if there is
+ * no NVML. */
+bool gc_nvml_resolve(bool load);
+
+/* What CUDA's number of this device would be, as far as the environment tells in a process that has
+ * not started CUDA; -1 if that is not certain. */
+int gc_nvml_ordinal(struct nvmlDevice_st *device, const char *uuid);
+
+/* The real entry points, or NULL: GC_REAL(nvmlDeviceGetUUID). */
+
+#endif

@@ -1,0 +1,28 @@
+/* The few types of NVML's ABI that api.def needs. Toolkits do not always bring nvml.h. */
+#ifndef GC_NVML_ABI_H
+#define GC_NVML_ABI_H
+
+#define GC_NVML_SUCCESS 0
+#define GC_NVML_ERROR_LIBRARY_NOT_FOUND 12
+#define GC_NVML_ERROR_FUNCTION_NOT_FOUND 13
+#define GC_NVML_UUID_BYTES 96
+
+struct nvmlDevice_st;
+
+/* nvmlMemory_t: total = free + used. */
+struct gc_nvml_memory {
+    unsigned long long total;
+    unsigned long long free;
+    unsigned long long used;
+};
+
+/* nvmlMemory_v2_t: total = reserved + free + used. */
+struct gc_nvml_memory_v2 {
+    unsigned version;
+    unsigned long long total;
+    unsigned long long reserved;
+    unsigned long long free;
+    unsigned long long used;
+};
+
+#endif
