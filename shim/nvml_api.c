@@ -127,8 +127,9 @@ static bool ask_options(struct nvmlDevice_st *handle, const char *uuid, struct f
     const int ordinal = gc_nvml_ordinal(handle, uuid);
     put_under(limit_of(&options->limit, ordinal, uuid, own_total), 0, figures);
     if (options->group[0] == '\0' || !gc_ledger_look(options->ledger, options->group, uuid, &share))
-        share = (struct gc_ledger_share){
-            .limit_bytes = limit_of(&options->group_limit, ordinal, uuid, own_total)};
+        share = (struct gc_ledger_share){.member_count = 0};
+    if (share.member_count == 0) /* the limit of a group that has ended is not that of the next */
+        share.limit_bytes = limit_of(&options->group_limit, ordinal, uuid, own_total);
     put_under(share.limit_bytes, share.held_bytes, figures);
     figures->is_limited = figures->total_bytes < own_total;
     figures->used_bytes =

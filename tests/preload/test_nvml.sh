@@ -34,16 +34,16 @@ is "without the library all calls agree" "$(quarrels "$plain")" ""
 
 for way in $ways; do
     for mode in off track cache; do
-        out=$(GPUCACHE_MODE=$mode client $way cuda 100)
+        out=$(GPUCACHE_MODE=$mode client "$way" cuda 100)
         is "$way, $mode, no limit: all agree" "$(quarrels "$out")" ""
         is "$way, $mode, no limit: as much is used and free as without the library" \
             "$(grep -E ' nvml[12] ' <<< "$out")" "$(grep -E ' nvml[12] ' <<< "$plain")"
     done
-    is "$way, off: a limit changes nothing" "$(GPUCACHE_MODE=off GPUCACHE_LIMIT=1GiB client $way cuda 100)" "$plain"
+    is "$way, off: a limit changes nothing" "$(GPUCACHE_MODE=off GPUCACHE_LIMIT=1GiB client "$way" cuda 100)" "$plain"
     for mode in track cache; do
         for order in forward reverse; do
             export SIMCUDA_NVML_ORDER=$order
-            out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT="$first=1GiB,$second=2GiB" client $way cuda 100)
+            out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT="$first=1GiB,$second=2GiB" client "$way" cuda 100)
             name="$way, $mode, $order"
             is "$name: all agree" "$(quarrels "$out")" ""
             for when in early started held freed; do
@@ -59,13 +59,13 @@ for way in $ways; do
             is "$name: before CUDA nothing is used" "$(field "$out" early "$first" nvml2 6)" 0
         done
         # CUDA's numbers, not NVML's.
-        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=0=1GiB,1=2GiB client $way cuda 100)
+        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=0=1GiB,1=2GiB client "$way" cuda 100)
         is "$way, $mode: limits by CUDA's number: all agree" "$(quarrels "$out")" ""
         is "$way, $mode: limits by CUDA's number, in NVML's other order" "$(field "$out" started "$second" nvml1 4)" $((2048 * MIB))
         unset SIMCUDA_NVML_ORDER
-        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=64TiB client $way cuda 100)
+        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=64TiB client "$way" cuda 100)
         is "$way, $mode: a limit above the device is none" "$(grep -E ' nvml[12] ' <<< "$out")" "$(grep -E ' nvml[12] ' <<< "$plain")"
-        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=25% client $way cuda 100)
+        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=25% client "$way" cuda 100)
         is "$way, $mode: a share of the device" "$(field "$out" held "$first" nvml1 4)" $((1024 * MIB))
     done
 done
@@ -112,7 +112,9 @@ is "the process's own limit, below the group's" "$(field "$out" plain "$first" n
 is "the group's limit changed while it runs" "$(field "$(client nvml_dlopen plain)" plain "$first" nvml1 4)" $((1024 * MIB))
 kill $holder
 wait $holder 2> /dev/null
-is "the holder is dead: nothing is used" "$(field "$(client nvml_dlopen plain)" plain "$first" nvml2 6)" 0
+out=$(client nvml_dlopen plain)
+is "the holder is dead: nothing is used" "$(field "$out" plain "$first" nvml2 6)" 0
+is "the holder is dead: the next member's limit counts" "$(field "$out" plain "$first" nvml2 4)" $((2048 * MIB))
 unset GPUCACHE_LEDGER GPUCACHE_GROUP GPUCACHE_GROUP_LIMIT
 
 # ---- HAMi's limit is that of a container ----
@@ -133,7 +135,7 @@ unset GPUCACHE_LEDGER CUDA_DEVICE_MEMORY_LIMIT_0 CUDA_DEVICE_MEMORY_SHARED_CACHE
 # ---- programs that use NVML and not CUDA ----
 
 for way in $ways; do
-    is "$way: the limit, and nothing used" "$(GPUCACHE_LIMIT=1GiB client $way plain | grep "$second")" "\
+    is "$way: the limit, and nothing used" "$(GPUCACHE_LIMIT=1GiB client "$way" plain | grep "$second")" "\
 plain $second nvml1 $((1024 * MIB)) $((1024 * MIB)) 0
 plain $second nvml2 $((1024 * MIB)) $((1024 * MIB)) 0 0"
 done
