@@ -113,6 +113,7 @@ enum gc_swap_refusal {
     GC_SWAP_NOT_MAPPED, /* its memory is the driver's own allocations */
     GC_SWAP_HOST,       /* no host memory for the copy */
     GC_SWAP_FULL,       /* the device, or a limit, has no room for it */
+    GC_SWAP_BUSY,       /* work under way did not end in time */
     GC_SWAP_DRIVER,     /* the driver refused; the code is beside */
     GC_SWAP_REFUSAL_COUNT
 };
