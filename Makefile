@@ -66,7 +66,7 @@ test: ## every test that needs no GPU; T=words runs those whose name has one of 
 	$(Q)$(RUN) $(T)
 
 .PHONY: test-clients
-test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings
+test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings, clients of NVML
 	$(Q)scripts/deps.sh test
 	$(Q)$(MAKE) --no-print-directory all programs
 	$(Q)$(RUN) tests/clients/ $(T)

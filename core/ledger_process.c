@@ -79,3 +79,13 @@ bool gc_ledger_process_exists(uint32_t pid, uint64_t start_ticks)
         return false;
     return (facts.state != 'Z' && facts.state != 'X') || facts.thread_count > 1;
 }
+
+bool gc_ledger_process_is_stopped(uint32_t pid, uint64_t start_ticks)
+{
+    struct facts facts;
+    const int kept_errno = errno;
+    const bool is_known = read_stat(pid, &facts);
+    errno = kept_errno;
+    return is_known && facts.start_ticks == start_ticks &&
+           (facts.state == 'T' || facts.state == 't');
+}

@@ -12,5 +12,7 @@ uint64_t gc_ledger_pid_namespace(void);
 uint64_t gc_ledger_start_ticks(uint32_t pid);
 /* Whether the process of that number that started then has not ended with all its threads. */
 bool gc_ledger_process_exists(uint32_t pid, uint64_t start_ticks);
+/* Whether it is stopped, by a signal or a debugger. */
+bool gc_ledger_process_is_stopped(uint32_t pid, uint64_t start_ticks);
 
 #endif

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define REFRESH_MS 200
+
 /* What a device's figures of a process or group were, and are. */
 struct change {
     bool is_used;
@@ -29,15 +31,24 @@ struct session {
 
 /* ---- figures before and after ---- */
 
-/* Asks for fresh figures, and waits for them where they come at once. */
-static void refresh(struct session *session, const struct live_member *member)
+/* Asks for fresh figures, of all at once, and waits for those that come soon. */
+static void refresh(struct session *session, struct live_member *members, size_t count)
 {
     const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH, .device = GC_LEDGER_NONE};
-    struct gc_ledger_ticket ticket;
-    if (gc_ledger_ask(&session->ledger, member->process.slot, member->process.generation, &request,
-                      &ticket) &&
-        member->process.has_helper)
-        (void)gc_ledger_await(&session->ledger, &ticket, 200, NULL);
+    struct live_wait wait = {.timeout_ms = REFRESH_MS};
+    live_begin(&wait);
+    for (size_t i = 0; i < count; i++) {
+        const struct gc_ledger_process *process = &members[i].process;
+        members[i].is_asked = !live_is_stopped(&session->ledger, process->slot, process->pid) &&
+                              gc_ledger_ask(&session->ledger, process->slot, process->generation,
+                                            &request, &members[i].ticket) &&
+                              process->has_helper;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (members[i].is_asked)
+            (void)gc_ledger_await(&session->ledger, &members[i].ticket, live_left_ms(&wait), NULL);
+        members[i].is_asked = false;
+    }
 }
 
 static void read_member(struct session *session, const struct live_member *member, bool before,
@@ -111,10 +122,9 @@ static int open_round(struct session *session, struct round *round)
     round->changes = calloc(count, sizeof(*round->changes));
     if (round->changes == NULL)
         return tool_fail(session->command, "%s", gc_status_text(GC_NO_HOST_MEMORY));
-    for (size_t i = 0; i < session->target.count; i++) {
-        refresh(session, &session->target.members[i]);
+    refresh(session, session->target.members, session->target.count);
+    for (size_t i = 0; i < session->target.count; i++)
         read_member(session, &session->target.members[i], true, round->changes[i]);
-    }
     live_begin(&session->wait);
     return TOOL_DONE;
 }
@@ -137,7 +147,7 @@ static int hear(struct session *session, struct round *round, bool limits)
             status = answer;
             continue;
         }
-        refresh(session, member);
+        refresh(session, member, 1);
         read_member(session, member, false, round->changes[i]);
         put_member(session, member, limits, round->changes[i]);
     }

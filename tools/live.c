@@ -1,10 +1,10 @@
 #include "tools/live.h"
 
+#include "core/ledger_process.h"
 #include "core/options.h"
 #include "core/text.h"
 #include "tools/top_text.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,50 +61,19 @@ bool live_parse_seconds(const char *text, uint32_t *ms)
 
 /* ---- what /proc knows ---- */
 
-/* Reads a small file of /proc; false if there is none. */
-static bool read_proc(int pid, const char *name, char *text, size_t size)
-{
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    const ssize_t count = read(fd, text, size - 1);
-    close(fd);
-    text[count > 0 ? count : 0] = '\0';
-    return count > 0;
-}
-
-static uint64_t own_namespace(void)
-{
-    struct stat info;
-    return stat("/proc/self/ns/pid", &info) == 0 ? (uint64_t)info.st_ino : 0;
-}
-
 static bool is_of_own_namespace(const struct gc_ledger *ledger, uint32_t slot)
 {
-    const struct gc_ledger_slot *row = &ledger->file->slots[slot];
-    return atomic_load_explicit(&row->pid_namespace, memory_order_relaxed) == own_namespace();
+    const struct gc_ledger_slot *row = gc_ledger_slot(ledger, slot);
+    return atomic_load_explicit(&row->pid_namespace, memory_order_relaxed) ==
+           gc_ledger_pid_namespace();
 }
 
 bool live_is_stopped(const struct gc_ledger *ledger, uint32_t slot, int pid)
 {
-    char text[1024];
-    unsigned long long start = 0;
-    char state = '\0';
-    if (slot >= GC_LEDGER_SLOTS || !is_of_own_namespace(ledger, slot) ||
-        !read_proc(pid, "stat", text, sizeof(text)))
-        return false;
-    /* The name in brackets may hold anything; fields 3 and 22 are the state and the start. */
-    const char *rest = strrchr(text, ')');
-    if (rest == NULL || sscanf(rest + 1,
-                               " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
-                               "%*d %*d %*d %llu",
-                               &state, &start) != 2)
-        return false;
-    const struct gc_ledger_slot *row = &ledger->file->slots[slot];
-    return start == atomic_load_explicit(&row->start_ticks, memory_order_relaxed) &&
-           (state == 'T' || state == 't');
+    const struct gc_ledger_slot *row = gc_ledger_slot(ledger, slot);
+    return is_of_own_namespace(ledger, slot) &&
+           gc_ledger_process_is_stopped(
+               (uint32_t)pid, atomic_load_explicit(&row->start_ticks, memory_order_relaxed));
 }
 
 /* ---- whom a word means ---- */
@@ -330,6 +299,12 @@ void live_begin(struct live_wait *wait)
     wait->until_ms = now_ms() + wait->timeout_ms;
 }
 
+uint32_t live_left_ms(const struct live_wait *wait)
+{
+    const int64_t left = wait->until_ms - now_ms();
+    return left > 0 ? (uint32_t)left : 0;
+}
+
 int live_ask(const struct tool_command *command, const struct gc_ledger *ledger,
              struct live_member *member, const struct gc_ledger_request *request)
 {
@@ -362,10 +337,9 @@ int live_await(const struct tool_command *command, const struct gc_ledger *ledge
 {
     char who[2 * LIVE_SHOWN_BYTES];
     char said[LIVE_SHOWN_BYTES];
-    const int64_t left = wait->until_ms - now_ms();
     text[0] = '\0';
     const enum gc_ledger_result result =
-        gc_ledger_await(ledger, &member->ticket, left > 0 ? (uint32_t)left : 0, text);
+        gc_ledger_await(ledger, &member->ticket, live_left_ms(wait), text);
     live_describe(member, who);
     switch (result) {
     case GC_ANSWER_DONE:

@@ -53,12 +53,12 @@ int live_find_device(const struct tool_command *command, const struct gc_ledger 
 /* Seconds with decimals, up to a day. */
 bool live_parse_seconds(const char *text, uint32_t *ms);
 
-/* One line on stderr where something went wrong; how it was answered else. */
 struct live_wait {
     uint32_t timeout_ms; /* 0: nobody is waited for */
     int64_t until_ms;    /* set by live_begin */
 };
 void live_begin(struct live_wait *wait);
+uint32_t live_left_ms(const struct live_wait *wait);
 /* Leaves a request; TOOL_FAILED with a line if the process is gone. */
 int live_ask(const struct tool_command *command, const struct gc_ledger *ledger,
              struct live_member *member, const struct gc_ledger_request *request) GC_CHECKED;

@@ -140,7 +140,7 @@ static void draw_status(const struct screen *screen)
 static void draw_keys(void)
 {
     static const char *const lines[] = {
-        "q, Esc, Ctrl-C       quit",
+        "q, Ctrl-C            quit",
         "arrows, page keys    move; Home and End too",
         "< >                  sort by the column before, the next",
         "R                    reverse the order",
@@ -264,9 +264,20 @@ static void press_move(struct screen *screen, int key)
         screen->first_row = screen->row_count;
 }
 
+/* Alone: back from the keys. Else the beginning of a key that the terminal library does not know,
+ * whose rest means nothing. */
+static void press_escape(struct screen *screen)
+{
+    while (getch() != ERR)
+        continue;
+    screen->shows_keys = false;
+}
+
 static void press(struct screen *screen, int key)
 {
-    if (key == 'q' || key == 'Q' || key == KEY_ESCAPE || key == KEY_INTERRUPT)
+    if (key == KEY_ESCAPE)
+        press_escape(screen);
+    else if (key == 'q' || key == 'Q' || key == KEY_INTERRUPT)
         screen->quits = true;
     else if (key == KEY_RESIZE || key == KEY_REDRAW)
         clearok(stdscr, TRUE);

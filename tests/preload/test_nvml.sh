@@ -75,7 +75,7 @@ is "every row of NVML is wrapped" "$(preloaded "$BUILD_DIR/tests/preload/matrix"
 # ---- others on the device ----
 
 export SIMCUDA_SHARED=nvml-$$
-preloaded "$BUILD_DIR/tests/preload/nvml_dlopen" hold 3000 > "$TMP/holder" 2>&1 &
+env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold 3000 > "$TMP/holder" 2>&1 &
 holder=$!
 for ((i = 0; i < 100; i++)); do grep -q holding "$TMP/holder" && break; sleep 0.05; done
 out=$(GPUCACHE_LIMIT=2GiB client nvml_dlopen cuda 100)

@@ -143,6 +143,56 @@ static void memory_is_what_the_driver_holds(void **state)
     assert_int_equal(processes_of(0, infos), 0);
 }
 
+static void places_and_kinds_are_the_drivers(void **state)
+{
+    nvmlDevice_t device, again;
+    nvmlUtilization_t rates;
+    nvmlPciInfo_t pci;
+    unsigned value = 1, count = 1;
+    int major, minor, wanted;
+    char text[32];
+
+    (void)state;
+    assert_cuda(cuInit(0));
+    assert_int_equal(nvmlDeviceGetHandleByIndex_v2(1, &device), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetPciInfo_v3(device, &pci), NVML_SUCCESS);
+    assert_cuda(cuDeviceGetPCIBusId(text, sizeof(text), 1));
+    assert_string_equal(pci.busIdLegacy, text);
+    assert_int_equal(nvmlDeviceGetHandleByPciBusId_v2(pci.busId, &again), NVML_SUCCESS);
+    assert_ptr_equal(again, device);
+    assert_int_equal(nvmlDeviceGetHandleByPciBusId_v2("0000:ff:00.0", &again),
+                     NVML_ERROR_NOT_FOUND);
+    assert_int_equal(nvmlDeviceGetCudaComputeCapability(device, &major, &minor), NVML_SUCCESS);
+    assert_cuda(cuDeviceGetAttribute(&wanted, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 1));
+    assert_int_equal(major, wanted);
+    assert_int_equal(nvmlDeviceGetMinorNumber(device, &value), NVML_SUCCESS);
+    assert_int_equal(value, 1);
+    assert_int_equal(nvmlDeviceGetUtilizationRates(device, &rates), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetGraphicsRunningProcesses_v3(device, &count, NULL), NVML_SUCCESS);
+    assert_int_equal(count, 0);
+    assert_int_equal(nvmlSystemGetProcessName((unsigned)getpid(), text, sizeof(text)),
+                     NVML_SUCCESS);
+    assert_int_equal(nvmlSystemGetProcessName(~0u, text, sizeof(text)), NVML_ERROR_NOT_FOUND);
+}
+
+static void order_may_be_another_than_the_drivers(void **state)
+{
+    char first[96], last[96];
+    nvmlDevice_t device;
+    unsigned index;
+
+    (void)state;
+    assert_int_equal(nvmlDeviceGetHandleByIndex_v2(0, &device), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetUUID(device, first, sizeof(first)), NVML_SUCCESS);
+    setenv("SIMCUDA_NVML_ORDER", "reverse", 1);
+    assert_int_equal(nvmlDeviceGetIndex(device, &index), NVML_SUCCESS);
+    assert_int_equal(index, 1);
+    assert_int_equal(nvmlDeviceGetHandleByIndex_v2(1, &device), NVML_SUCCESS);
+    assert_int_equal(nvmlDeviceGetUUID(device, last, sizeof(last)), NVML_SUCCESS);
+    assert_string_equal(first, last);
+    unsetenv("SIMCUDA_NVML_ORDER");
+}
+
 static void errors_have_texts(void **state)
 {
     (void)state;
@@ -157,6 +207,8 @@ int main(void)
         cmocka_unit_test(inits_are_counted),
         cmocka_unit_test(errors_have_texts),
         cmocka_unit_test_setup_teardown(devices_are_the_drivers, start, stop),
+        cmocka_unit_test_setup_teardown(places_and_kinds_are_the_drivers, start, stop),
+        cmocka_unit_test_setup_teardown(order_may_be_another_than_the_drivers, start, stop),
         cmocka_unit_test_setup_teardown(memory_is_what_the_driver_holds, start, stop),
     };
 

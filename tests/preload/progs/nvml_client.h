@@ -11,7 +11,9 @@
 #include "tests/preload/progs/program.h"
 #include "tests/simcuda/nvml/nvml_abi.h"
 
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define DEVICES_MAX 4
@@ -90,6 +92,7 @@ static int nvml_client_main(const struct nvml *nvml, int argc, char **argv)
     CUdeviceptr block;
 
     if (argc > 2 && strcmp(argv[1], "hold") == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test ends, however it ends */
         program_start();
         program_alloc(strtoull(argv[2], NULL, 10) << 20);
         puts("holding");

@@ -1,6 +1,7 @@
 /* What devices are. */
 #define _GNU_SOURCE
 #include "tests/simcuda/driver/engine.h"
+#include "tests/simcuda/driver/query.h"
 #include "tests/simcuda/driver/settings.h"
 
 #include <stdio.h>
@@ -232,4 +233,11 @@ SIM_API(cuDeviceGetTexture1DLinearMaxWidth,
     if (result == CUDA_SUCCESS)
         *elements = (size_t)width;
     return result;
+}
+
+__attribute__((visibility("default"))) int simcuda_device_attribute(int ordinal, int attribute)
+{
+    int value;
+
+    return sim_device(ordinal) && !attribute_value(attribute, ordinal, &value) ? value : -1;
 }

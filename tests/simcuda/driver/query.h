@@ -14,6 +14,8 @@ int simcuda_driver_version(void);
 bool simcuda_device_memory(int ordinal, uint64_t *used, uint64_t *total);
 bool simcuda_device_uuid(int ordinal, unsigned char uuid[16]);
 bool simcuda_device_name(int ordinal, char *name, size_t bytes);
+/* As cuDeviceGetAttribute; -1 where that refuses. */
+int simcuda_device_attribute(int ordinal, int attribute);
 /* Processes that hold memory of the device: fills up to `room` of both arrays and returns how many
  * there are. */
 unsigned simcuda_device_processes(int ordinal, unsigned room, unsigned *pids, uint64_t *used);

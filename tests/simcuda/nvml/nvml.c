@@ -5,7 +5,7 @@
  *
  * A device handle is the address of its ordinal's place in `handles`. SIMCUDA_NVML_ORDER=reverse
  * numbers the devices from the last: on a machine the order need not be the driver's. */
-#include "nvml_abi.h"
+#include "nvml_inside.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -13,11 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/simcuda/driver/query.h"
-
-#define NVML_EXPORT __attribute__((visibility("default")))
 #define DEVICES_MAX 64
-#define PROCESSES_MAX 256
 #define UUID_LENGTH 40 /* "GPU-", 36 characters */
 
 struct nvmlDevice_st {
@@ -26,16 +22,12 @@ struct nvmlDevice_st {
 
 static struct nvmlDevice_st handles[DEVICES_MAX];
 
+struct nvml_driver sim;
+
 static struct {
-    pthread_mutex_t lock; /* guards init_count and the first look-up of the rest */
+    pthread_mutex_t lock; /* guards init_count and the first look-up of the driver */
     unsigned init_count;
-    __typeof__(simcuda_device_count) *count;
-    __typeof__(simcuda_driver_version) *version;
-    __typeof__(simcuda_device_memory) *memory;
-    __typeof__(simcuda_device_uuid) *uuid;
-    __typeof__(simcuda_device_name) *name;
-    __typeof__(simcuda_device_processes) *processes;
-} sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} life = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool find(void *library, const char *name, void *slot)
 {
@@ -54,16 +46,17 @@ static bool find_driver(void)
            find(library, "simcuda_device_memory", &sim.memory) &&
            find(library, "simcuda_device_uuid", &sim.uuid) &&
            find(library, "simcuda_device_name", &sim.name) &&
+           find(library, "simcuda_device_attribute", &sim.attribute) &&
            find(library, "simcuda_device_processes", &sim.processes);
 }
 
-static bool is_up(void)
+bool nvml_is_up(void)
 {
     bool up;
 
-    pthread_mutex_lock(&sim.lock);
-    up = sim.init_count > 0;
-    pthread_mutex_unlock(&sim.lock);
+    pthread_mutex_lock(&life.lock);
+    up = life.init_count > 0;
+    pthread_mutex_unlock(&life.lock);
     return up;
 }
 
@@ -74,12 +67,12 @@ NVML_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned flags)
     nvmlReturn_t result = NVML_SUCCESS;
 
     (void)flags; /* they concern GPUs that cannot be reached: there are none */
-    pthread_mutex_lock(&sim.lock);
-    if (sim.init_count == 0 && !find_driver())
+    pthread_mutex_lock(&life.lock);
+    if (life.init_count == 0 && !find_driver())
         result = NVML_ERROR_DRIVER_NOT_LOADED;
     else
-        sim.init_count++;
-    pthread_mutex_unlock(&sim.lock);
+        life.init_count++;
+    pthread_mutex_unlock(&life.lock);
     return result;
 }
 
@@ -97,12 +90,12 @@ NVML_EXPORT nvmlReturn_t nvmlShutdown(void)
 {
     nvmlReturn_t result = NVML_SUCCESS;
 
-    pthread_mutex_lock(&sim.lock);
-    if (sim.init_count == 0)
+    pthread_mutex_lock(&life.lock);
+    if (life.init_count == 0)
         result = NVML_ERROR_UNINITIALIZED;
     else
-        sim.init_count--;
-    pthread_mutex_unlock(&sim.lock);
+        life.init_count--;
+    pthread_mutex_unlock(&life.lock);
     return result;
 }
 
@@ -134,7 +127,7 @@ NVML_EXPORT const char *nvmlErrorString(nvmlReturn_t result)
 
 /* ---- the system ---- */
 
-static nvmlReturn_t put_text(char *to, unsigned length, const char *text)
+nvmlReturn_t nvml_put_text(char *to, unsigned length, const char *text)
 {
     if (!to)
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -148,16 +141,21 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned leng
 {
     char text[32];
 
-    if (!is_up())
+    if (!nvml_is_up())
         return NVML_ERROR_UNINITIALIZED;
     (void)snprintf(text, sizeof(text), "simulated-%d.%d", sim.version() / 1000,
                    sim.version() % 1000 / 10);
-    return put_text(version, length, text);
+    return nvml_put_text(version, length, text);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned length)
+{
+    return nvmlSystemGetDriverVersion(version, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version)
 {
-    if (!is_up())
+    if (!nvml_is_up())
         return NVML_ERROR_UNINITIALIZED;
     if (!version)
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -172,7 +170,7 @@ NVML_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version)
 
 /* ---- devices ---- */
 
-static int device_count(void)
+int nvml_device_count(void)
 {
     int count = sim.count();
 
@@ -185,15 +183,14 @@ static unsigned other_number(unsigned number)
     const char *order = getenv("SIMCUDA_NVML_ORDER");
     bool is_reverse = order && strcmp(order, "reverse") == 0;
 
-    return is_reverse ? (unsigned)device_count() - 1 - number : number;
+    return is_reverse ? (unsigned)nvml_device_count() - 1 - number : number;
 }
 
-/* Finds the ordinal of a handle: refuses what this library did not give out. */
-static nvmlReturn_t check(nvmlDevice_t device, int *ordinal)
+nvmlReturn_t nvml_check(nvmlDevice_t device, int *ordinal)
 {
-    if (!is_up())
+    if (!nvml_is_up())
         return NVML_ERROR_UNINITIALIZED;
-    for (int i = 0; i < device_count(); i++) {
+    for (int i = 0; i < nvml_device_count(); i++) {
         if (device == &handles[i]) {
             *ordinal = i;
             return NVML_SUCCESS;
@@ -204,11 +201,11 @@ static nvmlReturn_t check(nvmlDevice_t device, int *ordinal)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count)
 {
-    if (!is_up())
+    if (!nvml_is_up())
         return NVML_ERROR_UNINITIALIZED;
     if (!count)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *count = (unsigned)device_count();
+    *count = (unsigned)nvml_device_count();
     return NVML_SUCCESS;
 }
 
@@ -219,12 +216,17 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetCount(unsigned *count)
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 {
-    if (!is_up())
+    if (!nvml_is_up())
         return NVML_ERROR_UNINITIALIZED;
-    if (!device || index >= (unsigned)device_count())
+    if (!device || index >= (unsigned)nvml_device_count())
         return NVML_ERROR_INVALID_ARGUMENT;
     *device = &handles[other_number(index)];
     return NVML_SUCCESS;
+}
+
+nvmlDevice_t nvml_handle(int ordinal)
+{
+    return &handles[ordinal];
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned index, nvmlDevice_t *device)
@@ -247,11 +249,11 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_
 {
     char text[UUID_LENGTH + 1];
 
-    if (!is_up())
+    if (!nvml_is_up())
         return NVML_ERROR_UNINITIALIZED;
     if (!uuid || !device)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (int i = 0; i < device_count(); i++) {
+    for (int i = 0; i < nvml_device_count(); i++) {
         uuid_text(i, text);
         if (strcmp(text, uuid) == 0) {
             *device = &handles[i];
@@ -265,30 +267,30 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsi
 {
     char text[UUID_LENGTH + 1];
     int ordinal;
-    nvmlReturn_t result = check(device, &ordinal);
+    nvmlReturn_t result = nvml_check(device, &ordinal);
 
     if (result != NVML_SUCCESS)
         return result;
     uuid_text(ordinal, text);
-    return put_text(uuid, length, text);
+    return nvml_put_text(uuid, length, text);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length)
 {
     char text[96] = "";
     int ordinal;
-    nvmlReturn_t result = check(device, &ordinal);
+    nvmlReturn_t result = nvml_check(device, &ordinal);
 
     if (result != NVML_SUCCESS)
         return result;
     (void)sim.name(ordinal, text, sizeof(text));
-    return put_text(name, length, text);
+    return nvml_put_text(name, length, text);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index)
 {
     int ordinal;
-    nvmlReturn_t result = check(device, &ordinal);
+    nvmlReturn_t result = nvml_check(device, &ordinal);
 
     if (result != NVML_SUCCESS)
         return result;
@@ -304,7 +306,7 @@ static nvmlReturn_t memory_of(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     uint64_t used, total;
     int ordinal;
-    nvmlReturn_t result = check(device, &ordinal);
+    nvmlReturn_t result = nvml_check(device, &ordinal);
 
     if (result != NVML_SUCCESS)
         return result;
@@ -336,69 +338,4 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMem
     memory->free = plain.free;
     memory->used = plain.used;
     return NVML_SUCCESS;
-}
-
-/* ---- processes ---- */
-
-struct processes {
-    unsigned count;
-    unsigned pids[PROCESSES_MAX];
-    uint64_t used[PROCESSES_MAX];
-};
-
-/* With too little room the caller learns how much it takes. */
-static nvmlReturn_t processes_of(nvmlDevice_t device, unsigned *count, const void *infos,
-                                 struct processes *found)
-{
-    unsigned room;
-    int ordinal;
-    nvmlReturn_t result = check(device, &ordinal);
-
-    if (result != NVML_SUCCESS)
-        return result;
-    if (!count || (*count && !infos))
-        return NVML_ERROR_INVALID_ARGUMENT;
-    room = *count;
-    found->count = sim.processes(ordinal, PROCESSES_MAX, found->pids, found->used);
-    if (found->count > PROCESSES_MAX)
-        found->count = PROCESSES_MAX;
-    *count = found->count;
-    return found->count > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned *count,
-                                                              nvmlProcessInfo_v1_t *infos)
-{
-    struct processes found;
-    nvmlReturn_t result = processes_of(device, count, infos, &found);
-
-    if (result != NVML_SUCCESS)
-        return result;
-    for (unsigned i = 0; i < found.count; i++)
-        infos[i] = (nvmlProcessInfo_v1_t){.pid = found.pids[i], .usedGpuMemory = found.used[i]};
-    return NVML_SUCCESS;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
-                                                                 unsigned *count,
-                                                                 nvmlProcessInfo_v2_t *infos)
-{
-    struct processes found;
-    nvmlReturn_t result = processes_of(device, count, infos, &found);
-
-    if (result != NVML_SUCCESS)
-        return result;
-    for (unsigned i = 0; i < found.count; i++)
-        infos[i] = (nvmlProcessInfo_v2_t){.pid = found.pids[i],
-                                          .usedGpuMemory = found.used[i],
-                                          .gpuInstanceId = ~0u,
-                                          .computeInstanceId = ~0u};
-    return NVML_SUCCESS;
-}
-
-NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
-                                                                 unsigned *count,
-                                                                 nvmlProcessInfo_v2_t *infos)
-{
-    return nvmlDeviceGetComputeRunningProcesses_v3(device, count, infos);
 }

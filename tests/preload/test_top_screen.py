@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""gpucache top on a terminal: what the screen shows, keys, sizes, kinds of terminal, every way to end."""
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from terminal import Session  # noqa: E402
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("BUILD_DIR", os.path.join(ROOT, "build"))
+TOOL = os.path.join(BUILD, "gpucache")
+MEMBERS = os.path.join(BUILD, "tests/unit/test_tool_live")
+
+counts = {"all": 0, "failed": 0}
+
+
+def ok(name, good, shown=""):
+    """One test."""
+    counts["all"] += 1
+    if not good:
+        counts["failed"] += 1
+        for line in str(shown).splitlines():
+            print(f"# {line}")
+    print(f"{'ok' if good else 'not ok'} {counts['all']} - {name}", flush=True)
+
+
+def environment(folder, **more):
+    """A plain one; UTF-8, xterm."""
+    result = {"GPUCACHE_LEDGER": folder, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color", "PATH": os.environ["PATH"]}
+    result.update(more)
+    return {key: value for key, value in result.items() if value is not None}
+
+
+def show(lines):
+    """A screen for a failure's text."""
+    return "\n".join("|" + line for line in lines)
+
+
+def start(folder, *arguments, columns=80, lines=24, null_input=False, **more):
+    """gpucache top; returns when the screen shows something."""
+    session = Session([TOOL, "top", *arguments], environment(folder, **more), columns, lines, null_input)
+    session.read(5, lambda screen: screen.text()[0].startswith("gpucache"[:columns]))
+    session.read(0.15)
+    return session
+
+
+def check_view(folder):
+    """The screen shows the rows that --once prints; keys change it."""
+    once = Session([TOOL, "top", "--once"], environment(folder), 80, 60)
+    ok("--once on a terminal ends well", once.end() == 0)
+    rows = once.screen.text()[1:]
+    session = start(folder)
+    text = session.screen.text()
+    ok("a line of counts", text[0] == "gpucache top: 40 processes, 5 groups, 1 device; by reserved; 1.0s", text[0])
+    ok("the head", re.match(r" +PID DEV GROUP +NAME +S +LIVE RESVD +IDLE LIMIT +PEAK +HIT% HISTORY$", text[1]), text[1])
+    ok("the keys", text[-1].startswith("q quit  ? keys"), text[-1])
+    ok("as many rows as fit, those of --once",
+       all(text[2 + i][:64].rstrip() == rows[i][:64].rstrip() for i in range(21)), show(text) + "\n" + show(rows[:21]))
+    ok("names are harmless", any("caf\u00e9?[2J" in line for line in text), show(text))
+    ok("colours", session.screen.colors > 0)
+    session.read(2.2)
+    ok("history grows", any(re.search("[\u2581-\u2588]{2,}$", line) for line in session.screen.text()),
+       show(session.screen.text()))
+
+    def press(keys, name, until):
+        session.type(keys)
+        ok(name, session.read(3, until), show(session.screen.text()))
+
+    press("\x1bOB", "down: by one row", lambda screen: screen.text()[2][:64].rstrip() == rows[1][:64].rstrip())
+    press("\x1bOF", "end: the last row", lambda screen: screen.text()[22].startswith(" tenant"))
+    press("\x1bOH", "home: the first row", lambda screen: screen.text()[2][:64].rstrip() == rows[0][:64].rstrip())
+    press("\x1b[6~", "page down", lambda screen: screen.text()[2][:64].rstrip() == rows[20][:64].rstrip())
+    press("\x1b[5~", "page up", lambda screen: screen.text()[2][:64].rstrip() == rows[0][:64].rstrip())
+    press("P", "sorted by PID", lambda screen: "by pid" in screen.text()[0] and screen.text()[8].startswith(" 100000"))
+    press("R", "reversed", lambda screen: "pid reversed" in screen.text()[0] and screen.text()[8].startswith(" 100039"))
+    press(">", "the next order", lambda screen: "by name" in screen.text()[0])
+    press("R<P", "and back", lambda screen: screen.text()[8].startswith(" 100000"))
+    ok("tenants beneath their process", session.screen.text()[9].split()[:3] == ["tenant", "\u2514", "\u6f22\u5b57"],
+       show(session.screen.text()))
+    press("t", "without tenants", lambda screen: screen.text()[9].startswith(" 100001"))
+    press("?", "the keys", lambda screen: screen.text()[1].startswith("q, Ctrl-C"))
+    press("x", "and back", lambda screen: screen.text()[9].startswith(" 100001"))
+    press(" -", "held, and slower", lambda screen: "held, 2.0s" in screen.text()[0])
+    session.type("q")
+    ok("q ends it", session.end() == 0)
+    ok("the terminal is as it was", session.is_restored())
+    ok("nothing was sent that a terminal would not know", not session.screen.unknown, session.screen.unknown)
+
+
+def check_sizes(folder):
+    """Whatever the size: whole lines, no end."""
+    session = start(folder)
+    for columns, lines in ((40, 10), (20, 4), (10, 2), (2, 2), (1, 1), (300, 80), (80, 24)):
+        session.resize(columns, lines)
+        want = ("gpucache top: 40 processes, 5 groups, 1 device; by reserved; 1.0s" if columns > 70
+                else "gpucache top: "[:columns - 1].rstrip())
+        ok(f"{columns} by {lines}", session.read(3, lambda screen, want=want: screen.text()[0].startswith(want)),
+           show(session.screen.text()))
+        session.read(0.1)
+    ok("the screen is whole again", session.screen.text()[-1].startswith("q quit") and
+       session.screen.text()[1].endswith("HISTORY"), show(session.screen.text()))
+    session.type("q")
+    ok("after all sizes it ends well", session.end() == 0 and session.is_restored())
+    session = start(folder, columns=30, lines=5)
+    ok("a small one from the start", "RESVD" in session.screen.text()[1], show(session.screen.text()))
+    session.type("\x1b[99;99~q\x1b")
+    session.read(0.3)
+    ok("an unknown key does nothing", session.is_restored() is False)
+    session.type("q")
+    ok("a small one ends well", session.end() == 0 and session.is_restored())
+
+
+def check_terminals(folder):
+    """Kinds of terminal and of locale."""
+    for name, settings in (("TERM=vt100", {"TERM": "vt100"}), ("NO_COLOR", {"NO_COLOR": "1"})):
+        session = start(folder, **settings)
+        ok(f"{name}: a screen without colours", session.screen.colors == 0 and
+           session.screen.text()[1].endswith("HISTORY"), show(session.screen.text()))
+        session.type("q")
+        ok(f"{name}: ends well", session.end() == 0)
+    session = start(folder, LC_ALL="C")
+    ok("LC_ALL=C: nothing but ASCII", all(byte < 128 for byte in session.output))
+    ok("LC_ALL=C: names", any("caf??" in line for line in session.screen.text()), show(session.screen.text()))
+    session.type("q")
+    ok("LC_ALL=C: ends well", session.end() == 0)
+    for term in ("dumb", "no-such-terminal", None):
+        session = Session([TOOL, "top", "--interval", "0.2"], environment(folder, TERM=term), 80, 200)
+        ok(f"TERM={term}: tables, one after the other",
+           session.read(5, lambda screen: sum("PID" in line for line in screen.text()) >= 2), session.output[-300:])
+        ok(f"TERM={term}: no escapes", b"\x1b" not in session.output)
+        session.type("\x03")
+        ok(f"TERM={term}: Ctrl-C ends it", session.end() == -signal.SIGINT)
+    session = start(folder, null_input=True)
+    ok("input is no terminal: a screen", session.screen.text()[1].endswith("HISTORY"), show(session.screen.text()))
+    before = os.times().elapsed, sum(map(int, open(f"/proc/{session.pid}/stat").read().rsplit(")")[1].split()[11:13]))
+    time.sleep(0.5)
+    spent = sum(map(int, open(f"/proc/{session.pid}/stat").read().rsplit(")")[1].split()[11:13])) - before[1]
+    ok("input is no terminal: it does not spin", spent < 20, spent)
+    session.kill(signal.SIGTERM)
+    ok("input is no terminal: SIGTERM ends it", session.end() == -signal.SIGTERM)
+    plain = subprocess.run([TOOL, "top"], env=environment(folder), stdin=subprocess.DEVNULL, capture_output=True,
+                           timeout=20, check=False)
+    ok("output is no terminal: one table", plain.returncode == 0 and plain.stdout.count(b"PID") == 1 and
+       b"\x1b" not in plain.stdout and plain.stderr == b"", plain)
+
+
+def check_ends(folder):
+    """Ctrl-C and signals leave the terminal as it was."""
+    session = start(folder)
+    ok("the second screen is used, the cursor hidden", session.screen.is_second and session.screen.is_hidden)
+    ok("the settings are changed meanwhile", not session.is_restored())
+    session.type("\x03")
+    ok("Ctrl-C: done", session.end() == 0)
+    ok("Ctrl-C: the terminal is as it was", session.is_restored())
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):
+        session = start(folder)
+        session.kill(number)
+        status = session.end()
+        ok(f"{number.name}: the end it asks for", status == (0 if number == signal.SIGINT else -number), status)
+        ok(f"{number.name}: the terminal is as it was", session.is_restored())
+    session = start(folder)
+    os.close(session.slave)
+    os.close(session.master)
+    end = time.monotonic() + 5
+    pid = 0
+    while pid == 0 and time.monotonic() < end:
+        pid, _ = os.waitpid(session.pid, os.WNOHANG)
+        time.sleep(0.05)
+    ok("a terminal that goes away ends it", pid != 0)
+
+
+def main():
+    """All of it; ends with 1 if anything failed."""
+    with tempfile.TemporaryDirectory(prefix="gpucache-top.") as base:
+        folder = os.path.join(base, "ledger")
+        with subprocess.Popen([MEMBERS, "--members", folder, "40"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as members:
+            ok("members are there", members.stdout.readline() == b"ready\n")
+            check_view(folder)
+            check_sizes(folder)
+            check_terminals(folder)
+            check_ends(folder)
+            session = start(folder, "--interval", "0.1")
+            members.stdin.close()
+            members.wait(10)
+        ok("who ends is gone from the screen",
+           session.read(3, lambda screen: screen.text()[0].startswith("gpucache top: 0 processes")),
+           show(session.screen.text()))
+        session.type("q")
+        ok("an empty screen ends well", session.end() == 0)
+        nothing = Session([TOOL, "top", "--once"], environment(os.path.join(base, "nothing")))
+        ok("without a ledger: an empty table", nothing.end() == 0 and "PID" in nothing.screen.text()[0])
+    print(f"1..{counts['all']}")
+    return 1 if counts["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+/* What else clients ask of a device: its place on the bus and its kind, as the driver says; modes
+ * as of a device nobody has set up; nothing to do. What a simulated device cannot have (heat,
+ * clocks, fans) is NOT_SUPPORTED, as NVML says of devices without: not_supported.def. */
+#include "nvml_inside.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* Attributes of the driver. */
+#define PCI_BUS_ID 33
+#define PCI_DEVICE_ID 34
+#define PCI_DOMAIN_ID 50
+#define CAPABILITY_MAJOR 75
+#define CAPABILITY_MINOR 76
+
+#define GET(type, name, value)                                                                     \
+    NVML_EXPORT nvmlReturn_t name(nvmlDevice_t device, type *to)                                   \
+    {                                                                                              \
+        int ordinal;                                                                               \
+        nvmlReturn_t result = nvml_check(device, &ordinal);                                        \
+                                                                                                   \
+        if (result != NVML_SUCCESS)                                                                \
+            return result;                                                                         \
+        if (!to)                                                                                   \
+            return NVML_ERROR_INVALID_ARGUMENT;                                                    \
+        *to = (value);                                                                             \
+        return NVML_SUCCESS;                                                                       \
+    }
+
+/* ---- modes: off, default ---- */
+
+GET(unsigned, nvmlDeviceGetPersistenceMode, 0)
+GET(unsigned, nvmlDeviceGetComputeMode, 0)
+GET(unsigned, nvmlDeviceGetDisplayMode, 0)
+GET(unsigned, nvmlDeviceGetDisplayActive, 0)
+GET(unsigned, nvmlDeviceIsMigDeviceHandle, 0)
+GET(unsigned, nvmlDeviceGetMaxMigDeviceCount, 0)
+GET(unsigned, nvmlDeviceGetMinorNumber, (unsigned)ordinal)
+GET(nvmlUtilization_t, nvmlDeviceGetUtilizationRates, ((nvmlUtilization_t){0, 0}))
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current,
+                                              unsigned *pending)
+{
+    int ordinal;
+    nvmlReturn_t result = nvml_check(device, &ordinal);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    if (!current || !pending)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *current = *pending = 0;
+    return NVML_SUCCESS;
+}
+
+/* ---- what it is and where ---- */
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
+                                                            int *minor)
+{
+    int ordinal;
+    nvmlReturn_t result = nvml_check(device, &ordinal);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    if (!major || !minor)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *major = sim.attribute(ordinal, CAPABILITY_MAJOR);
+    *minor = sim.attribute(ordinal, CAPABILITY_MINOR);
+    return NVML_SUCCESS;
+}
+
+static void place(int ordinal, nvmlPciInfo_t *pci)
+{
+    memset(pci, 0, sizeof(*pci));
+    pci->domain = (unsigned)sim.attribute(ordinal, PCI_DOMAIN_ID);
+    pci->bus = (unsigned)sim.attribute(ordinal, PCI_BUS_ID);
+    pci->device = (unsigned)sim.attribute(ordinal, PCI_DEVICE_ID);
+    (void)snprintf(pci->busIdLegacy, sizeof(pci->busIdLegacy), "%04X:%02X:%02X.0",
+                   pci->domain & 0xffff, pci->bus & 0xff, pci->device & 0xff);
+    (void)snprintf(pci->busId, sizeof(pci->busId), "%08X:%02X:%02X.0", pci->domain, pci->bus & 0xff,
+                   pci->device & 0xff);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    int ordinal;
+    nvmlReturn_t result = nvml_check(device, &ordinal);
+
+    if (result != NVML_SUCCESS)
+        return result;
+    if (!pci)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    place(ordinal, pci);
+    return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *text, nvmlDevice_t *device)
+{
+    nvmlPciInfo_t pci;
+
+    if (!nvml_is_up())
+        return NVML_ERROR_UNINITIALIZED;
+    if (!text || !device)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (int i = 0; i < nvml_device_count(); i++) {
+        place(i, &pci);
+        if (strcasecmp(text, pci.busId) == 0 || strcasecmp(text, pci.busIdLegacy) == 0) {
+            *device = nvml_handle(i);
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+/* ---- what it is not ---- */
+
+#define NOT_SUPPORTED(name)                                                                        \
+    nvmlReturn_t name(nvmlDevice_t device);                                                        \
+    NVML_EXPORT nvmlReturn_t name(nvmlDevice_t device)                                             \
+    {                                                                                              \
+        int ordinal;                                                                               \
+        nvmlReturn_t result = nvml_check(device, &ordinal);                                        \
+                                                                                                   \
+        return result != NVML_SUCCESS ? result : NVML_ERROR_NOT_SUPPORTED;                         \
+    }
+#include "not_supported.def"
