@@ -285,7 +285,7 @@ static enum gc_status make_order(struct gc_core *core, struct gc_context *contex
         order->plan.is_dedicated = true;
         order->plan.driver_bytes = request->bytes;
         order->plan.bytes = order->claim.bytes;
-    } else if (request->is_whole) {
+    } else if (request->is_whole || (context->device->info.is_whole && !request->is_ordered)) {
         order->plan.class = GC_CLASS_WHOLE;
         order->plan.driver_bytes = order->claim.bytes;
         order->plan.bytes = order->claim.bytes;

@@ -52,6 +52,8 @@ struct gc_device_info {
     bool has_mapping;        /* pool memory may be mapped page by page */
     uint64_t page_bytes;     /* the smallest page of mapped memory, whether the pool uses it or
                                 not; 0: the device has none */
+    bool is_whole;           /* every block is to be a driver allocation of its own, but for
+                                stream-ordered ones */
     char backend_reason[96]; /* why auto takes what it takes, for the report */
 };
 

@@ -380,7 +380,7 @@ struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *
 bool gc_pool_is_whole_locked(const struct gc_pool *pool, const struct gc_block *block)
 {
     struct gc_core *core = pool->context->core;
-    return segment_of(block)->arena == NULL && spans_segment(block) &&
+    return segment_of(block)->arena == NULL && spans_segment(block) && !block->is_ordered &&
            (core->debug == NULL || !gc_debug_maps_has(core, block->address));
 }
 

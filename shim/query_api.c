@@ -172,8 +172,7 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
         *(CUcontext *)data = (CUcontext)(uintptr_t)block->context; /* NOLINT: an integer in core */
     else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && has_sync_memops(block))
         *(int *)data = 1;
-    else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE &&
-             (!block->is_whole || block->is_ordered))
+    else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && !block->is_whole)
         *(unsigned char *)data = 0; /* whatever a boolean's size: see ipc_api.c */
 }
 
