@@ -505,17 +505,14 @@ uint64_t gc_device_ordered_bytes(const struct gc_device *device)
     return atomic_load_explicit(&device->stats.ordered.current, memory_order_relaxed);
 }
 
-uint64_t gc_device_ordered_peak_bytes(const struct gc_device *device)
+uint64_t gc_device_ordered_mark_bytes(const struct gc_device *device, enum gc_ordered_mark mark)
 {
-    struct gc_gauge gauge;
-    gc_gauge_read(&device->stats.ordered, &gauge);
-    return gauge.peak;
+    return atomic_load_explicit(&device->ordered_marks[mark].peak, memory_order_relaxed);
 }
 
-void gc_device_reset_ordered_peak(struct gc_device *device)
+void gc_device_reset_ordered_mark(struct gc_device *device, enum gc_ordered_mark mark)
 {
-    atomic_store_explicit(&device->stats.ordered.peak, gc_device_ordered_bytes(device),
-                          memory_order_relaxed);
+    gc_gauge_reset_peak(&device->ordered_marks[mark]);
 }
 
 static void close_stream_of_device(struct gc_device *device, uint64_t stream)

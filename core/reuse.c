@@ -340,7 +340,7 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     };
     block->state = GC_BLOCK_FREEING; /* keeps it away from others while it is noted */
     if (block->is_ordered)
-        gc_gauge_sub(&context->device->stats.ordered, entry.requested_bytes);
+        gc_pool_uncount_ordered(&context->pool.shared, entry.requested_bytes);
     block->is_ordered = false; /* if the free fails the block stays, plain from now on */
     gc_pool_release(&context->pool);
     if (is_synchronous(context))

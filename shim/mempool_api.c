@@ -13,19 +13,6 @@ static struct gc_device *device_of(const CUmemPoolProps *props)
     return gc_shim_device(props->location.id);
 }
 
-/* The current device if the pool is its default one, for which the cache serves; else NULL. */
-static struct gc_device *plain_device(CUmemoryPool pool)
-{
-    struct gc_device *device = gc_shim_current_device();
-    CUmemoryPool plain = NULL;
-
-    if (device == NULL || pool == NULL ||
-        GC_USE(cuDeviceGetDefaultMemPool, &plain, gc_device_get_info(device)->ordinal) !=
-            CUDA_SUCCESS)
-        return NULL;
-    return plain == pool ? device : NULL;
-}
-
 GC_EXPORT
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
@@ -65,7 +52,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
     CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolTrimTo, pool, keep_bytes);
     if (result == CUDA_SUCCESS) {
         gc_mempool_refresh(NULL);
-        struct gc_device *device = plain_device(pool);
+        struct gc_device *device = gc_mempool_plain_device(pool);
         if (device != NULL && !gc_capture_is_any())
             gc_core_trim(gc_shim.core, device, keep_bytes);
     }
@@ -81,8 +68,9 @@ static uint64_t served(CUmemPool_attribute attribute, const struct gc_device *de
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
         return gc_device_ordered_bytes(device);
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return gc_device_ordered_mark_bytes(device, GC_ORDERED_USED);
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        return gc_device_ordered_peak_bytes(device);
+        return gc_device_ordered_mark_bytes(device, GC_ORDERED_RESERVED);
     default:
         return 0;
     }
@@ -94,7 +82,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemPoolGetAttribute, pool, attribute, value);
     gc_shim_enter(GC_API_cuMemPoolGetAttribute);
-    struct gc_device *device = plain_device(pool);
+    struct gc_device *device = gc_mempool_plain_device(pool);
     CUresult result = GC_CALL(device, cuMemPoolGetAttribute, pool, attribute, value);
     const uint64_t bytes = device == NULL ? 0 : served(attribute, device);
     if (result == CUDA_SUCCESS && bytes != 0)
@@ -129,10 +117,11 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
         GC_CALL(gc_shim_current_device(), cuMemPoolSetAttribute, pool, attribute, value);
     if (result == CUDA_SUCCESS) {
         gc_mempool_refresh(NULL);
-        struct gc_device *device = plain_device(pool);
-        if (device != NULL && (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ||
-                               attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH))
-            gc_device_reset_ordered_peak(device);
+        struct gc_device *device = gc_mempool_plain_device(pool);
+        if (device != NULL && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+            gc_device_reset_ordered_mark(device, GC_ORDERED_USED);
+        else if (device != NULL && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+            gc_device_reset_ordered_mark(device, GC_ORDERED_RESERVED);
     }
     gc_shim_leave();
     return result;

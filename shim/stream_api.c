@@ -66,7 +66,11 @@ static struct gc_mempool *find_pool(const struct gc_direct_request *request,
     if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &handle,
                                     gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
         return NULL;
-    return handle ? gc_mempool_find(handle, request->device) : NULL;
+    if (handle == NULL)
+        return NULL;
+    /* The default pool of another device than the stream's is that device's. */
+    struct gc_device *device = call->names_pool ? gc_mempool_plain_device(handle) : NULL;
+    return gc_mempool_find(handle, device != NULL ? device : request->device);
 }
 
 /* The pool grew past the limit: the allocation is undone. */
