@@ -84,6 +84,7 @@ struct gc_pages {
     struct gc_slot leaving; /* the user of pages that are on their way out */
     atomic_bool is_refused; /* the driver gives no range of addresses */
     bool is_changing;       /* one thread changes mappings */
+    bool is_share_due;      /* a peer did not get access to all of them; of who changes them */
     pthread_cond_t changed; /* it has ended */
 };
 
