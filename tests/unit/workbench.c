@@ -165,9 +165,9 @@ void workbench_capture(struct workbench *bench, unsigned context, bool begin)
 {
     if (begin)
         gc_context_capture_begin(bench->contexts[context]);
-    else
-        gc_context_capture_end(bench->contexts[context]);
     sim_driver_set_capturing(&bench->sim, context + 1, begin);
+    if (!begin)
+        gc_context_capture_end(bench->contexts[context]);
 }
 
 void workbench_drop(struct workbench *bench, unsigned context)
