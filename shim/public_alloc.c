@@ -3,6 +3,7 @@
  * its allocator runs all the same. */
 #include "shim/direct.h"
 #include "shim/mempool.h"
+#include "shim/peer.h"
 #include "shim/public.h"
 
 #define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
@@ -133,6 +134,14 @@ static struct gc_context *context_of(uint64_t address)
     return gc_core_find_context(gc_shim.core, info.context);
 }
 
+/* A stream of another context works on the memory: its work is waited for as well. */
+static void note_stream(struct gc_context *owner, gpucache_stream stream)
+{
+    if (stream != NULL && (CUstream)stream != CU_STREAM_LEGACY &&
+        (CUstream)stream != CU_STREAM_PER_THREAD)
+        gc_peer_note(owner, gc_shim_stream_context((CUstream)stream));
+}
+
 gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
 {
     const uint64_t address = (uintptr_t)pointer;
@@ -149,6 +158,7 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
     if (state != GPUCACHE_OK)
         return state;
     gc_public_enter_context(context_of(address), (CUstream)stream, GC_API_gpucache_malloc, &call);
+    note_stream(call.context, stream);
     status = gc_core_free_ordered(gc_shim.core, address, order_of(stream, &call),
                                   (uint16_t)call.api, &driver_code);
     if (status == GC_INVALID_POINTER || status == GC_NOT_OURS)
@@ -172,6 +182,8 @@ gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream)
         return state;
     gc_public_enter_context(NULL, (CUstream)stream, GC_API_gpucache_malloc, &call);
     status = gc_core_find_block(gc_shim.core, (uintptr_t)pointer, &info);
+    if (status == GC_OK)
+        note_stream(gc_core_find_context(gc_shim.core, info.context), stream);
     if (status == GC_OK && info.address != (uintptr_t)pointer)
         status = GC_INVALID_POINTER;
     if (status == GC_OK)
