@@ -3,6 +3,7 @@
  * known, so that allocations from them are not charged. */
 #include "shim/direct.h"
 #include "shim/mempool.h"
+#include "shim/peer.h"
 
 /* The device whose memory the pool takes; NULL: none's. */
 static struct gc_device *device_of(const CUmemPoolProps *props)
@@ -91,7 +92,18 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     return result;
 }
 
-/* Memory of the cache would not follow. */
+/* Blocks that were served in the pool's name before: their memory is opened where it is mapped. */
+static void open_served(struct gc_device *device, const CUmemAccessDesc *access, size_t count)
+{
+    struct gc_context *owner = gc_shim_primary_context(gc_device_get_info(device)->ordinal);
+
+    for (size_t i = 0; i < count; i++)
+        if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+            access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            gc_peer_note(owner, gc_shim_primary_context(access[i].location.id));
+}
+
+/* What the pool gives from now on comes from the driver. */
 GC_EXPORT
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
 {
@@ -99,8 +111,11 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, si
         return GC_FORWARD(cuMemPoolSetAccess, pool, access, count);
     gc_shim_enter(GC_API_cuMemPoolSetAccess);
     CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolSetAccess, pool, access, count);
-    if (result == CUDA_SUCCESS && pool != NULL)
+    struct gc_device *device = result == CUDA_SUCCESS ? gc_mempool_plain_device(pool) : NULL;
+    if (device != NULL) {
         gc_mempool_mark_special(pool);
+        open_served(device, access, count);
+    }
     gc_shim_leave();
     return result;
 }

@@ -31,4 +31,9 @@ done
 export SIMCUDA_DEVICES=2 GPUCACHE_BACKEND=vmm
 is "two devices: calls answer as without the library" "$(preloaded timeout 20 "$program" devices 2>&1)" \
     "$(simulated timeout 20 "$program" devices 2>&1)"
+rm -f "$journal"
+SIMCUDA_JOURNAL=$journal preloaded timeout 20 "$program" devices >"$TMP/answers" 2>&1
+is "two devices: what was served before is opened with the pool" \
+    "$(awk '$3 == "cuMemPoolSetAccess" {seen = 1} seen && $3 == "cuDriverGetVersion" {exit} seen && $3 == "cuMemSetAccess" {print $3}' \
+        "$journal" | sort -u)" cuMemSetAccess
 done_testing

@@ -405,6 +405,7 @@ static int devices(void)
     SAY(figure(pools[1], CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 4 * MIB);
     /* Opened to the current device afterwards: blocks of before are open too. */
     SAY(cuMemPoolSetAccess(pools[1], &access, 1));
+    CHECK(cuDriverGetVersion(&version)); /* marks it in the driver's journal */
     SAY(cuMemsetD8Async(block, 7, 4 * MIB, streams[0]));
     SAY(cuStreamSynchronize(streams[0]));
     SAY(cuMemAllocFromPoolAsync(&other, MIB, pools[1], streams[1]));
