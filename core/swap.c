@@ -61,6 +61,8 @@ bool gc_context_is_swapped(struct gc_context *context)
 
 static bool has_peers_locked(const struct gc_context *context)
 {
+    if (context->is_crowded)
+        return true;
     for (uint32_t i = 0; i < context->peer_count; i++)
         if (!gc_context_is_dropped(context->peers[i]))
             return true;
