@@ -170,6 +170,26 @@ uint64_t gc_account_limit(struct gc_account *account)
     return limit != 0 ? limit : UINT64_MAX;
 }
 
+void gc_account_set_limit(struct gc_account *account, uint64_t limit)
+{
+    check_rows(account);
+    const uint64_t value = limit == UINT64_MAX ? 0 : gc_max_u64(limit, 1);
+    atomic_store_explicit(limit_word(account), value, memory_order_seq_cst);
+}
+
+bool gc_account_offer_limit(struct gc_account *account, uint64_t limit)
+{
+    uint64_t none = 0;
+    return atomic_compare_exchange_strong_explicit(limit_word(account), &none, gc_max_u64(limit, 1),
+                                                   memory_order_seq_cst, memory_order_relaxed);
+}
+
+uint64_t gc_account_of(const struct gc_account *account, uint32_t slot)
+{
+    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    return slot < GC_LEDGER_SLOTS ? bytes_of(load(&account->ledger->file->accounts[row][slot])) : 0;
+}
+
 uint64_t gc_account_held(struct gc_account *account)
 {
     check_rows(account);

@@ -43,6 +43,13 @@ uint64_t gc_account_held(struct gc_account *account);
 /* What of it is this process's. */
 uint64_t gc_account_own(struct gc_account *account);
 
+/* What the member in a slot holds. */
+uint64_t gc_account_of(const struct gc_account *account, uint32_t slot);
+/* UINT64_MAX: none. */
+void gc_account_set_limit(struct gc_account *account, uint64_t limit);
+/* The same, if the group has none so far; false: it has. */
+bool gc_account_offer_limit(struct gc_account *account, uint64_t limit);
+
 /* ---- of any group ---- */
 
 uint64_t gc_account_sum(const struct gc_ledger *ledger, uint32_t device, uint64_t group_key);

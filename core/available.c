@@ -80,7 +80,7 @@ void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *
 {
     (void)core;
     gc_magazine_flush_device(device); /* what is idle there shall count as idle */
-    const uint64_t limit = gc_device_limit_bytes(device);
+    struct gc_account *account = device->budget.account;
     /* A malloc that is short waits for what is pending, so that counts as free too. */
     const uint64_t idle = gc_min_u64(gc_device_idle_bytes(device) + soon_idle_bytes(device),
                                      gc_budget_held(&device->budget));
@@ -88,6 +88,12 @@ void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *
     uint64_t available;
     if (!gc_add_u64(*free_bytes, idle, &available))
         available = UINT64_MAX;
-    *total_bytes = gc_min_u64(*total_bytes, limit);
-    *free_bytes = gc_min_u64(gc_min_u64(available, gc_sub_or_zero_u64(limit, used)), *total_bytes);
+    available = gc_min_u64(available, gc_sub_or_zero_u64(gc_device_own_limit_bytes(device), used));
+    if (account != NULL) {
+        const uint64_t used_by_all = gc_sub_or_zero_u64(gc_account_held(account), idle);
+        available =
+            gc_min_u64(available, gc_sub_or_zero_u64(gc_account_limit(account), used_by_all));
+    }
+    *total_bytes = gc_min_u64(*total_bytes, gc_device_limit_bytes(device));
+    *free_bytes = gc_min_u64(available, *total_bytes);
 }

@@ -5,11 +5,12 @@
  *
  * One atomic word carries the account; reserving is a compare-and-swap that declines where the sum
  * would pass the limit or wrap. The limit may change at any time: a lower one makes new
- * reservations fail and takes nothing away. An account of a group would be reserved after this one
- * and this one rolled back where the group declines. */
+ * reservations fail and takes nothing away. In a group its account is reserved after this one, and
+ * this one rolled back where the group declines. */
 #ifndef GC_BUDGET_H
 #define GC_BUDGET_H
 
+#include "core/account.h"
 #include "core/stats.h"
 
 #include <stdbool.h>
@@ -20,6 +21,7 @@
 struct gc_budget {
     atomic_uint_fast64_t limit;
     struct gc_gauge_cell *held; /* the device's `reserved` gauge */
+    struct gc_account *account; /* in the group; NULL: there is none */
 };
 
 void gc_budget_init(struct gc_budget *budget, struct gc_gauge_cell *held, uint64_t limit);
@@ -32,6 +34,8 @@ bool gc_budget_try_reserve(struct gc_budget *budget, uint64_t bytes, uint64_t *s
 /* The driver agreed: `held` counts for the peak, and so does what is held now. */
 void gc_budget_confirm(struct gc_budget *budget, uint64_t held);
 void gc_budget_release(struct gc_budget *budget, uint64_t bytes);
+/* The same for an amount that may be more than is held. */
+void gc_budget_release_measured(struct gc_budget *budget, uint64_t bytes);
 /* Takes note of what the driver did already, room or not. Saturates. */
 void gc_budget_charge(struct gc_budget *budget, uint64_t bytes);
 /* What could be reserved now. */

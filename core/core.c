@@ -9,6 +9,7 @@
 #include "core/elastic.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/member.h"
 
 #include <stddef.h>
 
@@ -83,6 +84,7 @@ void gc_core_destroy(struct gc_core *core)
         if (device != NULL)
             gc_device_fini(device);
     }
+    gc_member_fini(core);
     gc_caches_fini(core);
     gc_debug_fini(core);
     gc_tracker_fini(&core->tracker);
@@ -112,6 +114,7 @@ struct order {
     struct gc_segment_plan plan; /* the segment it would like */
     uint64_t address;
     bool is_hit;
+    bool is_trial;
     struct gc_segment_refusal refusal;
 };
 
@@ -246,6 +249,7 @@ static enum gc_status serve(struct order *order)
 {
     struct gc_device *device = order->context->device;
     struct gc_shortage shortage;
+    struct gc_room room = {.is_short = order->is_trial};
     enum gc_status status = GC_OUT_OF_MEMORY;
     if (!gc_device_settle(device))
         return GC_OUT_OF_MEMORY; /* the limit was set below what is live */
@@ -266,13 +270,15 @@ static enum gc_status serve(struct order *order)
     /* A hole that fits badly, or among blocks of the other class, is better than none. */
     if (status == GC_OUT_OF_MEMORY && !order->plan.is_dedicated)
         status = take_free(order, true);
+    while (status == GC_OUT_OF_MEMORY && gc_member_make_room(device, order->plan.bytes, &room))
+        status = attempt(order);
     return status;
 }
 
 static enum gc_status make_order(struct gc_core *core, struct gc_context *context,
                                  const struct gc_request *request, struct order *order)
 {
-    *order = (struct order){.context = context};
+    *order = (struct order){.context = context, .is_trial = request->is_trial};
     if (!gc_pool_plan(request->bytes, &order->claim.bytes, &order->plan))
         return GC_OUT_OF_MEMORY;
     if (order->claim.bytes > context->device->info.total_bytes)
@@ -303,6 +309,7 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
     struct order order;
     if (request->bytes == 0)
         return GC_INVALID_ARGUMENT;
+    gc_core_serve(core);
     enum gc_status status = make_order(core, context, request, &order);
     if (status == GC_OK)
         status = serve(&order);
@@ -319,7 +326,9 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
                                    request->stream, request->api};
     gc_device_trace(device, GC_TRACE_ALLOC, &entry);
     *address = order.address;
-    gc_hist_add(&core->alloc_ns, now_ns(core) - start_ns);
+    const uint64_t end_ns = now_ns(core);
+    gc_hist_add(&core->alloc_ns, end_ns - start_ns);
+    gc_member_write(device, end_ns);
     return GC_OK;
 }
 
@@ -428,9 +437,13 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_
         return refuse_free(core, address);
     if (status != GC_OK)
         return status;
-    status = gc_reuse_free_unlock(pool_of_locked(block)->context, block, stream, driver_code);
-    if (status == GC_OK)
-        gc_hist_add(&core->free_ns, now_ns(core) - start_ns);
+    struct gc_context *context = pool_of_locked(block)->context;
+    status = gc_reuse_free_unlock(context, block, stream, driver_code);
+    if (status == GC_OK) {
+        const uint64_t end_ns = now_ns(core);
+        gc_hist_add(&core->free_ns, end_ns - start_ns);
+        gc_member_write(context->device, end_ns);
+    }
     return status;
 }
 

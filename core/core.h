@@ -14,8 +14,10 @@
 #define GC_CORE_H
 
 #include "core/driver.h"
+#include "core/ledger.h"
 #include "core/status.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -42,6 +44,48 @@ enum gc_status gc_core_create(const struct gc_core_config *config,
 /* Frees host memory only, makes no driver call. Not thread-safe. */
 void gc_core_destroy(struct gc_core *core);
 
+/* ---- the ledger: member.c ---- */
+
+/* How a thread sees without a call that something was asked of the process: *control != seen. */
+struct gc_watch {
+    const _Atomic uint32_t *control; /* a constant zero, or in the ledger */
+    _Atomic uint32_t seen;
+};
+
+static inline bool gc_watch_is_asked(const struct gc_watch *watch)
+{
+    return atomic_load_explicit(watch->control, memory_order_relaxed) !=
+           atomic_load_explicit(&watch->seen, memory_order_relaxed);
+}
+
+/* Joins the ledger (GPUCACHE_LEDGER, GPUCACHE_GROUP, GPUCACHE_TENANT); `watch` outlives core. Where
+ * that cannot be done one line says why, and limits hold in this process alone. Before the first
+ * device is added. */
+void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *watch);
+/* A forked child: the parent's slot is no business of it. Async-signal-safe. */
+void gc_core_leave_child(struct gc_core *core);
+/* Serves what was asked, if anything was. May call the driver. No lock may be held. */
+void gc_core_serve(struct gc_core *core);
+/* Whether the process has a group, and so should have a thread that runs gc_core_help. */
+bool gc_core_wants_helper(const struct gc_core *core);
+/* Serves requests until gc_core_end_help. */
+void gc_core_help(struct gc_core *core);
+/* No request is served by the helper after this; waits for one under way, a moment at most. */
+void gc_core_end_help(struct gc_core *core);
+
+/* Answers one kind of request. `tenant`: "" means the process; `text`: what was done, or why not,
+ * GC_LEDGER_ANSWER_BYTES long. */
+typedef enum gc_ledger_result gc_ask_function(void *argument, enum gc_ledger_ask ask,
+                                              const char *tenant, char *text);
+/* Who answers pause and resume. */
+void gc_core_set_ask_function(struct gc_core *core, enum gc_ledger_ask ask,
+                              gc_ask_function *function, void *argument);
+/* Shown in the process's row. */
+void gc_core_show_paused(struct gc_core *core, bool is_paused);
+/* Row `index` of the tenants inside the process; NULL takes it away. */
+void gc_core_show_tenant(struct gc_core *core, uint32_t index,
+                         const struct gc_ledger_tenant *tenant);
+
 /* ---- devices ---- */
 
 struct gc_device_info {
@@ -63,7 +107,7 @@ enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_i
                                   struct gc_device **device) GC_CHECKED;
 /* NULL if not added. Lock-free. */
 struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal);
-/* min(limit, the device's own total). */
+/* min(limit, the group's limit, the device's own total). */
 uint64_t gc_device_total_bytes(const struct gc_device *device);
 /* What it was added with. Lives as long as core. */
 const struct gc_device_info *gc_device_get_info(const struct gc_device *device);
@@ -74,8 +118,10 @@ bool gc_device_is_mapped(const struct gc_device *device);
 void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes);
 /* What is charged now: segments, direct memory and reservations under way. A moment's value. */
 uint64_t gc_device_reserved_bytes(const struct gc_device *device);
-/* UINT64_MAX when there is none. */
+/* What holds, the process's own or the group's; UINT64_MAX when there is none. */
 uint64_t gc_device_limit_bytes(const struct gc_device *device);
+/* The process's own. */
+uint64_t gc_device_own_limit_bytes(const struct gc_device *device);
 
 /* ---- contexts ---- */
 

@@ -4,6 +4,7 @@
 #include "core/debug.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/member.h"
 #include "core/page.h"
 
 #include <stdio.h>
@@ -83,6 +84,7 @@ static struct gc_device *create_device(struct gc_core *core, const struct gc_dev
         describe_debug(device);
     gc_lock_init(&device->give_back_lock, GC_RANK_DEVICE);
     pthread_cond_init(&device->give_back_done, NULL);
+    gc_member_attach(core, device);
     return device;
 }
 
@@ -128,16 +130,32 @@ struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal)
     return atomic_load_explicit(&core->devices[ordinal], memory_order_acquire);
 }
 
-uint64_t gc_device_limit_bytes(const struct gc_device *device)
+uint64_t gc_device_own_limit_bytes(const struct gc_device *device)
 {
     return gc_budget_limit(&device->budget);
+}
+
+uint64_t gc_device_limit_bytes(const struct gc_device *device)
+{
+    const uint64_t own = gc_budget_limit(&device->budget);
+    struct gc_account *account = device->budget.account;
+    return account == NULL ? own : gc_min_u64(own, gc_account_limit(account));
+}
+
+uint64_t gc_device_excess_bytes(const struct gc_device *device)
+{
+    const uint64_t own =
+        gc_sub_or_zero_u64(gc_budget_held(&device->budget), gc_budget_limit(&device->budget));
+    struct gc_account *account = device->budget.account;
+    if (account == NULL || !atomic_load_explicit(&device->is_group_over, memory_order_relaxed))
+        return own;
+    return gc_max_u64(own, gc_sub_or_zero_u64(gc_account_held(account), gc_account_limit(account)));
 }
 
 uint64_t gc_device_keep_bytes(const struct gc_device *device)
 {
     const uint64_t trim = atomic_load_explicit(&device->trim_bytes, memory_order_relaxed);
-    const uint64_t excess =
-        gc_sub_or_zero_u64(gc_budget_held(&device->budget), gc_budget_limit(&device->budget));
+    const uint64_t excess = gc_device_excess_bytes(device);
     return excess == 0 ? trim
                        : gc_min_u64(trim, gc_sub_or_zero_u64(gc_device_idle_bytes(device), excess));
 }
@@ -227,7 +245,7 @@ void gc_device_release(struct gc_device *device, uint64_t bytes)
 
 void gc_device_release_measured(struct gc_device *device, uint64_t bytes)
 {
-    gc_gauge_sub_saturating(device->budget.held, bytes);
+    gc_budget_release_measured(&device->budget, bytes);
     atomic_fetch_add_explicit(&device->generation, 1, memory_order_release); /* as above */
 }
 

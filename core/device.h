@@ -16,6 +16,9 @@ struct gc_device {
     struct gc_device_info info;
     atomic_uint_fast64_t trim_bytes; /* more idle memory than this is given back at once */
     struct gc_budget budget;
+    struct gc_account account; /* in the group: budget.account points here, if there is one */
+    uint32_t ledger_row;       /* GC_LEDGER_NONE: none */
+    atomic_bool is_group_over; /* the group may hold more than its limit */
     atomic_bool is_over_limit; /* as gc_device_settle found it: threads keep nothing then */
     atomic_flag over_limit_said;
     struct gc_stats stats;
@@ -58,6 +61,8 @@ void gc_device_drop_pages(struct gc_device *device, uint64_t bytes);
 /* The most that allocations ever had at once, with `bytes` more now, whatever the program resets.
  */
 uint64_t gc_device_need_with(struct gc_device *device, uint64_t bytes);
+/* By how much more is held than the limit allows, the process's own or the group's. */
+uint64_t gc_device_excess_bytes(const struct gc_device *device);
 uint64_t gc_device_idle_bytes(const struct gc_device *device);
 /* How much idle memory may stay: GPUCACHE_TRIM's share, less where the limit was set below what is
  * held. */

@@ -4,6 +4,7 @@
 #include "core/direct.h"
 #include "core/bits.h"
 #include "core/instance.h"
+#include "core/member.h"
 #include "core/text.h"
 
 #include <stddef.h>
@@ -48,10 +49,12 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 
 /* ---- charges ---- */
 
-bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
+static bool try_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes,
+                        bool is_trial)
 {
     struct gc_shortage shortage;
-    (void)core;
+    struct gc_room room = {.is_short = is_trial};
+    gc_core_serve(core);
     if (gc_budget_try_reserve(&device->budget, bytes, NULL))
         return true;
     if (bytes <= gc_device_limit_bytes(device)) {
@@ -62,15 +65,22 @@ bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, uint64_
             if (gc_budget_try_reserve(&device->budget, bytes, NULL))
                 return true;
         }
-        if (gc_budget_try_reserve(&device->budget, bytes, NULL))
-            return true;
+        do {
+            if (gc_budget_try_reserve(&device->budget, bytes, NULL))
+                return true;
+        } while (gc_member_make_room(device, bytes, &room));
     }
     return false;
 }
 
+bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
+{
+    return try_reserve(core, device, bytes, true);
+}
+
 enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
 {
-    if (gc_core_try_reserve(core, device, bytes))
+    if (try_reserve(core, device, bytes, false))
         return GC_OK;
     gc_device_note_oom(device, bytes, 0, GC_API_NONE);
     return GC_OUT_OF_MEMORY;
@@ -92,8 +102,10 @@ void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t 
 void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t bytes)
 {
     if (bytes >= 0) {
-        gc_budget_charge(&device->budget, (uint64_t)bytes);
         char limit[GC_TEXT_SIZE_BYTES];
+        gc_budget_charge(&device->budget, (uint64_t)bytes);
+        if (device->budget.account != NULL)
+            atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed);
         if (gc_budget_held(&device->budget) > gc_budget_limit(&device->budget))
             gc_log_once(core->log, &device->over_limit_said, GC_LOG_WARN,
                         "device %d: a context, module or graph took the process above its limit of "

@@ -362,6 +362,18 @@ bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
     return true;
 }
 
+static void ask_members(const struct gc_ledger *ledger, uint64_t key)
+{
+    const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH};
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    for (uint32_t i = 0; i < high; i++) {
+        struct gc_ledger_ticket ticket;
+        if (load(&ledger->file->group_keys[i]) == key)
+            (void)gc_ledger_ask(ledger, i, load_half(&ledger->file->slots[i].generation), &request,
+                                &ticket);
+    }
+}
+
 bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uint32_t device,
                            uint64_t bytes)
 {
@@ -374,5 +386,6 @@ bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uin
         if (device == GC_LEDGER_NONE || device == i)
             atomic_store_explicit(&ledger->file->groups[row].limits[i], value,
                                   memory_order_seq_cst);
+    ask_members(ledger, load(&ledger->file->groups[row].key));
     return true;
 }

@@ -160,8 +160,8 @@ void gc_ledger_served(const struct gc_ledger *ledger, uint32_t control);
 /* The row of the group with this name; GC_LEDGER_NONE if there is none. */
 uint32_t gc_ledger_find_group(const struct gc_ledger *ledger, const char *name);
 /* Sets the limit for the whole group, on one device row or all (GC_LEDGER_NONE); UINT64_MAX: none.
- * In force at once for every member; who asks to trim then makes idle memory go back. False if
- * there is no such group. */
+ * In force at once for every member; they are asked to give idle memory back where they hold
+ * more together. False if there is no such group. */
 bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uint32_t device,
                            uint64_t bytes);
 

@@ -60,9 +60,15 @@ static enum gc_status refuse_file(struct opening *opening, enum gc_status status
 
 /* ---- the folder ---- */
 
+/* statx: of libc since long, where fstat is a newer symbol. */
+static int look(int fd, struct statx *facts)
+{
+    return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, facts);
+}
+
 static enum gc_status open_folder(struct opening *opening)
 {
-    struct stat facts;
+    struct statx facts;
     if (opening->create && mkdir(opening->folder, 0700) != 0 && errno != EEXIST)
         return refuse_folder(opening, strerror(errno));
     opening->folder_fd =
@@ -73,28 +79,28 @@ static enum gc_status open_folder(struct opening *opening)
         return refuse_folder(opening, errno == ELOOP || errno == ENOTDIR
                                           ? "it is a symbolic link, or no folder"
                                           : strerror(errno));
-    if (fstat(opening->folder_fd, &facts) != 0)
+    if (look(opening->folder_fd, &facts) != 0)
         return refuse_folder(opening, strerror(errno));
-    if (facts.st_uid != geteuid())
+    if (facts.stx_uid != geteuid())
         return refuse_folder(opening, "it belongs to another user");
-    if ((facts.st_mode & 077) != 0)
+    if ((facts.stx_mode & 077) != 0)
         return refuse_folder(opening, "others may enter or read it");
     return GC_OK;
 }
 
 /* ---- what a file must be ---- */
 
-static const char *wrong_with(const struct stat *facts)
+static const char *wrong_with(const struct statx *facts)
 {
-    if (!S_ISREG(facts->st_mode))
+    if (!S_ISREG(facts->stx_mode))
         return "it is no regular file";
-    if (facts->st_uid != geteuid())
+    if (facts->stx_uid != geteuid())
         return "it belongs to another user";
-    if ((facts->st_mode & 07777) != 0600)
+    if ((facts->stx_mode & 07777) != 0600)
         return "its mode is not 0600";
-    if (facts->st_nlink != 1)
+    if (facts->stx_nlink != 1)
         return "it has other names too";
-    if (facts->st_size != (off_t)sizeof(struct gc_ledger_file))
+    if (facts->stx_size != sizeof(struct gc_ledger_file))
         return "its size is wrong";
     return NULL;
 }
@@ -123,8 +129,8 @@ static struct gc_ledger_file *map_file(int fd)
 
 static enum gc_status accept_file(struct opening *opening, int fd)
 {
-    struct stat facts;
-    if (fstat(fd, &facts) != 0)
+    struct statx facts;
+    if (look(fd, &facts) != 0)
         return refuse_file(opening, GC_IO, strerror(errno));
     const char *wrong = wrong_with(&facts);
     if (wrong != NULL)

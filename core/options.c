@@ -6,6 +6,7 @@
  * sets is never judged. */
 #include "core/options.h"
 
+#include "core/options_hami.h"
 #include "core/options_parse.h"
 #include "core/text.h"
 
@@ -18,15 +19,8 @@
 #include <unistd.h>
 
 #define PREFIX "GPUCACHE_"
-#define FOREIGN_LIMIT "CUDA_DEVICE_MEMORY_LIMIT"
 #define DEFAULT_CONFIG "/etc/gpucache.conf"
 #define SHOWN_BYTES 80
-
-/* CUDA_DEVICE_MEMORY_LIMIT_<i> has slot i, CUDA_DEVICE_MEMORY_LIMIT the next one; the last one is
- * for an <i> that is no device's number, which nobody can honour. */
-#define FOREIGN_FOR_ALL GC_SIZE_SPEC_MAX
-#define FOREIGN_BAD (GC_SIZE_SPEC_MAX + 1)
-#define FOREIGN_SLOTS (GC_SIZE_SPEC_MAX + 2)
 
 enum served { NOW, LATER };
 enum bad { KEEP, CLOSED };
@@ -76,12 +70,7 @@ struct reading {
     const char *config_path;            /* while the file is visited, and after if it was read */
     const char *texts[GC_OPTION_COUNT]; /* NULL: not set */
     bool from_config[GC_OPTION_COUNT];
-    struct foreign_limit {
-        const char *name;
-        size_t name_length;
-        const char *text; /* NULL: not set */
-        bool from_config;
-    } foreign_limits[FOREIGN_SLOTS];
+    struct gc_hami hami;
 };
 
 const struct gc_option_row *gc_option_row(enum gc_option option)
@@ -148,33 +137,13 @@ static void say_unknown(struct reading *reading, const char *name, size_t length
 
 /* ---- which text each option has ---- */
 
-/* -1 for a name that is none of HAMi's. */
-static int foreign_slot(const char *name, size_t length)
-{
-    const size_t head = sizeof(FOREIGN_LIMIT) - 1;
-    uint64_t ordinal;
-    if (length < head || memcmp(name, FOREIGN_LIMIT, head) != 0)
-        return -1;
-    if (length == head)
-        return FOREIGN_FOR_ALL;
-    if (name[head] != '_')
-        return -1;
-    if (!gc_text_uint(name + head + 1, length - head - 1, &ordinal) || ordinal >= GC_SIZE_SPEC_MAX)
-        return FOREIGN_BAD;
-    return (int)ordinal;
-}
-
 /* True if the name is one of ours or HAMi's. The first text an option gets stays. */
 static bool take_text(struct reading *reading, const char *name, size_t length, const char *value,
                       bool from_config)
 {
-    const int slot = foreign_slot(name, length);
-    if (slot >= 0) {
-        if (reading->foreign_limits[slot].text == NULL)
-            reading->foreign_limits[slot] =
-                (struct foreign_limit){name, length, value, from_config};
+    const struct gc_hami_value hami = {name, length, value, from_config};
+    if (gc_hami_take(&reading->hami, &hami))
         return true;
-    }
     const int option = find_option(name, length);
     if (option < 0 || (from_config && option == GC_OPTION_CONFIG))
         return false;
@@ -297,8 +266,11 @@ static void apply(struct reading *reading, int option)
     }
 }
 
-static void refuse_foreign_limit(struct reading *reading, const struct foreign_limit *foreign)
+/* ---- HAMi's variables ---- */
+
+static void refuse_hami(void *argument, const struct gc_hami_value *value)
 {
+    struct reading *reading = argument;
     char name[SHOWN_BYTES];
     char shown[SHOWN_BYTES];
     char where[SHOWN_BYTES];
@@ -306,30 +278,21 @@ static void refuse_foreign_limit(struct reading *reading, const struct foreign_l
     say(reading, GC_LOG_ERROR,
         "%s=%s%s: not valid; accepted: a size, for all devices, or for one with its number behind the name; "
         "CUDA is refused",
-        gc_text_show(foreign->name, foreign->name_length, name, sizeof(name)),
-        gc_text_show(foreign->text, strlen(foreign->text), shown, sizeof(shown)),
-        origin(reading, foreign->from_config, where, sizeof(where)));
+        gc_text_show(value->name, value->name_length, name, sizeof(name)),
+        gc_text_show(value->text, strlen(value->text), shown, sizeof(shown)),
+        origin(reading, value->from_config, where, sizeof(where)));
 }
 
-/* What HAMi sets is the limit where GPUCACHE_LIMIT is not set. */
-static void apply_foreign_limits(struct reading *reading)
+static void ignore_hami(void *argument, const struct gc_hami_value *value, const char *why)
 {
-    struct gc_size_spec *limit = &reading->options->limit;
-    if (reading->texts[GC_OPTION_LIMIT] != NULL)
-        return;
-    for (int slot = 0; slot < FOREIGN_SLOTS; slot++) {
-        const struct foreign_limit *foreign = &reading->foreign_limits[slot];
-        uint64_t bytes;
-        if (foreign->text == NULL)
-            continue;
-        if (slot == FOREIGN_BAD || gc_parse_size(foreign->text, &bytes) != GC_OK ||
-            limit->count == GC_SIZE_SPEC_MAX) {
-            refuse_foreign_limit(reading, foreign);
-            continue;
-        }
-        limit->entries[limit->count++] =
-            (struct gc_size_entry){.ordinal = slot == FOREIGN_FOR_ALL ? -1 : slot, .bytes = bytes};
-    }
+    struct reading *reading = argument;
+    char name[SHOWN_BYTES];
+    char shown[SHOWN_BYTES];
+    char where[SHOWN_BYTES];
+    say(reading, GC_LOG_WARN, "%s=%s%s: not served: %s",
+        gc_text_show(value->name, value->name_length, name, sizeof(name)),
+        gc_text_show(value->text, strlen(value->text), shown, sizeof(shown)),
+        origin(reading, value->from_config, where, sizeof(where)), why);
 }
 
 /* ---- what is not in this version ---- */
@@ -350,7 +313,7 @@ static void say_unserved(struct reading *reading)
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         if (rows[i].served || is_default(reading, i))
             continue;
-        const bool unsafe = i == GC_OPTION_GROUP_LIMIT || (i == GC_OPTION_GATE && gate_refuses);
+        const bool unsafe = i == GC_OPTION_GATE && gate_refuses;
         gc_text_show(reading->texts[i], strlen(reading->texts[i]), shown, sizeof(shown));
         if (unsafe) {
             options->refused = true;
@@ -394,7 +357,8 @@ void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
         if (i != GC_OPTION_LOG)
             apply(&reading, i);
     }
-    apply_foreign_limits(&reading);
+    gc_hami_apply(&reading.hami, options,
+                  &(const struct gc_hami_visitor){&reading, refuse_hami, ignore_hami});
     if (options->debug != 0)
         options->reuse = GC_REUSE_SYNC; /* what is freed is looked at when it is idle */
     say_unserved(&reading);

@@ -166,7 +166,7 @@ uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
 
 static bool is_over_limit(const struct gc_device *device)
 {
-    return gc_budget_held(&device->budget) > gc_budget_limit(&device->budget);
+    return gc_device_excess_bytes(device) > 0;
 }
 
 /* While too much is held, what threads free goes to the pool, and from there back to the driver. */
@@ -181,11 +181,15 @@ static void note_over_limit(struct gc_device *device, bool is_over)
 bool gc_device_settle(struct gc_device *device)
 {
     note_over_limit(device, is_over_limit(device));
-    if (!atomic_load_explicit(&device->is_over_limit, memory_order_relaxed))
-        return true;
-    gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-    if (is_over_limit(device) && gc_shortage_resolve(device))
+    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed)) {
         gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-    note_over_limit(device, is_over_limit(device));
-    return !is_over_limit(device);
+        if (is_over_limit(device) && gc_shortage_resolve(device))
+            gc_core_trim(device->core, device, gc_device_keep_bytes(device));
+        note_over_limit(device, is_over_limit(device));
+        if (is_over_limit(device))
+            return false;
+    }
+    if (atomic_load_explicit(&device->is_group_over, memory_order_relaxed))
+        atomic_store_explicit(&device->is_group_over, false, memory_order_relaxed);
+    return true;
 }

@@ -116,7 +116,7 @@ void gc_core_read_device(struct gc_core *core, struct gc_device *device,
     *to = (struct gc_device_snapshot){.apis = NULL};
     to->info = device->info;
     to->is_mapped = device->is_mapped;
-    to->limit_bytes = gc_device_limit_bytes(device);
+    to->limit_bytes = gc_device_own_limit_bytes(device);
     gc_stats_read(&device->stats, to);
     to->host_metadata_bytes = gc_host_bytes(&device->host);
     to->idle_bytes = gc_device_idle_bytes(device);

@@ -34,7 +34,10 @@ static struct gc_device *add_device(CUdevice ordinal)
         strcpy(info.name, "?");
     gc_shim.driver_version = gc_resolve_driver_version();
     gc_backend_describe(&info);
-    return gc_core_add_device(gc_shim.core, &info, &device) == GC_OK ? device : NULL;
+    if (gc_core_add_device(gc_shim.core, &info, &device) != GC_OK)
+        return NULL;
+    gc_helper_start();
+    return device;
 }
 
 struct gc_device *gc_shim_device(CUdevice ordinal)

@@ -37,6 +37,7 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *addre
     if (context == NULL)
         return CUDA_ERROR_NOT_FOUND;
     gc_hot_prepare();
+    gc_core_serve(gc_shim.core);
     if (gc_core_try_alloc(gc_thread.cache, context, &request, address))
         return CUDA_SUCCESS;
     request.is_trial = gc_direct_may_make_room();

@@ -11,12 +11,13 @@
 
 #define GC_LIKELY(condition) __builtin_expect(!!(condition), 1)
 
-/* Started, not re-entered, not a forked child, and the thread has a cache. */
+/* Started, not re-entered, not a forked child, nobody asks anything, and the thread has a cache. */
 static inline bool gc_hot_is_open(void)
 {
     /* Acquire: pairs with the release in init.c's create_core. */
     const volatile char *hot = __atomic_load_n(&gc_shim.hot, __ATOMIC_ACQUIRE);
-    return GC_LIKELY(*hot != 0 && gc_thread.depth == 0 && gc_thread.cache != NULL);
+    return GC_LIKELY(*hot != 0 && gc_thread.depth == 0 && gc_thread.cache != NULL &&
+                     !gc_watch_is_asked(&gc_shim.watch));
 }
 
 /* The current context, if it is the one that the thread used last. */

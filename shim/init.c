@@ -17,13 +17,16 @@
 #include "shim/submit.h"
 #include "shim/unknown.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 static const char closed;
-struct gc_shim gc_shim = {.log = {GC_LOG_WARN, STDERR_FILENO}, .hot = &closed};
+static const _Atomic uint32_t nothing_asked;
+struct gc_shim gc_shim = {
+    .log = {GC_LOG_WARN, STDERR_FILENO}, .hot = &closed, .watch = {.control = &nothing_asked}};
 __thread struct gc_thread gc_thread
     __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT};
 
@@ -91,6 +94,17 @@ static void count_early_calls(void)
             gc_core_count_driver_call(gc_shim.core, NULL, (uint16_t)api);
 }
 
+static void leave_in_child(void)
+{
+    gc_core_leave_child(gc_shim.core);
+}
+
+static void join_ledger(void)
+{
+    gc_core_join(gc_shim.core, life.process.program, &gc_shim.watch);
+    pthread_atfork(NULL, NULL, leave_in_child);
+}
+
 static void create_core(void)
 {
     struct gc_driver platform;
@@ -112,6 +126,7 @@ static void create_core(void)
     config.trace = gc_shim.trace;
     if (gc_core_create(&config, &gc_shim.core) == GC_OK) {
         count_early_calls();
+        join_ledger();
         /* Only called by name: what the program submits does not come by. */
         if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
             (void)gc_core_set_conservative(gc_shim.core);
@@ -170,7 +185,13 @@ bool gc_shim_ready(void)
     /* acquire: pairs with the release in start */
     if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY && !start())
         return false;
-    return gc_shim.core != NULL && !is_child();
+    if (gc_shim.core == NULL)
+        return false;
+    if (is_child()) {
+        gc_core_leave_child(gc_shim.core); /* made without fork(): no handler ran */
+        return false;
+    }
+    return true;
 }
 
 enum gc_life gc_shim_life(void)
@@ -304,6 +325,7 @@ __attribute__((destructor)) static void finish(void)
         gc_shim.core == NULL || is_child() ||
         getpid() != atomic_load_explicit(&life.starter, memory_order_relaxed))
         return;
+    gc_core_end_help(gc_shim.core);
     gc_trace_flush(gc_shim.trace);
     if (gc_core_was_used(gc_shim.core))
         write_report();

@@ -200,7 +200,7 @@ gpucache_status gpucache_get_limit(int device, uint64_t *limit_bytes)
         return GPUCACHE_INVALID_ARGUMENT;
     status = gc_public_find_device(device, &found);
     if (status == GPUCACHE_OK)
-        *limit_bytes = gc_device_limit_bytes(found);
+        *limit_bytes = gc_device_own_limit_bytes(found);
     return status;
 }
 

@@ -92,8 +92,9 @@ struct gc_shim {
     /* 1 there: a call may be served from the thread's cache. 0 before the start, in a forked child,
      * and where there are no such caches. */
     const volatile char *hot;
-    bool is_refused;      /* a setting is so wrong that cuInit must fail */
-    atomic_bool ipc_seen; /* the program asks for IPC handles: whole allocations from now on */
+    struct gc_watch watch; /* whether other processes ask something */
+    bool is_refused;       /* a setting is so wrong that cuInit must fail */
+    atomic_bool ipc_seen;  /* the program asks for IPC handles: whole allocations from now on */
     atomic_bool waits_for_memops; /* SYNC_MEMOPS was set on mapped memory */
     atomic_int driver_version;    /* once a device was seen: the report asks the driver nothing */
 };
@@ -173,6 +174,11 @@ struct gc_device *gc_shim_device(CUdevice ordinal);
 
 /* Gives the thread a cache if it has none, and it may have one. Call inside a wrapper. */
 void gc_hot_prepare(void);
+
+/* ---- the thread that answers other processes (helper.c) ---- */
+
+/* Starts it if the process has a group and it does not run yet. */
+void gc_helper_start(void);
 
 /* ---- direct memory (free.c; more in direct.h) ---- */
 

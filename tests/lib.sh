@@ -11,6 +11,7 @@ LIB=$BUILD_DIR/libgpucache.so
 TOOL=$BUILD_DIR/gpucache
 TMP=$(mktemp -d "${TMPDIR:-/tmp}/gpucache-test.XXXXXX")
 trap 'rm -rf "$TMP"' EXIT
+export GPUCACHE_LEDGER=${GPUCACHE_LEDGER-$TMP/ledger} # tests do not see each other's processes
 tap_count=0
 tap_failed=0
 

@@ -1,187 +1,27 @@
 /* gpucache limit, gpucache trim: change a limit or give idle memory back, in a running process or
  * in a whole group; what was and what came of it is printed, a line a device. */
 #include "core/options.h"
-#include "core/text.h"
-#include "tools/live.h"
+#include "tools/live_round.h"
 
 #include <locale.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define REFRESH_MS 200
-
-/* What a device's figures of a process or group were, and are. */
-struct change {
-    bool is_used;
-    struct gc_ledger_figures before;
-    struct gc_ledger_figures after;
-};
-
-struct session {
-    const struct tool_command *command;
-    struct gc_ledger ledger;
-    bool is_open;
-    struct live_target target;
-    struct live_wait wait;
-    uint32_t device; /* of --device; GC_LEDGER_NONE: all */
-    struct gc_out out;
-};
-
-/* ---- figures before and after ---- */
-
-/* Asks for fresh figures, of all at once, and waits for those that come soon. */
-static void refresh(struct session *session, struct live_member *members, size_t count)
-{
-    const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH, .device = GC_LEDGER_NONE};
-    struct live_wait wait = {.timeout_ms = REFRESH_MS};
-    live_begin(&wait);
-    for (size_t i = 0; i < count; i++) {
-        const struct gc_ledger_process *process = &members[i].process;
-        members[i].is_asked = !live_is_stopped(&session->ledger, process->slot, process->pid) &&
-                              gc_ledger_ask(&session->ledger, process->slot, process->generation,
-                                            &request, &members[i].ticket) &&
-                              process->has_helper;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (members[i].is_asked)
-            (void)gc_ledger_await(&session->ledger, &members[i].ticket, live_left_ms(&wait), NULL);
-        members[i].is_asked = false;
-    }
-}
-
-static void read_member(struct session *session, const struct live_member *member, bool before,
-                        struct change changes[GC_LEDGER_DEVICES])
-{
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
-        struct change *change = &changes[i];
-        struct gc_ledger_figures *figures = before ? &change->before : &change->after;
-        const bool is_used =
-            gc_ledger_read_figures(&session->ledger, member->process.slot, i, figures);
-        change->is_used = before ? is_used : change->is_used && is_used;
-    }
-}
-
-static void put_change(struct gc_out *out, const char *name, uint64_t before, uint64_t after)
-{
-    char text[GC_TEXT_SIZE_BYTES];
-    gc_out_text(out, name);
-    gc_out_text(out, before == UINT64_MAX ? "none" : gc_text_size(before, text));
-    gc_out_text(out, " -> ");
-    gc_out_text(out, after == UINT64_MAX ? "none" : gc_text_size(after, text));
-}
-
-/* Says so where the process has no device that is spoken of. */
-static void put_member(struct session *session, const struct live_member *member, bool limits,
-                       const struct change changes[GC_LEDGER_DEVICES])
-{
-    char who[2 * LIVE_SHOWN_BYTES];
-    struct gc_out *out = &session->out;
-    bool has_device = false;
-    live_describe(member, who);
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
-        const struct change *change = &changes[i];
-        if (!change->is_used || (session->device != GC_LEDGER_NONE && session->device != i))
-            continue;
-        has_device = true;
-        gc_out_text(out, who);
-        gc_out_text(out, ", device ");
-        gc_out_uint(out, i);
-        if (limits)
-            put_change(out, ": limit ", change->before.limit, change->after.limit);
-        put_change(out, limits ? ", reserved " : ": reserved ", change->before.reserved,
-                   change->after.reserved);
-        put_change(out, ", idle ", change->before.idle, change->after.idle);
-        gc_out_char(out, '\n');
-    }
-    if (has_device)
-        return;
-    gc_out_text(out, who);
-    gc_out_text(out, ": uses no device yet\n");
-}
-
-static void put_asked(struct session *session, const struct live_member *member)
-{
-    char who[2 * LIVE_SHOWN_BYTES];
-    live_describe(member, who);
-    gc_out_text(&session->out, who);
-    gc_out_text(&session->out, ": asked, not waited for\n");
-}
-
-/* ---- members ---- */
-
-/* Asks all at once, then hears one after the other. What was there before is read first. */
-struct round {
-    struct change (*changes)[GC_LEDGER_DEVICES]; /* by member */
-};
-
-static int open_round(struct session *session, struct round *round)
-{
-    const size_t count = session->target.count + 1;
-    round->changes = calloc(count, sizeof(*round->changes));
-    if (round->changes == NULL)
-        return tool_fail(session->command, "%s", gc_status_text(GC_NO_HOST_MEMORY));
-    refresh(session, session->target.members, session->target.count);
-    for (size_t i = 0; i < session->target.count; i++)
-        read_member(session, &session->target.members[i], true, round->changes[i]);
-    live_begin(&session->wait);
-    return TOOL_DONE;
-}
-
-static int hear(struct session *session, struct round *round, bool limits)
-{
-    int status = TOOL_DONE;
-    for (size_t i = 0; i < session->target.count; i++) {
-        struct live_member *member = &session->target.members[i];
-        char text[GC_LEDGER_ANSWER_BYTES];
-        if (!member->is_asked)
-            continue;
-        if (session->wait.timeout_ms == 0) {
-            put_asked(session, member);
-            continue;
-        }
-        const int answer =
-            live_await(session->command, &session->ledger, member, &session->wait, text);
-        if (answer != TOOL_DONE) {
-            status = answer;
-            continue;
-        }
-        refresh(session, member, 1);
-        read_member(session, member, false, round->changes[i]);
-        put_member(session, member, limits, round->changes[i]);
-    }
-    return status;
-}
-
-static void close_round(struct round *round)
-{
-    free(round->changes);
-}
-
-static int ask_member(struct session *session, size_t index,
-                      const struct gc_ledger_request *request)
-{
-    struct live_member *member = &session->target.members[index];
-    const int status = live_ask(session->command, &session->ledger, member, request);
-    member->is_asked = status == TOOL_DONE;
-    return status;
-}
-
 /* ---- trim ---- */
 
-static int trim(struct session *session)
+static int trim(struct live_session *session)
 {
     const struct gc_ledger_request request = {.ask = GC_ASK_TRIM, .device = GC_LEDGER_NONE};
-    struct round round;
+    struct live_round round;
     char shown[LIVE_SHOWN_BYTES];
-    int status = open_round(session, &round);
+    int status = live_round_open(session, &round);
     if (status == TOOL_DONE) {
         for (size_t i = 0; i < session->target.count; i++) {
-            if (ask_member(session, i, &request) != TOOL_DONE)
+            if (live_round_ask(session, i, &request) != TOOL_DONE)
                 status = TOOL_FAILED;
         }
-        if (hear(session, &round, false) != TOOL_DONE)
+        if (live_round_hear(session, &round, false) != TOOL_DONE)
             status = TOOL_FAILED;
         if (session->target.count == 0) {
             gc_out_text(&session->out, "group ");
@@ -189,14 +29,14 @@ static int trim(struct session *session)
             gc_out_text(&session->out, " has no processes\n");
         }
     }
-    close_round(&round);
+    live_round_close(&round);
     return status;
 }
 
 /* ---- limit ---- */
 
 /* What the size is on a device; UINT64_MAX: none. */
-static uint64_t size_on(const struct session *session, const struct gc_size_spec *size,
+static uint64_t size_on(const struct live_session *session, const struct gc_size_spec *size,
                         uint32_t device)
 {
     struct gc_ledger_device row;
@@ -210,13 +50,13 @@ static bool is_percent(const struct gc_size_spec *size)
 }
 
 /* One request, or for a percentage one for each device that the process uses. */
-static int limit_member(struct session *session, const struct gc_size_spec *size)
+static int limit_member(struct live_session *session, const struct gc_size_spec *size)
 {
     const struct live_member *member = &session->target.members[0];
     struct gc_ledger_request request = {.ask = GC_ASK_LIMIT, .device = session->device};
     if (!is_percent(size) || session->device != GC_LEDGER_NONE) {
         request.bytes = size_on(session, size, session->device);
-        return ask_member(session, 0, &request);
+        return live_round_ask(session, 0, &request);
     }
     int status = TOOL_DONE;
     if (member->process.device_mask == 0)
@@ -227,30 +67,30 @@ static int limit_member(struct session *session, const struct gc_size_spec *size
             continue;
         request.device = i;
         request.bytes = size_on(session, size, i);
-        status = ask_member(session, 0, &request);
+        status = live_round_ask(session, 0, &request);
     }
     return status;
 }
 
-static int limit_process(struct session *session, const struct gc_size_spec *size)
+static int limit_process(struct live_session *session, const struct gc_size_spec *size)
 {
-    struct round round;
-    int status = open_round(session, &round);
+    struct live_round round;
+    int status = live_round_open(session, &round);
     if (status == TOOL_DONE)
         status = limit_member(session, size);
     if (status == TOOL_DONE)
-        status = hear(session, &round, true);
-    close_round(&round);
+        status = live_round_hear(session, &round, true);
+    live_round_close(&round);
     return status;
 }
 
-static bool read_group(const struct session *session, struct gc_ledger_group *group)
+static bool read_group(const struct live_session *session, struct gc_ledger_group *group)
 {
     const uint32_t row = gc_ledger_find_group(&session->ledger, session->target.group);
     return row != GC_LEDGER_NONE && gc_ledger_read_group(&session->ledger, row, group);
 }
 
-static int set_group(struct session *session, const struct gc_size_spec *size)
+static int set_group(struct live_session *session, const struct gc_size_spec *size)
 {
     bool done = true;
     if (session->device != GC_LEDGER_NONE || !is_percent(size)) {
@@ -269,7 +109,7 @@ static int set_group(struct session *session, const struct gc_size_spec *size)
 }
 
 /* Members that hold more than the group may are asked for their idle memory. */
-static int trim_members(struct session *session, struct round *round,
+static int trim_members(struct live_session *session, struct live_round *round,
                         const struct gc_ledger_group *group)
 {
     const struct gc_ledger_request request = {.ask = GC_ASK_TRIM, .device = GC_LEDGER_NONE};
@@ -279,15 +119,15 @@ static int trim_members(struct session *session, struct round *round,
         over |= (uint64_t)(group->held[i] > group->limits[i]) << i;
     for (size_t i = 0; i < session->target.count; i++) {
         if ((session->target.members[i].process.device_mask & over) != 0 &&
-            ask_member(session, i, &request) != TOOL_DONE)
+            live_round_ask(session, i, &request) != TOOL_DONE)
             status = TOOL_FAILED;
     }
-    if (hear(session, round, false) != TOOL_DONE)
+    if (live_round_hear(session, round, false) != TOOL_DONE)
         status = TOOL_FAILED;
     return status;
 }
 
-static void put_group(struct session *session, const struct gc_ledger_group *before,
+static void put_group(struct live_session *session, const struct gc_ledger_group *before,
                       const struct gc_ledger_group *after)
 {
     char shown[LIVE_SHOWN_BYTES];
@@ -301,19 +141,19 @@ static void put_group(struct session *session, const struct gc_ledger_group *bef
         gc_out_text(out, live_show(session->target.group, shown));
         gc_out_text(out, ", device ");
         gc_out_uint(out, i);
-        put_change(out, ": limit ", before->limits[i], after->limits[i]);
-        put_change(out, ", reserved ", before->held[i], after->held[i]);
+        live_put_change(out, ": limit ", before->limits[i], after->limits[i]);
+        live_put_change(out, ", reserved ", before->held[i], after->held[i]);
         gc_out_char(out, '\n');
     }
 }
 
-static int limit_group(struct session *session, const struct gc_size_spec *size)
+static int limit_group(struct live_session *session, const struct gc_size_spec *size)
 {
-    struct round round = {.changes = NULL};
+    struct live_round round = {.changes = NULL};
     struct gc_ledger_group before, after;
     if (!read_group(session, &before))
         return tool_fail(session->command, "the group is gone meanwhile");
-    int status = open_round(session, &round);
+    int status = live_round_open(session, &round);
     if (status == TOOL_DONE)
         status = set_group(session, size);
     if (status == TOOL_DONE && read_group(session, &after)) {
@@ -321,7 +161,7 @@ static int limit_group(struct session *session, const struct gc_size_spec *size)
         if (read_group(session, &after))
             put_group(session, &before, &after);
     }
-    close_round(&round);
+    live_round_close(&round);
     return status;
 }
 
@@ -332,7 +172,7 @@ struct texts {
     const char *timeout;
 };
 
-static int open_session(struct session *session, const char *word, const struct texts *texts)
+static int open_session(struct live_session *session, const char *word, const struct texts *texts)
 {
     session->wait.timeout_ms = LIVE_TIMEOUT_MS;
     gc_out_init(&session->out, STDOUT_FILENO);
@@ -351,7 +191,7 @@ static int open_session(struct session *session, const char *word, const struct 
     return status;
 }
 
-static int close_session(struct session *session, int status)
+static int close_session(struct live_session *session, int status)
 {
     const int finished = tool_finish(session->command, &session->out);
     live_target_fini(&session->target);
@@ -362,7 +202,7 @@ static int close_session(struct session *session, int status)
 
 static int run_limit(int argc, char **argv)
 {
-    struct session session = {.command = &tool_command_limit, .device = GC_LEDGER_NONE};
+    struct live_session session = {.command = &tool_command_limit, .device = GC_LEDGER_NONE};
     struct texts texts = {.device = NULL};
     struct gc_size_spec size = {.count = 0};
     struct tool_words words = {.most = 2, .names = {"a process or group", "a size"}};
@@ -386,7 +226,7 @@ static int run_limit(int argc, char **argv)
 
 static int run_trim(int argc, char **argv)
 {
-    struct session session = {.command = &tool_command_trim, .device = GC_LEDGER_NONE};
+    struct live_session session = {.command = &tool_command_trim, .device = GC_LEDGER_NONE};
     struct texts texts = {.device = NULL};
     struct tool_words words = {.most = 1, .names = {"a process or group"}};
     const struct tool_option options[] = {{.name = "--timeout", .value = &texts.timeout}};

@@ -268,8 +268,8 @@ static void lines_stay_one_line_whatever_the_value(void **state)
 static void unserved_values_give_one_line(void **state)
 {
     (void)state;
-    read_one("GPUCACHE_GROUP", "team");
-    assert_string_equal(lines, "gpucache: GPUCACHE_GROUP=team: not in this version, ignored\n");
+    read_one("GPUCACHE_STACKS", "all");
+    assert_string_equal(lines, "gpucache: GPUCACHE_STACKS=all: not in this version, ignored\n");
     assert_false(options->refused);
     read_one("GPUCACHE_BACKEND", "vmm");
     assert_string_equal(lines, "");
@@ -277,21 +277,16 @@ static void unserved_values_give_one_line(void **state)
     assert_string_equal(lines, "");
     read_one("GPUCACHE_REUSE", "fence");
     assert_string_equal(lines, "");
-    char *quiet[] = {"GPUCACHE_GROUP=team", "GPUCACHE_LOG=error", NULL};
+    char *quiet[] = {"GPUCACHE_STACKS=all", "GPUCACHE_LOG=error", NULL};
     read_environment(quiet);
     assert_string_equal(lines, "");
     assert_int_equal(options->warning_count, 1);
-    assert_string_equal(options->warnings[0], "GPUCACHE_GROUP=team: not in this version, ignored");
+    assert_string_equal(options->warnings[0], "GPUCACHE_STACKS=all: not in this version, ignored");
 }
 
-static void unserved_limits_and_gates_close(void **state)
+static void unserved_gates_close(void **state)
 {
     (void)state;
-    read_one("GPUCACHE_GROUP_LIMIT", "4GiB");
-    assert_string_equal(
-        lines,
-        "gpucache: GPUCACHE_GROUP_LIMIT=4GiB: not in this version, and unsafe to ignore; CUDA is refused\n");
-    assert_true(options->refused);
     char *warned[] = {"GPUCACHE_MODEL=/m", "GPUCACHE_GATE=warn", NULL};
     read_environment(warned);
     assert_int_equal(line_count(), 1);
@@ -363,6 +358,88 @@ static void bad_foreign_limits_close(void **state)
     assert_int_equal(line_count(), 1);
     assert_true(options->refused);
     read_one("CUDA_DEVICE_MEMORY_LIMITS", "x");
+    assert_string_equal(lines, "");
+}
+
+static void a_shared_cache_makes_a_group(void **state)
+{
+    char first[GC_OPTION_NAME_BYTES];
+    (void)state;
+    char *environment[] = {"CUDA_DEVICE_MEMORY_LIMIT_0=3000m",
+                           "CUDA_DEVICE_MEMORY_SHARED_CACHE=/usr/local/vgpu/5f/a b.cache", NULL};
+    read_environment(environment);
+    assert_string_equal(lines, "");
+    assert_int_equal(limit_of(0), UINT64_C(3000) << 20);
+    assert_int_equal(gc_size_spec_resolve(&options->group_limit, 0, "GPU-x", 1), UINT64_C(3000)
+                                                                                     << 20);
+    assert_true(strncmp(options->group, "hami-a_b.cache-", 15) == 0);
+    strcpy(first, options->group);
+    char *elsewhere[] = {"CUDA_DEVICE_MEMORY_LIMIT=1g",
+                         "CUDA_DEVICE_MEMORY_SHARED_CACHE=/usr/local/vgpu/60/a b.cache", NULL};
+    read_environment(elsewhere);
+    assert_string_not_equal(options->group, first);
+    /* A name of ours stays, so do limits. */
+    char *named[] = {"CUDA_DEVICE_MEMORY_LIMIT=1g", "CUDA_DEVICE_MEMORY_SHARED_CACHE=/x",
+                     "GPUCACHE_GROUP=team", NULL};
+    read_environment(named);
+    assert_string_equal(options->group, "team");
+    assert_int_equal(options->group_limit.count, 1);
+    char *limited[] = {"CUDA_DEVICE_MEMORY_LIMIT=1g", "CUDA_DEVICE_MEMORY_SHARED_CACHE=/x",
+                       "GPUCACHE_LIMIT=2g", NULL};
+    read_environment(limited);
+    assert_int_equal(limit_of(0), UINT64_C(2) << 30);
+    assert_int_equal(options->group_limit.count, 0);
+    assert_string_equal(options->group, "");
+    read_one("CUDA_DEVICE_MEMORY_SHARED_CACHE", "/x");
+    assert_string_equal(options->group, "");
+}
+
+static void disabled_control_is_mode_off(void **state)
+{
+    (void)state;
+    char *environment[] = {"CUDA_DEVICE_MEMORY_LIMIT=1g", "CUDA_DISABLE_CONTROL=true",
+                           "CUDA_DEVICE_SM_LIMIT=50", NULL};
+    read_environment(environment);
+    assert_string_equal(lines, "");
+    assert_int_equal(options->mode, GC_MODE_OFF);
+    assert_int_equal(options->limit.count, 0);
+    char *ours[] = {"GPUCACHE_LIMIT=1g", "CUDA_DISABLE_CONTROL=1", NULL};
+    read_environment(ours);
+    assert_int_equal(options->mode, GC_MODE_CACHE);
+    assert_int_equal(limit_of(0), UINT64_C(1) << 30);
+    char *not_so[] = {"CUDA_DEVICE_MEMORY_LIMIT=1g", "CUDA_DISABLE_CONTROL=false", NULL};
+    read_environment(not_so);
+    assert_int_equal(options->mode, GC_MODE_CACHE);
+    assert_int_equal(limit_of(0), UINT64_C(1) << 30);
+}
+
+static void what_is_not_served_of_hami_is_said_once(void **state)
+{
+    (void)state;
+    char *all[] = {"CUDA_DEVICE_SM_LIMIT_0=30",
+                   "CUDA_DEVICE_SM_LIMIT_1=30",
+                   "CUDA_OVERSUBSCRIBE=true",
+                   "CUDA_TASK_PRIORITY=1",
+                   "ACTIVE_OOM_KILLER=true",
+                   "LIBCUDA_LOG_LEVEL=3",
+                   NULL};
+    read_environment(all);
+    assert_string_equal(
+        lines, "gpucache: CUDA_DEVICE_SM_LIMIT_0=30: not served: only memory is limited, "
+               "not the time on the device\n"
+               "gpucache: CUDA_OVERSUBSCRIBE=true: not served: what does not fit the limit "
+               "is out of memory, nothing goes to the host\n"
+               "gpucache: CUDA_TASK_PRIORITY=1: not served: no process goes before "
+               "another\n");
+    assert_false(options->refused);
+    char *harmless[] = {"CUDA_DEVICE_SM_LIMIT=0", "CUDA_OVERSUBSCRIBE=false", NULL};
+    read_environment(harmless);
+    assert_string_equal(lines, "");
+    char *whole[] = {"CUDA_DEVICE_SM_LIMIT=100", NULL};
+    read_environment(whole);
+    assert_string_equal(lines, "");
+    char *unlimited[] = {"CUDA_DEVICE_SM_LIMIT=30", "GPU_CORE_UTILIZATION_POLICY=disable", NULL};
+    read_environment(unlimited);
     assert_string_equal(lines, "");
 }
 
@@ -628,10 +705,13 @@ int main(void)
         TEST(unknown_names_give_one_line_with_the_nearest),
         TEST(lines_stay_one_line_whatever_the_value),
         TEST(unserved_values_give_one_line),
-        TEST(unserved_limits_and_gates_close),
+        TEST(unserved_gates_close),
         TEST(foreign_limits_are_the_limit),
         TEST(foreign_limits_yield_to_ours),
         TEST(bad_foreign_limits_close),
+        TEST(a_shared_cache_makes_a_group),
+        TEST(disabled_control_is_mode_off),
+        TEST(what_is_not_served_of_hami_is_said_once),
         CONFIG_TEST(config_file_is_read_and_the_environment_wins),
         CONFIG_TEST(default_config_file_is_read_if_there),
         CONFIG_TEST(config_file_mistakes_give_one_line_each),
