@@ -66,6 +66,11 @@ void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *wa
 void gc_core_leave_child(struct gc_core *core);
 /* Serves what was asked, if anything was. May call the driver. No lock may be held. */
 void gc_core_serve(struct gc_core *core);
+/* Whether other processes of the ledger use the device, or may soon. */
+bool gc_device_is_shared(const struct gc_device *device);
+/* What a context of the device takes, as members of the group found; 0: not known, or no group. */
+uint64_t gc_device_context_bytes(const struct gc_device *device);
+void gc_device_note_context_bytes(struct gc_device *device, uint64_t bytes);
 /* Whether the process has a group, and so should have a thread that runs gc_core_help. */
 bool gc_core_wants_helper(const struct gc_core *core);
 /* Serves requests until gc_core_end_help. */

@@ -95,6 +95,16 @@ bool gc_ledger_read_device(const struct gc_ledger *ledger, uint32_t index,
 bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
                           struct gc_ledger_group *group);
 
+struct gc_ledger_share {
+    uint64_t limit_bytes; /* UINT64_MAX: none */
+    uint64_t held_bytes;
+    uint32_t member_count;
+};
+/* Opens the ledger, looks at a group on the device with this UUID, and closes it. False: there is
+ * no ledger, or not that group or device in it. */
+bool gc_ledger_look(const char *folder, const char *group, const char *uuid,
+                    struct gc_ledger_share *share);
+
 /* ---- rows and slots, for who takes part ---- */
 
 /* What names are found by in the tables; never 0. */

@@ -104,6 +104,7 @@ struct gc_ledger_slot {
 struct gc_ledger_device_row {
     gc_ledger_word key; /* 0: free */
     gc_ledger_word total_bytes;
+    gc_ledger_word context_bytes; /* what a context takes; 0: not known */
     char uuid[GC_LEDGER_UUID_BYTES];
     char name[GC_LEDGER_NAME_BYTES];
 };

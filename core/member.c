@@ -220,6 +220,54 @@ void gc_member_attach(struct gc_core *core, struct gc_device *device)
     gc_member_write(device, core->driver.clock_ns(core->driver.self));
 }
 
+/* ---- contexts ---- */
+
+#define CONTEXT_SHARE                                                                              \
+    8 /* of the device: no context takes more, so no figure of one is believed                     \
+       */
+
+bool gc_device_is_shared(const struct gc_device *device)
+{
+    const struct gc_member *member = device->core->member;
+    if (member == NULL || device->ledger_row == GC_LEDGER_NONE)
+        return false;
+    const struct gc_ledger *ledger = &member->ledger;
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    if (member->has_group)
+        return true; /* others may come any moment */
+    for (uint32_t i = 0; i < high; i++)
+        if (i != ledger->own &&
+            (atomic_load_explicit(&ledger->file->slots[i].device_mask, memory_order_relaxed) >>
+                 device->ledger_row &
+             1) != 0 &&
+            gc_ledger_is_held(ledger, i))
+            return true;
+    return false;
+}
+
+static gc_ledger_word *context_word(const struct gc_device *device)
+{
+    const struct gc_account *account = device->budget.account;
+    if (account == NULL)
+        return NULL;
+    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    return &account->ledger->file->devices[row].context_bytes;
+}
+
+uint64_t gc_device_context_bytes(const struct gc_device *device)
+{
+    const gc_ledger_word *word = context_word(device);
+    const uint64_t bytes = word == NULL ? 0 : atomic_load_explicit(word, memory_order_relaxed);
+    return bytes <= device->info.total_bytes / CONTEXT_SHARE ? bytes : 0;
+}
+
+void gc_device_note_context_bytes(struct gc_device *device, uint64_t bytes)
+{
+    gc_ledger_word *word = context_word(device);
+    if (word != NULL && bytes <= device->info.total_bytes / CONTEXT_SHARE)
+        atomic_store_explicit(word, bytes, memory_order_relaxed);
+}
+
 /* ---- what others see ---- */
 
 static uint64_t current_of(const struct gc_gauge_cell *gauge)

@@ -189,6 +189,7 @@ endef
 $(foreach s,$(PROG_SRC),$(eval $(call prog_rule,$(s),$(patsubst %.c,$(OUT)/%$(if $(filter lib%,$(notdir $(s))),.so),$(call flatten,$(s))))))
 
 $(OUT)/tests/bench/pairs_tree: $(OUT)/obj/tests/bench/tree.o
+$(OUT)/tests/preload/group_state: $(call obj,$(wildcard core/ledger*.c core/account*.c) core/text.c)
 BENCH_PROGRAMS := $(filter $(OUT)/tests/bench/%,$(PROG_PROGRAMS))
 
 NVCC_FLAGS := -O2 -I. -Xcompiler -pthread -Wno-deprecated-gpu-targets

@@ -93,18 +93,39 @@ static void drop_context(CUcontext handle)
 
 /* ---- create and destroy ---- */
 
+/* In a group a context's memory is reserved before it is made, where members know how much that is;
+ * then what it took stands instead. False: there is no room. */
+static bool expect_context(struct gc_device *device, uint64_t *expected)
+{
+    *expected = device == NULL ? 0 : gc_device_context_bytes(device);
+    return *expected == 0 || gc_core_reserve(gc_shim.core, device, *expected) == GC_OK;
+}
+
+static void end_expectation(struct gc_device *device, uint64_t expected,
+                            const struct gc_measure *measure, int64_t taken)
+{
+    gc_core_unreserve(gc_shim.core, device, expected);
+    if (device != NULL && taken > 0 && measure->is_exact)
+        gc_device_note_context_bytes(device, (uint64_t)taken);
+}
+
 #define CREATE_CONTEXT(symbol, ...)                                                                \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_device *device = gc_shim_device(ordinal);                                        \
+        CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                \
         struct gc_measure measure;                                                                 \
-        gc_measure_begin(&measure, device);                                                        \
-        CUresult result = GC_CALL(device, symbol, __VA_ARGS__);                                    \
-        const int64_t taken = gc_measure_end(&measure);                                            \
-        if (result == CUDA_SUCCESS && device != NULL && context != NULL)                           \
-            add_context(*context, device, GC_API_##symbol, taken);                                 \
+        uint64_t expected;                                                                         \
+        if (expect_context(device, &expected)) {                                                   \
+            gc_measure_begin(&measure, device);                                                    \
+            result = GC_CALL(device, symbol, __VA_ARGS__);                                         \
+            const int64_t taken = gc_measure_end(&measure);                                        \
+            if (result == CUDA_SUCCESS && device != NULL && context != NULL)                       \
+                add_context(*context, device, GC_API_##symbol, taken);                             \
+            end_expectation(device, expected, &measure, result == CUDA_SUCCESS ? taken : 0);       \
+        }                                                                                          \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)
@@ -245,6 +266,11 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
     struct gc_device *device = gc_shim_device(ordinal);
     bool is_new = device != NULL && !primary_is_active(ordinal);
     struct gc_measure measure;
+    uint64_t expected;
+    if (!expect_context(is_new ? device : NULL, &expected)) {
+        gc_shim_leave();
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     gc_measure_begin(&measure, is_new ? device : NULL);
     CUresult result = GC_CALL(device, cuDevicePrimaryCtxRetain, context, ordinal);
     const int64_t taken = gc_measure_end(&measure);
@@ -253,6 +279,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
         if (is_new)
             add_context(*context, device, GC_API_cuDevicePrimaryCtxRetain, taken);
     }
+    if (is_new)
+        end_expectation(device, expected, &measure, result == CUDA_SUCCESS ? taken : 0);
     gc_shim_leave();
     return result;
 }

@@ -5,6 +5,9 @@
 #include "shim/nvml.h"
 
 #include <string.h>
+#include <unistd.h>
+
+#define PROCESSES_MAX 512
 
 static atomic_flag unmeasured_said = ATOMIC_FLAG_INIT;
 
@@ -23,10 +26,9 @@ static void stop_nvml(void)
     (void)GC_REAL(nvmlShutdown)();
 }
 
-static bool read_nvml(const struct gc_device *device, uint64_t *free_bytes)
+static struct nvmlDevice_st *find_device(const struct gc_device *device)
 {
     char uuid[sizeof(((struct gc_device_info *)NULL)->uuid)];
-    struct gc_nvml_memory memory;
     struct nvmlDevice_st *handle;
 
     memcpy(uuid, gc_device_get_info(device)->uuid, sizeof(uuid));
@@ -35,10 +37,47 @@ static bool read_nvml(const struct gc_device *device, uint64_t *free_bytes)
         memcpy(uuid, "MIG-", 4); /* the driver names an instance by its own UUID */
         error = GC_REAL(nvmlDeviceGetHandleByUUID)(uuid, &handle);
     }
-    if (error != 0 || GC_REAL(nvmlDeviceGetMemoryInfo)(handle, &memory) != 0)
+    return error == 0 ? handle : NULL;
+}
+
+static bool read_nvml(const struct gc_device *device, uint64_t *free_bytes)
+{
+    struct nvmlDevice_st *handle = find_device(device);
+    struct gc_nvml_memory memory;
+
+    if (handle == NULL || GC_REAL(nvmlDeviceGetMemoryInfo)(handle, &memory) != 0)
         return false;
     *free_bytes = memory.free;
     return true;
+}
+
+/* Of this process, which may not be listed: before its first context, and in another namespace.
+ * NVML is started. */
+static bool find_process(const struct gc_device *device, uint64_t *bytes)
+{
+    struct nvmlDevice_st *handle = find_device(device);
+    struct gc_nvml_process processes[PROCESSES_MAX];
+    unsigned count = PROCESSES_MAX;
+
+    if (handle == NULL || GC_REAL(nvmlDeviceGetComputeRunningProcesses_v3) == NULL ||
+        GC_REAL(nvmlDeviceGetComputeRunningProcesses_v3)(handle, &count, processes) !=
+            GC_NVML_SUCCESS)
+        return false;
+    for (unsigned i = 0; i < count && i < PROCESSES_MAX; i++)
+        if (processes[i].pid == (unsigned)getpid()) {
+            *bytes = processes[i].used;
+            return *bytes <= gc_device_get_info(device)->total_bytes; /* all ones: not known */
+        }
+    return false;
+}
+
+static bool read_process(const struct gc_device *device, uint64_t *bytes)
+{
+    if (!start_nvml(gc_device_limit_bytes(device) != UINT64_MAX))
+        return false;
+    const bool is_found = find_process(device, bytes);
+    stop_nvml();
+    return is_found;
 }
 
 static bool begin_nvml(const struct gc_device *device, uint64_t *free_bytes)
@@ -119,12 +158,20 @@ static bool read_driver(struct gc_device *device, uint64_t *free_bytes)
 
 /* ---- before and after ---- */
 
+static void begin_shared(struct gc_measure *measure)
+{
+    measure->is_shared = gc_device_is_shared(measure->device);
+    if (measure->is_shared && !read_process(measure->device, &measure->process_bytes))
+        measure->process_bytes = 0; /* it has no context there, or else is not found at the end */
+}
+
 void gc_measure_begin(struct gc_measure *measure, struct gc_device *device)
 {
     *measure = (struct gc_measure){.device = device};
     if (device == NULL)
         return;
     measure->reserved_bytes = gc_device_reserved_bytes(device);
+    begin_shared(measure);
     if (read_driver(device, &measure->free_bytes))
         measure->source = GC_MEASURE_DRIVER;
     else if (begin_nvml(device, &measure->free_bytes))
@@ -141,11 +188,12 @@ void gc_measure_begin_current(struct gc_measure *measure)
     if (measure->device == NULL)
         return;
     measure->reserved_bytes = gc_device_reserved_bytes(measure->device);
+    begin_shared(measure);
     if (read_current(measure->device, &measure->free_bytes))
         measure->source = GC_MEASURE_DRIVER;
 }
 
-int64_t gc_measure_end(const struct gc_measure *measure)
+int64_t gc_measure_end(struct gc_measure *measure)
 {
     uint64_t free_bytes = 0;
     bool is_read = false;
@@ -156,6 +204,12 @@ int64_t gc_measure_end(const struct gc_measure *measure)
         is_read = end_nvml(measure->device, &free_bytes);
     if (!is_read)
         return 0;
+    uint64_t process_bytes;
     int64_t taken = (int64_t)(measure->free_bytes - free_bytes);
+    measure->is_exact = measure->is_shared;
+    if (measure->is_shared && read_process(measure->device, &process_bytes))
+        taken = (int64_t)(process_bytes - measure->process_bytes);
+    else
+        measure->is_exact = false;
     return taken - (int64_t)(gc_device_reserved_bytes(measure->device) - measure->reserved_bytes);
 }

@@ -25,4 +25,12 @@ struct gc_nvml_memory_v2 {
     unsigned long long used;
 };
 
+/* nvmlProcessInfo_v2_t. */
+struct gc_nvml_process {
+    unsigned pid;
+    unsigned long long used;
+    unsigned instance;
+    unsigned compute_instance;
+};
+
 #endif

@@ -7,10 +7,12 @@
  *        what others hold of the device so that the limit cannot be had in full
  *
  * Devices are told apart by their UUID. A process that has not started CUDA (nvidia-smi, a monitor)
- * has no accounts: there the limit is what the options say, read once, without a word. */
+ * has no accounts: there the limit is what the options say, read once, without a word, and what is
+ * used is what the group holds, as the ledger says. */
 #define _GNU_SOURCE
 #include "shim/nvml.h"
 
+#include "core/ledger.h"
 #include "shim/resolve.h"
 
 #include <stdlib.h>
@@ -104,21 +106,34 @@ static uint64_t limit_of(const struct gc_size_spec *spec, int ordinal, const cha
     return limit;
 }
 
+static void put_under(uint64_t limit, uint64_t held, struct figures *figures)
+{
+    const uint64_t room = limit > held ? limit - held : 0;
+
+    if (limit < figures->total_bytes)
+        figures->total_bytes = limit;
+    if (room < figures->free_bytes)
+        figures->free_bytes = room;
+}
+
 static bool ask_options(struct nvmlDevice_st *handle, const char *uuid, struct figures *figures)
 {
     const struct gc_options *options = quiet_options();
+    struct gc_ledger_share share;
     const uint64_t own_total = figures->total_bytes;
 
     if (options == NULL || options->mode == GC_MODE_OFF || options->refused)
         return false;
     const int ordinal = gc_nvml_ordinal(handle, uuid);
-    const uint64_t limit = limit_of(&options->limit, ordinal, uuid, own_total);
-    figures->is_limited = limit < own_total;
-    if (limit < figures->total_bytes)
-        figures->total_bytes = limit;
-    if (limit < figures->free_bytes)
-        figures->free_bytes = limit;
-    figures->used_bytes = 0;
+    put_under(limit_of(&options->limit, ordinal, uuid, own_total), 0, figures);
+    if (options->group[0] == '\0' || !gc_ledger_look(options->ledger, options->group, uuid, &share))
+        share = (struct gc_ledger_share){.member_count = 0};
+    if (share.member_count == 0) /* the limit of a group that has ended is not that of the next */
+        share.limit_bytes = limit_of(&options->group_limit, ordinal, uuid, own_total);
+    put_under(share.limit_bytes, share.held_bytes, figures);
+    figures->is_limited = figures->total_bytes < own_total;
+    figures->used_bytes =
+        share.held_bytes < figures->total_bytes ? share.held_bytes : figures->total_bytes;
     return figures->is_limited;
 }
 

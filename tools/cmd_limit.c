@@ -108,22 +108,38 @@ static int set_group(struct live_session *session, const struct gc_size_spec *si
     return done ? TOOL_DONE : tool_fail(session->command, "the group is gone meanwhile");
 }
 
-/* Members that hold more than the group may are asked for their idle memory. */
-static int trim_members(struct live_session *session, struct live_round *round,
-                        const struct gc_ledger_group *group)
+/* Asks the members on devices where the group holds more than it may; *asked says whether there is
+ * one. */
+static int ask_members(struct live_session *session, struct live_round *round,
+                       const struct gc_ledger_group *group, enum gc_ledger_ask ask, bool *asked)
 {
-    const struct gc_ledger_request request = {.ask = GC_ASK_TRIM, .device = GC_LEDGER_NONE};
+    const struct gc_ledger_request request = {.ask = ask, .device = GC_LEDGER_NONE};
     int status = TOOL_DONE;
     uint64_t over = 0;
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
         over |= (uint64_t)(group->held[i] > group->limits[i]) << i;
+    *asked = false;
     for (size_t i = 0; i < session->target.count; i++) {
-        if ((session->target.members[i].process.device_mask & over) != 0 &&
-            live_round_ask(session, i, &request) != TOOL_DONE)
+        if ((session->target.members[i].process.device_mask & over) == 0)
+            continue;
+        *asked = true;
+        if (live_round_ask(session, i, &request) != TOOL_DONE)
             status = TOOL_FAILED;
     }
     if (live_round_hear(session, round, false) != TOOL_DONE)
         status = TOOL_FAILED;
+    return status;
+}
+
+/* A member that looks after its figures gives back what is too much; if that is not enough, all
+ * idle memory is asked for. */
+static int settle_members(struct live_session *session, struct live_round *round,
+                          struct gc_ledger_group *group)
+{
+    bool asked;
+    int status = ask_members(session, round, group, GC_ASK_REFRESH, &asked);
+    if (status == TOOL_DONE && asked && session->wait.timeout_ms > 0 && read_group(session, group))
+        status = ask_members(session, round, group, GC_ASK_TRIM, &asked);
     return status;
 }
 
@@ -157,7 +173,7 @@ static int limit_group(struct live_session *session, const struct gc_size_spec *
     if (status == TOOL_DONE)
         status = set_group(session, size);
     if (status == TOOL_DONE && read_group(session, &after)) {
-        status = trim_members(session, &round, &after);
+        status = settle_members(session, &round, &after);
         if (read_group(session, &after))
             put_group(session, &before, &after);
     }

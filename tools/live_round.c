@@ -113,6 +113,7 @@ int live_round_hear(struct live_session *session, struct live_round *round, bool
             put_asked(session, member);
             continue;
         }
+        member->is_asked = false;
         const int answer =
             live_await(session->command, &session->ledger, member, &session->wait, text);
         if (answer != TOOL_DONE) {

@@ -34,16 +34,16 @@ is "without the library all calls agree" "$(quarrels "$plain")" ""
 
 for way in $ways; do
     for mode in off track cache; do
-        out=$(GPUCACHE_MODE=$mode client $way cuda 100)
+        out=$(GPUCACHE_MODE=$mode client "$way" cuda 100)
         is "$way, $mode, no limit: all agree" "$(quarrels "$out")" ""
         is "$way, $mode, no limit: as much is used and free as without the library" \
             "$(grep -E ' nvml[12] ' <<< "$out")" "$(grep -E ' nvml[12] ' <<< "$plain")"
     done
-    is "$way, off: a limit changes nothing" "$(GPUCACHE_MODE=off GPUCACHE_LIMIT=1GiB client $way cuda 100)" "$plain"
+    is "$way, off: a limit changes nothing" "$(GPUCACHE_MODE=off GPUCACHE_LIMIT=1GiB client "$way" cuda 100)" "$plain"
     for mode in track cache; do
         for order in forward reverse; do
             export SIMCUDA_NVML_ORDER=$order
-            out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT="$first=1GiB,$second=2GiB" client $way cuda 100)
+            out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT="$first=1GiB,$second=2GiB" client "$way" cuda 100)
             name="$way, $mode, $order"
             is "$name: all agree" "$(quarrels "$out")" ""
             for when in early started held freed; do
@@ -59,13 +59,13 @@ for way in $ways; do
             is "$name: before CUDA nothing is used" "$(field "$out" early "$first" nvml2 6)" 0
         done
         # CUDA's numbers, not NVML's.
-        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=0=1GiB,1=2GiB client $way cuda 100)
+        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=0=1GiB,1=2GiB client "$way" cuda 100)
         is "$way, $mode: limits by CUDA's number: all agree" "$(quarrels "$out")" ""
         is "$way, $mode: limits by CUDA's number, in NVML's other order" "$(field "$out" started "$second" nvml1 4)" $((2048 * MIB))
         unset SIMCUDA_NVML_ORDER
-        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=64TiB client $way cuda 100)
+        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=64TiB client "$way" cuda 100)
         is "$way, $mode: a limit above the device is none" "$(grep -E ' nvml[12] ' <<< "$out")" "$(grep -E ' nvml[12] ' <<< "$plain")"
-        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=25% client $way cuda 100)
+        out=$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=25% client "$way" cuda 100)
         is "$way, $mode: a share of the device" "$(field "$out" held "$first" nvml1 4)" $((1024 * MIB))
     done
 done
@@ -88,10 +88,54 @@ wait $holder 2> /dev/null
 rm -f "/dev/shm/simcuda-$(id -u)-$SIMCUDA_SHARED"
 unset SIMCUDA_SHARED
 
+# ---- a group ----
+
+export GPUCACHE_LEDGER=$TMP/ledger GPUCACHE_GROUP=team GPUCACHE_GROUP_LIMIT=2GiB
+env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold 700 > "$TMP/holder" 2>&1 &
+holder=$!
+for ((i = 0; i < 100; i++)); do grep -q holding "$TMP/holder" && break; sleep 0.05; done
+out=$(client nvml_dlopen plain)
+is "a group, without CUDA: its limit" "$(field "$out" plain "$first" nvml2 4)" $((2048 * MIB))
+held=$(field "$out" plain "$first" nvml2 6)
+ok "a group, without CUDA: what it holds is used" test "$held" -ge $((700 * MIB)) -a "$held" -lt $((900 * MIB))
+is "a group, without CUDA: and the rest is free" "$(field "$out" plain "$first" nvml1 5)" $((2048 * MIB - held))
+is "a group, without CUDA: on the other device nothing is used" "$(field "$out" plain "$second" nvml2 6)" 0
+out=$(client nvml_dlopen cuda 100)
+is "a member: all agree" "$(quarrels "$out")" ""
+is "a member: the group's limit" "$(field "$out" held "$first" nvml1 4)" $((2048 * MIB))
+ok "a member: what the group holds is used" test "$(field "$out" held "$first" nvml2 6)" -ge $((held + 100 * MIB))
+is "another group: a limit of its own, nothing used" \
+    "$(GPUCACHE_GROUP=others client nvml_dlopen plain | awk -v u="$first" '$2 == u && $3 == "nvml2" {print $4, $6}')" "$((2048 * MIB)) 0"
+out=$(GPUCACHE_LIMIT=1GiB client nvml_dlopen plain)
+is "the process's own limit, below the group's" "$(field "$out" plain "$first" nvml2 4)" $((1024 * MIB))
+"$TOOL" limit team 1GiB > "$TMP/out" 2>&1
+is "the group's limit changed while it runs" "$(field "$(client nvml_dlopen plain)" plain "$first" nvml1 4)" $((1024 * MIB))
+kill $holder
+wait $holder 2> /dev/null
+out=$(client nvml_dlopen plain)
+is "the holder is dead: nothing is used" "$(field "$out" plain "$first" nvml2 6)" 0
+is "the holder is dead: the next member's limit counts" "$(field "$out" plain "$first" nvml2 4)" $((2048 * MIB))
+unset GPUCACHE_LEDGER GPUCACHE_GROUP GPUCACHE_GROUP_LIMIT
+
+# ---- HAMi's limit is that of a container ----
+
+export GPUCACHE_LEDGER=$TMP/ledger2 CUDA_DEVICE_MEMORY_LIMIT_0=2048m CUDA_DEVICE_MEMORY_SHARED_CACHE=/usr/local/vgpu/a.cache
+env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold 1500 > "$TMP/holder" 2>&1 &
+holder=$!
+for ((i = 0; i < 100; i++)); do grep -q holding "$TMP/holder" && break; sleep 0.05; done
+like "HAMi's limit holds for all processes of the cache file" "$(client nvml_dlopen hold 700)" "cuMemAlloc.*CUDA error 2"
+out=$(CUDA_DEVICE_ORDER=PCI_BUS_ID client nvml_dlopen plain)
+ok "and what they hold is used" test "$(field "$out" plain "$first" nvml2 6)" -ge $((1500 * MIB))
+out=$(CUDA_DEVICE_MEMORY_SHARED_CACHE=/usr/local/vgpu/b.cache client nvml_dlopen cuda 700)
+is "another cache file is another container" "$(quarrels "$out")" ""
+kill $holder
+wait $holder 2> /dev/null
+unset GPUCACHE_LEDGER CUDA_DEVICE_MEMORY_LIMIT_0 CUDA_DEVICE_MEMORY_SHARED_CACHE
+
 # ---- programs that use NVML and not CUDA ----
 
 for way in $ways; do
-    is "$way: the limit, and nothing used" "$(GPUCACHE_LIMIT=1GiB client $way plain | grep "$second")" "\
+    is "$way: the limit, and nothing used" "$(GPUCACHE_LIMIT=1GiB client "$way" plain | grep "$second")" "\
 plain $second nvml1 $((1024 * MIB)) $((1024 * MIB)) 0
 plain $second nvml2 $((1024 * MIB)) $((1024 * MIB)) 0 0"
 done
