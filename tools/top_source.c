@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 /* For all together. */
@@ -175,10 +176,21 @@ static void add_process(struct top_view *view, const struct gc_ledger *ledger,
     add_tenants(view, ledger, devices, process->slot, index);
 }
 
+/* Whether its path still leads to it: the folder may have been removed, and another ledger begun.
+ */
+static bool is_current(const struct gc_ledger *ledger)
+{
+    struct stat here, there;
+    return fstat(ledger->fd, &here) == 0 && stat(ledger->path, &there) == 0 &&
+           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
 static enum gc_status read_view(struct top_reader *reader, struct top_view *view, const char **why)
 {
     struct top_source *source = (struct top_source *)reader;
     struct devices devices;
+    if (source->is_open && !is_current(&source->ledger))
+        top_source_fini(source);
     if (!source->is_open) {
         const enum gc_status opened = live_open(&source->ledger, source->why);
         if (opened == GC_NOT_OURS)

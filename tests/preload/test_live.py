@@ -218,6 +218,33 @@ def check_group(base):
     two.end()
 
 
+def check_devices(base):
+    """A limit on one device of two; a share of each."""
+    client = Client(base, "both", GPUCACHE_GROUP="train", SIMCUDA_DEVICES="2")
+    for step in ("alloc 100", "device 1", "alloc 200"):
+        client.say(step)
+    devices = top(base)[1]["both"]["devices"]
+    equal("two devices", sorted((device["device"], device["requested_bytes"]) for device in devices),
+          [(0, 100 * MIB), (1, 200 * MIB)])
+    uuid = [device["uuid"] for device in devices if device["device"] == 1][0]
+    status, out, _ = tool(base, "limit", client.pid, "250MiB", "--device", uuid)
+    equal("one of two", (status, out), (0, f"process {client.pid} (both), device 1: limit none -> 250.0 MiB, reserved 200.0 "
+                                        "MiB -> 200.0 MiB, idle 0 B -> 0 B\n"))
+    equal("one of two: limited", client.say("alloc 100"), OUT_OF_MEMORY)
+    client.say("device 0")
+    equal("one of two: the other is not", client.say("alloc 1000"), "0")
+    equal("several UUIDs begin so", tool(base, "limit", client.pid, "1g", "--device", "GPU-")[::2],
+          (1, "gpucache limit: the UUIDs of several devices begin with GPU-\n"))
+    status, out, _ = tool(base, "limit", "train", "25%")
+    equal("a share of each device", (status, [line.split(", reserved")[0] for line in out.splitlines()][-2:]),
+          (0, ["group train, device 0: limit none -> 1.0 GiB", "group train, device 1: limit none -> 1.0 GiB"]))
+    equal("a share: limited", client.say("alloc 10"), OUT_OF_MEMORY)
+    status, out, _ = tool(base, "top", "--once", "--device", "1")
+    equal("top of one device", [line.split()[:2] for line in out.splitlines()[1:]],
+          [["device", "1"], ["group", "1"], [client.pid, "1"]])
+    client.end()
+
+
 def check_states(base):
     """Stopped, killed, not ours."""
     client = Client(base, "stopped", GPUCACHE_GROUP="train")
@@ -248,7 +275,7 @@ def check_states(base):
 
 def main():
     """All of it; ends with 1 if anything failed."""
-    for check in (check_figures, check_limit, check_idle, check_group, check_states):
+    for check in (check_figures, check_limit, check_idle, check_group, check_devices, check_states):
         with tempfile.TemporaryDirectory(prefix="gpucache-live.") as base:
             check(base)
     print(f"1..{counts['all']}")

@@ -2,6 +2,7 @@
 """gpucache top on a terminal: what the screen shows, keys, sizes, kinds of terminal, every way to end."""
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,6 +48,12 @@ def start(folder, *arguments, columns=80, lines=24, null_input=False, **more):
     session.read(5, lambda screen: screen.text()[0].startswith("gpucache"[:columns]))
     session.read(0.15)
     return session
+
+
+def ticks(pid):
+    """Processor time that a process has taken, in hundredths of a second."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as stream:
+        return sum(map(int, stream.read().rsplit(")")[1].split()[11:13]))
 
 
 def check_view(folder):
@@ -137,9 +144,9 @@ def check_terminals(folder):
         ok(f"TERM={term}: Ctrl-C ends it", session.end() == -signal.SIGINT)
     session = start(folder, null_input=True)
     ok("input is no terminal: a screen", session.screen.text()[1].endswith("HISTORY"), show(session.screen.text()))
-    before = os.times().elapsed, sum(map(int, open(f"/proc/{session.pid}/stat").read().rsplit(")")[1].split()[11:13]))
+    before = ticks(session.pid)
     time.sleep(0.5)
-    spent = sum(map(int, open(f"/proc/{session.pid}/stat").read().rsplit(")")[1].split()[11:13])) - before[1]
+    spent = ticks(session.pid) - before
     ok("input is no terminal: it does not spin", spent < 20, spent)
     session.kill(signal.SIGTERM)
     ok("input is no terminal: SIGTERM ends it", session.end() == -signal.SIGTERM)
@@ -191,6 +198,14 @@ def main():
         ok("who ends is gone from the screen",
            session.read(3, lambda screen: screen.text()[0].startswith("gpucache top: 0 processes")),
            show(session.screen.text()))
+        shutil.rmtree(folder)
+        with subprocess.Popen([MEMBERS, "--members", folder, "3"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as members:
+            members.stdout.readline()
+            ok("another ledger in its place is found",
+               session.read(3, lambda screen: screen.text()[0].startswith("gpucache top: 3 processes")),
+               show(session.screen.text()))
+            members.stdin.close()
         session.type("q")
         ok("an empty screen ends well", session.end() == 0)
         nothing = Session([TOOL, "top", "--once"], environment(os.path.join(base, "nothing")))

@@ -1,6 +1,7 @@
 /* A program that does as it is told, for tests of what is done to it from outside. A line of input,
  * a line of output: "alloc MiB" the code; "kib KiB" the same; "free N" the code of freeing the N-th
- * allocation, from 0; "info" free and total bytes. Ends with its input. */
+ * allocation, from 0; "info" free and total bytes; "device N" goes on on that device. Ends with its
+ * input. */
 /* link: -l:libcuda.so.1 */
 #include "tests/preload/progs/program.h"
 
@@ -30,6 +31,11 @@ int main(void)
             printf("%d\n", (int)result);
         } else if (strcmp(word, "free") == 0 && number < count) {
             printf("%d\n", (int)cuMemFree(blocks[number]));
+        } else if (strcmp(word, "device") == 0) {
+            CUcontext context;
+            CHECK(cuDevicePrimaryCtxRetain(&context, (CUdevice)number));
+            CHECK(cuCtxSetCurrent(context));
+            printf("0\n");
         } else {
             size_t available = 0, total = 0;
             CHECK(cuMemGetInfo(&available, &total));
