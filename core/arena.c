@@ -137,8 +137,13 @@ enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class, uin
     if (reserve_range(context, bytes, &address, &range_bytes) != 0) {
         status = GC_DRIVER;
         /* Only the holder of the change adds arenas. */
-        if (pool->pages.arenas == NULL)
+        if (pool->pages.arenas == NULL) {
             atomic_store_explicit(&pool->pages.is_refused, true, memory_order_relaxed);
+            gc_log_write(context->core->log, GC_LOG_WARN,
+                         "device %d gives no range of addresses to map memory in: plain "
+                         "allocations are used",
+                         context->device->info.ordinal);
+        }
         goto fail_range;
     }
     struct gc_arena *arena = create_arena(address, range_bytes, pool->pages.page_bytes, segment);

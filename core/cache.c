@@ -115,7 +115,7 @@ static void await_owner(struct gc_cache *cache)
 {
     struct timespec pause = {0, PAUSE_NS};
     /* Acquire: pairs with the release in magazine.c's leave. An owner that was interrupted by a
-     * signal handler which came here is this thread: it stands still anyhow. */
+     * signal handler which came here is this thread: it does not go on before. */
     for (unsigned i = 0; atomic_load_explicit(&cache->is_busy, memory_order_seq_cst); i++) {
         if (pthread_equal(cache->owner, pthread_self()))
             return;
@@ -124,6 +124,12 @@ static void await_owner(struct gc_cache *cache)
         else
             nanosleep(&pause, NULL);
     }
+}
+
+/* Not the cache in whose middle a signal handler came here. */
+static bool may_look(const struct gc_cache *cache)
+{
+    return !atomic_load_explicit(&cache->is_busy, memory_order_relaxed);
 }
 
 void gc_caches_stop(struct gc_core *core)
@@ -135,7 +141,7 @@ void gc_caches_stop(struct gc_core *core)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
     for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache)) {
         await_owner(cache);
-        for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++)
+        for (unsigned i = 0; may_look(cache) && i < GC_CACHE_MAGAZINES; i++)
             gc_magazine_merge(&cache->magazines[i]);
     }
 }
@@ -167,7 +173,7 @@ bool gc_magazine_flush_device(struct gc_device *device)
         return false;
     gc_caches_stop(core);
     for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache)) {
-        for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++) {
+        for (unsigned i = 0; may_look(cache) && i < GC_CACHE_MAGAZINES; i++) {
             struct gc_magazine *magazine = &cache->magazines[i];
             if (magazine->context != NULL && magazine->context->device == device)
                 any |= gc_magazine_empty(magazine);
@@ -181,7 +187,7 @@ void gc_magazine_empty_context(struct gc_context *context)
 {
     for (struct gc_cache *cache = first_cache(context->core); cache != NULL;
          cache = next_cache(cache))
-        for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++)
+        for (unsigned i = 0; may_look(cache) && i < GC_CACHE_MAGAZINES; i++)
             if (cache->magazines[i].context == context)
                 gc_magazine_empty(&cache->magazines[i]);
 }

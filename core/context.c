@@ -53,6 +53,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         .generation = &device->generation,
         .pending = &device->stats.pending,
         .ordered = &device->stats.ordered,
+        .ordered_marks = device->ordered_marks,
         .page_bytes = device->page_bytes,
     };
     gc_pool_init(&context->pool, context, &shared);
@@ -143,7 +144,7 @@ static struct gc_block *drop_block_locked(struct gc_device *device, struct gc_po
     if (block->state == GC_BLOCK_LIVE) {
         gc_device_note_vanished(device, &entry);
         if (block->is_ordered)
-            gc_gauge_sub(&device->stats.ordered, entry.requested_bytes);
+            gc_pool_uncount_ordered(&pool->shared, entry.requested_bytes);
     }
     if (block->state == GC_BLOCK_PENDING)
         gc_gauge_sub(&device->stats.pending, block->bytes);

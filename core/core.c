@@ -291,7 +291,7 @@ static enum gc_status make_order(struct gc_core *core, struct gc_context *contex
         order->plan.is_dedicated = true;
         order->plan.driver_bytes = request->bytes;
         order->plan.bytes = order->claim.bytes;
-    } else if (request->is_whole) {
+    } else if (request->is_whole || (context->device->info.is_whole && !request->is_ordered)) {
         order->plan.class = GC_CLASS_WHOLE;
         order->plan.driver_bytes = order->claim.bytes;
         order->plan.bytes = order->claim.bytes;
@@ -401,30 +401,48 @@ static enum gc_status refuse_free(struct gc_core *core, uint64_t address)
     return GC_INVALID_POINTER;
 }
 
+/* Takes a live block from the program, with its pool's lock; *is_cached: it is in a magazine. */
+static enum gc_status take_live(struct gc_core *core, uint64_t address, struct gc_block **block,
+                                bool *is_cached)
+{
+    const enum gc_status status = gc_core_lock_block(core, address, false, block);
+    uint8_t state = GC_BLOCK_LIVE;
+    *is_cached = false;
+    if (status != GC_OK)
+        return status;
+    /* Against a thread that frees it without the lock. */
+    if (atomic_compare_exchange_strong_explicit(&(*block)->state, &state, GC_BLOCK_FREEING,
+                                                memory_order_acq_rel, memory_order_relaxed))
+        return GC_OK;
+    *is_cached = state == GC_BLOCK_CACHED;
+    gc_pool_release(pool_of_locked(*block));
+    return GC_INVALID_POINTER;
+}
+
 static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_t stream,
                                  int *driver_code)
 {
     const uint64_t start_ns = now_ns(core);
     struct gc_block *block;
-    enum gc_status status = gc_core_lock_block(core, address, false, &block);
+    bool is_cached;
+    enum gc_status status = take_live(core, address, &block, &is_cached);
+    if (is_cached) {
+        /* Maybe for a moment only: another thread, that frees an address twice, had found a record
+         * which is this block's by now. It gives way. */
+        gc_caches_stop(core);
+        status = take_live(core, address, &block, &is_cached);
+        gc_caches_resume(core);
+    }
     if (status == GC_INVALID_POINTER)
         return refuse_free(core, address);
     if (status != GC_OK)
         return status;
-    struct gc_pool *pool = pool_of_locked(block);
-    uint8_t live = GC_BLOCK_LIVE;
-    /* Against a thread that frees it without the lock. */
-    if (!atomic_compare_exchange_strong_explicit(&block->state, &live, GC_BLOCK_FREEING,
-                                                 memory_order_acq_rel, memory_order_relaxed)) {
-        gc_pool_release(pool);
-        gc_counter_add(&pool->context->device->stats.invalid_free_count, 1);
-        return GC_INVALID_POINTER;
-    }
-    status = gc_reuse_free_unlock(pool->context, block, stream, driver_code);
+    struct gc_context *context = pool_of_locked(block)->context;
+    status = gc_reuse_free_unlock(context, block, stream, driver_code);
     if (status == GC_OK) {
         const uint64_t end_ns = now_ns(core);
         gc_hist_add(&core->free_ns, end_ns - start_ns);
-        gc_member_write(pool->context->device, end_ns);
+        gc_member_write(context->device, end_ns);
     }
     return status;
 }
@@ -517,17 +535,14 @@ uint64_t gc_device_ordered_bytes(const struct gc_device *device)
     return atomic_load_explicit(&device->stats.ordered.current, memory_order_relaxed);
 }
 
-uint64_t gc_device_ordered_peak_bytes(const struct gc_device *device)
+uint64_t gc_device_ordered_mark_bytes(const struct gc_device *device, enum gc_ordered_mark mark)
 {
-    struct gc_gauge gauge;
-    gc_gauge_read(&device->stats.ordered, &gauge);
-    return gauge.peak;
+    return atomic_load_explicit(&device->ordered_marks[mark].peak, memory_order_relaxed);
 }
 
-void gc_device_reset_ordered_peak(struct gc_device *device)
+void gc_device_reset_ordered_mark(struct gc_device *device, enum gc_ordered_mark mark)
 {
-    atomic_store_explicit(&device->stats.ordered.peak, gc_device_ordered_bytes(device),
-                          memory_order_relaxed);
+    gc_gauge_reset_peak(&device->ordered_marks[mark]);
 }
 
 static void close_stream_of_device(struct gc_device *device, uint64_t stream)

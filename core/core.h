@@ -101,6 +101,8 @@ struct gc_device_info {
     bool has_mapping;        /* pool memory may be mapped page by page */
     uint64_t page_bytes;     /* the smallest page of mapped memory, whether the pool uses it or
                                 not; 0: the device has none */
+    bool is_whole;           /* every block is to be a driver allocation of its own, but for
+                                stream-ordered ones */
     char backend_reason[96]; /* why auto takes what it takes, for the report */
 };
 
@@ -164,6 +166,7 @@ enum gc_swap_refusal {
     GC_SWAP_NOT_MAPPED, /* its memory is the driver's own allocations */
     GC_SWAP_HOST,       /* no host memory for the copy */
     GC_SWAP_FULL,       /* the device, or a limit, has no room for it */
+    GC_SWAP_BUSY,       /* work under way did not end in time */
     GC_SWAP_DRIVER,     /* the driver refused; the code is beside */
     GC_SWAP_REFUSAL_COUNT
 };
@@ -277,10 +280,12 @@ enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address, uint
 enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address,
                                      uint64_t stream) GC_CHECKED;
 
-/* Stream-ordered memory served on the device now, and the most since the peak was reset. */
+/* Stream-ordered memory served on the device now, and the most since a mark was reset. The marks
+ * are the program's own, which resets each by itself; the report's peak is another one. */
+enum gc_ordered_mark { GC_ORDERED_USED, GC_ORDERED_RESERVED, GC_ORDERED_MARK_COUNT };
 uint64_t gc_device_ordered_bytes(const struct gc_device *device);
-uint64_t gc_device_ordered_peak_bytes(const struct gc_device *device);
-void gc_device_reset_ordered_peak(struct gc_device *device);
+uint64_t gc_device_ordered_mark_bytes(const struct gc_device *device, enum gc_ordered_mark mark);
+void gc_device_reset_ordered_mark(struct gc_device *device, enum gc_ordered_mark mark);
 /* Before the stream is destroyed: its handle may be given to another one. In every context: whose
  * the stream is need not be known. */
 void gc_core_close_stream(struct gc_core *core, uint64_t stream);

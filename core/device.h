@@ -22,6 +22,7 @@ struct gc_device {
     atomic_bool is_over_limit; /* as gc_device_settle found it: threads keep nothing then */
     atomic_flag over_limit_said;
     struct gc_stats stats;
+    struct gc_gauge_cell ordered_marks[GC_ORDERED_MARK_COUNT]; /* as stats.ordered but for peaks */
     atomic_uint_fast64_t idle_bytes; /* wholly free segments and idle pages of all pools */
     atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];
     struct gc_api_cell *apis; /* core->api_count */

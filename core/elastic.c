@@ -51,6 +51,19 @@ static enum gc_status range_of(const struct gc_elastic *pool, uint64_t offset, u
     return GC_OK;
 }
 
+/* The pool, to be released, and its pages that the range names. */
+static enum gc_status enter(struct gc_core *core, uint64_t handle, uint64_t offset, uint64_t bytes,
+                            struct gc_elastic **pool, struct range *range)
+{
+    *pool = gc_elastic_acquire(core, handle);
+    if (*pool == NULL)
+        return GC_INVALID_HANDLE;
+    const enum gc_status status = range_of(*pool, offset, bytes, range);
+    if (status != GC_OK)
+        gc_elastic_release(core, *pool);
+    return status;
+}
+
 static bool has_busy_locked(const struct gc_elastic *pool, struct range range)
 {
     for (uint32_t i = 0; i < range.count; i++) {
@@ -287,13 +300,12 @@ enum gc_status gc_elastic_allocate(struct gc_core *core, struct gc_context *cont
                                    uint64_t handle, uint64_t offset, uint64_t bytes,
                                    int *driver_code)
 {
-    struct gc_elastic *pool = gc_elastic_acquire(core, handle);
+    struct gc_elastic *pool;
     struct range range;
-    if (pool == NULL)
-        return GC_INVALID_HANDLE;
-    enum gc_status status = range_of(pool, offset, bytes, &range);
-    if (status == GC_OK)
-        status = allocate(pool, context, range, driver_code);
+    enum gc_status status = enter(core, handle, offset, bytes, &pool, &range);
+    if (status != GC_OK)
+        return status;
+    status = allocate(pool, context, range, driver_code);
     if (status == GC_OK)
         gc_core_note_use(core);
     gc_elastic_release(core, pool);
@@ -353,13 +365,12 @@ enum gc_status gc_elastic_deallocate(struct gc_core *core, struct gc_context *co
                                      uint64_t handle, uint64_t offset, uint64_t bytes, bool is_idle,
                                      int *driver_code)
 {
-    struct gc_elastic *pool = gc_elastic_acquire(core, handle);
+    struct gc_elastic *pool;
     struct range range;
-    if (pool == NULL)
-        return GC_INVALID_HANDLE;
-    enum gc_status status = range_of(pool, offset, bytes, &range);
-    if (status == GC_OK)
-        status = deallocate(pool, context, range, is_idle, driver_code);
+    enum gc_status status = enter(core, handle, offset, bytes, &pool, &range);
+    if (status != GC_OK)
+        return status;
+    status = deallocate(pool, context, range, is_idle, driver_code);
     gc_elastic_release(core, pool);
     return status;
 }

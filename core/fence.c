@@ -59,6 +59,8 @@ static void end_asking(struct gc_context *context, bool is_recorded)
         context->fences.count++;
         pool->unfenced_bytes -= context->fences.covered_bytes;
         pool->unfenced_count -= context->fences.covered_count;
+        context->fences.considered_bytes = 0;
+        context->fences.considered_count = 0;
     }
     context->fences.is_asking = false;
     const bool is_dropped = pool->is_dropped;

@@ -36,6 +36,8 @@ struct gc_fences {
     uint32_t count;
     uint64_t covered_bytes; /* of the pool's unfenced memory, by a fence recorded now */
     uint64_t covered_count;
+    uint64_t considered_bytes; /* of it, when a fence for it was last thought of */
+    uint64_t considered_count;
     struct gc_fence ring[GC_FENCES_MAX];
 };
 

@@ -410,6 +410,7 @@ enum gc_status gc_arena_create(struct gc_context *context, const struct gc_segme
         return gc_segment_create(context, plan, claim, address, refusal);
     enum gc_status status = gc_arena_change_begin(context, &lending.change);
     if (status == GC_OK) {
+        gc_arena_share_rest(&lending.change);
         status = lend(&lending, false, address);
         if (status == GC_OUT_OF_MEMORY && lending.may_be_thrifty)
             status = lend(&lending, true, address);

@@ -18,6 +18,7 @@
 #define SEARCH_MAX 8    /* blocks looked at in one bin */
 #define BATCH_MAX 64    /* blocks handed over under one lock */
 #define DRAIN_MAX 64
+#define SLACK_MAX ((uint64_t)UINT8_MAX << GC_GRANULE_BITS)
 #define IDS_BATCH 1024
 /* Gauges of others are off by at most this much for each thread. */
 #define UNMERGED_MAX ((int64_t)GC_MIB(16))
@@ -312,9 +313,13 @@ uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *b
 {
     const struct gc_context *context = pool->context;
     const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
-    const bool may_enter = block->bytes <= atomic_load_explicit(&context->magazine_block_bytes,
-                                                                memory_order_relaxed) &&
-                           !segment->is_dedicated && segment->class < GC_CLASS_CUT_COUNT;
+    const uint64_t most =
+        atomic_load_explicit(&context->magazine_block_bytes, memory_order_relaxed);
+    const bool is_whole = segment->class == GC_CLASS_WHOLE;
+    /* What a thread has cached of a context is all of one kind. */
+    const bool may_enter = block->bytes <= most && !segment->is_dedicated &&
+                           is_whole == context->device->info.is_whole &&
+                           (!is_whole || block->bytes - block->live.requested_bytes <= SLACK_MAX);
     return may_enter ? context->number : 0;
 }
 

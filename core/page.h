@@ -86,6 +86,7 @@ struct gc_pages {
     atomic_bool is_refused; /* the driver gives no range of addresses */
     bool is_changing;       /* one thread changes mappings, or what was swapped out is away */
     struct gc_swap *swap;   /* what is away; NULL: nothing is */
+    bool is_share_due;      /* a peer did not get access to all of them; of who changes them */
     pthread_cond_t changed; /* it has ended */
 };
 

@@ -237,6 +237,20 @@ static void split_off(struct gc_pool *pool, struct gc_block *block, uint64_t byt
         bin_insert(pool, split_at(pool, block, bytes));
 }
 
+void gc_pool_count_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_gauge_add(shared->ordered, bytes);
+    for (int i = 0; i < GC_ORDERED_MARK_COUNT; i++)
+        gc_gauge_add(&shared->ordered_marks[i], bytes);
+}
+
+void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_gauge_sub(shared->ordered, bytes);
+    for (int i = 0; i < GC_ORDERED_MARK_COUNT; i++)
+        gc_gauge_sub(&shared->ordered_marks[i], bytes);
+}
+
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
                               const struct gc_claim *claim)
 {
@@ -247,7 +261,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->is_shared = false;
     block->is_ordered = claim->is_ordered;
     if (claim->is_ordered)
-        gc_gauge_add(pool->shared.ordered, claim->requested_bytes);
+        gc_pool_count_ordered(&pool->shared, claim->requested_bytes);
     atomic_store_explicit(&block->magazine, claim->is_ordered ? 0 : gc_magazine_number(pool, block),
                           memory_order_relaxed);
     block->state = GC_BLOCK_LIVE;
@@ -380,7 +394,7 @@ struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *
 bool gc_pool_is_whole_locked(const struct gc_pool *pool, const struct gc_block *block)
 {
     struct gc_core *core = pool->context->core;
-    return segment_of(block)->arena == NULL && spans_segment(block) &&
+    return segment_of(block)->arena == NULL && spans_segment(block) && !block->is_ordered &&
            (core->debug == NULL || !gc_debug_maps_has(core, block->address));
 }
 

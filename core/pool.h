@@ -59,7 +59,8 @@ struct gc_pool_shared {
     atomic_uint_fast64_t *generation;    /* of the device: rises when a segment becomes idle */
     struct gc_gauge_cell *pending;       /* of the device, as the next */
     struct gc_gauge_cell *ordered;
-    uint64_t page_bytes; /* of mapped memory; 0: there is none */
+    struct gc_gauge_cell *ordered_marks; /* GC_ORDERED_MARK_COUNT */
+    uint64_t page_bytes;                 /* of mapped memory; 0: there is none */
 };
 
 struct gc_pool {
@@ -142,6 +143,10 @@ void gc_pool_export_locked(struct gc_block *block);
 void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
                             struct gc_block *block, enum gc_block_state state);
 void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
+
+/* A stream-ordered block has become live, or is no more. */
+void gc_pool_count_ordered(const struct gc_pool_shared *shared, uint64_t bytes);
+void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes);
 
 /* Pending blocks, by stamp. */
 struct gc_pending {

@@ -175,14 +175,30 @@ bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes)
     return false;
 }
 
+/* Whether so much became pending since this was last asked. Where no fence can be recorded, since
+ * the ring is full or something captures, asking again at each free would be dear. */
+static bool is_fence_due(struct gc_context *context)
+{
+    struct gc_pool *pool = &context->pool;
+    struct gc_fences *fences = &context->fences;
+    gc_pool_acquire_plain(pool);
+    const bool is_due =
+        pool->unfenced_count - fences->considered_count >= FENCE_COUNT ||
+        pool->unfenced_bytes - fences->considered_bytes >= share(context, FENCE_SHARE);
+    if (is_due) {
+        fences->considered_count = pool->unfenced_count;
+        fences->considered_bytes = pool->unfenced_bytes;
+    }
+    gc_pool_release(pool);
+    return is_due;
+}
+
 /* Blocks became pending: what their number calls for. */
 static void consider_fence(struct gc_context *context)
 {
-    const struct backlog backlog = look(context);
-    if (backlog.unfenced_count < FENCE_COUNT &&
-        backlog.unfenced_bytes < share(context, FENCE_SHARE))
+    if (!is_fence_due(context))
         return;
-    if (backlog.open_fences > 0 && gc_fence_poll(context))
+    if (gc_fence_poll(context))
         gc_reuse_collect(context);
     gc_fence_record(context);
 }
@@ -340,7 +356,7 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     };
     block->state = GC_BLOCK_FREEING; /* keeps it away from others while it is noted */
     if (block->is_ordered)
-        gc_gauge_sub(&context->device->stats.ordered, entry.requested_bytes);
+        gc_pool_uncount_ordered(&context->pool.shared, entry.requested_bytes);
     block->is_ordered = false; /* if the free fails the block stays, plain from now on */
     gc_pool_release(&context->pool);
     if (is_synchronous(context))

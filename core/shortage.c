@@ -115,13 +115,16 @@ void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device, s
     note_generations(shortage);
 }
 
-/* Waits no longer than it takes until something becomes free. */
-static bool wait_for_oldest(struct gc_device *device)
+/* Waits no longer than it takes until something becomes free, the request's own context first. */
+static bool wait_for_oldest(const struct gc_shortage *shortage)
 {
+    struct gc_device *device = shortage->device;
     bool any = gc_magazine_flush_device(device);
     for (struct gc_context *context = first_context(device); context != NULL;
          context = next_context(context))
         any |= gc_reuse_collect(context);
+    if (!any && shortage->pool != NULL)
+        any = gc_reuse_wait_oldest(shortage->pool->context);
     for (struct gc_context *context = first_context(device); !any && context != NULL;
          context = next_context(context))
         any = gc_reuse_wait_oldest(context);
@@ -129,13 +132,14 @@ static bool wait_for_oldest(struct gc_device *device)
 }
 
 /* One step; false if it changed nothing. */
-static bool make_room(struct gc_device *device, unsigned attempts, uint64_t wanted_bytes)
+static bool make_room(const struct gc_shortage *shortage, uint64_t wanted_bytes)
 {
-    if (attempts >= PATIENT_ATTEMPTS)
+    struct gc_device *device = shortage->device;
+    if (shortage->attempts >= PATIENT_ATTEMPTS)
         return gc_shortage_resolve(device) | (gc_shortage_give_back(device, 0, UINT64_MAX) > 0);
-    if (attempts < PARTIAL_ATTEMPTS && gc_shortage_give_back(device, 0, wanted_bytes) > 0)
+    if (shortage->attempts < PARTIAL_ATTEMPTS && gc_shortage_give_back(device, 0, wanted_bytes) > 0)
         return true;
-    return wait_for_oldest(device) || gc_shortage_give_back(device, 0, UINT64_MAX) > 0;
+    return wait_for_oldest(shortage) || gc_shortage_give_back(device, 0, UINT64_MAX) > 0;
 }
 
 bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
@@ -146,7 +150,7 @@ bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
         return false;
     shortage->device_generation += own_rollbacks - shortage->own_rollbacks;
     shortage->own_rollbacks = own_rollbacks;
-    bool changed = make_room(device, shortage->attempts, wanted_bytes);
+    bool changed = make_room(shortage, wanted_bytes);
     if (!changed)
         changed = gc_device_await_give_backs(device);
     changed |= note_generations(shortage);

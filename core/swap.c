@@ -43,6 +43,7 @@ const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
         [GC_SWAP_NOT_MAPPED] = "the memory is not mapped page by page (backend `driver`)",
         [GC_SWAP_HOST] = "no host memory for a copy",
         [GC_SWAP_FULL] = "no room for it on the device, or within a limit",
+        [GC_SWAP_BUSY] = "work under way did not end in time",
         [GC_SWAP_DRIVER] = "the driver refused",
     };
     return (unsigned)refusal < GC_SWAP_REFUSAL_COUNT ? texts[refusal] : "?";
@@ -60,6 +61,8 @@ bool gc_context_is_swapped(struct gc_context *context)
 
 static bool has_peers_locked(const struct gc_context *context)
 {
+    if (context->is_crowded)
+        return true;
     for (uint32_t i = 0; i < context->peer_count; i++)
         if (!gc_context_is_dropped(context->peers[i]))
             return true;

@@ -186,6 +186,19 @@ static int share_arena(struct gc_change *change, const struct gc_arena *arena)
     return refused;
 }
 
+/* The same for all arenas. */
+static int share_all(struct gc_change *change)
+{
+    struct gc_pages *pages = &change->context->pool.pages;
+    int refused = 0;
+    for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next) {
+        const int code = share_arena(change, arena);
+        refused = code != 0 ? code : refused;
+    }
+    pages->is_share_due = refused != 0;
+    return refused;
+}
+
 enum gc_status gc_arena_share(struct gc_context *context, int *driver_code)
 {
     struct gc_change change;
@@ -196,12 +209,13 @@ enum gc_status gc_arena_share(struct gc_context *context, int *driver_code)
     const enum gc_status status = gc_arena_share_begin(context, &change);
     if (status != GC_OK)
         return status;
-    *driver_code = 0;
-    for (const struct gc_arena *arena = context->pool.pages.arenas; arena != NULL;
-         arena = arena->next) {
-        const int code = share_arena(&change, arena);
-        *driver_code = code != 0 ? code : *driver_code;
-    }
+    *driver_code = share_all(&change);
     gc_arena_change_end(&change);
     return *driver_code == 0 ? GC_OK : GC_DRIVER;
+}
+
+void gc_arena_share_rest(struct gc_change *change)
+{
+    if (change->context->pool.pages.is_share_due)
+        (void)share_all(change);
 }

@@ -14,6 +14,8 @@
 #ifndef GC_WORK_H
 #define GC_WORK_H
 
+#include "core/turnstile.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,6 +33,7 @@ struct gc_work {
     atomic_bool is_single;       /* all work so far went to one stream: frees may count on it */
     atomic_bool has_left;        /* nothing handed out in that time is busy: work may go anywhere */
     atomic_bool is_conservative; /* work may be submitted unseen */
+    struct gc_turnstile turnstile; /* who submits is inside for the time of the call */
 };
 
 /* Ends the time of the one stream: waits where memory was handed out in stream order that is not

@@ -82,29 +82,25 @@ static uint64_t page_bytes(CUdevice ordinal)
     return bytes;
 }
 
-/* Why pool memory is not mapped although it could be; NULL: it is mapped. */
-static const char *objection(const struct gc_device_info *info, char *room, size_t room_bytes)
+/* Why pool memory is not mapped although it could be; NULL: it is mapped. `ipc`: the call by which
+ * the program gives memory to others, or NULL. */
+static const char *objection(const struct gc_device_info *info, const char *ipc, char *room,
+                             size_t room_bytes)
 {
-    const char *ipc;
-
     if (gc_shim.options->mode == GC_MODE_TRACK)
         return "GPUCACHE_MODE=track";
-    if (gc_shim.options->backend == GC_BACKEND_WHOLE) {
-        atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
+    if (gc_shim.options->backend == GC_BACKEND_WHOLE)
         return "GPUCACHE_BACKEND=whole";
-    }
     if (gc_shim.options->backend == GC_BACKEND_DRIVER)
         return "GPUCACHE_BACKEND=driver";
+    if (ipc != NULL && gc_shim.options->backend == GC_BACKEND_AUTO) {
+        snprintf(room, room_bytes, "the program gives memory to others: it imports %s", ipc);
+        return room;
+    }
     if (info->page_bytes == 0)
         return "the device or its driver cannot map memory";
     if (gc_shim.options->backend == GC_BACKEND_VMM)
         return NULL;
-    ipc = ipc_name();
-    if (ipc != NULL) {
-        atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
-        snprintf(room, room_bytes, "the program gives memory to others: it imports %s", ipc);
-        return room;
-    }
     if (is_wsl())
         return "this is the Windows Subsystem for Linux";
     if (is_under_mps(info->ordinal))
@@ -114,12 +110,15 @@ static const char *objection(const struct gc_device_info *info, char *room, size
 
 void gc_backend_describe(struct gc_device_info *info)
 {
+    const enum gc_backend wanted = gc_shim.options->backend;
+    const char *ipc = ipc_name();
     char room[sizeof(info->backend_reason)];
 
     info->page_bytes = page_bytes(info->ordinal);
-    const char *reason = objection(info, room, sizeof(room));
+    const char *reason = objection(info, ipc, room, sizeof(room));
     info->has_mapping = reason == NULL;
-    if (reason == NULL && gc_shim.options->backend == GC_BACKEND_VMM)
+    info->is_whole = wanted == GC_BACKEND_WHOLE || (ipc != NULL && reason != NULL);
+    if (reason == NULL && wanted == GC_BACKEND_VMM)
         reason = "GPUCACHE_BACKEND=vmm";
     else if (reason == NULL)
         reason = "the device maps memory";

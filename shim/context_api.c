@@ -247,6 +247,16 @@ static void drop_primary(CUdevice ordinal)
         drop_context((CUcontext)(uintptr_t)primary.value);
 }
 
+struct gc_context *gc_shim_primary_context(CUdevice ordinal)
+{
+    struct gc_handle primary;
+
+    if (!gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &primary) ||
+        !primary_is_active(ordinal))
+        return NULL;
+    return gc_shim_context((CUcontext)(uintptr_t)primary.value);
+}
+
 GC_EXPORT
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
 {

@@ -15,6 +15,15 @@
 
 static atomic_flag refusal_said = ATOMIC_FLAG_INIT;
 
+/* Where the device has whole blocks anyhow nothing changes, and threads keep what they cached. */
+static void note_exporter(void)
+{
+    struct gc_device *device = gc_shim_current_device();
+
+    if (device == NULL || !gc_device_get_info(device)->is_whole)
+        atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
+}
+
 static CUresult refuse(CUdeviceptr dptr)
 {
     struct gc_block_info block;
@@ -22,6 +31,7 @@ static CUresult refuse(CUdeviceptr dptr)
     /* The driver has no handle for stream-ordered memory either. */
     if (gc_core_find_block(gc_shim.core, dptr, &block) != GC_OK || block.is_ordered)
         return CUDA_ERROR_INVALID_VALUE;
+    note_exporter();
     gc_log_once(
         &gc_shim.log, &refusal_said, GC_LOG_WARN,
         "cuIpcGetMemHandle: 0x%llx %s and cannot be given to another process; allocations made from "
@@ -41,8 +51,10 @@ static CUresult check_export(CUdeviceptr dptr)
         return CUDA_ERROR_INVALID_VALUE;
     if (status == GC_NOT_OURS)
         return CUDA_SUCCESS; /* not the pool's: as the driver says */
-    atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
-    return status == GC_NOT_SUPPORTED ? refuse(dptr) : gc_shim_result(status, driver_code);
+    if (status == GC_NOT_SUPPORTED)
+        return refuse(dptr);
+    note_exporter();
+    return gc_shim_result(status, driver_code);
 }
 
 GC_EXPORT

@@ -11,6 +11,7 @@
 #define POOL_GRANULARITY (UINT64_C(2) << 20)
 #define LOOK_ATTEMPTS 16
 #define ROOM_ATTEMPTS 4
+#define DEVICES_MAX 64
 #define FREED_NOWHERE UINT64_C(0)
 #define FREED_ANYWHERE UINT64_MAX
 
@@ -87,14 +88,34 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
     return pool;
 }
 
-bool gc_mempool_is_plain(CUmemoryPool handle, struct gc_device *device)
+static bool is_default_of(CUmemoryPool handle, const struct gc_device *device)
 {
     CUmemoryPool plain = NULL;
 
-    if (handle == NULL ||
-        GC_USE(cuDeviceGetDefaultMemPool, &plain, gc_device_get_info(device)->ordinal) !=
-            CUDA_SUCCESS ||
-        plain != handle)
+    return GC_USE(cuDeviceGetDefaultMemPool, &plain, gc_device_get_info(device)->ordinal) ==
+               CUDA_SUCCESS &&
+           plain == handle;
+}
+
+struct gc_device *gc_mempool_plain_device(CUmemoryPool handle)
+{
+    struct gc_device *current = gc_shim_current_device();
+
+    if (handle == NULL)
+        return NULL;
+    if (current != NULL && is_default_of(handle, current))
+        return current;
+    for (int i = 0; i < DEVICES_MAX; i++) {
+        struct gc_device *device = gc_core_find_device(gc_shim.core, i);
+        if (device != NULL && device != current && is_default_of(handle, device))
+            return device;
+    }
+    return NULL;
+}
+
+bool gc_mempool_is_plain(CUmemoryPool handle, struct gc_device *device)
+{
+    if (handle == NULL || !is_default_of(handle, device))
         return false;
     struct gc_mempool *pool = gc_mempool_find(handle, device);
     return pool != NULL && !atomic_load_explicit(&pool->is_special, memory_order_relaxed);
@@ -102,7 +123,8 @@ bool gc_mempool_is_plain(CUmemoryPool handle, struct gc_device *device)
 
 void gc_mempool_mark_special(CUmemoryPool handle)
 {
-    struct gc_mempool *pool = gc_mempool_find(handle, gc_shim_current_device());
+    struct gc_device *device = gc_mempool_plain_device(handle);
+    struct gc_mempool *pool = device == NULL ? NULL : gc_mempool_find(handle, device);
 
     if (pool != NULL)
         atomic_store_explicit(&pool->is_special, true, memory_order_relaxed);

@@ -17,6 +17,9 @@ struct gc_mempool; /* record of a pool; never unmapped, used again once pool and
 struct gc_mempool *gc_mempool_find(CUmemoryPool pool, struct gc_device *device);
 /* The stream is about to be destroyed: what was freed in its order waits for a fence. */
 void gc_stream_close(CUstream stream);
+/* The device whose default pool it is, for which the cache serves; NULL: none's. Only devices that
+ * were used are looked at. */
+struct gc_device *gc_mempool_plain_device(CUmemoryPool pool);
 /* Whether allocations from the pool may come from the cache: it is the default pool of the device
  * and nothing was asked of it that the cache cannot give. */
 bool gc_mempool_is_plain(CUmemoryPool pool, struct gc_device *device);

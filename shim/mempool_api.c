@@ -3,6 +3,7 @@
  * known, so that allocations from them are not charged. */
 #include "shim/direct.h"
 #include "shim/mempool.h"
+#include "shim/peer.h"
 
 /* The device whose memory the pool takes; NULL: none's. */
 static struct gc_device *device_of(const CUmemPoolProps *props)
@@ -11,19 +12,6 @@ static struct gc_device *device_of(const CUmemPoolProps *props)
         props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return NULL;
     return gc_shim_device(props->location.id);
-}
-
-/* The current device if the pool is its default one, for which the cache serves; else NULL. */
-static struct gc_device *plain_device(CUmemoryPool pool)
-{
-    struct gc_device *device = gc_shim_current_device();
-    CUmemoryPool plain = NULL;
-
-    if (device == NULL || pool == NULL ||
-        GC_USE(cuDeviceGetDefaultMemPool, &plain, gc_device_get_info(device)->ordinal) !=
-            CUDA_SUCCESS)
-        return NULL;
-    return plain == pool ? device : NULL;
 }
 
 GC_EXPORT
@@ -65,7 +53,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
     CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolTrimTo, pool, keep_bytes);
     if (result == CUDA_SUCCESS) {
         gc_mempool_refresh(NULL);
-        struct gc_device *device = plain_device(pool);
+        struct gc_device *device = gc_mempool_plain_device(pool);
         if (device != NULL && !gc_capture_is_any())
             gc_core_trim(gc_shim.core, device, keep_bytes);
     }
@@ -81,8 +69,9 @@ static uint64_t served(CUmemPool_attribute attribute, const struct gc_device *de
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
         return gc_device_ordered_bytes(device);
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return gc_device_ordered_mark_bytes(device, GC_ORDERED_USED);
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-        return gc_device_ordered_peak_bytes(device);
+        return gc_device_ordered_mark_bytes(device, GC_ORDERED_RESERVED);
     default:
         return 0;
     }
@@ -94,7 +83,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemPoolGetAttribute, pool, attribute, value);
     gc_shim_enter(GC_API_cuMemPoolGetAttribute);
-    struct gc_device *device = plain_device(pool);
+    struct gc_device *device = gc_mempool_plain_device(pool);
     CUresult result = GC_CALL(device, cuMemPoolGetAttribute, pool, attribute, value);
     const uint64_t bytes = device == NULL ? 0 : served(attribute, device);
     if (result == CUDA_SUCCESS && bytes != 0)
@@ -103,7 +92,18 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     return result;
 }
 
-/* Memory of the cache would not follow. */
+/* Blocks that were served in the pool's name before: their memory is opened where it is mapped. */
+static void open_served(struct gc_device *device, const CUmemAccessDesc *access, size_t count)
+{
+    struct gc_context *owner = gc_shim_primary_context(gc_device_get_info(device)->ordinal);
+
+    for (size_t i = 0; i < count; i++)
+        if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+            access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            gc_peer_note(owner, gc_shim_primary_context(access[i].location.id));
+}
+
+/* What the pool gives from now on comes from the driver. */
 GC_EXPORT
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
 {
@@ -111,8 +111,11 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, si
         return GC_FORWARD(cuMemPoolSetAccess, pool, access, count);
     gc_shim_enter(GC_API_cuMemPoolSetAccess);
     CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolSetAccess, pool, access, count);
-    if (result == CUDA_SUCCESS && pool != NULL)
+    struct gc_device *device = result == CUDA_SUCCESS ? gc_mempool_plain_device(pool) : NULL;
+    if (device != NULL) {
         gc_mempool_mark_special(pool);
+        open_served(device, access, count);
+    }
     gc_shim_leave();
     return result;
 }
@@ -129,10 +132,11 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
         GC_CALL(gc_shim_current_device(), cuMemPoolSetAttribute, pool, attribute, value);
     if (result == CUDA_SUCCESS) {
         gc_mempool_refresh(NULL);
-        struct gc_device *device = plain_device(pool);
-        if (device != NULL && (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH ||
-                               attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH))
-            gc_device_reset_ordered_peak(device);
+        struct gc_device *device = gc_mempool_plain_device(pool);
+        if (device != NULL && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+            gc_device_reset_ordered_mark(device, GC_ORDERED_USED);
+        else if (device != NULL && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+            gc_device_reset_ordered_mark(device, GC_ORDERED_RESERVED);
     }
     gc_shim_leave();
     return result;

@@ -2,6 +2,8 @@
  * CuPy and RMM call. In mode off the driver serves them, so that a program that uses the library as
  * its allocator runs all the same. */
 #include "shim/direct.h"
+#include "shim/mempool.h"
+#include "shim/peer.h"
 #include "shim/public.h"
 
 #define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
@@ -10,11 +12,14 @@
 
 /* What core takes for a stream; 0: nothing is known of its order. The per-thread default stream is
  * another one in every thread, so it orders nothing by its name. Where streams may be destroyed
- * unseen, their numbers tell them apart: the driver gives handles again, numbers never. */
-static uint64_t order_of(gpucache_stream stream)
+ * unseen, their numbers tell them apart: the driver gives handles again, numbers never. What a
+ * stream captures runs elsewhere, and not behind what the stream has queued. */
+static uint64_t order_of(gpucache_stream stream, const struct gc_public_call *call)
 {
     unsigned long long id;
 
+    if (call->is_capture || gc_stream_is_capturing(gc_stream_explicit((CUstream)stream, false)))
+        return 0;
     if (stream == NULL || (CUstream)stream == CU_STREAM_LEGACY)
         return (uintptr_t)CU_STREAM_LEGACY;
     if ((CUstream)stream == CU_STREAM_PER_THREAD)
@@ -100,7 +105,7 @@ static gpucache_status alloc_as(enum gc_api api, void **pointer, size_t bytes, i
         return status;
     struct gc_request request = {
         .bytes = bytes,
-        .stream = order_of(stream),
+        .stream = order_of(stream, &call),
         .api = (uint16_t)call.api,
         .is_whole = atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed),
     };
@@ -129,6 +134,14 @@ static struct gc_context *context_of(uint64_t address)
     return gc_core_find_context(gc_shim.core, info.context);
 }
 
+/* A stream of another context works on the memory: its work is waited for as well. */
+static void note_stream(struct gc_context *owner, gpucache_stream stream)
+{
+    if (stream != NULL && (CUstream)stream != CU_STREAM_LEGACY &&
+        (CUstream)stream != CU_STREAM_PER_THREAD)
+        gc_peer_note(owner, gc_shim_stream_context((CUstream)stream));
+}
+
 gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
 {
     const uint64_t address = (uintptr_t)pointer;
@@ -145,8 +158,9 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
     if (state != GPUCACHE_OK)
         return state;
     gc_public_enter_context(context_of(address), (CUstream)stream, GC_API_gpucache_malloc, &call);
-    status = gc_core_free_ordered(gc_shim.core, address, order_of(stream), (uint16_t)call.api,
-                                  &driver_code);
+    note_stream(call.context, stream);
+    status = gc_core_free_ordered(gc_shim.core, address, order_of(stream, &call),
+                                  (uint16_t)call.api, &driver_code);
     if (status == GC_INVALID_POINTER || status == GC_NOT_OURS)
         gc_core_note_bad_free(gc_shim.core, address, (uint16_t)call.api);
     gc_public_leave(&call);
@@ -168,10 +182,12 @@ gpucache_status gpucache_record_stream(void *pointer, gpucache_stream stream)
         return state;
     gc_public_enter_context(NULL, (CUstream)stream, GC_API_gpucache_malloc, &call);
     status = gc_core_find_block(gc_shim.core, (uintptr_t)pointer, &info);
+    if (status == GC_OK)
+        note_stream(gc_core_find_context(gc_shim.core, info.context), stream);
     if (status == GC_OK && info.address != (uintptr_t)pointer)
         status = GC_INVALID_POINTER;
     if (status == GC_OK)
-        status = gc_core_record_stream(gc_shim.core, info.address, order_of(stream));
+        status = gc_core_record_stream(gc_shim.core, info.address, order_of(stream, &call));
     gc_public_leave(&call);
     return gc_public_status(status, 0);
 }

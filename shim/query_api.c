@@ -156,6 +156,19 @@ static bool has_sync_memops(const struct gc_block_info *block)
     return gc_handles_get(GC_HANDLE_SYNC_MEMOPS, block->id, &found) && found.value != 0;
 }
 
+/* Stream-ordered blocks are served in the name of their device's default pool. */
+static CUmemoryPool pool_of(const struct gc_block_info *block)
+{
+    struct gc_context *context = gc_core_find_context(gc_shim.core, block->context);
+    CUmemoryPool pool = NULL;
+
+    if (context == NULL || !block->is_ordered ||
+        GC_USE(cuDeviceGetDefaultMemPool, &pool,
+               gc_device_get_info(gc_context_device(context))->ordinal) != CUDA_SUCCESS)
+        return NULL;
+    return pool;
+}
+
 /* The attributes whose value is the block's rather than its slab's or its mapping's. */
 static void correct_attribute(CUpointer_attribute attribute, const struct gc_block_info *block,
                               void *data)
@@ -170,10 +183,11 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
         *(unsigned long long *)data = block->id | BUFFER_ID_OURS;
     else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
         *(CUcontext *)data = (CUcontext)(uintptr_t)block->context; /* NOLINT: an integer in core */
+    else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
+        *(CUmemoryPool *)data = pool_of(block);
     else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && has_sync_memops(block))
         *(int *)data = 1;
-    else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE &&
-             (!block->is_whole || block->is_ordered))
+    else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && !block->is_whole)
         *(unsigned char *)data = 0; /* whatever a boolean's size: see ipc_api.c */
 }
 
@@ -181,7 +195,8 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
 static bool is_told_of_plain_memory(CUpointer_attribute attribute)
 {
     return attribute == CU_POINTER_ATTRIBUTE_CONTEXT ||
-           attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+           attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
+           attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
 }
 
 GC_EXPORT

@@ -165,6 +165,8 @@ struct gc_device *gc_shim_current_device(void);
  * one. */
 struct gc_context *gc_shim_context(CUcontext handle);
 struct gc_context *gc_shim_stream_context(CUstream stream);
+/* A device's primary context; NULL if the program has none now. */
+struct gc_context *gc_shim_primary_context(CUdevice ordinal);
 /* Core's device for a driver ordinal, added on first sight; NULL if the driver objects. */
 struct gc_device *gc_shim_device(CUdevice ordinal);
 

@@ -66,7 +66,11 @@ static struct gc_mempool *find_pool(const struct gc_direct_request *request,
     if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &handle,
                                     gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
         return NULL;
-    return handle ? gc_mempool_find(handle, request->device) : NULL;
+    if (handle == NULL)
+        return NULL;
+    /* The default pool of another device than the stream's is that device's. */
+    struct gc_device *device = call->names_pool ? gc_mempool_plain_device(handle) : NULL;
+    return gc_mempool_find(handle, device != NULL ? device : request->device);
 }
 
 /* The pool grew past the limit: the allocation is undone. */
@@ -141,9 +145,8 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     const struct gc_options *options = gc_shim.options;
     CUmemoryPool pool = call->pool;
 
-    /* The debug aids look at this memory too, though their frees wait. */
-    if (options->mode != GC_MODE_CACHE ||
-        (options->reuse != GC_REUSE_FENCE && options->debug == 0) || request->context == NULL)
+    if (options->mode != GC_MODE_CACHE || options->reuse != GC_REUSE_FENCE ||
+        request->context == NULL)
         return false;
     if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &pool,
                                     gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)

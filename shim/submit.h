@@ -40,16 +40,28 @@ static inline CUresult gc_submit_begin(uint64_t key, struct gc_work **work)
     return CUDA_SUCCESS;
 }
 
+/* The same for who submits now: it is inside the turnstile until gc_submit_end. */
+static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work)
+{
+    CUresult result = gc_submit_begin(key, work);
+
+    if (*work != NULL && result == CUDA_SUCCESS)
+        gc_turnstile_enter(&(*work)->turnstile);
+    return result;
+}
+
 static inline void gc_submit_end(struct gc_work *work)
 {
-    if (work != NULL)
+    if (work != NULL) {
         gc_work_end(work);
+        gc_turnstile_leave(&work->turnstile);
+    }
 }
 
 #define GC_SUBMIT(stream, is_per_thread, call)                                                     \
     ({                                                                                             \
         struct gc_work *work_;                                                                     \
-        CUresult submitted_ = gc_submit_begin(gc_submit_key((stream), (is_per_thread)), &work_);   \
+        CUresult submitted_ = gc_submit_enter(gc_submit_key((stream), (is_per_thread)), &work_);   \
         if (submitted_ == CUDA_SUCCESS) {                                                          \
             submitted_ = (call);                                                                   \
             gc_submit_end(work_);                                                                  \

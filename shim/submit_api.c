@@ -156,7 +156,7 @@ static inline bool is_there(enum gc_row_id row)
     CUresult symbol parameters                                                                     \
     {                                                                                              \
         struct gc_work *work;                                                                      \
-        CUresult result = gc_submit_begin(                                                         \
+        CUresult result = gc_submit_enter(                                                         \
             gc_submit_key(stream, GC_VARIANT_##variant == GC_VARIANT_PTSZ), &work);                \
                                                                                                    \
         if (__builtin_expect(result != CUDA_SUCCESS, 0))                                           \

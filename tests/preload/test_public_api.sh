@@ -19,7 +19,7 @@ silent() {
 mapping=$(simulated "$program" has_mapping "$LIB" > /dev/null 2>&1; echo $?)
 for mode in cache track; do
     export GPUCACHE_MODE=$mode
-    for case in early memory streams figures limits elastic signatures forked threads; do
+    for case in early memory streams figures limits elastic forked threads; do
         if [ $case = elastic ] && [ "$mapping" = 77 ]; then
             skip "elastic pools, $mode" "the library does not map memory on this device"
             continue
@@ -27,6 +27,16 @@ for mode in cache track; do
         ok "preloaded, $mode: $case" silent preloaded timeout 20 "$program" $case
         ok "opened, $mode: $case" silent simulated timeout 20 "$program" $case "$LIB"
     done
+    # PyTorch and CuPy do not look for NULL: what could not be had is told of, once for each request.
+    export GPUCACHE_LOG=error
+    ok "preloaded, $mode: signatures" silent preloaded timeout 20 "$program" signatures
+    ok "opened, $mode: signatures" silent simulated timeout 20 "$program" signatures "$LIB"
+    unset GPUCACHE_LOG
+    is "opened, $mode: requests that find no memory are told of" \
+        "$(simulated timeout 20 "$program" signatures "$LIB" 2>&1 | cut -d: -f1-4)" \
+        "gpucache: gpucache_torch_malloc: 1125899906842624 bytes on device 0: the device has no room
+gpucache: gpucache_cupy_malloc: 1125899906842624 bytes on device 0: the limit has no room
+gpucache: gpucache_cupy_malloc: 1125899906842624 bytes on device 0: the limit has no room"
 done
 export GPUCACHE_MODE=off
 ok "preloaded, off: the driver serves" silent preloaded "$program" off

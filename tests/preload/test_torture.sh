@@ -1,6 +1,6 @@
 #!/bin/bash
 # The torture test of reuse (progs/torture.c), some seconds of it: memory that is freed while work is queued never becomes
-# another block's too early, with either backend and with peers. And it finds the fault in a library that does not wait: one
+# another block's too early, with each backend and with peers. And it finds the fault in a library that does not wait: one
 # is built here from a copy of the sources in which one check is missing. `make torture` is the long run.
 # timeout: 240
 . "$(dirname "$0")/../lib.sh"
@@ -17,7 +17,7 @@ tortured() {
 }
 
 ok "without the library nothing is corrupt: the test itself is right, seed $seed" tortured "" 4000 3
-for backend in vmm driver; do
+for backend in vmm driver whole; do
     export GPUCACHE_BACKEND=$backend
     output=$(tortured "$LIB" 1000000 4)
     is "$backend: nothing is corrupt, seed $seed" "$?" 0

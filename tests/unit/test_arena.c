@@ -406,6 +406,29 @@ static void peers_get_access(void **state)
     workbench_close(&bench);
 }
 
+/* What the driver refused to open to a peer is opened later. */
+static void refused_access_is_asked_for_again(void **state)
+{
+    struct workbench bench;
+    struct gc_device *device;
+    struct gc_context *peer;
+    const struct gc_device_info info = {.ordinal = 3, .total_bytes = GC_MIB(64)};
+    (void)state;
+    open_bench(&bench, GC_MIB(1024), 0);
+    assert_status(gc_core_add_device(bench.core, &info, &device), GC_OK);
+    assert_status(gc_core_add_context(bench.core, 9, device, &peer), GC_OK);
+    const uint64_t large = workbench_alloc(&bench, 0, GC_MIB(5));
+    const uint64_t small = workbench_alloc(&bench, 0, 5);
+    sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
+    gc_context_add_peer(bench.contexts[0], peer);
+    sim_driver_fail(&bench.sim, 0, false, 0);
+    assert_false(sim_driver_is_open_to(&bench.sim, 3, large, GC_MIB(5)));
+    workbench_alloc(&bench, 0, GC_MIB(7));
+    assert_true(sim_driver_is_open_to(&bench.sim, 3, large, GC_MIB(5)));
+    assert_true(sim_driver_is_open_to(&bench.sim, 3, small, 5));
+    workbench_close(&bench);
+}
+
 /* ---- without ---- */
 
 static int refuse_range(void *self, uint64_t context, uint64_t bytes, uint64_t alignment,
@@ -597,6 +620,7 @@ int main(void)
         cmocka_unit_test(a_dropped_context_leaves_nothing),
         cmocka_unit_test(captures_take_what_is_there_or_plain_memory),
         cmocka_unit_test(peers_get_access),
+        cmocka_unit_test(refused_access_is_asked_for_again),
         cmocka_unit_test(no_range_of_addresses_means_plain_memory),
         cmocka_unit_test(figures_tell_what_stitching_serves),
         cmocka_unit_test(fragmenting_requests_are_served),

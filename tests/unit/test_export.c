@@ -180,6 +180,31 @@ static void export_waits_for_the_former_life(void **state)
     workbench_close(&bench);
 }
 
+/* Where all blocks are whole, a thread keeps freed ones, but none that was given away. */
+static void threads_keep_whole_blocks(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = UINT64_C(16) << 30,
+                                          .trim_percent = 100,
+                                          .is_fenced = true,
+                                          .is_whole = true};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    struct gc_cache *cache = gc_core_cache_create(bench.core);
+    assert_non_null(cache);
+    const uint64_t block = workbench_alloc(&bench, 0, 5000); /* whole without being asked */
+    assert_true(gc_core_try_free(bench.core, cache, block));
+    assert_int_equal(gc_core_take(cache, bench.contexts[0], 4999, API_MALLOC), block);
+    workbench_export(&bench, block);
+    assert_false(gc_core_try_free(bench.core, cache, block));
+    workbench_free(&bench, block);
+    assert_int_equal(gc_core_take(cache, bench.contexts[0], 5000, API_MALLOC), GC_ADDRESS_NONE);
+    gc_core_cache_retire(bench.core, cache);
+    assert_int_equal(bench.sim.used_bytes, 0);
+    workbench_close(&bench);
+}
+
 static void idle_whole_blocks_make_room(void **state)
 {
     const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
@@ -225,6 +250,7 @@ int main(void)
         cmocka_unit_test(exported_block_is_not_taken_while_the_driver_keeps_it),
         cmocka_unit_test(what_shares_an_allocation_is_not_exported),
         cmocka_unit_test(export_waits_for_the_former_life),
+        cmocka_unit_test(threads_keep_whole_blocks),
         cmocka_unit_test(idle_whole_blocks_make_room),
         cmocka_unit_test(idle_whole_blocks_of_many_sizes_stay_bounded),
     };

@@ -134,6 +134,24 @@ static void loop_asks_seldom_and_stays_bounded(void **state)
     workbench_close(&bench);
 }
 
+/* Frees while the device lags behind: the full ring is not asked at each. */
+static void lagging_device_is_asked_seldom(void **state)
+{
+    static uint64_t blocks[20000];
+    const unsigned count = sizeof(blocks) / sizeof(blocks[0]);
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench, GC_MIB(1024));
+    for (unsigned i = 0; i < count; i++)
+        blocks[i] = workbench_alloc(&bench, 0, 512);
+    sim_driver_submit(&bench.sim, 1, blocks[0], 512 * count);
+    const uint64_t calls = bench.sim.total_calls;
+    for (unsigned i = 0; i < count; i++)
+        workbench_free(&bench, blocks[i]);
+    assert_true(bench.sim.total_calls - calls <= count / 200);
+    workbench_close(&bench);
+}
+
 static void pending_memory_never_causes_an_out_of_memory(void **state)
 {
     for (unsigned way = 0; way < 2; way++) {
@@ -420,6 +438,7 @@ int main(void)
         cmocka_unit_test(fence_covers_what_was_submitted_before_it),
         cmocka_unit_test(what_is_freed_while_a_fence_is_recorded_waits_for_the_next),
         cmocka_unit_test(loop_asks_seldom_and_stays_bounded),
+        cmocka_unit_test(lagging_device_is_asked_seldom),
         cmocka_unit_test(pending_memory_never_causes_an_out_of_memory),
         cmocka_unit_test(shortage_waits_for_the_oldest),
         cmocka_unit_test(peers_are_fenced_too),

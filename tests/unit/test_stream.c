@@ -190,6 +190,27 @@ static void dropped_context_takes_its_lists_along(void **state)
     workbench_close(&bench);
 }
 
+/* The program resets each of its marks by itself; what the report says stays. */
+static void marks_are_reset_one_by_one(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_fenced(&bench);
+    struct gc_device *device = gc_context_device(bench.contexts[0]);
+    const uint64_t a = alloc_in(&bench, 8192, STREAM_A);
+    const uint64_t b = alloc_in(&bench, 4096, STREAM_A);
+    free_in(&bench, a, STREAM_A);
+    gc_device_reset_ordered_mark(device, GC_ORDERED_USED);
+    assert_int_equal(gc_device_ordered_mark_bytes(device, GC_ORDERED_USED), 4096);
+    assert_int_equal(gc_device_ordered_mark_bytes(device, GC_ORDERED_RESERVED), 8192 + 4096);
+    assert_int_equal(workbench_figures(&bench).ordered.peak, 8192 + 4096);
+    free_in(&bench, b, STREAM_A);
+    gc_device_reset_ordered_mark(device, GC_ORDERED_RESERVED);
+    assert_int_equal(gc_device_ordered_mark_bytes(device, GC_ORDERED_RESERVED), 0);
+    assert_int_equal(gc_device_ordered_mark_bytes(device, GC_ORDERED_USED), 4096);
+    workbench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +220,7 @@ int main(void)
         cmocka_unit_test(destroyed_stream_leaves_ordinary_memory),
         cmocka_unit_test(destroyed_stream_is_closed_in_every_context),
         cmocka_unit_test(lists_run_out_without_harm),
+        cmocka_unit_test(marks_are_reset_one_by_one),
         cmocka_unit_test(shortage_takes_what_streams_hold),
         cmocka_unit_test(dropped_context_takes_its_lists_along),
     };

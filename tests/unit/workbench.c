@@ -34,6 +34,7 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
     const struct gc_device_info info = {.ordinal = 0,
                                         .total_bytes = setup->capacity_bytes,
                                         .has_mapping = setup->has_mapping,
+                                        .is_whole = setup->is_whole,
                                         .page_bytes = setup->has_mapping ? UINT64_C(2) << 20 : 0};
     assert_status(gc_core_add_device(bench->core, &info, &bench->device), GC_OK);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
@@ -164,9 +165,9 @@ void workbench_capture(struct workbench *bench, unsigned context, bool begin)
 {
     if (begin)
         gc_context_capture_begin(bench->contexts[context]);
-    else
-        gc_context_capture_end(bench->contexts[context]);
     sim_driver_set_capturing(&bench->sim, context + 1, begin);
+    if (!begin)
+        gc_context_capture_end(bench->contexts[context]);
 }
 
 void workbench_drop(struct workbench *bench, unsigned context)

@@ -20,6 +20,7 @@ struct workbench_setup {
     bool is_fenced;       /* reuse `fence`, else `sync` */
     unsigned debug;       /* of GC_DEBUG_ */
     struct gc_log *log;   /* NULL: none */
+    bool is_whole;        /* every block a driver allocation of its own */
 };
 
 struct workbench {

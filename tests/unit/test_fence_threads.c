@@ -1,0 +1,163 @@
+/* Several threads at the fences of one context, with a peer, captures, and a cache for each thread.
+ * Every allocation checks that no queued work uses what it got. Run under the thread sanitizer too.
+ */
+#include "core/bits.h"
+#include "core/instance.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define THREADS 4
+#define ROUNDS 20000
+
+struct crew {
+    struct workbench bench;
+    atomic_uint unexpected;
+    atomic_uint recorded;
+};
+
+struct hand {
+    struct crew *crew;
+    struct gc_cache *cache;
+    unsigned seed;
+};
+
+static unsigned draw(struct hand *hand, unsigned count)
+{
+    return (unsigned)rand_r(&hand->seed) % count;
+}
+
+static void expect(struct crew *crew, bool is_right)
+{
+    if (!is_right)
+        atomic_fetch_add(&crew->unexpected, 1);
+}
+
+static void use_and_free(struct hand *hand)
+{
+    struct workbench *bench = &hand->crew->bench;
+    const struct gc_request request = {.bytes = (uint64_t)512 << draw(hand, 12)};
+    struct gc_context *context = bench->contexts[0];
+    uint64_t address;
+    int code;
+    if (!gc_core_try_alloc(hand->cache, context, &request, &address)) {
+        const enum gc_status status =
+            gc_core_alloc(bench->core, context, &request, &address, &code);
+        if (status == GC_OUT_OF_MEMORY)
+            return; /* in a capture */
+        expect(hand->crew, status == GC_OK);
+        if (status != GC_OK)
+            return;
+    }
+    sim_driver_expect_idle(&bench->sim, address, request.bytes);
+    sim_driver_submit(&bench->sim, 1 + draw(hand, 2), address, request.bytes);
+    if (!gc_core_try_free(bench->core, hand->cache, address))
+        expect(hand->crew, gc_core_free(bench->core, address, API_OTHER, &code) == GC_OK);
+}
+
+static void ask(struct hand *hand)
+{
+    struct gc_context *context = hand->crew->bench.contexts[0];
+    int code;
+    switch (draw(hand, 5)) {
+    case 0:
+    case 1:
+        atomic_fetch_add(&hand->crew->recorded, gc_fence_record(context));
+        break;
+    case 2:
+        if (gc_fence_poll(context))
+            gc_reuse_collect(context);
+        break;
+    case 3:
+        if (gc_fence_wait_oldest(context))
+            gc_reuse_collect(context);
+        break;
+    default:
+        if (gc_fence_synchronize(context, &code) == GC_OK)
+            gc_reuse_collect(context);
+        break;
+    }
+}
+
+static void *work(void *argument)
+{
+    struct hand *hand = argument;
+    hand->cache = gc_core_cache_create(hand->crew->bench.core);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        if (draw(hand, 3) == 0)
+            ask(hand);
+        else
+            use_and_free(hand);
+    }
+    gc_core_cache_retire(hand->crew->bench.core, hand->cache);
+    return NULL;
+}
+
+static void *capture(void *argument)
+{
+    struct hand *hand = argument;
+    for (unsigned i = 0; i < ROUNDS / 40; i++) {
+        workbench_capture(&hand->crew->bench, 1, true);
+        use_and_free(hand);
+        workbench_capture(&hand->crew->bench, 1, false);
+        use_and_free(hand);
+    }
+    return NULL;
+}
+
+static void run(bool has_captures)
+{
+    static struct crew crew;
+    struct hand hands[THREADS + 1];
+    pthread_t threads[THREADS + 1];
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(256),
+                                          .trim_percent = 100,
+                                          .is_fenced = true};
+    const unsigned count = has_captures ? THREADS + 1 : THREADS;
+    workbench_open(&crew.bench, &setup);
+    atomic_store(&crew.unexpected, 0);
+    atomic_store(&crew.recorded, 0);
+    crew.bench.sim.is_prompt = true;
+    gc_context_add_peer(crew.bench.contexts[0], crew.bench.contexts[1]);
+    for (unsigned i = 0; i < count; i++) {
+        hands[i] = (struct hand){.crew = &crew, .seed = 7 * i + 1};
+        assert_int_equal(pthread_create(&threads[i], NULL, i < THREADS ? work : capture, &hands[i]),
+                         0);
+    }
+    for (unsigned i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&crew.unexpected), 0);
+    assert_true(atomic_load(&crew.recorded) > 100);
+    assert_true(crew.bench.contexts[0]->fences.count <= GC_FENCES_MAX);
+    /* A fence of the driver's for each member of those that are open, and no other. */
+    assert_int_equal(crew.bench.sim.fence_count, 2 * crew.bench.contexts[0]->fences.count);
+    gc_core_empty(crew.bench.core, crew.bench.device);
+    assert_int_equal(workbench_figures(&crew.bench).pending.current, 0);
+    assert_int_equal(crew.bench.sim.used_bytes, 0);
+    workbench_close(&crew.bench);
+}
+
+static void threads_share_a_ring(void **state)
+{
+    (void)state;
+    run(false);
+}
+
+static void threads_share_a_ring_beside_captures(void **state)
+{
+    (void)state;
+    run(true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_share_a_ring),
+        cmocka_unit_test(threads_share_a_ring_beside_captures),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("fence_threads", tests, NULL, NULL);
+}
