@@ -212,8 +212,10 @@ class Session:
             if until is not None and until(self.screen):
                 return True
             left = end - time.monotonic()
-            ready, _, _ = select.select([self.master], [], [], max(left, 0))
+            ready, _, _ = select.select([self.master], [], [], max(min(left, 0.02), 0))
             if not ready:
+                if left > 0:
+                    continue
                 return until is None
             try:
                 data = os.read(self.master, 65536)

@@ -77,6 +77,7 @@ def check_view(folder):
     def press(keys, name, until):
         session.type(keys)
         ok(name, session.read(3, until), show(session.screen.text()))
+        session.read(0.15)
 
     press("\x1bOB", "down: by one row", lambda screen: screen.text()[2][:64].rstrip() == rows[1][:64].rstrip())
     press("\x1bOF", "end: the last row", lambda screen: screen.text()[22].startswith(" tenant"))
@@ -87,8 +88,8 @@ def check_view(folder):
     press("R", "reversed", lambda screen: "pid reversed" in screen.text()[0] and screen.text()[8].startswith(" 100039"))
     press(">", "the next order", lambda screen: "by name" in screen.text()[0])
     press("R<P", "and back", lambda screen: screen.text()[8].startswith(" 100000"))
-    ok("tenants beneath their process", session.screen.text()[9].split()[:3] == ["tenant", "\u2514", "\u6f22\u5b57"],
-       show(session.screen.text()))
+    ok("tenants beneath their process", session.read(3, lambda screen: screen.text()[9].split()[:3] ==
+                                                     ["tenant", "\u2514", "\u6f22\u5b57"]), show(session.screen.text()))
     press("t", "without tenants", lambda screen: screen.text()[9].startswith(" 100001"))
     press("?", "the keys", lambda screen: screen.text()[1].startswith("q, Ctrl-C"))
     press("x", "and back", lambda screen: screen.text()[9].startswith(" 100001"))
@@ -170,6 +171,24 @@ def check_ends(folder):
         status = session.end()
         ok(f"{number.name}: the end it asks for", status == (0 if number == signal.SIGINT else -number), status)
         ok(f"{number.name}: the terminal is as it was", session.is_restored())
+    shell = ["/bin/bash", "--norc", "-c", f"set -m; '{TOOL}' top; sleep 0.3; fg"]
+    session = Session(shell, environment(folder))
+    session.read(5, lambda screen: screen.text()[1].endswith("HISTORY"))
+    # The terminal library ignores the key while it writes.
+    stopped = False
+    for _ in range(3):
+        session.read(0.2)
+        session.type("\x1a")
+        stopped = stopped or session.read(1, lambda screen: session.is_restored())
+        if stopped:
+            break
+    ok("Ctrl-Z: the terminal is as it was", stopped)
+    ok("fg: the screen is there again", session.read(5, lambda screen: screen.is_second and
+                                                     screen.text()[1].endswith("HISTORY")), show(session.screen.text()))
+    session.read(0.3)
+    session.type("q")
+    status = session.end()
+    ok("fg: ends well", status == 0 and session.is_restored(), f"{status} {session.is_restored()}\n{session.output[-200:]}")
     session = start(folder)
     os.close(session.slave)
     os.close(session.master)

@@ -342,6 +342,56 @@ static void top_shows_what_the_ledger_has(void **state)
     json_decref(json);
 }
 
+static void scramble(void *at, size_t bytes, struct scratch_random *random)
+{
+    unsigned char *byte = at;
+    for (size_t i = 0; i < bytes; i++)
+        byte[i] = (unsigned char)(scratch_next(random) >> 32);
+}
+
+/* Whatever other processes write: three slots, the devices, the groups. */
+static void garbage_is_shown_without_harm(void **state)
+{
+    (void)state;
+    static struct gc_ledger ledgers[3];
+    struct scratch_random random = {.state = 20261121};
+    char reason[GC_LEDGER_REASON_BYTES];
+    const struct member member = {.name = "x", .group = "g", .tenant = "t", .requested = MIB};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(gc_ledger_open(folder, true, &ledgers[i], reason), GC_OK);
+        member_join(&ledgers[i], &member);
+    }
+    struct gc_ledger_file *file = ledgers[0].file;
+    for (int round = 0; round < 8; round++) {
+        json_error_t error;
+        scramble(file->devices, sizeof(file->devices), &random);
+        scramble(file->groups, sizeof(file->groups), &random);
+        scramble(file->group_keys, sizeof(file->group_keys), &random);
+        for (int i = 0; i < 3; i++)
+            scramble(&file->slots[i], sizeof(file->slots[i]), &random);
+        /* Some parts as they should be, so that others are looked at. */
+        for (int i = 0; i < 3; i++) {
+            if (round % 2 == 0)
+                file->slots[i].pid = (uint32_t)getpid();
+            if (round % 4 == 0)
+                file->slots[i].flags = 0;
+        }
+        assert_int_equal(run(&tool_command_top, "--once", NULL, NULL, NULL), TOOL_DONE);
+        for (const char *at = said; *at != '\0'; at++)
+            assert_true((unsigned char)*at >= ' ' || *at == '\n');
+        assert_int_equal(run(&tool_command_top, "--json", NULL, NULL, NULL), TOOL_DONE);
+        json_t *json = json_loads(said, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
+        if (json == NULL)
+            fail_msg("round %d: %s", round, error.text);
+        json_decref(json);
+        (void)run(&tool_command_limit, text_of(getpid()), "25%", "--timeout", "0.05");
+        (void)run(&tool_command_trim, text_of(getpid()), "--timeout", "0.05", NULL);
+        (void)run(&tool_command_resume, "t", "--timeout", "0.05", NULL);
+    }
+    for (int i = 0; i < 3; i++)
+        gc_ledger_close(&ledgers[i]);
+}
+
 /* --members COUNT: stays until its input ends, for tests of the screen. */
 static int be_members(const char *path, int count)
 {
@@ -385,6 +435,7 @@ int main(int argc, char **argv)
         LIVE_TEST(refusal_and_death_are_told),
         LIVE_TEST(pause_finds_tenants),
         LIVE_TEST(top_shows_what_the_ledger_has),
+        LIVE_TEST(garbage_is_shown_without_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

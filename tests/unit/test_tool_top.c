@@ -385,7 +385,7 @@ static void thousands_of_rows(void **state)
         for (int i = 0; i < 2048; i++) {
             snprintf(name, sizeof(name), "g%d", i % 256);
             const size_t process = add_process(&view, 10 + i, "worker", name);
-            charge(&view, process, (size_t)i % TOP_DEVICES_MAX, (uint64_t)(i + round), 0);
+            charge(&view, process, (size_t)i % TOP_DEVICES_MAX, (uint64_t)i + (uint64_t)round, 0);
             charge(&view, process, (size_t)(i + 1) % TOP_DEVICES_MAX, 1, 0);
         }
         assert_int_equal(top_view_close(&view), GC_OK);
