@@ -72,6 +72,11 @@ done
 
 is "every row of NVML is wrapped" "$(preloaded "$BUILD_DIR/tests/preload/matrix" nvml)" "2 found"
 
+for mode in track cache; do
+    is "threads that ask while CUDA starts and works, $mode: always the limit" \
+        "$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=1GiB client nvml_linked race 10 | sort -u)" "race $((1024 * MIB)) $((1024 * MIB))"
+done
+
 # ---- others on the device ----
 
 export SIMCUDA_SHARED=nvml-$$
@@ -100,10 +105,14 @@ held=$(field "$out" plain "$first" nvml2 6)
 ok "a group, without CUDA: what it holds is used" test "$held" -ge $((700 * MIB)) -a "$held" -lt $((900 * MIB))
 is "a group, without CUDA: and the rest is free" "$(field "$out" plain "$first" nvml1 5)" $((2048 * MIB - held))
 is "a group, without CUDA: on the other device nothing is used" "$(field "$out" plain "$second" nvml2 6)" 0
-out=$(client nvml_dlopen cuda 100)
-is "a member: all agree" "$(quarrels "$out")" ""
-is "a member: the group's limit" "$(field "$out" held "$first" nvml1 4)" $((2048 * MIB))
-ok "a member: what the group holds is used" test "$(field "$out" held "$first" nvml2 6)" -ge $((held + 100 * MIB))
+for mode in track cache; do
+    out=$(GPUCACHE_MODE=$mode client nvml_dlopen cuda 100)
+    is "a member, $mode: all agree" "$(quarrels "$out")" ""
+    is "a member, $mode: the group's limit" "$(field "$out" held "$first" nvml1 4)" $((2048 * MIB))
+    ok "a member, $mode: what the group holds is used" test "$(field "$out" held "$first" nvml2 6)" -ge $((held + 100 * MIB))
+done
+out=$(GPUCACHE_MODE=off client nvml_dlopen cuda 100)
+is "mode off: the device's own" "$(quarrels "$out") $(field "$out" held "$first" nvml1 4)" " $((4096 * MIB))"
 is "another group: a limit of its own, nothing used" \
     "$(GPUCACHE_GROUP=others client nvml_dlopen plain | awk -v u="$first" '$2 == u && $3 == "nvml2" {print $4, $6}')" "$((2048 * MIB)) 0"
 out=$(GPUCACHE_LIMIT=1GiB client nvml_dlopen plain)
