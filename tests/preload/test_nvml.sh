@@ -12,8 +12,8 @@ client() {
     local way=$1
     shift
     case $way in
-    nvml_global) NVML_GLOBAL=1 preloaded "$BUILD_DIR/tests/preload/nvml_dlopen" "$@" 2>&1 ;;
-    *) preloaded "$BUILD_DIR/tests/preload/$way" "$@" 2>&1 ;;
+    nvml_global) NVML_GLOBAL=1 preloaded timeout 20 "$BUILD_DIR/tests/preload/nvml_dlopen" "$@" 2>&1 ;;
+    *) preloaded timeout 20 "$BUILD_DIR/tests/preload/$way" "$@" 2>&1 ;;
     esac
 }
 # quarrels OUTPUT: moments and devices of which the calls tell different totals or different free memory.
