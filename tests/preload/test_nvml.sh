@@ -16,6 +16,16 @@ client() {
     *) preloaded timeout 20 "$BUILD_DIR/tests/preload/$way" "$@" 2>&1 ;;
     esac
 }
+# hold MIB: a process that holds memory until $holder is killed.
+hold() {
+    rm -f "$TMP/holder"
+    env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold "$1" > "$TMP/holder" 2>&1 &
+    holder=$!
+    for ((i = 0; i < 200; i++)); do
+        grep -qs '^holding' "$TMP/holder" && break
+        sleep 0.05
+    done
+}
 # quarrels OUTPUT: moments and devices of which the calls tell different totals or different free memory.
 quarrels() {
     awk '$1 == "early" || $1 == "started" { next }
@@ -80,9 +90,7 @@ done
 # ---- others on the device ----
 
 export SIMCUDA_SHARED=nvml-$$
-env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold 3000 > "$TMP/holder" 2>&1 &
-holder=$!
-for ((i = 0; i < 100; i++)); do grep -q holding "$TMP/holder" && break; sleep 0.05; done
+hold 3000
 out=$(GPUCACHE_LIMIT=2GiB client nvml_dlopen cuda 100)
 is "others hold memory: all agree" "$(quarrels "$out")" ""
 is "others hold memory: used is this process's own" \
@@ -96,9 +104,7 @@ unset SIMCUDA_SHARED
 # ---- a group ----
 
 export GPUCACHE_LEDGER=$TMP/ledger GPUCACHE_GROUP=team GPUCACHE_GROUP_LIMIT=2GiB
-env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold 700 > "$TMP/holder" 2>&1 &
-holder=$!
-for ((i = 0; i < 100; i++)); do grep -q holding "$TMP/holder" && break; sleep 0.05; done
+hold 700
 out=$(client nvml_dlopen plain)
 is "a group, without CUDA: its limit" "$(field "$out" plain "$first" nvml2 4)" $((2048 * MIB))
 held=$(field "$out" plain "$first" nvml2 6)
@@ -129,9 +135,7 @@ unset GPUCACHE_LEDGER GPUCACHE_GROUP GPUCACHE_GROUP_LIMIT
 # ---- HAMi's limit is that of a container ----
 
 export GPUCACHE_LEDGER=$TMP/ledger2 CUDA_DEVICE_MEMORY_LIMIT_0=2048m CUDA_DEVICE_MEMORY_SHARED_CACHE=/usr/local/vgpu/a.cache
-env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold 1500 > "$TMP/holder" 2>&1 &
-holder=$!
-for ((i = 0; i < 100; i++)); do grep -q holding "$TMP/holder" && break; sleep 0.05; done
+hold 1500
 like "HAMi's limit holds for all processes of the cache file" "$(client nvml_dlopen hold 700)" "cuMemAlloc.*CUDA error 2"
 out=$(CUDA_DEVICE_ORDER=PCI_BUS_ID client nvml_dlopen plain)
 ok "and what they hold is used" test "$(field "$out" plain "$first" nvml2 6)" -ge $((1500 * MIB))

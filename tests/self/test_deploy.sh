@@ -13,10 +13,11 @@ total() { "$@" "$client" plain 2>&1 | awk '$3 == "nvml1" {print $4 / 1048576; ne
 hold() {
     local mib=$1
     shift
+    rm -f "$TMP/holder"
     env LD_LIBRARY_PATH="$SIM_DIR" "$@" "$client" hold "$mib" > "$TMP/holder" 2>&1 &
     holder=$!
     for ((i = 0; i < 200; i++)); do
-        grep -q . "$TMP/holder" && break
+        grep -qs '^holding' "$TMP/holder" && break
         sleep 0.05
     done
 }
