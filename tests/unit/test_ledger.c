@@ -523,8 +523,13 @@ static void what_a_new_owner_holds_is_not_reaped(void **state)
     gc_account_charge(&theirs, 300);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     assert_int_equal(gc_account_own(&theirs), 300);
-    /* It is gone, as another namespace would see it: after a while. */
+    /* Of another namespace: while it holds its slot it is never given up for dead. */
     atomic_store(&gc_ledger_slot(&other, other.own)->pid_namespace, 1);
+    assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
+    usleep(150000);
+    assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
+    assert_false(has_dying);
+    /* It is gone: after a while. */
     gc_ledger_close(&other);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     usleep(150000);
