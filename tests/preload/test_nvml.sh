@@ -145,6 +145,11 @@ kill $holder
 wait $holder 2> /dev/null
 unset GPUCACHE_LEDGER CUDA_DEVICE_MEMORY_LIMIT_0 CUDA_DEVICE_MEMORY_SHARED_CACHE
 
+# ---- where there is no NVML ----
+
+is "a look-up finds none, as without the library" \
+    "$(LD_PRELOAD=$LIB python3 -c 'import ctypes; print(hasattr(ctypes.CDLL(None), "nvmlDeviceGetMemoryInfo"))' 2>&1)" False
+
 # ---- programs that use NVML and not CUDA ----
 
 for way in $ways; do
