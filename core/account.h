@@ -57,6 +57,8 @@ uint64_t gc_account_sum(const struct gc_ledger *ledger, uint32_t device, uint64_
  * is dying this moment stays for a while, for its device memory may; *has_dying says so. */
 uint64_t gc_account_reap(const struct gc_ledger *ledger, uint32_t device, uint64_t group_key,
                          bool *has_dying);
+/* Whether the former owner of a slot that nobody holds may still have device memory. */
+bool gc_account_is_dying(const struct gc_ledger *ledger, uint32_t slot);
 /* A slot's words are its new owner's. */
 void gc_account_reset(struct gc_ledger *ledger, uint32_t device, uint32_t slot,
                       uint32_t generation);

@@ -31,6 +31,7 @@ static uint64_t dead_for_ns(struct gc_ledger_slot *slot)
     return now < first ? UINT64_MAX : now - first;
 }
 
+/* Whether the slot's owner, which is dead, may still have device memory. */
 static bool is_dying(struct gc_ledger_slot *slot)
 {
     const uint64_t dead_ns = dead_for_ns(slot);
@@ -74,6 +75,17 @@ static uint64_t reap_slot(const struct gc_ledger *ledger, uint32_t device, uint3
     clear(&file->accounts[device][slot], word);
     clear(&file->tentative[device][slot], tentative);
     return bytes;
+}
+
+bool gc_account_is_dying(const struct gc_ledger *ledger, uint32_t slot)
+{
+    const struct gc_ledger_file *file = ledger->file;
+    uint64_t bytes = 0;
+    uint64_t word;
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        if (atomic_load_explicit(&file->devices[i].key, memory_order_relaxed) != 0)
+            bytes |= bytes_of(&file->accounts[i][slot], &word);
+    return bytes != 0 && is_dying(&ledger->file->slots[slot]);
 }
 
 uint64_t gc_account_reap(const struct gc_ledger *ledger, uint32_t device, uint64_t group_key,

@@ -129,31 +129,47 @@ static void clear_slot(struct gc_ledger *ledger, uint32_t number, uint32_t gener
     atomic_store_explicit(&slot->served, control, memory_order_relaxed);
 }
 
+static void unlock_slot(const struct gc_ledger *ledger, uint32_t slot)
+{
+    struct flock lock = {.l_type = F_UNLCK,
+                         .l_whence = SEEK_SET,
+                         .l_start = GC_LEDGER_LOCK_BASE + (off_t)slot,
+                         .l_len = 1};
+    (void)fcntl(ledger->fd, F_OFD_SETLK, &lock);
+}
+
+/* Its lock is ours. False: what was there counts on for a while, or there is no memory for it. */
+static bool take_slot(struct gc_ledger *ledger, uint32_t number)
+{
+    struct gc_ledger_slot *slot = &ledger->file->slots[number];
+    if (!has_memory(ledger, slot, sizeof(*slot)) || gc_account_is_dying(ledger, number))
+        return false;
+    const uint32_t generation =
+        (atomic_fetch_add_explicit(&slot->generation, 1, memory_order_seq_cst) + 1) &
+        GC_ACCOUNT_GENERATIONS;
+    atomic_store_explicit(&ledger->file->group_keys[number], 0, memory_order_seq_cst);
+    clear_slot(ledger, number, generation);
+    raise_high(ledger->file, number + 1);
+    ledger->own = number;
+    return true;
+}
+
 bool gc_ledger_claim_slot(struct gc_ledger *ledger)
 {
-    for (uint32_t i = 0; i < GC_LEDGER_SLOTS; i++) {
-        struct gc_ledger_slot *slot = &ledger->file->slots[i];
+    const int kept_errno = errno;
+    bool is_taken = false;
+    for (uint32_t i = 0; i < GC_LEDGER_SLOTS && !is_taken; i++) {
         struct flock lock;
-        if (!lock_byte(ledger, i, F_OFD_SETLK, &lock)) {
-            if (errno == EAGAIN || errno == EACCES)
-                continue;
-            return false;
+        if (lock_byte(ledger, i, F_OFD_SETLK, &lock)) {
+            is_taken = take_slot(ledger, i);
+            if (!is_taken)
+                unlock_slot(ledger, i);
+        } else if (errno != EAGAIN && errno != EACCES) {
+            break; /* no locks to be had at all */
         }
-        if (!has_memory(ledger, slot, sizeof(*slot))) {
-            lock.l_type = F_UNLCK;
-            (void)fcntl(ledger->fd, F_OFD_SETLK, &lock);
-            return false;
-        }
-        const uint32_t generation =
-            (atomic_fetch_add_explicit(&slot->generation, 1, memory_order_seq_cst) + 1) &
-            GC_ACCOUNT_GENERATIONS;
-        atomic_store_explicit(&ledger->file->group_keys[i], 0, memory_order_seq_cst);
-        clear_slot(ledger, i, generation);
-        raise_high(ledger->file, i + 1);
-        ledger->own = i;
-        return true;
     }
-    return false;
+    errno = kept_errno;
+    return is_taken;
 }
 
 /* ---- rows ---- */

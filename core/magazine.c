@@ -4,6 +4,7 @@
 #include "core/bits.h"
 #include "core/check.h"
 #include "core/instance.h"
+#include "core/member.h"
 
 #include <stddef.h>
 
@@ -199,6 +200,15 @@ static void sample_end(const struct gc_cache *cache, struct gc_hist *hist, uint6
 {
     const struct gc_driver *driver = &cache->core->driver;
     gc_hist_add_many(hist, driver->clock_ns(driver->self) - start_ns, SAMPLE_EVERY);
+}
+
+/* For other processes to read. */
+static void show_figures(struct gc_cache *cache, struct gc_device *device, uint64_t now_ns)
+{
+    if (cache->core->member == NULL)
+        return;
+    gc_core_cache_settle(cache);
+    gc_member_write(device, now_ns);
 }
 
 /* ---- bins ---- */
@@ -474,8 +484,10 @@ uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64
     leave(cache);
     if (!LIKELY(cache->core->trace == NULL))
         trace_alloc(context, address, bytes, block_bytes, api);
-    if (!LIKELY(start_ns == 0))
+    if (!LIKELY(start_ns == 0)) {
         sample_end(cache, &cache->core->alloc_ns, start_ns);
+        show_figures(cache, context->device, start_ns);
+    }
     return address;
 }
 

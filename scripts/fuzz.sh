@@ -25,7 +25,7 @@ names=("$@")
 done
 for name in "${names[@]}"; do
     clang "${flags[@]}" -fsanitize=fuzzer -o "$out/fuzz_$name" "tests/fuzz/fuzz_$name.c" "${objects[@]}" \
-        -ljansson -lpthread -ldl -lm
+        -ljansson -lncursesw -ltinfo -lpthread -ldl -lm
     mkdir -p "$out/corpus/$name"
     "$out/fuzz_$name" -max_total_time="$seconds" -max_len=8192 -dict="tests/fuzz/$name.dict" -print_final_stats=0 \
         -verbosity=0 -artifact_prefix="$out/$name-" "$out/corpus/$name" "tests/fuzz/corpus/$name"

@@ -21,7 +21,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-GROUPS = ("sizes", "threads", "live", "loop", "replay")
+GROUPS = ("sizes", "group", "threads", "live", "loop", "replay")
 CURRENT = "cuCtxGetCurrent"
 SIZES = ("pair_512B", "pair_64KiB", "pair_4MiB", "pair_mixed")
 MIMALLOC = "libmimalloc.so.2"
@@ -41,16 +41,19 @@ class Bench:
         self.repeats = 1 if smoke else 3
         self.results = {}
         self.ratios = []
-        self.allocators = self._allocators()
         self.folder = tempfile.TemporaryDirectory(prefix="gpucache-bench.")
+        self.allocators = self._allocators()
 
     # ---- programs ----
 
     def _allocators(self):
         """name -> (program, environment)"""
-        library = {"LD_PRELOAD": os.path.join(self.build, "libgpucache.so"), "GPUCACHE_REPORT": "none"}
+        library = {"LD_PRELOAD": os.path.join(self.build, "libgpucache.so"), "GPUCACHE_REPORT": "none",
+                   "GPUCACHE_LEDGER": os.path.join(self.folder.name, "ledger")}
+        group = dict(library, GPUCACHE_GROUP="bench", GPUCACHE_GROUP_LIMIT="8GiB")
         found = {
             "shared": ("pairs_shared", library),
+            "grouped": ("pairs_shared", group),
             "static": ("pairs_static", library),
             "driver": ("pairs_driver", library),
             "track": ("pairs_shared", dict(library, GPUCACHE_MODE="track")),
@@ -108,7 +111,7 @@ class Bench:
         """A figure, or None if it was not measured."""
         return self.results.get(name, (None, None))[0]
 
-    def compare(self, names, *arguments):
+    def compare(self, names, *arguments, pick=statistics.median):
         """Runs each allocator in turn, several times, so that a noisy moment hits all alike."""
         seen = {}
         for _ in range(self.repeats):
@@ -118,7 +121,7 @@ class Bench:
                 for figure, (value, unit) in self.pairs(name, *arguments).items():
                     seen.setdefault((f"{name}.{figure}", unit), []).append(value)
         for (name, unit), values in seen.items():
-            self.put(name, statistics.median(values), unit)
+            self.put(name, pick(values), unit)
 
     # ---- groups ----
 
@@ -129,6 +132,14 @@ class Bench:
             for size in SIZES:
                 self.ratio(f"shared/{against} {size}", f"shared.{size}", f"{against}.{size}", goal)
         self.goal("shared pair_512B, ns", self.value("shared.pair_512B"), "<= 40")
+
+    def group(self):
+        """One thread, in a group with a limit and without: the least of many, for they differ by little."""
+        self.repeats, kept = 1 if self.smoke else 9, self.repeats
+        self.compare(("shared", "grouped"), "sizes", pick=min)
+        self.repeats = kept
+        for size in SIZES:
+            self.ratio(f"grouped/shared {size}", f"grouped.{size}", f"shared.{size}", "<= 1.05")
 
     def threads(self):
         """One to N threads."""

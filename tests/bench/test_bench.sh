@@ -19,6 +19,7 @@ has() {
 }
 is "every way in is measured" \
     "$(has "all(w + '.pair_' + s in v for w in ('shared', 'static', 'driver', 'track', 'glibc') for s in ('512B', '64KiB', '4MiB', 'mixed'))")" true
+is "a group is compared" "$(has "'grouped/shared pair_512B' in q and 'grouped/shared pair_mixed' in q")" true
 is "live blocks are measured" "$(has "'shared.pair_live_100' in v and 'shared.replace_live_10000' in v")" true
 is "threads are measured" "$(has "'shared.threads_1_512B' in v")" true
 is "a pair is below a millisecond" "$(has "0 < v['shared.pair_512B'] < 1e6")" true

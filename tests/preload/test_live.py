@@ -73,10 +73,13 @@ def check_figures(base):
 
 def check_limit(base):
     """In force within one allocation, both ways, with and without a helper."""
-    for group in ({}, {"GPUCACHE_GROUP": "train"}):
-        kind = "with a group" if group else "without a group"
+    kinds = {"without a group": {}, "with a group": {"GPUCACHE_GROUP": "train"},
+             "driver segments": {"GPUCACHE_BACKEND": "driver"}, "track": {"GPUCACHE_MODE": "track"},
+             "track with a group": {"GPUCACHE_MODE": "track", "GPUCACHE_GROUP": "train"}}
+    for kind, settings in kinds.items():
+        group = "GPUCACHE_GROUP" in settings
         wait = () if group else ("--timeout", "0")
-        client = Client(base, "limited", GPUCACHE_LIMIT=f"{256 + CONTEXT}MiB", **group)
+        client = Client(base, "limited", GPUCACHE_LIMIT=f"{256 + CONTEXT}MiB", **settings)
         equal(f"{kind}: within its limit", client.say("alloc 200"), "0")
         equal(f"{kind}: beyond its limit", client.say("alloc 100"), OUT_OF_MEMORY)
         status, out, error = tool(base, "limit", client.pid, "576MiB", *wait)
@@ -209,6 +212,12 @@ def check_states(base):
         equal("not under the library", tool(base, "limit", str(other.pid), "1g"),
               (1, "", f"gpucache limit: process {other.pid} uses no device under the library\n"))
         other.kill()
+    client = Client(base, "off", GPUCACHE_MODE="off")
+    equal("mode off", tool(base, "limit", client.pid, "1g")[::2],
+          (1, f"gpucache limit: process {client.pid} uses no device under the library\n"))
+    client.process.stdin.close()
+    client.process.wait(10)
+    client.process.stdout.close()
 
 
 def main():

@@ -12,9 +12,19 @@ client() {
     local way=$1
     shift
     case $way in
-    nvml_global) NVML_GLOBAL=1 preloaded "$BUILD_DIR/tests/preload/nvml_dlopen" "$@" 2>&1 ;;
-    *) preloaded "$BUILD_DIR/tests/preload/$way" "$@" 2>&1 ;;
+    nvml_global) NVML_GLOBAL=1 preloaded timeout 20 "$BUILD_DIR/tests/preload/nvml_dlopen" "$@" 2>&1 ;;
+    *) preloaded timeout 20 "$BUILD_DIR/tests/preload/$way" "$@" 2>&1 ;;
     esac
+}
+# hold MIB: a process that holds memory until $holder is killed.
+hold() {
+    rm -f "$TMP/holder"
+    env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold "$1" > "$TMP/holder" 2>&1 &
+    holder=$!
+    for ((i = 0; i < 200; i++)); do
+        grep -qs '^holding' "$TMP/holder" && break
+        sleep 0.05
+    done
 }
 # quarrels OUTPUT: moments and devices of which the calls tell different totals or different free memory.
 quarrels() {
@@ -72,12 +82,15 @@ done
 
 is "every row of NVML is wrapped" "$(preloaded "$BUILD_DIR/tests/preload/matrix" nvml)" "2 found"
 
+for mode in track cache; do
+    is "threads that ask while CUDA starts and works, $mode: always the limit" \
+        "$(GPUCACHE_MODE=$mode GPUCACHE_LIMIT=1GiB client nvml_linked race 10 | sort -u)" "race $((1024 * MIB)) $((1024 * MIB))"
+done
+
 # ---- others on the device ----
 
 export SIMCUDA_SHARED=nvml-$$
-env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold 3000 > "$TMP/holder" 2>&1 &
-holder=$!
-for ((i = 0; i < 100; i++)); do grep -q holding "$TMP/holder" && break; sleep 0.05; done
+hold 3000
 out=$(GPUCACHE_LIMIT=2GiB client nvml_dlopen cuda 100)
 is "others hold memory: all agree" "$(quarrels "$out")" ""
 is "others hold memory: used is this process's own" \
@@ -91,19 +104,21 @@ unset SIMCUDA_SHARED
 # ---- a group ----
 
 export GPUCACHE_LEDGER=$TMP/ledger GPUCACHE_GROUP=team GPUCACHE_GROUP_LIMIT=2GiB
-env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold 700 > "$TMP/holder" 2>&1 &
-holder=$!
-for ((i = 0; i < 100; i++)); do grep -q holding "$TMP/holder" && break; sleep 0.05; done
+hold 700
 out=$(client nvml_dlopen plain)
 is "a group, without CUDA: its limit" "$(field "$out" plain "$first" nvml2 4)" $((2048 * MIB))
 held=$(field "$out" plain "$first" nvml2 6)
 ok "a group, without CUDA: what it holds is used" test "$held" -ge $((700 * MIB)) -a "$held" -lt $((900 * MIB))
 is "a group, without CUDA: and the rest is free" "$(field "$out" plain "$first" nvml1 5)" $((2048 * MIB - held))
 is "a group, without CUDA: on the other device nothing is used" "$(field "$out" plain "$second" nvml2 6)" 0
-out=$(client nvml_dlopen cuda 100)
-is "a member: all agree" "$(quarrels "$out")" ""
-is "a member: the group's limit" "$(field "$out" held "$first" nvml1 4)" $((2048 * MIB))
-ok "a member: what the group holds is used" test "$(field "$out" held "$first" nvml2 6)" -ge $((held + 100 * MIB))
+for mode in track cache; do
+    out=$(GPUCACHE_MODE=$mode client nvml_dlopen cuda 100)
+    is "a member, $mode: all agree" "$(quarrels "$out")" ""
+    is "a member, $mode: the group's limit" "$(field "$out" held "$first" nvml1 4)" $((2048 * MIB))
+    ok "a member, $mode: what the group holds is used" test "$(field "$out" held "$first" nvml2 6)" -ge $((held + 100 * MIB))
+done
+out=$(GPUCACHE_MODE=off client nvml_dlopen cuda 100)
+is "mode off: the device's own" "$(quarrels "$out") $(field "$out" held "$first" nvml1 4)" " $((4096 * MIB))"
 is "another group: a limit of its own, nothing used" \
     "$(GPUCACHE_GROUP=others client nvml_dlopen plain | awk -v u="$first" '$2 == u && $3 == "nvml2" {print $4, $6}')" "$((2048 * MIB)) 0"
 out=$(GPUCACHE_LIMIT=1GiB client nvml_dlopen plain)
@@ -120,9 +135,7 @@ unset GPUCACHE_LEDGER GPUCACHE_GROUP GPUCACHE_GROUP_LIMIT
 # ---- HAMi's limit is that of a container ----
 
 export GPUCACHE_LEDGER=$TMP/ledger2 CUDA_DEVICE_MEMORY_LIMIT_0=2048m CUDA_DEVICE_MEMORY_SHARED_CACHE=/usr/local/vgpu/a.cache
-env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold 1500 > "$TMP/holder" 2>&1 &
-holder=$!
-for ((i = 0; i < 100; i++)); do grep -q holding "$TMP/holder" && break; sleep 0.05; done
+hold 1500
 like "HAMi's limit holds for all processes of the cache file" "$(client nvml_dlopen hold 700)" "cuMemAlloc.*CUDA error 2"
 out=$(CUDA_DEVICE_ORDER=PCI_BUS_ID client nvml_dlopen plain)
 ok "and what they hold is used" test "$(field "$out" plain "$first" nvml2 6)" -ge $((1500 * MIB))
@@ -131,6 +144,11 @@ is "another cache file is another container" "$(quarrels "$out")" ""
 kill $holder
 wait $holder 2> /dev/null
 unset GPUCACHE_LEDGER CUDA_DEVICE_MEMORY_LIMIT_0 CUDA_DEVICE_MEMORY_SHARED_CACHE
+
+# ---- where there is no NVML ----
+
+is "a look-up finds none, as without the library" \
+    "$(LD_PRELOAD=$LIB python3 -c 'import ctypes; print(hasattr(ctypes.CDLL(None), "nvmlDeviceGetMemoryInfo"))' 2>&1)" False
 
 # ---- programs that use NVML and not CUDA ----
 

@@ -39,6 +39,34 @@ said 2 'unknown command x' help x
 "$TOOL" --help > /dev/full 2> err
 is "a full standard output is a failure" $? 1
 
+# ---- top, limit, trim, pause, resume ----
+export GPUCACHE_LEDGER=$TMP/ledger
+said 2 '--interval 0 is not valid; accepted: seconds, 0.1 to 60' top --interval 0
+said 2 '--sort size is not valid; accepted: reserved, live' top --sort size
+said 2 'no argument is expected, not x' top x
+said 1 'no device 3, or more than one' top --once --device 3
+is "top: nobody there: the head alone" "$("$TOOL" top --once | wc -l)" 1
+is "top: nobody there: JSON" "$("$TOOL" top --json | tr -d ' \n' | sed 's/.*"devices"/"devices"/')" \
+    '"devices":[],"groups":[],"processes":[]}'
+said 2 'a process or group is missing' limit
+said 2 'a size is missing' limit train
+said 2 'one size, not also y' limit train 4g y
+for size in 0 4x -1 0=4g,1=5g; do
+    said 2 "($size is no limit; accepted: a size or percentage above 0, none|unknown option)" limit train $size
+done
+said 2 '--timeout x is not valid; accepted: seconds' limit train 4g --timeout x
+for command in trim pause resume; do
+    said 2 'is missing' $command
+    said 2 '--timeout -1 is not valid; accepted: seconds, 0 to 86400' $command x --timeout=-1
+    said 2 'pid:x is no PID' $command pid:x
+    said 1 'no process has the PID 4194999' $command 4194999
+    said 1 'no (group|tenant) is called nobody' $command nobody
+done
+said 2 'unknown option --drop' resume x --drop
+mkdir -m 755 loose
+GPUCACHE_LEDGER=$TMP/loose said 1 'loose' top --once
+ok "no command makes a ledger" test ! -e "$TMP/ledger"
+
 # ---- run ----
 said 2 'a command is missing; see gpucache run --help' run
 said 2 'a command is missing' run --

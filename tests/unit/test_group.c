@@ -335,6 +335,8 @@ static void a_lower_limit_of_the_group_takes_idle_memory_only(void **state)
     must_free(&members[0], must_alloc(&members[0], MIB(128)));
     assert_true(gc_ledger_limit_group(&ledger, "g", GC_LEDGER_NONE, MIB(48)));
     assert_false(gc_ledger_limit_group(&ledger, "h", GC_LEDGER_NONE, MIB(48)));
+    gc_core_serve(members[0].core);
+    assert_int_equal(gc_device_reserved_bytes(members[0].device), MIB(64));
     assert_int_equal(alloc(&members[1], 512, &address), GC_OUT_OF_MEMORY);
     assert_int_equal(alloc(&members[0], 512, &address), GC_OUT_OF_MEMORY);
     assert_int_equal(gc_device_reserved_bytes(members[0].device), MIB(64));

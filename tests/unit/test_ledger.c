@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -320,6 +321,24 @@ static void a_full_ledger_says_so(void **state)
     gc_ledger_close(&one_more);
 }
 
+static void a_thousand_processes_have_room(void **state)
+{
+    static struct gc_ledger many[1100];
+    struct rlimit files;
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = files.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    const size_t count = files.rlim_cur >= 1200 ? 1100 : files.rlim_cur - 64;
+    for (size_t i = 0; i < count; i++) {
+        open_ledger(&many[i]);
+        assert_true(gc_ledger_claim_slot(&many[i]));
+        assert_int_equal(many[i].own, i);
+    }
+    for (size_t i = 0; i < count; i++)
+        gc_ledger_close(&many[i]);
+}
+
 /* ---- accounts ---- */
 
 static const struct gc_ledger_device device = {.uuid = "GPU-test", .total_bytes = 1 << 20};
@@ -492,13 +511,25 @@ static void what_a_new_owner_holds_is_not_reaped(void **state)
     /* The kernel still shows its process: this one. */
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     assert_true(has_dying);
-    open_account(&other, &theirs); /* the same slot */
+    struct gc_ledger third;
+    open_ledger(&third);
+    assert_true(gc_ledger_claim_slot(&third));
+    assert_int_equal(third.own, ledger.own + 2); /* not given to others either */
+    gc_ledger_close(&third);
+    atomic_store(&gc_ledger_slot(&ledger, ledger.own + 1)->start_ticks, 1); /* it is no more */
+    open_account(&other, &theirs);
+    assert_int_equal(other.own, ledger.own + 1);
     assert_int_equal(gc_account_own(&theirs), 0);
     gc_account_charge(&theirs, 300);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     assert_int_equal(gc_account_own(&theirs), 300);
-    /* It is gone, as another namespace would see it: after a while. */
+    /* Of another namespace: while it holds its slot it is never given up for dead. */
     atomic_store(&gc_ledger_slot(&other, other.own)->pid_namespace, 1);
+    assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
+    usleep(150000);
+    assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
+    assert_false(has_dying);
+    /* It is gone: after a while. */
     gc_ledger_close(&other);
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     usleep(150000);
@@ -619,6 +650,7 @@ int main(void)
         CASE(a_killed_process_leaves_its_slot),
         CASE(slots_are_one_each),
         CASE(a_full_ledger_says_so),
+        CASE(a_thousand_processes_have_room),
         CASE(members_share_a_limit),
         CASE(an_announcement_of_another_is_no_shortage),
         CASE(rows_that_were_taken_away_are_taken_again),

@@ -1,17 +1,20 @@
 /* How much memory every device has, by NVML and by CUDA: what nvml_linked.c and nvml_dlopen.c
  * share, which differ in how they reach NVML's functions (`nvml`).
  *
- * usage: nvml_… [cuda MIB | hold MIB | plain]. Lines are WHEN UUID CALL TOTAL FREE USED RESERVED,
- * as far as the call says, in NVML's order. `cuda`: before, while and after MIB are held on the
- * device that CUDA numbers 0. `hold`: MIB are held there until the process is killed. `plain`: CUDA
- * is not called. Fails where NVML's own sums do not hold. */
+ * usage: nvml_… [cuda MIB | hold MIB | race MIB | plain]. Lines are WHEN UUID CALL TOTAL FREE USED
+ * RESERVED, as far as the call says, in NVML's order. `cuda`: before, while and after MIB are held
+ * on the device that CUDA numbers 0. `hold`: MIB are held there until the process is killed.
+ * `race`: threads ask NVML over and over while CUDA starts and MIB come and go; prints the totals
+ * they saw. `plain`: CUDA is not called. Fails where NVML's own sums do not hold. */
 #ifndef NVML_CLIENT_H
 #define NVML_CLIENT_H
 
 #include "tests/preload/progs/program.h"
 #include "tests/simcuda/nvml/nvml_abi.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -85,6 +88,57 @@ static void say_cuda(const char *when)
     }
 }
 
+struct racer {
+    pthread_t thread;
+    const struct nvml *nvml;
+    atomic_int *is_over;
+    unsigned long long least, most;
+};
+
+static void *race(void *argument)
+{
+    struct racer *racer = argument;
+    nvmlMemory_v2_t second = {.version = NVML_MEMORY_V2};
+    nvmlMemory_t first;
+    nvmlDevice_t device;
+
+    require(racer->nvml->handle(0, &device) == NVML_SUCCESS, "no handle");
+    racer->least = ~0ull;
+    do {
+        require(racer->nvml->memory(device, &first) == NVML_SUCCESS, "no memory info");
+        require(racer->nvml->memory_v2(device, &second) == NVML_SUCCESS, "no memory info, v2");
+        require(first.total == second.total && first.free <= first.total,
+                "figures do not fit together");
+        require(second.total == second.reserved + second.free + second.used,
+                "v2: total is not the sum");
+        racer->least = first.total < racer->least ? first.total : racer->least;
+        racer->most = first.total > racer->most ? first.total : racer->most;
+    } while (!atomic_load(racer->is_over));
+    return NULL;
+}
+
+static void race_with_cuda(const struct nvml *nvml, size_t bytes)
+{
+    struct racer racers[3] = {{.nvml = nvml}, {.nvml = nvml}, {.nvml = nvml}};
+    atomic_int is_over = 0;
+    CUdeviceptr block;
+
+    for (int i = 0; i < 3; i++) {
+        racers[i].is_over = &is_over;
+        require(pthread_create(&racers[i].thread, NULL, race, &racers[i]) == 0, "no thread");
+    }
+    program_start();
+    for (int i = 0; i < 2000; i++) {
+        block = program_alloc(bytes);
+        CHECK(cuMemFree(block));
+    }
+    atomic_store(&is_over, 1);
+    for (int i = 0; i < 3; i++) {
+        require(pthread_join(racers[i].thread, NULL) == 0, "no end");
+        printf("race %llu %llu\n", racers[i].least, racers[i].most);
+    }
+}
+
 static int nvml_client_main(const struct nvml *nvml, int argc, char **argv)
 {
     nvmlMemory_t memory;
@@ -115,6 +169,8 @@ static int nvml_client_main(const struct nvml *nvml, int argc, char **argv)
         CHECK(cuMemFree(block));
         say_cuda("freed");
         say_nvml(nvml, "freed");
+    } else if (argc > 2 && strcmp(argv[1], "race") == 0) {
+        race_with_cuda(nvml, strtoull(argv[2], NULL, 10) << 20);
     } else {
         say_nvml(nvml, "plain");
     }
