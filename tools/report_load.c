@@ -223,7 +223,7 @@ static void load_extra(struct loader *loader, const json_t *json, struct gc_devi
 {
     const json_t *direct = json_object_get(json, "direct_bytes");
     if (json_object_get(json, "backend") != NULL)
-        device->info.has_mapping = strcmp(get_string(loader, json, "backend"), "vmm") == 0;
+        device->is_mapped = strcmp(get_string(loader, json, "backend"), "vmm") == 0;
     if (json_object_get(json, "backend_reason") != NULL)
         copy_string(loader, json, "backend_reason", device->info.backend_reason,
                     sizeof(device->info.backend_reason));
