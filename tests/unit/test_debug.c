@@ -324,6 +324,28 @@ static void a_capture_gets_plain_memory_and_loses_none(void **state)
     close_all(&f);
 }
 
+/* A block's addresses go on behind its pages, so what would be cut from it has no memory. */
+static void a_block_that_cannot_go_back_yet_serves_nobody(void **state)
+{
+    struct fixture f;
+    uint64_t other[3];
+    (void)state;
+    open_with(&f, GC_DEBUG_UAF, true);
+    const uint64_t a = workbench_alloc(&f.bench, 0, BYTES);
+    workbench_capture(&f.bench, 0, true);
+    workbench_free(&f.bench, a);
+    for (unsigned i = 0; i < 3; i++) {
+        other[i] = workbench_alloc(&f.bench, 0, BYTES);
+        assert_true(other[i] < a || other[i] >= a + PAGE);
+    }
+    workbench_capture(&f.bench, 0, false);
+    for (unsigned i = 0; i < 3; i++)
+        workbench_free(&f.bench, other[i]);
+    gc_core_empty(f.bench.core, f.bench.device);
+    assert_int_equal(f.bench.sim.page_count, 0);
+    close_all(&f);
+}
+
 static void own_blocks_go_with_their_context(void **state)
 {
     struct fixture f;
@@ -445,6 +467,7 @@ int main(void)
         cmocka_unit_test(a_write_behind_the_end_is_told),
         cmocka_unit_test(a_second_free_is_refused),
         cmocka_unit_test(a_capture_gets_plain_memory_and_loses_none),
+        cmocka_unit_test(a_block_that_cannot_go_back_yet_serves_nobody),
         cmocka_unit_test(own_blocks_go_with_their_context),
         cmocka_unit_test(without_mapping_poison_stands_in),
         cmocka_unit_test(the_report_says_where_memory_comes_from),
