@@ -218,9 +218,9 @@ static enum gc_status take_whole(struct order *order)
 /* One attempt: free memory, what is pending, the driver. */
 static enum gc_status attempt(struct order *order)
 {
-    if (is_suspect(order) && !order->plan.is_dedicated)
+    if (is_suspect(order) && order->plan.class != GC_CLASS_ONCE)
         return ask_driver_first(order);
-    if (order->plan.is_dedicated)
+    if (order->plan.class == GC_CLASS_ONCE)
         return gc_segment_create(order->context, &order->plan, &order->claim, &order->address,
                                  &order->refusal);
     enum gc_status status = take_free(order, false);
@@ -253,7 +253,7 @@ static enum gc_status serve(struct order *order)
     enum gc_status status = GC_OUT_OF_MEMORY;
     if (!gc_device_settle(device))
         return GC_OUT_OF_MEMORY; /* the limit was set below what is live */
-    if (!order->plan.is_dedicated && !is_suspect(order))
+    if (order->plan.class != GC_CLASS_ONCE && !is_suspect(order))
         status = take_free(order, false); /* the hot path: one lock, no driver */
     if (status != GC_OUT_OF_MEMORY)
         return status;
@@ -268,7 +268,7 @@ static enum gc_status serve(struct order *order)
     if (status == GC_OUT_OF_MEMORY && relieve_driver(order))
         status = attempt(order);
     /* A hole that fits badly, or among blocks of the other class, is better than none. */
-    if (status == GC_OUT_OF_MEMORY && !order->plan.is_dedicated)
+    if (status == GC_OUT_OF_MEMORY && order->plan.class != GC_CLASS_ONCE)
         status = take_free(order, true);
     while (status == GC_OUT_OF_MEMORY && gc_member_make_room(device, order->plan.bytes, &room))
         status = attempt(order);
@@ -288,7 +288,7 @@ static enum gc_status make_order(struct gc_core *core, struct gc_context *contex
     order->claim.api = request->api;
     order->claim.is_ordered = request->is_ordered;
     if (core->mode != GC_MODE_CACHE) {
-        order->plan.is_dedicated = true;
+        order->plan.class = GC_CLASS_ONCE;
         order->plan.driver_bytes = request->bytes;
         order->plan.bytes = order->claim.bytes;
     } else if (request->is_whole || (context->device->info.is_whole && !request->is_ordered)) {

@@ -172,7 +172,7 @@ bool gc_debug_plan(struct gc_context *context, struct gc_claim *claim, struct gc
         return false;
     plan->driver_bytes = claim->bytes;
     plan->bytes = bytes;
-    plan->is_dedicated = true;
+    plan->class = GC_CLASS_ONCE;
     plan->is_own_mapping = true;
     claim->bytes = bytes;
     return true;

@@ -327,7 +327,7 @@ uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *b
         atomic_load_explicit(&context->magazine_block_bytes, memory_order_relaxed);
     const bool is_whole = segment->class == GC_CLASS_WHOLE;
     /* What a thread has cached of a context is all of one kind. */
-    const bool may_enter = block->bytes <= most && !segment->is_dedicated &&
+    const bool may_enter = block->bytes <= most && segment->class != GC_CLASS_ONCE &&
                            is_whole == context->device->info.is_whole &&
                            (!is_whole || block->bytes - block->live.requested_bytes <= SLACK_MAX);
     return may_enter ? context->number : 0;

@@ -349,7 +349,7 @@ struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *seg
     struct gc_block *block = pop_spare(pool);
     segment->arena = NULL;
     segment->is_idle = false;
-    segment->is_kept = !segment->is_dedicated && gc_context_is_capturing(pool->context);
+    segment->is_kept = segment->class != GC_CLASS_ONCE && gc_context_is_capturing(pool->context);
     link_segment(pool, segment, block);
     split_off(pool, block, claim->bytes);
     gc_pool_make_live_locked(pool, block, claim);
@@ -362,7 +362,6 @@ void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena)
     struct gc_segment *segment = arena->segment;
     struct gc_block *block = pop_spare(pool);
     segment->arena = arena;
-    segment->is_dedicated = false;
     segment->is_idle = false;
     segment->is_kept = false;
     arena->next = pool->pages.arenas;
@@ -401,8 +400,7 @@ bool gc_pool_is_whole_locked(const struct gc_pool *pool, const struct gc_block *
 void gc_pool_export_locked(struct gc_block *block)
 {
     struct gc_segment *segment = segment_of(block);
-    segment->class = GC_CLASS_EXPORTED;
-    segment->is_dedicated = true;
+    segment->class = GC_CLASS_ONCE;
     segment->is_kept = false; /* the program's free is meant for the driver */
     atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
 }

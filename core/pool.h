@@ -10,7 +10,7 @@
  *
  * Blocks that other processes may be given are whole segments (class whole): one block of the size
  * asked for, used again for requests of nearly that size, never cut. One that was given away (class
- * exported) goes back to the driver once it is free.
+ * once) goes back to the driver when it is free, and so does what the debug aids map for one block.
  *
  * With mapped memory a class has arenas (page.h) beside its segments: one huge free block at first,
  * cut to the granule. Where a block goes depends on the free blocks alone, never on what is mapped,
@@ -162,7 +162,7 @@ void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block 
 /* Takes out all with stamps up to `retired`, of the streams' lists too; they stay in state pending.
  */
 struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t retired);
-/* They are idle: gives them all. True if one was dedicated, so that its segment is to go back. */
+/* They are idle: gives them all. True if a segment is to go back for it. */
 bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending);
 
 /* Free memory that is there, and the longest piece of it that needs no driver call. Walks all

@@ -57,14 +57,15 @@ struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t ret
 
 bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending)
 {
-    bool any_dedicated = false;
+    bool any_once = false;
     struct gc_block *block = pending.first;
     while (block != NULL) {
         struct gc_block *next = block->pending.next;
-        any_dedicated |= atomic_load_explicit(&block->segment, memory_order_relaxed)->is_dedicated;
+        any_once |=
+            atomic_load_explicit(&block->segment, memory_order_relaxed)->class == GC_CLASS_ONCE;
         gc_pool_uncount_pending_locked(pool, block);
         gc_pool_give_locked(pool, block);
         block = next;
     }
-    return any_dedicated;
+    return any_once;
 }

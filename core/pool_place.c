@@ -54,10 +54,7 @@ static struct gc_block *take_place(struct gc_pool *pool, const struct gc_place *
         !gc_pages_try_use_locked(pool, segment->arena, place->address, claim->bytes, keep))
         return NULL;
     struct gc_block *block = gc_pool_carve_locked(pool, place, claim->bytes);
-    /* A dedicated segment is here only if the driver would not take it back: an ordinary one from
-     * now on. */
-    if (segment->is_dedicated)
-        segment->is_dedicated = false;
+    GC_ASSERT(segment->class != GC_CLASS_ONCE);
     if (keep)
         segment->is_kept = true;
     gc_pool_make_live_locked(pool, block, claim);

@@ -25,15 +25,15 @@
 /* And fences are asked again each time this share was missed. */
 #define ASK_SHARE 2048
 
-/* The longest idle dedicated segment, out of the pool, unless a capture forbids giving it back; the
- * set is then announced. */
-static struct gc_segment *take_dedicated(struct gc_context *context, struct gc_wait_set *set,
-                                         struct gc_block **block)
+/* The longest idle segment that serves once, out of the pool, unless a capture forbids giving it
+ * back; the set is then announced. */
+static struct gc_segment *take_once(struct gc_context *context, struct gc_wait_set *set,
+                                    struct gc_block **block)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     struct gc_segment *segment = pool->idle_oldest;
-    while (segment != NULL && !segment->is_dedicated)
+    while (segment != NULL && segment->class != GC_CLASS_ONCE)
         segment = segment->idle_next;
     if (segment != NULL && !gc_context_wait_begin_locked(context, set))
         segment = NULL;
@@ -43,15 +43,15 @@ static struct gc_segment *take_dedicated(struct gc_context *context, struct gc_w
     return segment;
 }
 
-/* Gives back the dedicated segments that became idle with what was pending. */
-static void give_back_dedicated(struct gc_context *context)
+/* Gives back what serves once and became idle with what was pending. */
+static void give_back_once(struct gc_context *context)
 {
     bool goes_on = true;
     while (goes_on) {
         struct gc_wait_set set = {.count = 0};
         struct gc_block *block = NULL;
         gc_device_give_back_begin(context->device);
-        struct gc_segment *segment = take_dedicated(context, &set, &block);
+        struct gc_segment *segment = take_once(context, &set, &block);
         goes_on = segment != NULL && gc_segment_give_back(context, segment, block, NULL) == 0;
         gc_context_wait_end(&set);
         gc_device_give_back_end(context->device);
@@ -70,15 +70,15 @@ static void trim_to_threshold(struct gc_device *device)
 bool gc_reuse_collect(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    bool any_dedicated = false;
+    bool any_once = false;
     gc_pool_acquire_plain(pool);
     const struct gc_pending pending = gc_pool_take_pending_locked(
         pool, atomic_load_explicit(&context->retired, memory_order_acquire));
     if (pending.first != NULL)
-        any_dedicated = gc_pool_give_pending_locked(pool, pending);
+        any_once = gc_pool_give_pending_locked(pool, pending);
     gc_pool_release(pool);
-    if (any_dedicated)
-        give_back_dedicated(context);
+    if (any_once)
+        give_back_once(context);
     if (pending.first != NULL)
         trim_to_threshold(context->device);
     return pending.first != NULL;
@@ -266,8 +266,8 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
 }
 
 /* The block is idle, or the driver waits itself: its segment goes back. */
-static enum gc_status free_dedicated(struct gc_context *context, struct gc_block *block,
-                                     const struct gc_entry *entry, int *driver_code)
+static enum gc_status free_once(struct gc_context *context, struct gc_block *block,
+                                const struct gc_entry *entry, int *driver_code)
 {
     struct gc_device *device = context->device;
     struct gc_pool *pool = &context->pool;
@@ -319,8 +319,7 @@ static void revive(struct gc_context *context, struct gc_block *block, const str
 }
 
 static enum gc_status free_waiting(struct gc_context *context, struct gc_block *block,
-                                   const struct gc_entry *entry, bool is_dedicated,
-                                   int *driver_code)
+                                   const struct gc_entry *entry, bool is_once, int *driver_code)
 {
     enum gc_status status = GC_OK;
     /* Without a cache the driver's own free waits, as it would without us. */
@@ -335,8 +334,8 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
         return status;
     }
     gc_reuse_collect(context);
-    if (is_dedicated)
-        return free_dedicated(context, block, entry, driver_code);
+    if (is_once)
+        return free_once(context, block, entry, driver_code);
     free_pooled(context, block, entry);
     trim_to_threshold(context->device);
     return GC_OK;
@@ -346,12 +345,12 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
                                     uint64_t stream, int *driver_code)
 {
     const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
-    const bool is_dedicated = segment->is_dedicated;
+    const bool is_once = segment->class == GC_CLASS_ONCE;
     const struct gc_entry entry = {
         .address = block->address,
         .requested_bytes = block->live.requested_bytes,
         .bytes = block->bytes,
-        .stream = is_dedicated || segment->class == GC_CLASS_WHOLE || block->is_shared ? 0 : stream,
+        .stream = is_once || segment->class == GC_CLASS_WHOLE || block->is_shared ? 0 : stream,
         .api = block->api,
     };
     block->state = GC_BLOCK_FREEING; /* keeps it away from others while it is noted */
@@ -360,11 +359,11 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     block->is_ordered = false; /* if the free fails the block stays, plain from now on */
     gc_pool_release(&context->pool);
     if (is_synchronous(context))
-        return free_waiting(context, block, &entry, is_dedicated, driver_code);
+        return free_waiting(context, block, &entry, is_once, driver_code);
     const uint64_t stamp = gc_work_stamp(&context->core->work);
-    if (is_dedicated && gc_context_is_retired(context, stamp) && !is_any_capturing(context))
-        return free_dedicated(context, block, &entry, driver_code);
-    if (is_dedicated || !gc_context_may_reuse(context, &context->core->work, stamp))
+    if (is_once && gc_context_is_retired(context, stamp) && !is_any_capturing(context))
+        return free_once(context, block, &entry, driver_code);
+    if (is_once || !gc_context_may_reuse(context, &context->core->work, stamp))
         return free_pending(context, block, &entry, stamp);
     free_pooled(context, block, &entry);
     trim_to_threshold(context->device);

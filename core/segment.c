@@ -111,7 +111,6 @@ enum gc_status gc_segment_create(struct gc_context *context, const struct gc_seg
     segment->address = base;
     segment->bytes = plan->bytes;
     segment->class = (uint8_t)plan->class;
-    segment->is_dedicated = plan->is_dedicated;
     status = add_to_pool(context, segment, claim);
     if (status != GC_OK)
         goto fail;

@@ -26,7 +26,10 @@ enum gc_class {
     GC_CLASS_CUT_COUNT, /* so far: blocks are cut from segments, and merged */
     /* One block each, at the base of the driver's allocation: what other processes can open. */
     GC_CLASS_WHOLE = GC_CLASS_CUT_COUNT,
-    GC_CLASS_EXPORTED, /* such a one that others may have open: goes back once it is free */
+    /* One block each that serves once: never handed out again, goes back once it is free. Others
+     * may have it open, or there is no cache, or its memory is less than its bytes (debug_map.c).
+     */
+    GC_CLASS_ONCE,
     GC_CLASS_COUNT
 };
 
@@ -40,12 +43,11 @@ struct gc_segment {
     struct gc_segment *idle_previous; /* among the pool's idle segments, the longest idle first */
     struct gc_segment *idle_next;
     struct gc_arena
-        *arena;        /* its pages, if it is a range of addresses; NULL: the driver's memory */
-    uint8_t class;     /* enum gc_class: which bins its free blocks are in */
-    bool is_dedicated; /* holds one block, goes back to the driver when that is freed */
-    bool is_idle;      /* wholly free: in the idle list */
-    bool is_kept;      /* a graph may use it for ever: goes back with its context only */
-    uint8_t unused[52];
+        *arena;    /* its pages, if it is a range of addresses; NULL: the driver's memory */
+    uint8_t class; /* enum gc_class: which bins its free blocks are in */
+    bool is_idle;  /* wholly free: in the idle list */
+    bool is_kept;  /* a graph may use it for ever: goes back with its context only */
+    uint8_t unused[53];
 };
 _Static_assert(sizeof(struct gc_segment) == 128, "two cache lines");
 
@@ -54,7 +56,6 @@ struct gc_segment_plan {
     uint64_t driver_bytes;
     uint64_t bytes; /* driver_bytes in whole granules */
     enum gc_class class;
-    bool is_dedicated;
     bool is_own_mapping; /* debug_map.c */
     bool is_tight;       /* of mapped memory, no page more than must be */
 };

@@ -145,8 +145,9 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     const struct gc_options *options = gc_shim.options;
     CUmemoryPool pool = call->pool;
 
-    if (options->mode != GC_MODE_CACHE || options->reuse != GC_REUSE_FENCE ||
-        request->context == NULL)
+    /* The debug aids look at this memory too, though their frees wait. */
+    if (options->mode != GC_MODE_CACHE ||
+        (options->reuse != GC_REUSE_FENCE && options->debug == 0) || request->context == NULL)
         return false;
     if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &pool,
                                     gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)

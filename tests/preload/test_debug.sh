@@ -21,7 +21,7 @@ for flags in poison guard uaf poison,guard,uaf; do
     is "$flags: nothing is counted" "$(count)" 0
     is "$flags: accounts are zero at the end" \
         "$(json "$report" '[d[g + "_bytes"]["current"] for g in ("requested", "allocated", "pending")]')" '[0, 0, 0]'
-    for order in ''; do
+    for order in '' stream; do
         taken=${order:+Async} taken=cuMemAlloc${taken:-_v2} freed=${taken/Alloc/Free}
         like "$flags: a second free is refused ${order:+(stream)}" "$(misused $flags twice $order)" '^second free 1$'
         like "  and told" "$(misused $flags twice $order)" \
@@ -55,6 +55,11 @@ output=$(SIMCUDA_ATTRIBUTES=102=0 misused guard,uaf write-after-free)
 is "where nothing can be mapped: said once" "$(echo "$output" | grep -c 'cannot map memory .*; poison only')" 1
 like "where nothing can be mapped: poison finds it" "$output" 'written after they were freed'
 like "in mode track: said to be ignored" "$(GPUCACHE_MODE=track misused uaf none)" 'GPUCACHE_DEBUG needs GPUCACHE_MODE=cache'
+
+# Memory in a stream's order is looked at too.
+like "poison: a write after the free in a stream's order" "$(misused poison write-after-free stream)" 'gpucache: 3 bytes were written after'
+like "uaf: a use after the free in a stream's order" "$(misused uaf write-after-free stream)" '^result 700$'
+like "guard: a write past the end in a stream's order" "$(misused guard overrun 10 stream)" 'gpucache: 10 bytes were written past the end'
 
 # Freed addresses are not had again: 3000 blocks, none at the place of another.
 for flags in poison guard uaf poison,guard,uaf; do

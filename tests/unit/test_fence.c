@@ -316,7 +316,7 @@ static void one_stream_reuses_at_once_and_waits_when_it_ends(void **state)
 static void one_stream_holds_others_up_while_the_driver_fails(void **state)
 {
     struct workbench bench;
-    int code;
+    int code = 0;
     (void)state;
     open_fenced(&bench, GC_MIB(1024));
     pretend_one_stream(&bench);
