@@ -191,12 +191,7 @@ def check_pause(base):
     client = Client(base, "mover", GPUCACHE_GROUP="train")
     for step in ("alloc 100", "alloc 50", "free 1"):
         client.say(step)
-    status, out, error = tool(base, "pause", client.pid)
-    if "this process cannot do that" in error:
-        counts["all"] += 1
-        print(f"ok {counts['all']} - pause # SKIP the library does not serve it")
-        client.end()
-        return
+    status, out, _ = tool(base, "pause", client.pid)
     ok("pause: says what it did", status == 0 and out.startswith(f"process {client.pid} (mover): paused: 100.0 MiB "), out)
     seen = top(base)[1]["mover"]
     equal("pause: top", (seen["state"], seen["devices"][0]["reserved_bytes"], seen["devices"][0]["requested_bytes"]),
