@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gpucache top, limit and trim on real programs on the simulated device: figures agree with the programs' own reports, a
+"""gpucache top, limit, trim and pause on real programs on the simulated device: figures agree with the programs' own reports, a
 limit is in force within one allocation, idle memory goes back, and every state a program can be in is told."""
 import json
 import signal
@@ -186,6 +186,29 @@ def check_devices(base):
     client.end()
 
 
+def check_pause(base):
+    """Out of the device and back, by PID and by name; top says which."""
+    client = Client(base, "mover", GPUCACHE_GROUP="train")
+    for step in ("alloc 100", "alloc 50", "free 1"):
+        client.say(step)
+    status, out, _ = tool(base, "pause", client.pid)
+    ok("pause: says what it did", status == 0 and out.startswith(f"process {client.pid} (mover): paused: 100.0 MiB "), out)
+    seen = top(base)[1]["mover"]
+    equal("pause: top", (seen["state"], seen["devices"][0]["reserved_bytes"], seen["devices"][0]["requested_bytes"]),
+          ("paused", 0, 100 * MIB))
+    status, _, error = tool(base, "pause", "tenant:mover")
+    ok("pause: once is enough", status == 1 and " refused: " in error, error)
+    status, out, _ = tool(base, "resume", "mover")
+    ok("resume: says what it did", status == 0 and " (mover): resumed: 100.0 MiB " in out, out)
+    seen = top(base)[1]["mover"]
+    equal("resume: top", (seen["state"], seen["devices"][0]["reserved_bytes"]), ("running", 100 * MIB))
+    equal("resume: it goes on", client.say("alloc 10"), "0")
+    status, out, _ = tool(base, "pause", client.pid, "--drop")
+    ok("pause --drop", status == 0 and "dropped" in out, out)
+    equal("and back", tool(base, "resume", client.pid)[0], 0)
+    equal("resume: the report", client.end()["reserved_bytes"]["current"], 110 * MIB)
+
+
 def check_states(base):
     """Stopped, killed, not ours."""
     client = Client(base, "stopped", GPUCACHE_GROUP="train")
@@ -222,7 +245,7 @@ def check_states(base):
 
 def main():
     """All of it; ends with 1 if anything failed."""
-    for check in (check_figures, check_limit, check_idle, check_group, check_devices, check_states):
+    for check in (check_figures, check_limit, check_idle, check_group, check_devices, check_pause, check_states):
         with tempfile.TemporaryDirectory(prefix="gpucache-live.") as base:
             check(base)
     return finish()
