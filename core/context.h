@@ -20,8 +20,7 @@ struct gc_context {
     atomic_uint capture_count;
     atomic_bool
         is_suspect; /* its last wait failed: the driver is asked before memory is handed out */
-    atomic_bool is_exported; /* handles of its pages were given out */
-    atomic_uint wait_count;  /* waits for this context's work that are under way */
+    atomic_uint wait_count; /* waits for this context's work that are under way */
     /* All work counted up to here is done (core/work.h), that of peers too. Only rises. Release:
      * pairs with the acquire in gc_context_is_retired. */
     atomic_uint_fast64_t retired;

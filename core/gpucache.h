@@ -31,7 +31,7 @@ extern "C" {
  * before the free. The report at exit is written as ever (GPUCACHE_REPORT). */
 
 /* Rises with every addition to this header. What was there keeps its name, meaning and layout. */
-#define GPUCACHE_API_VERSION 1
+#define GPUCACHE_API_VERSION 2
 
 /* ---- status ---- */
 
@@ -55,7 +55,10 @@ extern "C" {
     X(GPUCACHE_MISALIGNED, 15, "offset and size are not whole pages")                              \
     X(GPUCACHE_ALREADY_MAPPED, 16, "some of the range is mapped already")                          \
     X(GPUCACHE_NOT_MAPPED, 17, "some of the range is not mapped")                                  \
-    X(GPUCACHE_NO_LIBRARY, 18, "libgpucache is not in this process")
+    X(GPUCACHE_NO_LIBRARY, 18, "libgpucache is not in this process")                               \
+    X(GPUCACHE_PINNED, 19, "the memory cannot be moved: peers, exports, or not mapped")            \
+    X(GPUCACHE_BUSY, 20, "work under way did not end in time, or another thread is at it")         \
+    X(GPUCACHE_PAUSED, 21, "the process is paused already, or is not")
 
 typedef enum gpucache_status {
 #define GPUCACHE_STATUS_(name, value, text) name = value,
@@ -198,7 +201,9 @@ struct gpucache_cupy_param {
     X(void, gpucache_cupy_free, (void *param, void *pointer, int device))                          \
     X(void *, gpucache_rmm_allocate, (size_t bytes, gpucache_stream stream, void *device))         \
     X(void, gpucache_rmm_deallocate,                                                               \
-      (void *pointer, size_t bytes, gpucache_stream stream, void *device))
+      (void *pointer, size_t bytes, gpucache_stream stream, void *device))                                                          \
+    X(gpucache_status, gpucache_pause, (int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes)) \
+    X(gpucache_status, gpucache_resume, (uint64_t *moved_bytes))
 /* clang-format on */
 
 #ifndef GPUCACHE_NO_PROTOTYPES
@@ -235,6 +240,20 @@ gpucache_status gpucache_reset_peaks(int device);
 gpucache_status gpucache_empty_cache(int device, uint64_t *given_bytes);
 /* The same, until at most keep_bytes of idle memory remain; waits for nothing. */
 gpucache_status gpucache_trim(int device, uint64_t keep_bytes, uint64_t *given_bytes);
+
+/* Takes the physical memory of the process out of its devices: copies it to host memory if
+ * `keep_content` is not 0, unmaps it and gives it back; addresses stay. Until gpucache_resume every
+ * thread that submits work waits in that call, and so does one whose allocation needs pages. Only
+ * mapped memory of the cache goes: plain driver allocations, elastic pools and what the program
+ * maps itself stay. `timeout_ms`: what work under way may take to end. *moved_bytes (may be NULL):
+ * what the devices have back. From outside: gpucache pause, gpucache resume.
+ *
+ * PINNED, CAPTURING, BUSY, NO_HOST_MEMORY (for the copy), DRIVER_ERROR: nothing has changed.
+ * PAUSED: it is paused. */
+gpucache_status gpucache_pause(int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes);
+/* And back, at the same addresses. OUT_OF_MEMORY: the devices, or a limit, have no room; it is
+ * paused as before, or part of it: try again. PAUSED: it is not paused. BUSY, DRIVER_ERROR. */
+gpucache_status gpucache_resume(uint64_t *moved_bytes);
 /* The hard limit on what this process holds of the device. GPUCACHE_NO_LIMIT: none. */
 gpucache_status gpucache_get_limit(int device, uint64_t *limit_bytes);
 /* Sets it, at once. Below what is held, idle memory goes back and nothing else is taken away: new

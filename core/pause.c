@@ -162,8 +162,8 @@ void gc_core_await_resume(struct gc_core *core)
     gc_turnstile_await_open(&core->work.turnstile);
 }
 
-bool gc_core_pause(struct gc_core *core, bool keeps_content, uint32_t timeout_ms,
-                   struct gc_swap_result *result)
+static bool pause_all(struct gc_core *core, bool keeps_content, uint32_t timeout_ms,
+                      struct gc_swap_result *result)
 {
     const struct gc_driver *driver = &core->driver;
     struct pausing pausing = {
@@ -200,7 +200,7 @@ bool gc_core_pause(struct gc_core *core, bool keeps_content, uint32_t timeout_ms
 
 /* ---- in ---- */
 
-bool gc_core_resume(struct gc_core *core, struct gc_swap_result *result)
+static bool resume_all(struct gc_core *core, struct gc_swap_result *result)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
@@ -210,6 +210,33 @@ bool gc_core_resume(struct gc_core *core, struct gc_swap_result *result)
         return false;
     gc_turnstile_open(&core->work.turnstile);
     return true;
+}
+
+/* ---- one at a time ---- */
+
+static bool begin_moving(struct gc_core *core, struct gc_swap_result *result)
+{
+    *result = (struct gc_swap_result){.refusal = GC_SWAP_BUSY};
+    return !atomic_exchange_explicit(&core->is_moving, true, memory_order_acquire);
+}
+
+static bool end_moving(struct gc_core *core, bool is_done)
+{
+    gc_core_show_paused(core, gc_core_is_paused(core));
+    atomic_store_explicit(&core->is_moving, false, memory_order_release);
+    return is_done;
+}
+
+bool gc_core_pause(struct gc_core *core, bool keeps_content, uint32_t timeout_ms,
+                   struct gc_swap_result *result)
+{
+    return begin_moving(core, result) &&
+           end_moving(core, pause_all(core, keeps_content, timeout_ms, result));
+}
+
+bool gc_core_resume(struct gc_core *core, struct gc_swap_result *result)
+{
+    return begin_moving(core, result) && end_moving(core, resume_all(core, result));
 }
 
 /* ---- requests ---- */
@@ -231,7 +258,6 @@ static enum gc_ledger_result answer_pause(struct gc_core *core, bool drop, char 
     char stays[GC_TEXT_SIZE_BYTES];
     if (!gc_core_pause(core, !drop, WORK_MS, &result))
         return say_refusal(&result, text);
-    gc_core_show_paused(core, true);
     snprintf(text, GC_LEDGER_ANSWER_BYTES, "paused: %s %s, %s stays on the device",
              gc_text_size(result.moved_bytes, moved), drop ? "dropped" : "moved to host memory",
              gc_text_size(result.stays_bytes, stays));
@@ -244,7 +270,6 @@ static enum gc_ledger_result answer_resume(struct gc_core *core, char *text)
     char moved[GC_TEXT_SIZE_BYTES];
     if (!gc_core_resume(core, &result))
         return say_refusal(&result, text);
-    gc_core_show_paused(core, false);
     snprintf(text, GC_LEDGER_ANSWER_BYTES, "resumed: %s back on the device",
              gc_text_size(result.moved_bytes, moved));
     return GC_ANSWER_DONE;

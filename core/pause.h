@@ -5,8 +5,8 @@
  * Nothing waits without an end: work that does not finish in time, because it waits for something
  * that the program would do next, means that the process goes on as if nothing had been asked.
  *
- * Both are the business of one thread at a time; they block meanwhile, and hold no lock when they
- * call the driver. */
+ * One thread at a time pauses or resumes: another one is refused, as busy. Both block meanwhile,
+ * and hold no lock when they call the driver. */
 #ifndef GC_PAUSE_H
 #define GC_PAUSE_H
 

@@ -77,17 +77,16 @@ static enum gc_swap_refusal check_locked(const struct gc_context *context)
         return GC_SWAP_AGAIN;
     if (has_peers_locked(context))
         return GC_SWAP_PEERS;
-    if (atomic_load_explicit(&context->is_exported, memory_order_relaxed))
-        return GC_SWAP_EXPORTED;
-    bool is_mapped = pool->pages.arenas != NULL;
+    bool has_once = false;
     bool has_plain = false;
     for (const struct gc_segment *segment = pool->segments; segment != NULL;
          segment = segment->next) {
-        if (segment->class == GC_CLASS_EXPORTED && !segment->is_idle)
-            return GC_SWAP_EXPORTED;
+        has_once |= segment->class == GC_CLASS_ONCE && !segment->is_idle;
         has_plain |= segment->arena == NULL;
     }
-    return has_plain && !is_mapped ? GC_SWAP_NOT_MAPPED : GC_SWAP_OK;
+    if (pool->pages.arenas == NULL)
+        return has_plain ? GC_SWAP_NOT_MAPPED : GC_SWAP_OK;
+    return has_once ? GC_SWAP_EXPORTED : GC_SWAP_OK;
 }
 
 enum gc_swap_refusal gc_swap_check(struct gc_context *context)

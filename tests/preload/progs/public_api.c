@@ -70,6 +70,8 @@ static void refuses_everything(gpucache_status wanted)
     EXPECT_STATUS(gc.gpucache_elastic_get_statistics(0x10001, &pool), wanted);
     EXPECT_STATUS(gc.gpucache_elastic_compact(0x10001, NULL), wanted);
     EXPECT_STATUS(gc.gpucache_elastic_destroy(0x10001), wanted);
+    EXPECT_STATUS(gc.gpucache_pause(1, 100, &bytes), wanted);
+    EXPECT_STATUS(gc.gpucache_resume(NULL), wanted);
 }
 
 static void early(void)
@@ -241,6 +243,25 @@ static void figures(void)
     EXPECT_STATUS(gc.gpucache_empty_cache(GPUCACHE_ALL_DEVICES, &given), GPUCACHE_OK);
     EXPECT(given >= idle && figures_of(0).idle_bytes == 0);
     EXPECT_STATUS(gc.gpucache_empty_cache(-5, NULL), GPUCACHE_INVALID_DEVICE);
+}
+
+static void pauses(void)
+{
+    void *pointer = NULL;
+    uint64_t moved = 0;
+    unsigned word = 0;
+    program_start();
+    EXPECT_STATUS(gc.gpucache_malloc(&pointer, 5 * MIB, 0, NULL), GPUCACHE_OK);
+    EXPECT(cuMemsetD32((CUdeviceptr)(uintptr_t)pointer, 0x1234567, 5 * MIB / 4) == CUDA_SUCCESS);
+    EXPECT_STATUS(gc.gpucache_resume(&moved), GPUCACHE_PAUSED);
+    EXPECT_STATUS(gc.gpucache_pause(1, 5000, &moved), GPUCACHE_OK);
+    EXPECT(moved >= 5 * MIB);
+    EXPECT_STATUS(gc.gpucache_pause(1, 5000, NULL), GPUCACHE_PAUSED);
+    EXPECT_STATUS(gc.gpucache_resume(&moved), GPUCACHE_OK);
+    EXPECT(moved >= 5 * MIB);
+    EXPECT(cuMemcpyDtoH(&word, (CUdeviceptr)(uintptr_t)pointer + 5 * MIB - 4, 4) == CUDA_SUCCESS);
+    EXPECT(word == 0x1234567);
+    EXPECT_STATUS(gc.gpucache_free(pointer, NULL), GPUCACHE_OK);
 }
 
 static void limits(void)
@@ -538,6 +559,7 @@ int main(int argc, char **argv)
         {"streams", streams},
         {"figures", figures},
         {"limits", limits},
+        {"pauses", pauses},
         {"elastic", elastic},
         {"signatures", signatures},
         {"off", off},

@@ -1,0 +1,59 @@
+/* core/gpucache.h: pause and resume. */
+#include "core/pause.h"
+#include "shim/public.h"
+
+static gpucache_status status_of(const struct gc_swap_result *result)
+{
+    switch (result->refusal) {
+    case GC_SWAP_OK:
+        return GPUCACHE_OK;
+    case GC_SWAP_AGAIN:
+        return GPUCACHE_PAUSED;
+    case GC_SWAP_CAPTURES:
+        return GPUCACHE_CAPTURING;
+    case GC_SWAP_HOST:
+        return GPUCACHE_NO_HOST_MEMORY;
+    case GC_SWAP_FULL:
+        return GPUCACHE_OUT_OF_MEMORY;
+    case GC_SWAP_BUSY:
+        return GPUCACHE_BUSY;
+    case GC_SWAP_DRIVER:
+        return gc_public_status(GC_DRIVER, result->driver_code);
+    default:
+        return GPUCACHE_PINNED;
+    }
+}
+
+static gpucache_status end(const struct gc_swap_result *result, uint64_t *moved_bytes)
+{
+    const gpucache_status status = status_of(result);
+
+    gc_shim_leave();
+    if (status == GPUCACHE_OK && moved_bytes != NULL)
+        *moved_bytes = result->moved_bytes;
+    return status;
+}
+
+gpucache_status gpucache_pause(int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes)
+{
+    const gpucache_status state = gc_public_state();
+    struct gc_swap_result result;
+
+    if (state != GPUCACHE_OK)
+        return state;
+    gc_shim_enter(GC_API_COUNT);
+    (void)!gc_core_pause(gc_shim.core, keep_content != 0, timeout_ms, &result);
+    return end(&result, moved_bytes);
+}
+
+gpucache_status gpucache_resume(uint64_t *moved_bytes)
+{
+    const gpucache_status state = gc_public_state();
+    struct gc_swap_result result;
+
+    if (state != GPUCACHE_OK)
+        return state;
+    gc_shim_enter(GC_API_COUNT);
+    (void)!gc_core_resume(gc_shim.core, &result);
+    return end(&result, moved_bytes);
+}
