@@ -84,10 +84,10 @@ struct gc_ledger_slot {
     gc_ledger_word start_ticks; /* of the process, as /proc/PID/stat has it */
     gc_ledger_word pid_namespace;
     gc_ledger_word start_unix;
-    gc_ledger_word figures_ns; /* CLOCK_MONOTONIC, when figures were last written */
-    gc_ledger_word death_ns;   /* when somebody first found it dead with bytes in its account */
+    gc_ledger_word figures_ns;  /* CLOCK_MONOTONIC, when figures were last written */
+    gc_ledger_word death_ns;    /* when somebody first found it dead with bytes in its account */
     gc_ledger_word agreed_mask; /* the device rows whose limit of the group it has seen to */
-    gc_ledger_word limit_mask; /* which of `limits` were asked for */
+    gc_ledger_word limit_mask;  /* which of `limits` were asked for */
     char program[GC_LEDGER_NAME_BYTES];
     char tenant[GC_LEDGER_NAME_BYTES];
     char group[GC_LEDGER_NAME_BYTES];
