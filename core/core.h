@@ -78,10 +78,10 @@ void gc_core_help(struct gc_core *core);
 /* No request is served by the helper after this; waits for one under way, a moment at most. */
 void gc_core_end_help(struct gc_core *core);
 
-/* Answers one kind of request. `tenant`: "" means the process; `text`: what was done, or why not,
- * GC_LEDGER_ANSWER_BYTES long. */
+/* Answers one kind of request. `tenant`: "" means the process; `drop`: what a pause takes away need
+ * not survive; `text`: what was done, or why not, GC_LEDGER_ANSWER_BYTES long. */
 typedef enum gc_ledger_result gc_ask_function(void *argument, enum gc_ledger_ask ask,
-                                              const char *tenant, char *text);
+                                              const char *tenant, bool drop, char *text);
 /* Who answers pause and resume. */
 void gc_core_set_ask_function(struct gc_core *core, enum gc_ledger_ask ask,
                               gc_ask_function *function, void *argument);

@@ -27,7 +27,7 @@ struct gc_core {
     enum gc_mode mode;
     const char *const *api_names;
     uint16_t api_count;
-    struct gc_member *member; /* in the ledger; NULL: not joined */
+    struct gc_member *member;  /* in the ledger; NULL: not joined */
     struct gc_debugger *debug; /* GPUCACHE_DEBUG; NULL: none */
     struct gc_host
         host; /* what belongs to no device: this record, the pagemap, the tracker, contexts */

@@ -4,6 +4,7 @@
 #include "core/bits.h"
 #include "core/instance.h"
 #include "core/ledger_process.h"
+#include "core/pause.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -72,6 +73,7 @@ void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *wa
     atomic_store_explicit(&watch->seen, atomic_load_explicit(&slot->served, memory_order_relaxed),
                           memory_order_relaxed);
     core->member = member;
+    gc_pause_join(core);
 }
 
 void gc_core_leave_child(struct gc_core *core)

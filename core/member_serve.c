@@ -5,6 +5,7 @@
 #include "core/instance.h"
 #include "core/magazine.h"
 #include "core/member.h"
+#include "core/pause.h"
 #include "core/text.h"
 
 #include <stdio.h>
@@ -125,8 +126,10 @@ static void serve_handler(struct gc_member *member, enum gc_ledger_ask ask)
         return;
     }
     gc_ledger_get_text(tenant, sizeof(tenant), own_slot(member)->asked_tenant);
+    const bool drop =
+        atomic_load_explicit(&own_slot(member)->asked_drop, memory_order_relaxed) != 0;
     const enum gc_ledger_result result =
-        function(member->handlers[ask].argument, ask, tenant, text);
+        function(member->handlers[ask].argument, ask, tenant, drop, text);
     answer(member, ask, result, text);
 }
 
@@ -205,6 +208,16 @@ static void check_descriptor(struct gc_member *member)
     atomic_store_explicit(&member->is_serving, false, memory_order_release);
 }
 
+/* A process without a helper has nobody else to hear that it is to go on. */
+static void serve_while_paused(struct gc_member *member)
+{
+    while (gc_core_is_paused(member->core)) {
+        const uint32_t seen = atomic_load_explicit(&member->watch->seen, memory_order_relaxed);
+        gc_ledger_await_request(&member->ledger, seen);
+        (void)serve(member, UINT32_MAX);
+    }
+}
+
 void gc_core_serve(struct gc_core *core)
 {
     struct gc_member *member = core->member;
@@ -213,9 +226,9 @@ void gc_core_serve(struct gc_core *core)
     check_descriptor(member);
     if (!gc_watch_is_asked(member->watch))
         return;
-    (void)serve(member, atomic_load_explicit(&member->has_helper, memory_order_relaxed)
-                            ? ~HELPER_ASKS
-                            : UINT32_MAX);
+    const bool has_helper = atomic_load_explicit(&member->has_helper, memory_order_relaxed);
+    if (serve(member, has_helper ? ~HELPER_ASKS : UINT32_MAX) && !has_helper)
+        serve_while_paused(member);
 }
 
 void gc_core_set_ask_function(struct gc_core *core, enum gc_ledger_ask ask,

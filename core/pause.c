@@ -2,12 +2,17 @@
 
 #include "core/check.h"
 #include "core/instance.h"
+#include "core/ledger.h"
 #include "core/swap.h"
+#include "core/text.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <time.h>
 
 #define POLL_NS 200000
+/* What a request lets work under way take to finish. */
+#define WORK_MS 5000
 
 /* ---- all contexts ---- */
 
@@ -205,4 +210,59 @@ bool gc_core_resume(struct gc_core *core, struct gc_swap_result *result)
         return false;
     gc_turnstile_open(&core->work.turnstile);
     return true;
+}
+
+/* ---- requests ---- */
+
+static enum gc_ledger_result say_refusal(const struct gc_swap_result *result, char *text)
+{
+    if (result->driver_code != 0)
+        snprintf(text, GC_LEDGER_ANSWER_BYTES, "%s (code %d)",
+                 gc_swap_refusal_text(result->refusal), result->driver_code);
+    else
+        snprintf(text, GC_LEDGER_ANSWER_BYTES, "%s", gc_swap_refusal_text(result->refusal));
+    return GC_ANSWER_REFUSED;
+}
+
+static enum gc_ledger_result answer_pause(struct gc_core *core, bool drop, char *text)
+{
+    struct gc_swap_result result;
+    char moved[GC_TEXT_SIZE_BYTES];
+    char stays[GC_TEXT_SIZE_BYTES];
+    if (!gc_core_pause(core, !drop, WORK_MS, &result))
+        return say_refusal(&result, text);
+    gc_core_show_paused(core, true);
+    snprintf(text, GC_LEDGER_ANSWER_BYTES, "paused: %s %s, %s stays on the device",
+             gc_text_size(result.moved_bytes, moved), drop ? "dropped" : "moved to host memory",
+             gc_text_size(result.stays_bytes, stays));
+    return GC_ANSWER_DONE;
+}
+
+static enum gc_ledger_result answer_resume(struct gc_core *core, char *text)
+{
+    struct gc_swap_result result;
+    char moved[GC_TEXT_SIZE_BYTES];
+    if (!gc_core_resume(core, &result))
+        return say_refusal(&result, text);
+    gc_core_show_paused(core, false);
+    snprintf(text, GC_LEDGER_ANSWER_BYTES, "resumed: %s back on the device",
+             gc_text_size(result.moved_bytes, moved));
+    return GC_ANSWER_DONE;
+}
+
+static enum gc_ledger_result answer(void *argument, enum gc_ledger_ask ask, const char *tenant,
+                                    bool drop, char *text)
+{
+    struct gc_core *core = argument;
+    if (tenant[0] != '\0') {
+        snprintf(text, GC_LEDGER_ANSWER_BYTES, "the process has no tenant of that name");
+        return GC_ANSWER_REFUSED;
+    }
+    return ask == GC_ASK_PAUSE ? answer_pause(core, drop, text) : answer_resume(core, text);
+}
+
+void gc_pause_join(struct gc_core *core)
+{
+    gc_core_set_ask_function(core, GC_ASK_PAUSE, answer, core);
+    gc_core_set_ask_function(core, GC_ASK_RESUME, answer, core);
 }

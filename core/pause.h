@@ -19,6 +19,8 @@ bool gc_core_pause(struct gc_core *core, bool keeps_content, uint32_t timeout_ms
 /* False: it is still paused, as a whole or in part; try again when there is room. */
 bool gc_core_resume(struct gc_core *core, struct gc_swap_result *result) GC_CHECKED;
 bool gc_core_is_paused(struct gc_core *core);
+/* Answers requests to pause and resume that come through the ledger. */
+void gc_pause_join(struct gc_core *core);
 /* Where the process is paused, waits until it is not. No lock may be held. */
 void gc_core_await_resume(struct gc_core *core);
 

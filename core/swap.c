@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/instance.h"
 #include "core/lend.h"
+#include "core/member.h"
 #include "core/unlend.h"
 
 #include <stddef.h>
@@ -514,22 +515,27 @@ static void end_coming(struct gc_swap *swap, bool is_over)
         gc_swap_forget(context, swap);
 }
 
-static bool make_room(struct gc_shortage *shortage, const struct gc_swap *swap)
+/* What this process can do itself, then what others of its group can. */
+static bool make_room(struct gc_shortage *shortage, struct gc_room *room,
+                      const struct gc_swap *swap)
 {
-    const uint64_t page_bytes = swap->change.context->pool.pages.page_bytes;
-    return gc_shortage_relieve(shortage, arena_end(swap) * page_bytes, 0);
+    const struct gc_context *context = swap->change.context;
+    const uint64_t bytes = arena_end(swap) * context->pool.pages.page_bytes;
+    return gc_shortage_relieve(shortage, bytes, 0) ||
+           gc_member_make_room(context->device, bytes, room);
 }
 
 bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
 {
     struct gc_shortage shortage;
+    struct gc_room room = {0};
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
     struct gc_swap *swap = claim(&context->pool);
     if (swap == NULL)
         return refuse(result, GC_SWAP_AGAIN);
     gc_shortage_begin(&shortage, context->device, &context->pool);
     enum gc_status status = bring_all(swap, result);
-    while (status == GC_OUT_OF_MEMORY && make_room(&shortage, swap))
+    while (status == GC_OUT_OF_MEMORY && make_room(&shortage, &room, swap))
         status = bring_all(swap, result);
     if (status == GC_OUT_OF_MEMORY)
         result->refusal = GC_SWAP_FULL;

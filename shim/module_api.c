@@ -6,8 +6,7 @@
 #include "shim/measure.h"
 
 /* Charges and records what loading `key` took. */
-static void record_load(struct gc_direct_request *request, struct gc_measure *measure,
-                        uint64_t key)
+static void record_load(struct gc_direct_request *request, struct gc_measure *measure, uint64_t key)
 {
     int64_t taken = gc_measure_end(measure);
 

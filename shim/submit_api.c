@@ -27,6 +27,15 @@ CUresult gc_submit_begin_other(struct gc_work *work, uint64_t key)
     return driver_code != 0 ? (CUresult)driver_code : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+void gc_submit_serve(void)
+{
+    if (gc_thread.depth != 0 || !gc_shim_ready())
+        return;
+    gc_shim_enter(GC_API_COUNT);
+    gc_core_serve(gc_shim.core);
+    gc_shim_leave();
+}
+
 /* ---- which stream ---- */
 
 /* A kernel that may start before its stream's earlier ones have ended is not ordered behind them.

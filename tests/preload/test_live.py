@@ -1,76 +1,14 @@
 #!/usr/bin/env python3
-"""gpucache top, limit and trim on real programs on the simulated device: figures agree with the programs' own reports, a
+"""gpucache top, limit, trim and pause on real programs on the simulated device: figures agree with the programs' own reports, a
 limit is in force within one allocation, idle memory goes back, and every state a program can be in is told."""
 import json
-import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("BUILD_DIR", os.path.join(ROOT, "build"))
-TOOL = os.path.join(BUILD, "gpucache")
-MIB = 1 << 20
-OUT_OF_MEMORY = "2"
-CONTEXT = 64  # MiB of the simulated device's contexts, counted where there is a limit from the start
-
-counts = {"all": 0, "failed": 0}
-
-
-def ok(name, good, shown=""):
-    """One test."""
-    counts["all"] += 1
-    if not good:
-        counts["failed"] += 1
-        for line in str(shown).splitlines():
-            print(f"# {line}")
-    print(f"{'ok' if good else 'not ok'} {counts['all']} - {name}", flush=True)
-
-
-def equal(name, got, want):
-    """One test of two values."""
-    ok(name, got == want, f"got: {got}\nwant: {want}")
-
-
-class Client:
-    """tests/preload/progs/live_client.c under the library."""
-
-    def __init__(self, base, name, **settings):
-        self.report = os.path.join(base, name + ".json")
-        environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": os.path.join(BUILD, "simcuda"),
-                       "LD_PRELOAD": os.path.join(BUILD, "libgpucache.so"), "GPUCACHE_REPORT": self.report,
-                       "GPUCACHE_LEDGER": os.path.join(base, "ledger"), "GPUCACHE_TENANT": name,
-                       "SIMCUDA_MEMORY": "4GiB"}
-        environment.update(settings)
-        # pylint: disable-next=consider-using-with # it ends when it is told to
-        self.process = subprocess.Popen([os.path.join(BUILD, "tests/preload/live_client")], env=environment,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.pid = str(self.process.pid)
-        assert self.process.stdout.readline() == "ready\n"
-
-    def say(self, line):
-        """One command; the answer."""
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
-
-    def end(self):
-        """Ends it; its report's device."""
-        self.process.stdin.close()
-        self.process.wait(20)
-        self.process.stdout.close()
-        with open(self.report, encoding="utf-8") as stream:
-            return json.load(stream)["devices"][0]
-
-
-def tool(base, *arguments):
-    """Exit status, standard output, standard error."""
-    environment = {"PATH": os.environ["PATH"], "GPUCACHE_LEDGER": os.path.join(base, "ledger"), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run([TOOL, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=60, check=False)
-    return done.returncode, done.stdout, done.stderr
+from live import CONTEXT, MIB, OUT_OF_MEMORY, Client, equal, finish, ok, tool
 
 
 def top(base):
@@ -248,6 +186,29 @@ def check_devices(base):
     client.end()
 
 
+def check_pause(base):
+    """Out of the device and back, by PID and by name; top says which."""
+    client = Client(base, "mover", GPUCACHE_GROUP="train")
+    for step in ("alloc 100", "alloc 50", "free 1"):
+        client.say(step)
+    status, out, _ = tool(base, "pause", client.pid)
+    ok("pause: says what it did", status == 0 and out.startswith(f"process {client.pid} (mover): paused: 100.0 MiB "), out)
+    seen = top(base)[1]["mover"]
+    equal("pause: top", (seen["state"], seen["devices"][0]["reserved_bytes"], seen["devices"][0]["requested_bytes"]),
+          ("paused", 0, 100 * MIB))
+    status, _, error = tool(base, "pause", "tenant:mover")
+    ok("pause: once is enough", status == 1 and " refused: " in error, error)
+    status, out, _ = tool(base, "resume", "mover")
+    ok("resume: says what it did", status == 0 and " (mover): resumed: 100.0 MiB " in out, out)
+    seen = top(base)[1]["mover"]
+    equal("resume: top", (seen["state"], seen["devices"][0]["reserved_bytes"]), ("running", 100 * MIB))
+    equal("resume: it goes on", client.say("alloc 10"), "0")
+    status, out, _ = tool(base, "pause", client.pid, "--drop")
+    ok("pause --drop", status == 0 and "dropped" in out, out)
+    equal("and back", tool(base, "resume", client.pid)[0], 0)
+    equal("resume: the report", client.end()["reserved_bytes"]["current"], 110 * MIB)
+
+
 def check_states(base):
     """Stopped, killed, not ours."""
     client = Client(base, "stopped", GPUCACHE_GROUP="train")
@@ -284,11 +245,10 @@ def check_states(base):
 
 def main():
     """All of it; ends with 1 if anything failed."""
-    for check in (check_figures, check_limit, check_idle, check_group, check_devices, check_states):
+    for check in (check_figures, check_limit, check_idle, check_group, check_devices, check_pause, check_states):
         with tempfile.TemporaryDirectory(prefix="gpucache-live.") as base:
             check(base)
-    print(f"1..{counts['all']}")
-    return 1 if counts["failed"] else 0
+    return finish()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 /* A program that does as it is told, for tests of what is done to it from outside. A line of input,
  * a line of output: "alloc MiB" the code; "kib KiB" the same; "free N" the code of freeing the N-th
- * allocation, from 0; "info" free and total bytes; "device N" goes on on that device. Ends with its
- * input. */
+ * allocation, from 0; "info" free and total bytes; "device N" goes on on that device; "fill N"
+ * fills all that is allocated with that byte, by work in two streams; "check N" says "same" if it
+ * is all there; "capture 1" begins a capture, "capture 0" ends it. Ends with its input. */
 /* link: -l:libcuda.so.1 */
 #include "tests/preload/progs/program.h"
 
@@ -10,12 +11,60 @@
 
 #define BLOCKS_MAX 256
 
+static CUdeviceptr blocks[BLOCKS_MAX];
+static size_t sizes[BLOCKS_MAX]; /* 0: freed */
+static unsigned count;
+static CUstream streams[2];
+
+static int allocate(size_t bytes)
+{
+    const CUresult result = cuMemAlloc(&blocks[count], bytes);
+    if (result == CUDA_SUCCESS)
+        sizes[count++] = bytes;
+    return (int)result;
+}
+
+static int fill(unsigned char value)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (sizes[i] != 0)
+            CHECK(cuMemsetD8Async(blocks[i], value, sizes[i], streams[i % 2]));
+    return 0;
+}
+
+static const char *check(unsigned char value)
+{
+    static unsigned char seen[1 << 20];
+    CHECK(cuCtxSynchronize());
+    for (unsigned i = 0; i < count; i++) {
+        for (size_t at = 0; at < sizes[i]; at += sizeof(seen)) {
+            const size_t bytes = sizes[i] - at < sizeof(seen) ? sizes[i] - at : sizeof(seen);
+            CHECK(cuMemcpyDtoH(seen, blocks[i] + at, bytes));
+            for (size_t byte = 0; byte < bytes; byte++)
+                if (seen[byte] != value)
+                    return "differs";
+        }
+    }
+    return "same";
+}
+
+static int capture(bool begins)
+{
+    CUgraph graph;
+    if (begins)
+        return (int)cuStreamBeginCapture(streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL);
+    const CUresult result = cuStreamEndCapture(streams[0], &graph);
+    if (result == CUDA_SUCCESS)
+        CHECK(cuGraphDestroy(graph));
+    return (int)result;
+}
+
 int main(void)
 {
     char line[64];
-    CUdeviceptr blocks[BLOCKS_MAX];
-    unsigned count = 0;
     program_start();
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
     printf("ready\n");
     fflush(stdout);
     while (fgets(line, sizeof(line), stdin) != NULL) {
@@ -25,12 +74,17 @@ int main(void)
             return EXIT_FAILURE;
         const bool in_kib = strcmp(word, "kib") == 0;
         if ((in_kib || strcmp(word, "alloc") == 0) && count < BLOCKS_MAX) {
-            const CUresult result =
-                cuMemAlloc(&blocks[count], (size_t)number << (in_kib ? 10 : 20));
-            count += result == CUDA_SUCCESS;
-            printf("%d\n", (int)result);
+            printf("%d\n", allocate((size_t)number << (in_kib ? 10 : 20)));
         } else if (strcmp(word, "free") == 0 && number < count) {
-            printf("%d\n", (int)cuMemFree(blocks[number]));
+            const CUresult result = cuMemFree(blocks[number]);
+            sizes[number] = result == CUDA_SUCCESS ? 0 : sizes[number];
+            printf("%d\n", (int)result);
+        } else if (strcmp(word, "fill") == 0) {
+            printf("%d\n", fill((unsigned char)number));
+        } else if (strcmp(word, "check") == 0) {
+            printf("%s\n", check((unsigned char)number));
+        } else if (strcmp(word, "capture") == 0) {
+            printf("%d\n", capture(number != 0));
         } else if (strcmp(word, "device") == 0) {
             CUcontext context;
             CHECK(cuDevicePrimaryCtxRetain(&context, (CUdevice)number));

@@ -1,0 +1,75 @@
+"""What tests of living programs share: a program on the simulated device that does as it is told, the tool, TAP."""
+import atexit
+import json
+import os
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("BUILD_DIR", os.path.join(ROOT, "build"))
+TOOL = os.path.join(BUILD, "gpucache")
+MIB = 1 << 20
+OUT_OF_MEMORY = "2"
+CONTEXT = 64  # MiB of the simulated device's contexts, counted where there is a limit from the start
+
+counts = {"all": 0, "failed": 0}
+
+
+def ok(name, good, shown=""):
+    """One test."""
+    counts["all"] += 1
+    if not good:
+        counts["failed"] += 1
+        for line in str(shown).splitlines():
+            print(f"# {line}")
+    print(f"{'ok' if good else 'not ok'} {counts['all']} - {name}", flush=True)
+
+
+def equal(name, got, want):
+    """One test of two values."""
+    ok(name, got == want, f"got: {got}\nwant: {want}")
+
+
+class Client:
+    """tests/preload/progs/live_client.c under the library."""
+
+    def __init__(self, base, name, **settings):
+        self.report = os.path.join(base, name + ".json")
+        environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": os.path.join(BUILD, "simcuda"),
+                       "LD_PRELOAD": os.path.join(BUILD, "libgpucache.so"), "GPUCACHE_REPORT": self.report,
+                       "GPUCACHE_LEDGER": os.path.join(base, "ledger"), "GPUCACHE_TENANT": name,
+                       "SIMCUDA_MEMORY": "4GiB"}
+        environment.update(settings)
+        # pylint: disable-next=consider-using-with # it ends when it is told to
+        self.process = subprocess.Popen([os.path.join(BUILD, "tests/preload/live_client")], env=environment,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)
+        self.pid = str(self.process.pid)
+        assert self.process.stdout.readline() == "ready\n"
+
+    def say(self, line):
+        """One command; the answer."""
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def end(self):
+        """Ends it; its report's device."""
+        self.process.stdin.close()
+        self.process.wait(20)
+        self.process.stdout.close()
+        with open(self.report, encoding="utf-8") as stream:
+            return json.load(stream)["devices"][0]
+
+
+def tool(base, *arguments):
+    """Exit status, standard output, standard error."""
+    environment = {"PATH": os.environ["PATH"], "GPUCACHE_LEDGER": os.path.join(base, "ledger"), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run([TOOL, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def finish():
+    """The plan; the exit status."""
+    print(f"1..{counts['all']}")
+    return 1 if counts["failed"] else 0

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""gpucache pause and resume on real programs on the simulated device: two that do not fit together take turns and lose
+nothing, with a group and without; what cannot be paused is refused with a reason, and goes on."""
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+
+from live import MIB, OUT_OF_MEMORY, TOOL, Client, equal, finish, ok, tool
+
+DEVICE = 512  # MiB; each context takes 64
+NEED = 310  # more than 70 % of what two contexts leave
+
+
+def settings(base, group):
+    """Two programs on one device."""
+    shared = {"SIMCUDA_MEMORY": f"{DEVICE}MiB", "SIMCUDA_SHARED": "pause-" + os.path.basename(base),
+              "SIMCUDA_WORK_US": "200"}
+    if group:
+        shared.update(GPUCACHE_GROUP="turns", GPUCACHE_GROUP_LIMIT=f"{DEVICE}MiB")
+    return shared
+
+
+class Turns:
+    """A client whose answers may be late."""
+
+    def __init__(self, base, name, group, **more):
+        self.base = base
+        self.client = Client(base, name, **settings(base, group), **more)
+        self.pid = self.client.pid
+
+    def ask(self, line):
+        """A command whose answer is read later."""
+        self.client.process.stdin.write(line + "\n")
+        self.client.process.stdin.flush()
+
+    def hears(self, seconds):
+        """The answer, or None if there is none in that time."""
+        ready, _, _ = select.select([self.client.process.stdout], [], [], seconds)
+        return self.client.process.stdout.readline().strip() if ready else None
+
+    def say(self, line):
+        """Command and answer."""
+        self.ask(line)
+        return self.hears(30)
+
+    def move(self, command, *more):
+        """Pause or resume by the tool; a client without a helper is given something to do meanwhile."""
+        environment = {"PATH": os.environ["PATH"], "GPUCACHE_LEDGER": os.path.join(self.base, "ledger"), "LC_ALL": "C"}
+        with subprocess.Popen([TOOL, command, self.pid, "--timeout", "20", *more], env=environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asked:
+            out, error = asked.communicate(timeout=60)
+        return asked.returncode, out + error
+
+    def allocate(self, mib):
+        """Blocks of 16 MiB, and a few small ones."""
+        results = {self.say("alloc 16") for _ in range(mib // 16)}
+        if results == {"0"}:
+            results |= {self.say("kib 4") for _ in range(8)}
+        return results
+
+
+def pause(turns, group):
+    """Paused while it works: without a helper it answers at its next call, which then waits."""
+    if group:
+        return turns.move("pause"), None
+    environment = {"PATH": os.environ["PATH"], "GPUCACHE_LEDGER": os.path.join(turns.base, "ledger"), "LC_ALL": "C"}
+    with subprocess.Popen([TOOL, "pause", turns.pid, "--timeout", "20"], env=environment, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asked:
+        time.sleep(0.2)
+        turns.ask("fill 99")
+        out, error = asked.communicate(timeout=60)
+    return (asked.returncode, out + error), "fill 99"
+
+
+def check_turns(base, group):
+    """Each has all it needs while the other is away."""
+    what = "group" if group else "alone"
+    first, second = Turns(base, "first", group), Turns(base, "second", group)
+    equal(f"{what}: the first has its memory", first.allocate(NEED), {"0"})
+    first.say("fill 1")
+    ok(f"{what}: the second has not", OUT_OF_MEMORY in second.allocate(NEED))
+    (status, said), waiting = pause(first, group)
+    equal(f"{what}: the first is paused", status, 0)
+    ok(f"{what}: and its memory is in the host", "moved to host memory" in said, said)
+    equal(f"{what}: a second pause is refused", first.move("pause")[0], 1)
+    for number in range(NEED // 16):
+        second.say(f"free {number}")
+    equal(f"{what}: the second has room now", second.allocate(NEED), {"0"})
+    second.say("fill 7")
+    if waiting is None:
+        first.ask("fill 2")
+    equal(f"{what}: the first waits", first.hears(0.3), None)
+    status, said = first.move("resume")
+    ok(f"{what}: there is no room for it to resume", status == 1 and "no room" in said, said)
+    equal(f"{what}: the second is not disturbed", second.say("check 7"), "same")
+    (status, said), held = pause(second, group)
+    equal(f"{what}: the second is paused", status, 0)
+    status, said = first.move("resume")
+    ok(f"{what}: the first resumes", status == 0 and "back on the device" in said, said)
+    equal(f"{what}: and goes on where it was", first.hears(20), "0")
+    equal(f"{what}: with its memory", first.say("check " + ("2" if waiting is None else "99")), "same")
+    (status, said), waiting = pause(first, group)
+    equal(f"{what}: the first is paused again", status, 0)
+    equal(f"{what}: the second resumes", second.move("resume")[0], 0)
+    if held is not None:
+        equal(f"{what}: it had waited", second.hears(20), "0")
+    equal(f"{what}: with its memory", second.say("check " + ("7" if held is None else "99")), "same")
+    equal(f"{what}: the second ends", second.client.end()["leak_count"] > 0, True)
+    status, said = first.move("resume")
+    ok(f"{what}: the first resumes and ends", status == 0, said)
+    if waiting is not None:
+        first.hears(20)
+    equal(f"{what}: with its memory", first.say("check " + ("2" if group else "99")), "same")
+    reserved = first.client.end()["reserved_bytes"]
+    ok(f"{what}: its peak was never more than it had", reserved["peak"] <= (NEED + 64 + 16) * MIB, reserved)
+
+
+def check_refusals(base):
+    """What is not possible is said, and changes nothing."""
+    one = Turns(base, "one", True)
+    equal("refusals: memory", one.allocate(64), {"0"})
+    one.say("fill 3")
+    status, said = one.move("resume")
+    ok("refusals: it is not paused", status == 1 and "so already" in said, said)
+    one.say("capture 1")
+    status, said = one.move("pause")
+    ok("refusals: a capture", status == 1 and "captured" in said, said)
+    equal("refusals: the capture survives", one.say("capture 0"), "0")
+    equal("refusals: nothing has changed", one.say("check 3"), "same")
+    equal("drop: paused", one.move("pause", "--drop")[0], 0)
+    equal("drop: resumed", one.move("resume")[0], 0)
+    one.say("fill 4")
+    equal("drop: the memory is usable", one.say("check 4"), "same")
+    one.client.end()
+    plain = Turns(base, "plain", True, GPUCACHE_BACKEND="driver")
+    plain.allocate(32)
+    status, said = plain.move("pause")
+    ok("refusals: memory of the driver's own", status == 1 and "not mapped" in said, said)
+    plain.client.end()
+    killed = Turns(base, "killed", True)
+    killed.allocate(64)
+    equal("killed while it is paused: paused", killed.move("pause")[0], 0)
+    killed.client.process.kill()
+    killed.client.process.wait()
+    equal("killed while it is paused: gone", killed.move("resume")[0], 1)
+    equal("killed while it is paused: top", tool(base, "top", "--once")[0], 0)
+
+
+def main():
+    """All of it; ends with 1 if anything failed."""
+    for check in (lambda base: check_turns(base, True), lambda base: check_turns(base, False), check_refusals):
+        with tempfile.TemporaryDirectory(prefix="gpucache-pause.") as base:
+            check(base)
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
