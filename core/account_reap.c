@@ -94,7 +94,7 @@ uint64_t gc_account_reap(const struct gc_ledger *ledger, uint32_t device, uint64
     const uint32_t high = gc_ledger_slot_high(ledger);
     uint64_t reaped = 0;
     *has_dying = false;
-    if (device >= GC_LEDGER_DEVICES)
+    if (device >= GC_LEDGER_DEVICES || !gc_ledger_is_intact(ledger))
         return 0;
     for (uint32_t i = 0; i < high; i++)
         if (atomic_load_explicit(&ledger->file->group_keys[i], memory_order_seq_cst) == group_key)

@@ -22,6 +22,8 @@ struct gc_ledger {
     struct gc_ledger_file *file;
     int fd;
     uint32_t own; /* the slot that is held through it; GC_LEDGER_NONE: it only reads and asks */
+    uint64_t device_number; /* of the file behind fd, so that another one is noticed */
+    uint64_t file_number;
     char path[GC_LEDGER_PATH_BYTES];
 };
 
@@ -30,6 +32,11 @@ struct gc_ledger {
  * wrong, where, and what is accepted; nothing is changed. */
 enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger *ledger,
                               char reason[GC_LEDGER_REASON_BYTES]) GC_CHECKED;
+/* Whether its descriptor is still what was opened: programs close what they do not know, and
+ * numbers serve again. Without it nobody can be told dead. */
+bool gc_ledger_is_intact(const struct gc_ledger *ledger);
+/* Opens the file again. The own slot stays held meanwhile: the mapping keeps its lock. */
+bool gc_ledger_repair(struct gc_ledger *ledger);
 /* Unmaps and closes: a slot held through it is free. */
 void gc_ledger_close(struct gc_ledger *ledger);
 

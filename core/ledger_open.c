@@ -66,6 +66,11 @@ static int look(int fd, struct statx *facts)
     return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, facts);
 }
 
+static uint64_t device_number(const struct statx *facts)
+{
+    return (uint64_t)facts->stx_dev_major << 32 | facts->stx_dev_minor;
+}
+
 static enum gc_status open_folder(struct opening *opening)
 {
     struct statx facts;
@@ -143,7 +148,11 @@ static enum gc_status accept_file(struct opening *opening, int fd)
         munmap(file, sizeof(*file));
         return refuse_file(opening, GC_FORMAT, wrong);
     }
+    /* A mapping keeps the file open, and so its locks: a child must not have it. */
+    (void)madvise(file, sizeof(*file), MADV_DONTFORK);
     opening->ledger->file = file;
+    opening->ledger->device_number = device_number(&facts);
+    opening->ledger->file_number = facts.stx_ino;
     return GC_OK;
 }
 
@@ -270,4 +279,30 @@ void gc_ledger_close(struct gc_ledger *ledger)
     if (ledger->fd >= 0)
         close(ledger->fd);
     *ledger = (struct gc_ledger){.fd = -1, .own = GC_LEDGER_NONE};
+}
+
+bool gc_ledger_is_intact(const struct gc_ledger *ledger)
+{
+    struct statx facts;
+    const int kept_errno = errno;
+    const bool is_intact = ledger->fd >= 0 && look(ledger->fd, &facts) == 0 &&
+                           device_number(&facts) == ledger->device_number &&
+                           facts.stx_ino == ledger->file_number;
+    errno = kept_errno;
+    return is_intact;
+}
+
+bool gc_ledger_repair(struct gc_ledger *ledger)
+{
+    const int kept_errno = errno;
+    const int lost = ledger->fd;
+    ledger->fd = above_standard(open(ledger->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    const bool is_repaired = gc_ledger_is_intact(ledger);
+    if (!is_repaired) {
+        if (ledger->fd >= 0)
+            close(ledger->fd);
+        ledger->fd = lost; /* not ours to close */
+    }
+    errno = kept_errno;
+    return is_repaired;
 }

@@ -24,8 +24,7 @@ static void fill_slot(struct gc_member *member, const char *program)
     gc_ledger_put_text(slot->group, sizeof(slot->group), options->group);
     atomic_store_explicit(&slot->mode, (uint32_t)options->mode, memory_order_relaxed);
     atomic_store_explicit(&slot->start_ticks, gc_ledger_start_ticks(pid), memory_order_relaxed);
-    member->pid_namespace = gc_ledger_pid_namespace();
-    atomic_store_explicit(&slot->pid_namespace, member->pid_namespace, memory_order_relaxed);
+    atomic_store_explicit(&slot->pid_namespace, gc_ledger_pid_namespace(), memory_order_relaxed);
     atomic_store_explicit(&slot->start_unix, (uint64_t)time(NULL), memory_order_relaxed);
     if (member->has_group)
         atomic_store_explicit(&ledger->file->group_keys[ledger->own], gc_ledger_key(options->group),
@@ -82,7 +81,8 @@ void gc_core_leave_child(struct gc_core *core)
     struct gc_member *member = core->member;
     if (member == NULL || member->ledger.fd < 0)
         return;
-    close(member->ledger.fd);
+    if (gc_ledger_is_intact(&member->ledger))
+        close(member->ledger.fd);
     member->ledger.fd = -1;
 }
 

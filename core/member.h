@@ -19,7 +19,8 @@ struct gc_member {
     atomic_bool has_helper;
     atomic_bool is_serving;
     atomic_bool is_leaving;
-    uint64_t pid_namespace;
+    atomic_uint checks; /* counted, for every so many of them look */
+    atomic_flag loss_said;
     /* Limits asked for devices that are not added yet; bit i of the mask: row i. */
     _Atomic uint64_t late_mask;
     _Atomic uint64_t late_limits[GC_LEDGER_DEVICES];

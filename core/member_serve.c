@@ -14,6 +14,7 @@
 #define BIT(ask) (UINT32_C(1) << (ask))
 #define HELPER_ASKS (~BIT(GC_ASK_LIMIT)) /* what threads of the program leave to the helper */
 #define PAUSE_NS 1000000                 /* while another thread serves */
+#define CHECK_EVERY 64                   /* calls; a system call each time */
 #define END_PAUSES 100                   /* so often at most when the process ends */
 #define ROUNDS_MAX 16                    /* of a thread of the program */
 
@@ -190,6 +191,23 @@ static bool serve(struct gc_member *member, uint32_t mine)
     return true;
 }
 
+/* A program may close descriptors that it does not know. The slot stays ours, but the dead could
+ * not be told from the living. */
+static void check_descriptor(struct gc_member *member)
+{
+    if (atomic_fetch_add_explicit(&member->checks, 1, memory_order_relaxed) % CHECK_EVERY != 0 ||
+        gc_ledger_is_intact(&member->ledger) ||
+        atomic_exchange_explicit(&member->is_serving, true, memory_order_acquire))
+        return;
+    if (!gc_ledger_is_intact(&member->ledger) && !gc_ledger_repair(&member->ledger))
+        gc_log_once(
+            member->core->log, &member->loss_said, GC_LOG_WARN,
+            "the program closed the descriptor of %s, which is not to be had again: what dead "
+            "members held stays counted",
+            member->ledger.path);
+    atomic_store_explicit(&member->is_serving, false, memory_order_release);
+}
+
 /* A process without a helper has nobody else to hear that it is to go on. */
 static void serve_while_paused(struct gc_member *member)
 {
@@ -203,7 +221,10 @@ static void serve_while_paused(struct gc_member *member)
 void gc_core_serve(struct gc_core *core)
 {
     struct gc_member *member = core->member;
-    if (member == NULL || !gc_watch_is_asked(member->watch))
+    if (member == NULL)
+        return;
+    check_descriptor(member);
+    if (!gc_watch_is_asked(member->watch))
         return;
     const bool has_helper = atomic_load_explicit(&member->has_helper, memory_order_relaxed);
     if (serve(member, has_helper ? ~HELPER_ASKS : UINT32_MAX) && !has_helper)

@@ -284,6 +284,27 @@ static void a_killed_process_leaves_its_slot(void **state)
     waitpid(pid, NULL, 0);
 }
 
+/* The grandchild outlives the owner of the slot. */
+static void claim_and_fork(unsigned number)
+{
+    open_and_claim(number);
+    const pid_t pid = fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+        close(ledger.fd); /* as the library's handler does */
+        sleep(5);
+    }
+}
+
+static void a_forked_child_does_not_hold_the_slot(void **state)
+{
+    (void)state;
+    expect_good_end(run_child(claim_and_fork, 0));
+    open_ledger(&ledger);
+    assert_int_equal(gc_ledger_slot_high(&ledger), 1);
+    assert_false(gc_ledger_is_held(&ledger, 0));
+}
+
 static void slots_are_one_each(void **state)
 {
     struct gc_ledger others[3];
@@ -302,6 +323,32 @@ static void slots_are_one_each(void **state)
     assert_true(gc_ledger_is_held(&ledger, ledger.own + 3));
     gc_ledger_close(&others[0]);
     gc_ledger_close(&others[2]);
+}
+
+static void a_closed_descriptor_is_noticed(void **state)
+{
+    struct gc_ledger other;
+    (void)state;
+    open_ledger(&ledger);
+    assert_true(gc_ledger_claim_slot(&ledger));
+    identify(&ledger);
+    open_ledger(&other);
+    assert_true(gc_ledger_is_intact(&ledger));
+    const int null = open("/dev/null", O_RDWR);
+    const int stranger = ledger.fd; /* its number serves again */
+    close(ledger.fd);
+    assert_false(gc_ledger_is_intact(&ledger));
+    assert_int_equal(dup2(null, stranger), stranger);
+    close(null);
+    assert_false(gc_ledger_is_intact(&ledger));
+    assert_true(gc_ledger_is_held(&other, ledger.own));
+    assert_true(gc_ledger_repair(&ledger));
+    assert_true(gc_ledger_is_intact(&ledger));
+    assert_int_equal(fcntl(stranger, F_GETFD), 0); /* not closed */
+    close(stranger);
+    assert_true(gc_ledger_is_held(&other, ledger.own));
+    assert_false(gc_ledger_is_held(&ledger, ledger.own + 1));
+    gc_ledger_close(&other);
 }
 
 static void a_full_ledger_says_so(void **state)
@@ -648,7 +695,9 @@ int main(void)
         CASE(files_of_another_layout_are_refused),
         CASE(all_make_the_same_file),
         CASE(a_killed_process_leaves_its_slot),
+        CASE(a_forked_child_does_not_hold_the_slot),
         CASE(slots_are_one_each),
+        CASE(a_closed_descriptor_is_noticed),
         CASE(a_full_ledger_says_so),
         CASE(a_thousand_processes_have_room),
         CASE(members_share_a_limit),
