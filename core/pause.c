@@ -73,7 +73,7 @@ static bool await_idle(struct gc_context *context, const struct deadline *deadli
                        struct gc_swap_result *result)
 {
     const struct gc_driver *driver = &context->core->driver;
-    uint64_t fence;
+    uint64_t fence = 0;
     int code = driver->fence_record == NULL
                    ? driver->not_supported
                    : driver->fence_record(driver->self, context->handle, &fence);

@@ -27,14 +27,19 @@ for cuda in /usr/local/cuda "$ROOT/build/cuda" /usr; do
 done
 # broken NAME EXPRESSION KINDS: the copy with EXPRESSION (of sed) applied to shim/stream_list.c hands these kinds out too early.
 broken() {
-    local output
+    local output found
     sed -i "$2" "$copy/shim/stream_list.c"
     if cmp -s "$ROOT/shim/stream_list.c" "$copy/shim/stream_list.c"; then
         ok "$1: there is a place to break" false
         return
     fi
     output=$(make -C "$copy" -j2 CI= CUDA_HOME="$cuda" CFLAGS=-O1 build/libgpucache.so 2>&1) || echo "$output" | tail -20
-    is "$1: found" "$(fenced "$copy/build/libgpucache.so" 12000 | sed -n 's/^kind \(.\): handed out too early$/\1/p' | tr -d '\n')" "$3"
+    # On a loaded machine the held-up work may be done before the memory is asked for: that proves nothing, once more then.
+    for _ in 1 2 3 4; do
+        found=$(fenced "$copy/build/libgpucache.so" 12000 | sed -n 's/^kind \(.\): handed out too early$/\1/p' | tr -d '\n')
+        [ "$found" = "$3" ] && break
+    done
+    is "$1: found" "$found" "$3"
     cp "$ROOT/shim/stream_list.c" "$copy/shim/stream_list.c"
 }
 broken "the legacy stream left out" 's/result = join(context, joining, CU_STREAM_LEGACY, event);/result = CUDA_SUCCESS;/' 0

@@ -13,6 +13,7 @@ stop_seconds=$((seconds / 3))
 for how in kill stop; do
     [ $how = kill ] && span=$((seconds - stop_seconds)) || span=$stop_seconds
     seen=$TMP/$how.json
+    # shellcheck disable=SC2016 # for the inner shell
     ok "$how: $members processes for $span s" \
         bash -c 'timeout 120 python3 "$@" > "$0"' "$seen" "$ROOT/tests/preload/group.py" "$BUILD_DIR" "$span" $members $how $limit
     echo "# $(cat "$seen")"
