@@ -37,7 +37,7 @@ const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
 {
     static const char *const texts[GC_SWAP_REFUSAL_COUNT] = {
         [GC_SWAP_OK] = "done",
-        [GC_SWAP_AGAIN] = "it is so already",
+        [GC_SWAP_AGAIN] = "it is paused already, or was not",
         [GC_SWAP_CAPTURES] = "a graph is being captured",
         [GC_SWAP_PEERS] = "other devices or contexts have access to the memory",
         [GC_SWAP_EXPORTED] = "other processes may have the memory open",

@@ -203,6 +203,8 @@ class Session:
             if null_input:
                 os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
             os.closerange(3, 64)
+            for number in (signal.SIGINT, signal.SIGQUIT):  # a shell's background job ignores them
+                signal.signal(number, signal.SIG_DFL)
             os.execve(command[0], command, environment)
 
     def read(self, seconds=0.0, until=None):

@@ -382,20 +382,21 @@ static void figures_are_there_to_read(void **state)
 static void trims_and_what_cannot_be_done_are_answered(void **state)
 {
     struct gc_ledger ledger;
-    struct gc_ledger_ticket trim, pause;
+    struct gc_ledger_ticket trim, resume;
     char text[GC_LEDGER_ANSWER_BYTES];
     struct gc_ledger_request request = {.ask = GC_ASK_TRIM};
     (void)state;
     open_reader(&ledger);
     must_free(&members[0], must_alloc(&members[0], MIB(64)));
     ask(&ledger, 0, &request, &trim);
-    request.ask = GC_ASK_PAUSE;
-    ask(&ledger, 0, &request, &pause);
+    request.ask = GC_ASK_RESUME;
+    ask(&ledger, 0, &request, &resume);
     assert_int_equal(gc_ledger_await(&ledger, &trim, 0, text), GC_ANSWER_NONE);
     gc_core_serve(members[0].core);
     assert_int_equal(gc_ledger_await(&ledger, &trim, 0, text), GC_ANSWER_DONE);
     assert_string_equal(text, "64.0 MiB given back");
-    assert_int_equal(gc_ledger_await(&ledger, &pause, 0, text), GC_ANSWER_REFUSED);
+    assert_int_equal(gc_ledger_await(&ledger, &resume, 0, text), GC_ANSWER_REFUSED);
+    assert_string_equal(text, "it is paused already, or was not");
     assert_int_equal(gc_device_reserved_bytes(members[0].device), 0);
     gc_ledger_close(&ledger);
 }
