@@ -1,0 +1,17 @@
+/* A model's metadata into its configuration. */
+#ifndef GC_ARCH_READ_H
+#define GC_ARCH_READ_H
+
+#include "core/estimator/arch_config.h"
+#include "core/estimator/notes.h"
+#include "core/model.h"
+
+/* `arch` must be zeroed. Values that cannot be taken are left out, each with a note: its name, what
+ * is accepted. Then the family's own meaning of what is absent is filled in (arch_families.def),
+ * with a note each. */
+void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes);
+
+/* The family's meaning alone; for configurations that were made by hand. */
+void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes);
+
+#endif

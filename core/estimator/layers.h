@@ -1,0 +1,84 @@
+/* What each layer of a model keeps and computes, worked out of its configuration: heads, windows,
+ * state, experts. Rules that belong to a family stand in arch_families.def; the rest is said where
+ * it is done, with its source.
+ *
+ * What cannot be told stays unknown: a bit in `unknown`, never a guess. */
+#ifndef GC_LAYERS_H
+#define GC_LAYERS_H
+
+#include "core/estimator/arch_config.h"
+#include "core/estimator/notes.h"
+
+enum gc_state_kind {
+    GC_STATE_NONE,
+    GC_STATE_SPACE,     /* Mamba, Mamba 2, gated delta: convolution and a matrix for each channel */
+    GC_STATE_RECURRENT, /* linear recurrent unit */
+    GC_STATE_WKV,       /* RWKV */
+    GC_STATE_CONVOLUTION, /* gated short convolution */
+    GC_STATE_KIND_COUNT
+};
+
+enum gc_unknown {
+    GC_UNKNOWN_LAYERS = 1,
+    GC_UNKNOWN_KV = 2,       /* heads of keys and values, or their sizes */
+    GC_UNKNOWN_STATE = 4,    /* a state's size */
+    GC_UNKNOWN_WIDTHS = 8,   /* hidden size, heads or feed-forward width: activations */
+    GC_UNKNOWN_VOCAB = 16,   /* logits */
+    GC_UNKNOWN_KINDS = 32,   /* what a layer is */
+    GC_UNKNOWN_ENCODER = 64, /* encoder and cross attention are not counted */
+};
+
+struct gc_layer {
+    bool attends;
+    bool latent;    /* keys and values as one latent of rank kv_rank with a rotary part */
+    bool shares_kv; /* uses what an earlier layer keeps */
+    bool experts;
+    bool dense; /* has a feed-forward part of its own */
+    uint8_t state;
+    uint32_t window; /* tokens kept at most; 0: all */
+    uint32_t heads;
+    uint32_t kv_heads;
+    uint32_t key_dim;
+    uint32_t value_dim;
+    uint32_t intermediate;
+};
+
+/* Elements for each sequence, in each layer of this kind. */
+struct gc_state_size {
+    uint64_t convolution; /* in the type of activations */
+    uint64_t state;       /* in 32 bits */
+};
+
+struct gc_layers {
+    uint32_t count;
+    uint32_t expert_layer_count;
+    unsigned unknown; /* bits of gc_unknown */
+    bool caches;      /* false: an encoder, which keeps nothing for the next token */
+    uint64_t hidden;
+    uint64_t vocab;
+    uint64_t positions; /* 0: not told */
+    uint64_t kv_rank;
+    uint64_t rope_dim;
+    uint64_t index_dim;
+    uint64_t latent_key_dim;
+    uint64_t latent_value_dim;
+    uint64_t experts;
+    uint64_t experts_used;
+    uint64_t shared_experts;
+    uint64_t expert_intermediate;
+    uint64_t shared_intermediate;
+    struct gc_state_size states[GC_STATE_KIND_COUNT];
+    uint64_t state_channels[GC_STATE_KIND_COUNT]; /* that a token passes through there */
+    struct gc_layer items[GC_ARCH_LAYER_MAX];
+};
+
+/* Never fails: what is missing shows in `unknown` and in the notes. */
+void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct gc_notes *notes);
+
+/* Inside: the parts of it. */
+void gc_layers_set_kinds(const struct gc_arch *arch, struct gc_layers *layers,
+                         struct gc_notes *notes);
+void gc_layers_set_experts(const struct gc_arch *arch, struct gc_layers *layers);
+void gc_layers_set_states(const struct gc_arch *arch, struct gc_layers *layers);
+
+#endif

@@ -1,0 +1,160 @@
+#include "core/estimator/weights.h"
+#include "core/bits.h"
+#include "core/text.h"
+
+#include <string.h>
+
+/* ---- names ---- */
+
+struct word {
+    const char *text;
+    size_t length;
+};
+
+/* The next part of a name between dots or slashes; false at its end. */
+static bool next_word(const char **name, struct word *word)
+{
+    if (**name == '\0')
+        return false;
+    word->text = *name;
+    word->length = strcspn(*name, "./");
+    *name += word->length;
+    if (**name != '\0')
+        (*name)++;
+    return true;
+}
+
+static bool is_one_of(const struct word *word, const char *words)
+{
+    return word->length > 0 && gc_text_find_word(words, word->text, word->length) >= 0;
+}
+
+static bool ends_in(const struct word *word, const char *end)
+{
+    const size_t length = strlen(end);
+    return word->length >= length && memcmp(word->text + word->length - length, end, length) == 0;
+}
+
+/* "experts" with or without a number behind it; GGUF's "ffn_up_exps", and before that was one
+ * tensor "ffn_up.3"; Granite's fused pair. */
+static bool is_expert(const struct word *before, const struct word *word, bool is_number)
+{
+    if (is_one_of(word, "experts") || ends_in(word, "_exps"))
+        return true;
+    if (is_one_of(before, "block_sparse_moe") && is_one_of(word, "input_linear, output_linear"))
+        return true;
+    return is_number && is_one_of(before, "ffn_gate, ffn_up, ffn_down");
+}
+
+static const char layer_words[] = "layers, h, blk, blocks, block, layer, encoder_layers";
+static const char last_words[] = "lm_head, output, output_norm, final_layernorm, ln_f, norm_f, "
+                                 "embed_out, final_norm, embedding_norm, norm, score";
+
+struct gc_weight_place gc_weight_place(const char *name)
+{
+    struct gc_weight_place place = {.layer = GC_WEIGHT_NO_LAYER};
+    struct word before = {"", 0};
+    struct word word;
+    bool is_last = false;
+    while (next_word(&name, &word)) {
+        uint64_t number;
+        const bool is_number = gc_text_uint(word.text, word.length, &number);
+        if (is_number && place.layer == GC_WEIGHT_NO_LAYER && is_one_of(&before, layer_words) &&
+            number < GC_ARCH_LAYER_MAX)
+            place.layer = (uint32_t)number;
+        place.expert = place.expert || is_expert(&before, &word, is_number);
+        is_last = is_last || is_one_of(&word, last_words);
+        before = word;
+    }
+    place.last = is_last && place.layer == GC_WEIGHT_NO_LAYER;
+    place.expert = place.expert && place.layer != GC_WEIGHT_NO_LAYER;
+    return place;
+}
+
+/* ---- sums ---- */
+
+enum gc_status gc_tensor_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes)
+{
+    if (gc_dtype_info(dtype)->block_bytes == 0)
+        return GC_NOT_SUPPORTED;
+    return gc_dtype_bytes(dtype, elements, bytes) ? GC_OK : GC_OVERFLOW;
+}
+
+static bool is_float(enum gc_dtype dtype)
+{
+    return gc_dtype_info(dtype)->kind == GC_DTYPE_CLASS_FLOAT;
+}
+
+static enum gc_status tensor_bytes(const struct gc_model_tensor *tensor, enum gc_dtype dtype,
+                                   uint64_t *bytes)
+{
+    *bytes = tensor->bytes;
+    if (dtype == GC_DTYPE_NONE || !is_float(tensor->dtype))
+        return GC_OK;
+    return gc_tensor_bytes(dtype, tensor->elements, bytes);
+}
+
+static struct gc_weight_share *share_of(struct gc_weights *weights,
+                                        const struct gc_weight_place *place)
+{
+    if (place->layer == GC_WEIGHT_NO_LAYER)
+        return place->last ? &weights->last : &weights->first;
+    if (place->layer >= weights->layer_count)
+        weights->layer_count = place->layer + 1;
+    return &weights->layers[place->layer];
+}
+
+/* The total is checked; the shares are parts of it. */
+static enum gc_status add(struct gc_weights *weights, const struct gc_model_tensor *tensor,
+                          uint64_t bytes)
+{
+    const struct gc_weight_place place = gc_weight_place(tensor->name);
+    struct gc_weight_share *share = share_of(weights, &place);
+    if (!gc_add_u64(weights->bytes, bytes, &weights->bytes))
+        return GC_OVERFLOW;
+    if (place.expert) {
+        share->expert_bytes += bytes;
+        weights->expert_bytes += bytes;
+    } else if (tensor->dim_count < 2) {
+        share->replicated_bytes += bytes;
+    } else {
+        share->dense_bytes += bytes;
+    }
+    weights->tensors++;
+    return GC_OK;
+}
+
+enum gc_status gc_weights_count(const struct gc_model *model, enum gc_dtype dtype,
+                                struct gc_weights *weights)
+{
+    memset(weights, 0, sizeof(*weights));
+    weights->parameters = model->totals.parameters;
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &model->tensors[i];
+        uint64_t bytes;
+        if (tensor->alias_of != GC_MODEL_NONE)
+            continue;
+        enum gc_status status = tensor_bytes(tensor, dtype, &bytes);
+        if (status == GC_OK)
+            status = add(weights, tensor, bytes);
+        if (status != GC_OK)
+            return status;
+    }
+    return GC_OK;
+}
+
+enum gc_dtype gc_weights_main_dtype(const struct gc_model *model)
+{
+    uint64_t sums[GC_DTYPE_COUNT] = {0};
+    enum gc_dtype main_dtype = GC_DTYPE_NONE;
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &model->tensors[i];
+        if (tensor->alias_of != GC_MODEL_NONE || tensor->dim_count < 2 || !is_float(tensor->dtype))
+            continue;
+        if (!gc_add_u64(sums[tensor->dtype], tensor->bytes, &sums[tensor->dtype]))
+            sums[tensor->dtype] = UINT64_MAX;
+        if (main_dtype == GC_DTYPE_NONE || sums[tensor->dtype] > sums[main_dtype])
+            main_dtype = tensor->dtype;
+    }
+    return main_dtype;
+}

@@ -1,0 +1,51 @@
+/* Tensors by where they belong: to a layer or to none, to an expert or to all tokens. Names decide,
+ * as Hugging Face's transformers and GGUF spell them. Aliases are left out. */
+#ifndef GC_WEIGHTS_H
+#define GC_WEIGHTS_H
+
+#include "core/estimator/layers.h"
+#include "core/model.h"
+
+#define GC_WEIGHT_NO_LAYER UINT32_MAX
+
+struct gc_weight_place {
+    uint32_t layer; /* GC_WEIGHT_NO_LAYER: of the whole */
+    bool expert;    /* one of a layer's experts, or all of them in one tensor */
+    bool last;      /* of the whole, behind the layers: final norm, output */
+};
+
+/* By its name alone. Pure. */
+struct gc_weight_place gc_weight_place(const char *name);
+
+/* Bytes of one layer, or of what belongs to none. */
+struct gc_weight_share {
+    uint64_t dense_bytes;      /* of tensors with at least two dimensions */
+    uint64_t replicated_bytes; /* of those with fewer: every device of a tensor-parallel group has
+                                  them */
+    uint64_t expert_bytes;
+};
+
+struct gc_weights {
+    uint64_t bytes;
+    uint64_t expert_bytes;
+    uint64_t parameters;
+    uint64_t tensors;
+    uint32_t layer_count;         /* one more than the highest layer named */
+    struct gc_weight_share first; /* before the layers: embeddings, and what cannot be told */
+    struct gc_weight_share last;  /* behind them */
+    struct gc_weight_share layers[GC_ARCH_LAYER_MAX];
+};
+
+/* `dtype`: what floating-point tensors are taken to be, GC_DTYPE_NONE for what they are; quantised
+ * and integer ones stay. GC_OVERFLOW if a sum does not fit in 64 bits. */
+enum gc_status gc_weights_count(const struct gc_model *model, enum gc_dtype dtype,
+                                struct gc_weights *weights) GC_CHECKED;
+
+/* Bytes of one tensor of `elements` elements, whole blocks. GC_OVERFLOW; GC_NOT_SUPPORTED if the
+ * type has no fixed size. */
+enum gc_status gc_tensor_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes) GC_CHECKED;
+
+/* The type of most bytes of floating-point tensors with two dimensions or more; GC_DTYPE_NONE. */
+enum gc_dtype gc_weights_main_dtype(const struct gc_model *model);
+
+#endif
