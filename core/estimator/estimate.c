@@ -1,0 +1,296 @@
+/* The estimate: types, work, devices one by one, overhead, what is not known. */
+#include "core/estimator/estimate.h"
+#include "core/estimator/arch_read.h"
+#include "core/estimator/checked.h"
+#include "core/estimator/estimator.h"
+
+#include <string.h>
+
+const char *gc_estimate_part_key(enum gc_estimate_part part)
+{
+    static const char *const keys[] = {
+#define GC_ESTIMATE_PART(name, label) #name "_bytes",
+#include "core/estimator/estimate_parts.def"
+#undef GC_ESTIMATE_PART
+    };
+    return keys[part];
+}
+
+const char *gc_estimate_part_label(enum gc_estimate_part part)
+{
+    static const char *const labels[] = {
+#define GC_ESTIMATE_PART(name, label) label,
+#include "core/estimator/estimate_parts.def"
+#undef GC_ESTIMATE_PART
+    };
+    return labels[part];
+}
+
+void gc_estimate_request_init(struct gc_estimate_request *request)
+{
+    *request = (struct gc_estimate_request){
+        .batch = 1,
+        .dtype = GC_DTYPE_NONE,
+        .kv_dtype = GC_DTYPE_NONE,
+        .split = GC_SPLIT_LAYERS,
+        .device_count = 1,
+        .overhead_millionths = GC_ESTIMATE_OVERHEAD_MILLIONTHS,
+        .context_bytes = GC_ESTIMATE_CONTEXT_BYTES,
+        .resident_experts = GC_ESTIMATE_ALL_EXPERTS,
+    };
+}
+
+/* ---- open and close ---- */
+
+static struct gc_estimator *map_estimator(void)
+{
+    struct gc_host host = {0};
+    struct gc_estimator *estimator = gc_host_map(&host, sizeof(*estimator));
+    if (estimator != NULL)
+        estimator->weight_dtype = estimator->main_dtype = GC_DTYPE_NONE;
+    return estimator;
+}
+
+void gc_estimator_close(struct gc_estimator *estimator)
+{
+    struct gc_host host = {0};
+    if (estimator != NULL)
+        gc_host_unmap(&host, estimator, sizeof(*estimator));
+}
+
+enum gc_status gc_estimator_open_arch(const struct gc_arch *arch, struct gc_estimator **estimator)
+{
+    struct gc_estimator *made = map_estimator();
+    *estimator = made;
+    if (made == NULL)
+        return GC_NO_HOST_MEMORY;
+    made->arch = *arch;
+    made->has_layers = true;
+    gc_arch_complete(&made->arch, &made->notes);
+    gc_layers_make(&made->arch, &made->layers, &made->notes);
+    return GC_OK;
+}
+
+static void note_layers(struct gc_estimator *estimator)
+{
+    const uint32_t named = estimator->weights.layer_count;
+    char told[GC_NOTE_NUMBER_BYTES];
+    char found[GC_NOTE_NUMBER_BYTES];
+    if (estimator->has_layers && named > 0 && named < estimator->layers.count)
+        gc_notes_add(&estimator->notes, "the configuration tells of ",
+                     gc_note_number(estimator->layers.count, told), " layers, the tensors of ",
+                     gc_note_number(named, found), NULL);
+}
+
+enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,
+                                 struct gc_estimator **estimator)
+{
+    struct gc_estimator *made = map_estimator();
+    *estimator = NULL;
+    if (made == NULL)
+        return GC_NO_HOST_MEMORY;
+    made->graph = model->format == GC_MODEL_ONNX ? model : NULL;
+    made->is_gguf = model->format == GC_MODEL_GGUF;
+    made->has_layers = model->has_config && made->graph == NULL;
+    made->weight_dtype = dtype;
+    made->main_dtype = gc_weights_main_dtype(model);
+    const enum gc_status status = gc_weights_count(model, dtype, &made->weights);
+    if (status != GC_OK) {
+        gc_estimator_close(made);
+        return status;
+    }
+    if (made->has_layers) {
+        gc_arch_read(model, &made->arch, &made->notes);
+        gc_layers_make(&made->arch, &made->layers, &made->notes);
+        note_layers(made);
+    }
+    *estimator = made;
+    return GC_OK;
+}
+
+/* ---- what is not known ---- */
+
+#define BIT(part) (1U << (unsigned)(part))
+#define WORK_PARTS                                                                                 \
+    (BIT(GC_ESTIMATE_kv_cache) | BIT(GC_ESTIMATE_activation) | BIT(GC_ESTIMATE_attention_workspace))
+
+struct unknown_rule {
+    enum gc_unknown unknown;
+    unsigned parts;
+    const char *note;
+};
+
+static const struct unknown_rule unknown_rules[] = {
+    {GC_UNKNOWN_LAYERS, WORK_PARTS | BIT(GC_ESTIMATE_state),
+     "how many layers there are is not told: KV cache, state and activations are not counted"},
+    {GC_UNKNOWN_KV, BIT(GC_ESTIMATE_kv_cache),
+     "heads of keys and values or their sizes are not told: the KV cache is a lower bound"},
+    {GC_UNKNOWN_STATE, BIT(GC_ESTIMATE_state),
+     "the size of the layers' state is not told: state is a lower bound"},
+    {GC_UNKNOWN_WIDTHS, BIT(GC_ESTIMATE_activation) | BIT(GC_ESTIMATE_attention_workspace),
+     "widths of the layers are not told: activations are a lower bound"},
+    {GC_UNKNOWN_VOCAB, BIT(GC_ESTIMATE_activation),
+     "the size of the vocabulary is not told: logits are not counted"},
+    {GC_UNKNOWN_KINDS, WORK_PARTS | BIT(GC_ESTIMATE_state), NULL},
+    {GC_UNKNOWN_ENCODER, WORK_PARTS, NULL},
+};
+
+static void add_unknown(const struct gc_estimator *estimator, struct gc_estimate *estimate)
+{
+    for (size_t i = 0; i < sizeof(unknown_rules) / sizeof(unknown_rules[0]); i++) {
+        const struct unknown_rule *rule = &unknown_rules[i];
+        if ((estimator->layers.unknown & (unsigned)rule->unknown) == 0)
+            continue;
+        estimate->unknown_parts |= rule->parts;
+        if (rule->note != NULL)
+            gc_notes_add(&estimate->notes, rule->note, NULL);
+    }
+}
+
+/* A model without layers that are known: only its weights. */
+static void add_unknown_model(struct gc_estimate *estimate)
+{
+    estimate->unknown_parts |= WORK_PARTS | BIT(GC_ESTIMATE_state) | BIT(GC_ESTIMATE_input);
+    gc_notes_add(
+        &estimate->notes,
+        "no configuration beside the weights: only they are counted; a Hugging Face folder "
+        "or GGUF file has one",
+        NULL);
+}
+
+/* Overhead is a share of the rest: it is not counted as known or unknown. */
+static void set_coverage(struct gc_estimate *estimate)
+{
+    uint32_t known = 0;
+    for (unsigned part = 0; part < GC_ESTIMATE_overhead; part++)
+        known += (estimate->unknown_parts & BIT(part)) == 0;
+    estimate->coverage_thousandths = known * 1000 / GC_ESTIMATE_overhead;
+}
+
+/* ---- the work ---- */
+
+static enum gc_status check_request(const struct gc_estimate_request *request)
+{
+    if (request->batch == 0 || request->batch > GC_ESTIMATE_COUNT_MAX ||
+        request->seq_len > UINT32_MAX || request->chunk_tokens > UINT32_MAX ||
+        request->device_count == 0 || request->device_count > GC_ESTIMATE_DEVICE_MAX)
+        return GC_INVALID_ARGUMENT;
+    return GC_OK;
+}
+
+static void set_tokens(const struct gc_estimator *estimator,
+                       const struct gc_estimate_request *request, struct gc_estimate *estimate)
+{
+    const uint64_t positions = estimator->layers.positions;
+    estimate->positions = positions;
+    estimate->seq_len = request->seq_len > 0 ? request->seq_len : positions;
+    if (estimate->seq_len == 0 && estimator->has_layers && positions == 0 &&
+        estimator->layers.caches) {
+        estimate->unknown_parts |= WORK_PARTS | BIT(GC_ESTIMATE_input);
+        gc_notes_add(&estimate->notes, "the largest context is not told: name one", NULL);
+    }
+    if (positions > 0 && request->seq_len > positions)
+        gc_notes_add(&estimate->notes, "the context is longer than the model's own", NULL);
+}
+
+static void set_work(const struct gc_estimator *estimator,
+                     const struct gc_estimate_request *request, const struct gc_estimate *estimate,
+                     struct gc_work *work)
+{
+    const uint64_t chunk = request->chunk_tokens;
+    *work = (struct gc_work){
+        .batch = request->batch,
+        .context_tokens = estimate->seq_len,
+        .step_tokens = chunk > 0 ? gc_min_u64(chunk, estimate->seq_len) : estimate->seq_len,
+        .dtype = estimate->dtype,
+        .kv_dtype = estimate->kv_dtype,
+        .scores_materialised = request->scores_materialised,
+        .shards = request->split == GC_SPLIT_TENSOR ? request->device_count : 1,
+    };
+    (void)estimator;
+}
+
+/* ---- sums ---- */
+
+static enum gc_status finish_device(const struct gc_estimate_request *request,
+                                    struct gc_estimate_sizes *sizes)
+{
+    struct gc_sum sum = {false};
+    uint64_t bytes = 0;
+    for (unsigned part = 0; part < GC_ESTIMATE_overhead; part++)
+        bytes = gc_sum_add(&sum, bytes, sizes->parts[part]);
+    const unsigned __int128 share =
+        ((unsigned __int128)bytes * request->overhead_millionths + 999999) / 1000000;
+    if (share > UINT64_MAX)
+        return GC_OVERFLOW;
+    sizes->parts[GC_ESTIMATE_overhead] = gc_sum_add(&sum, (uint64_t)share, request->context_bytes);
+    sizes->peak_bytes = gc_sum_add(&sum, bytes, sizes->parts[GC_ESTIMATE_overhead]);
+    return gc_sum_status(&sum);
+}
+
+static enum gc_status add_device(struct gc_estimate *estimate,
+                                 const struct gc_estimate_sizes *sizes)
+{
+    struct gc_sum sum = {false};
+    for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++)
+        estimate->total.parts[part] =
+            gc_sum_add(&sum, estimate->total.parts[part], sizes->parts[part]);
+    estimate->total.peak_bytes = gc_sum_add(&sum, estimate->total.peak_bytes, sizes->peak_bytes);
+    return gc_sum_status(&sum);
+}
+
+static void set_facts(const struct gc_estimator *estimator,
+                      const struct gc_estimate_request *request, struct gc_estimate *estimate)
+{
+    memset(estimate, 0, sizeof(*estimate));
+    estimate->device_count = request->device_count;
+    estimate->batch = request->batch;
+    estimate->parameters = estimator->weights.parameters;
+    estimate->tensor_count = estimator->weights.tensors;
+    estimate->experts = estimator->layers.experts;
+    estimate->expert_layer_count = estimator->layers.expert_layer_count;
+    estimate->resident_experts = gc_min_u64(request->resident_experts, estimate->experts);
+    estimate->notes = estimator->notes;
+}
+
+static enum gc_status run_devices(const struct gc_estimator *estimator,
+                                  const struct gc_estimate_request *request,
+                                  struct gc_estimate *estimate)
+{
+    struct gc_work work;
+    set_work(estimator, request, estimate, &work);
+    for (uint32_t device = 0; device < request->device_count; device++) {
+        struct gc_estimate_sizes *sizes = &estimate->devices[device];
+        enum gc_status status = gc_estimate_device(estimator, request, &work, device, estimate);
+        if (status == GC_OK && estimator->graph != NULL && device == 0)
+            status = gc_estimate_graph(estimator, request, estimate);
+        if (status != GC_OK)
+            return status;
+        estimate->overflowed = GC_ESTIMATE_overhead;
+        status = finish_device(request, sizes);
+        if (status == GC_OK)
+            status = add_device(estimate, sizes);
+        if (status != GC_OK)
+            return status;
+    }
+    return GC_OK;
+}
+
+enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
+                                const struct gc_estimate_request *request,
+                                struct gc_estimate *estimate)
+{
+    enum gc_status status = check_request(request);
+    if (status != GC_OK)
+        return status;
+    set_facts(estimator, request, estimate);
+    set_tokens(estimator, request, estimate);
+    gc_estimate_dtypes(estimator, request, estimate);
+    if (estimator->has_layers)
+        add_unknown(estimator, estimate);
+    else if (estimator->graph == NULL)
+        add_unknown_model(estimate);
+    status = run_devices(estimator, request, estimate);
+    set_coverage(estimate);
+    return status;
+}

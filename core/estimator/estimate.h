@@ -1,0 +1,101 @@
+/* The device memory that a model needs to run, part by part.
+ *
+ * An estimator is made once for a model and asked many times; asking takes a pass over the layers
+ * and no memory. Weights, KV cache and states are exact for what is known; activations, inputs and
+ * overhead follow the stated rules of parts.h. What is not known is a bit in `unknown` and a note,
+ * and the figure is then a lower bound. All arithmetic is checked.
+ *
+ * Thread-safe as far as each thread has its own results. Needs no device. */
+#ifndef GC_ESTIMATE_H
+#define GC_ESTIMATE_H
+
+#include "core/estimator/arch_config.h"
+#include "core/estimator/notes.h"
+#include "core/model.h"
+
+#define GC_ESTIMATE_DEVICE_MAX 64
+#define GC_ESTIMATE_COUNT_MAX UINT64_C(1000000000) /* sequences, tokens */
+#define GC_ESTIMATE_ALL_EXPERTS UINT64_MAX
+
+/* What a context takes with lazy loading, where it has not been measured. */
+#define GC_ESTIMATE_CONTEXT_BYTES (UINT64_C(300) << 20)
+/* 1.1, as millionths above 1. */
+#define GC_ESTIMATE_OVERHEAD_MILLIONTHS 100000
+
+enum gc_estimate_part {
+#define GC_ESTIMATE_PART(name, label) GC_ESTIMATE_##name,
+#include "core/estimator/estimate_parts.def"
+#undef GC_ESTIMATE_PART
+    GC_ESTIMATE_PART_COUNT
+};
+
+const char *gc_estimate_part_key(enum gc_estimate_part part);   /* "weight_bytes" */
+const char *gc_estimate_part_label(enum gc_estimate_part part); /* "weights" */
+
+enum gc_split {
+    GC_SPLIT_LAYERS, /* each device has as many layers as the others, or one less */
+    GC_SPLIT_TENSOR, /* each device has a share of every layer */
+};
+
+struct gc_estimate_request {
+    uint64_t batch;           /* sequences; at least 1 */
+    uint64_t seq_len;         /* tokens of each, those to come included; 0: the model's largest */
+    uint64_t chunk_tokens;    /* computed at once of each; 0: all */
+    enum gc_dtype dtype;      /* of activations; GC_DTYPE_NONE: the model's own */
+    enum gc_dtype kv_dtype;   /* GC_DTYPE_NONE: dtype, else the model's own */
+    bool scores_materialised; /* attention writes out its scores */
+    enum gc_split split;
+    uint32_t device_count;        /* at least 1 */
+    uint64_t overhead_millionths; /* of the other parts' sum, added to it */
+    uint64_t context_bytes;       /* on each device, before anything is allocated */
+    uint64_t resident_experts;    /* of each layer; the rest is kept elsewhere */
+    const char *dims;             /* "name=N,…": open dimensions of an ONNX graph; NULL: none */
+};
+
+/* One sequence of the model's largest context, one device, the stated overhead. */
+void gc_estimate_request_init(struct gc_estimate_request *request);
+
+struct gc_estimate_sizes {
+    uint64_t parts[GC_ESTIMATE_PART_COUNT];
+    uint64_t peak_bytes; /* their sum */
+};
+
+struct gc_estimate {
+    struct gc_estimate_sizes total; /* of all devices */
+    struct gc_estimate_sizes devices[GC_ESTIMATE_DEVICE_MAX];
+    uint32_t device_count;
+    unsigned unknown_parts;           /* bit i: part i is a lower bound */
+    uint32_t coverage_thousandths;    /* known parts of those that a run has */
+    enum gc_estimate_part overflowed; /* where GC_OVERFLOW happened; else unspecified */
+    uint64_t batch;
+    uint64_t seq_len; /* 0: not told by anyone */
+    enum gc_dtype dtype;
+    enum gc_dtype kv_dtype;
+    uint64_t experts; /* of each layer that has them; 0: none */
+    uint64_t resident_experts;
+    uint32_t expert_layer_count;
+    uint64_t parameters;
+    uint64_t tensor_count;
+    uint64_t positions; /* the model's largest context; 0: not told */
+    struct gc_notes notes;
+};
+
+struct gc_estimator;
+
+/* `dtype`: what floating-point weights are taken to be, GC_DTYPE_NONE for what they are. The model
+ * may be closed before the estimator only if it is no ONNX graph.
+ * GC_NO_HOST_MEMORY; GC_OVERFLOW: the weights do not fit in 64 bits; GC_NOT_SUPPORTED: that type
+ * has no fixed size. */
+enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,
+                                 struct gc_estimator **estimator) GC_CHECKED;
+/* The same for a configuration without a file: no weights. */
+enum gc_status gc_estimator_open_arch(const struct gc_arch *arch,
+                                      struct gc_estimator **estimator) GC_CHECKED;
+void gc_estimator_close(struct gc_estimator *estimator); /* NULL: nothing */
+
+/* GC_INVALID_ARGUMENT for a count out of its range; GC_OVERFLOW with estimate->overflowed. */
+enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
+                                const struct gc_estimate_request *request,
+                                struct gc_estimate *estimate) GC_CHECKED;
+
+#endif

@@ -1,0 +1,41 @@
+/* Inside the estimator: what is kept of a model between questions. */
+#ifndef GC_ESTIMATOR_H
+#define GC_ESTIMATOR_H
+
+#include "core/estimator/estimate.h"
+#include "core/estimator/layers.h"
+#include "core/estimator/parts.h"
+#include "core/estimator/weights.h"
+#include "core/host.h"
+
+struct gc_estimator {
+    struct gc_host host;
+    const struct gc_model *graph; /* of an ONNX model; else NULL */
+    bool has_layers;              /* a configuration was there */
+    bool is_gguf;
+    enum gc_dtype main_dtype;   /* of the weights; GC_DTYPE_NONE */
+    enum gc_dtype weight_dtype; /* asked for; GC_DTYPE_NONE */
+    struct gc_notes notes;
+    struct gc_arch arch;
+    struct gc_layers layers;
+    struct gc_weights weights;
+};
+
+/* The types of the work: as asked for, else as the model says. Adds a note for each that had to be
+ * assumed; GC_DTYPE_NONE where nothing says it. */
+void gc_estimate_dtypes(const struct gc_estimator *estimator,
+                        const struct gc_estimate_request *request, struct gc_estimate *estimate);
+
+/* All parts but overhead of one device. GC_OVERFLOW with estimate->overflowed. */
+enum gc_status gc_estimate_device(const struct gc_estimator *estimator,
+                                  const struct gc_estimate_request *request,
+                                  const struct gc_work *work, uint32_t device,
+                                  struct gc_estimate *estimate) GC_CHECKED;
+
+/* Inputs and outputs of an ONNX graph into `sizes`, the open dimensions filled in from the request.
+ * Bits of the parts that are not wholly known are set in estimate->unknown_parts. */
+enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,
+                                 const struct gc_estimate_request *request,
+                                 struct gc_estimate *estimate) GC_CHECKED;
+
+#endif

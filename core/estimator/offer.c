@@ -1,0 +1,144 @@
+/* Counter-offers. Every part of an estimate grows with batch, context and resident experts, so what
+ * fits is a range from the smallest on, and bisection finds its end. */
+#include "core/bits.h"
+#include "core/estimator/estimator.h"
+#include "core/estimator/fits.h"
+
+struct search {
+    const struct gc_estimator *estimator;
+    const struct gc_budget *budget;
+    struct gc_estimate_request request;
+    uint64_t *field; /* of request */
+};
+
+static bool fits_at(struct search *search, uint64_t value)
+{
+    struct gc_estimate estimate;
+    struct gc_fit fit;
+    *search->field = value;
+    if (gc_estimator_run(search->estimator, &search->request, &estimate) != GC_OK)
+        return false;
+    gc_fits(&estimate, search->budget, &fit);
+    return fit.fits;
+}
+
+/* The largest value from `low` to `high` that fits. */
+static struct gc_offer largest(struct search *search, uint64_t low, uint64_t high)
+{
+    struct gc_offer offer = {.state = GC_OFFER_NOT_ANY};
+    if (!fits_at(search, low))
+        return offer;
+    if (fits_at(search, high))
+        return (struct gc_offer){.state = GC_OFFER_ALL, .value = high};
+    while (high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (fits_at(search, middle))
+            low = middle;
+        else
+            high = middle;
+    }
+    offer.state = GC_OFFER_SOME;
+    offer.value = low;
+    return offer;
+}
+
+static struct search search_for(const struct gc_estimator *estimator,
+                                const struct gc_estimate_request *request,
+                                const struct gc_budget *budget)
+{
+    return (struct search){.estimator = estimator, .budget = budget, .request = *request};
+}
+
+/* What does not change the peak is no offer: bounds that fit alike say nothing. */
+static struct gc_offer offer_batch(const struct gc_estimator *estimator,
+                                   const struct gc_estimate_request *request,
+                                   const struct gc_budget *budget)
+{
+    struct search search = search_for(estimator, request, budget);
+    search.field = &search.request.batch;
+    struct gc_offer offer = largest(&search, 1, GC_ESTIMATE_COUNT_MAX);
+    if (offer.state == GC_OFFER_ALL)
+        offer.state = GC_OFFER_NONE;
+    return offer;
+}
+
+static struct gc_offer offer_seq_len(const struct gc_estimator *estimator,
+                                     const struct gc_estimate_request *request,
+                                     const struct gc_budget *budget)
+{
+    struct search search = search_for(estimator, request, budget);
+    const uint64_t positions = estimator->layers.positions;
+    search.field = &search.request.seq_len;
+    if (!estimator->has_layers || estimator->layers.count == 0)
+        return (struct gc_offer){.state = GC_OFFER_NONE};
+    struct gc_offer offer = largest(&search, 1, positions > 0 ? positions : GC_ESTIMATE_COUNT_MAX);
+    if (offer.state == GC_OFFER_ALL && positions == 0)
+        offer.state = GC_OFFER_NONE;
+    return offer;
+}
+
+static struct gc_offer offer_experts(const struct gc_estimator *estimator,
+                                     const struct gc_estimate_request *request,
+                                     const struct gc_budget *budget)
+{
+    struct search search = search_for(estimator, request, budget);
+    search.field = &search.request.resident_experts;
+    if (estimator->layers.experts == 0 || estimator->weights.expert_bytes == 0)
+        return (struct gc_offer){.state = GC_OFFER_NONE};
+    return largest(&search, 0, estimator->layers.experts);
+}
+
+/* Types that caches are kept in, from the widest: those of llama.cpp, and 8-bit floats. */
+static const enum gc_dtype kv_types[] = {
+    GC_DTYPE_F16,  GC_DTYPE_Q8_0, GC_DTYPE_F8_E4M3, GC_DTYPE_Q5_1,
+    GC_DTYPE_Q5_0, GC_DTYPE_Q4_1, GC_DTYPE_Q4_0,
+};
+
+static bool is_smaller(enum gc_dtype a, enum gc_dtype b)
+{
+    const struct gc_dtype_info *one = gc_dtype_info(a);
+    const struct gc_dtype_info *other = gc_dtype_info(b);
+    return (uint64_t)one->block_bytes * other->block_elements <
+           (uint64_t)other->block_bytes * one->block_elements;
+}
+
+static struct gc_offer offer_kv_dtype(const struct gc_estimator *estimator,
+                                      const struct gc_estimate_request *request,
+                                      const struct gc_budget *budget)
+{
+    struct search search = search_for(estimator, request, budget);
+    struct gc_offer offer = {.state = GC_OFFER_NONE};
+    struct gc_estimate estimate;
+    struct gc_fit fit;
+    if (gc_estimator_run(estimator, request, &estimate) != GC_OK ||
+        estimate.total.parts[GC_ESTIMATE_kv_cache] == 0)
+        return offer;
+    gc_fits(&estimate, budget, &fit);
+    if (fit.fits)
+        return (struct gc_offer){.state = GC_OFFER_ALL, .value = estimate.kv_dtype};
+    search.field = &search.request.batch;
+    for (size_t i = 0; i < sizeof(kv_types) / sizeof(kv_types[0]); i++) {
+        if (!is_smaller(kv_types[i], estimate.kv_dtype))
+            continue;
+        search.request.kv_dtype = kv_types[i];
+        offer.state = GC_OFFER_NOT_ANY;
+        if (fits_at(&search, request->batch))
+            return (struct gc_offer){.state = GC_OFFER_SOME, .value = kv_types[i]};
+    }
+    return offer;
+}
+
+enum gc_status gc_offers_find(const struct gc_estimator *estimator,
+                              const struct gc_estimate_request *request,
+                              const struct gc_budget *budget, struct gc_offers *offers)
+{
+    struct gc_estimate estimate;
+    const enum gc_status status = gc_estimator_run(estimator, request, &estimate);
+    if (status != GC_OK && status != GC_OVERFLOW)
+        return status;
+    offers->batch = offer_batch(estimator, request, budget);
+    offers->seq_len = offer_seq_len(estimator, request, budget);
+    offers->resident_experts = offer_experts(estimator, request, budget);
+    offers->kv_dtype = offer_kv_dtype(estimator, request, budget);
+    return GC_OK;
+}

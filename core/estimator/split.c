@@ -1,0 +1,151 @@
+/* What one device has of a model: some of the layers, or a share of each. */
+#include "core/estimator/checked.h"
+#include "core/estimator/estimator.h"
+
+#include <string.h>
+
+/* In order, and no device has more than one layer more than another. */
+static uint32_t device_of_layer(uint32_t layer, uint32_t layer_count, uint32_t device_count)
+{
+    return (uint32_t)((uint64_t)layer * device_count / layer_count);
+}
+
+struct device_view {
+    const struct gc_estimator *estimator;
+    const struct gc_estimate_request *request;
+    const struct gc_work *work;
+    uint32_t device;
+    uint32_t layer_count;
+    struct gc_sum sum;
+};
+
+static bool is_sharded(const struct device_view *view)
+{
+    return view->work->shards > 1;
+}
+
+static bool has_layer(const struct device_view *view, uint32_t layer)
+{
+    return is_sharded(view) ||
+           device_of_layer(layer, view->layer_count, view->request->device_count) == view->device;
+}
+
+/* Bytes of a layer's experts that stay on the device. */
+static uint64_t resident_bytes(struct device_view *view, uint64_t expert_bytes)
+{
+    const uint64_t experts = view->estimator->layers.experts;
+    const uint64_t resident = view->request->resident_experts;
+    if (experts == 0 || resident >= experts)
+        return expert_bytes;
+    return gc_sum_mul(&view->sum, gc_divide_up_u64(expert_bytes, experts), resident);
+}
+
+static uint64_t share_bytes(struct device_view *view, const struct gc_weight_share *share)
+{
+    const uint32_t shards = view->work->shards;
+    const uint64_t experts = resident_bytes(view, share->expert_bytes);
+    const uint64_t dense = gc_divide_up_u64(share->dense_bytes, shards);
+    return gc_sum_add(&view->sum, gc_sum_add(&view->sum, dense, share->replicated_bytes),
+                      gc_divide_up_u64(experts, shards));
+}
+
+static uint64_t weight_bytes(struct device_view *view)
+{
+    const struct gc_weights *weights = &view->estimator->weights;
+    const bool is_first = view->device == 0 || is_sharded(view);
+    const bool is_last = view->device + 1 == view->request->device_count || is_sharded(view);
+    uint64_t bytes = is_first ? share_bytes(view, &weights->first) : 0;
+    if (is_last)
+        bytes = gc_sum_add(&view->sum, bytes, share_bytes(view, &weights->last));
+    for (uint32_t i = 0; i < weights->layer_count; i++) {
+        if (has_layer(view, i))
+            bytes = gc_sum_add(&view->sum, bytes, share_bytes(view, &weights->layers[i]));
+    }
+    return bytes;
+}
+
+/* ---- layers ---- */
+
+typedef enum gc_status layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
+                                   const struct gc_work *work, uint64_t *bytes);
+
+static enum gc_status scores_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
+                                   const struct gc_work *work, uint64_t *bytes)
+{
+    (void)layers;
+    return gc_attention_scores_bytes(layer, work, bytes);
+}
+
+/* What a part takes: the sum of the device's layers, or the largest one where it is used again. */
+static uint64_t over_layers(struct device_view *view, layer_bytes *part, bool reused)
+{
+    const struct gc_layers *layers = &view->estimator->layers;
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < layers->count; i++) {
+        uint64_t bytes;
+        if (!has_layer(view, i))
+            continue;
+        if (part(layers, &layers->items[i], view->work, &bytes) != GC_OK)
+            view->sum.overflowed = true;
+        total = reused ? gc_max_u64(total, bytes) : gc_sum_add(&view->sum, total, bytes);
+    }
+    return total;
+}
+
+static uint64_t activation_bytes(struct device_view *view)
+{
+    const bool is_last = view->device + 1 == view->request->device_count || is_sharded(view);
+    uint64_t bytes = over_layers(view, gc_activation_layer_bytes, true);
+    uint64_t logits = 0;
+    if (is_last && gc_logits_bytes(&view->estimator->layers, view->work, &logits) != GC_OK)
+        view->sum.overflowed = true;
+    return gc_sum_add(&view->sum, bytes, logits);
+}
+
+static uint64_t part_bytes(struct device_view *view, enum gc_estimate_part part)
+{
+    uint64_t bytes = 0;
+    switch (part) {
+    case GC_ESTIMATE_weight:
+        return weight_bytes(view);
+    case GC_ESTIMATE_kv_cache:
+        return view->work->kv_dtype == GC_DTYPE_NONE ? 0
+                                                     : over_layers(view, gc_kv_layer_bytes, false);
+    case GC_ESTIMATE_state:
+        return view->work->dtype == GC_DTYPE_NONE ? 0
+                                                  : over_layers(view, gc_state_layer_bytes, false);
+    case GC_ESTIMATE_activation:
+        return view->work->dtype == GC_DTYPE_NONE ? 0 : activation_bytes(view);
+    case GC_ESTIMATE_attention_workspace:
+        return view->work->dtype == GC_DTYPE_NONE ? 0 : over_layers(view, scores_bytes, true);
+    case GC_ESTIMATE_input:
+        if (gc_input_bytes(view->work, &bytes) != GC_OK)
+            view->sum.overflowed = true;
+        return bytes;
+    default:
+        return 0;
+    }
+}
+
+enum gc_status gc_estimate_device(const struct gc_estimator *estimator,
+                                  const struct gc_estimate_request *request,
+                                  const struct gc_work *work, uint32_t device,
+                                  struct gc_estimate *estimate)
+{
+    const uint32_t named = estimator->weights.layer_count;
+    struct device_view view = {
+        .estimator = estimator,
+        .request = request,
+        .work = work,
+        .device = device,
+        .layer_count = named > estimator->layers.count ? named : estimator->layers.count,
+    };
+    const unsigned count = estimator->has_layers ? GC_ESTIMATE_overhead : GC_ESTIMATE_weight + 1U;
+    for (unsigned part = 0; part < count; part++) {
+        estimate->devices[device].parts[part] = part_bytes(&view, (enum gc_estimate_part)part);
+        estimate->overflowed = (enum gc_estimate_part)part;
+        if (view.sum.overflowed)
+            return GC_OVERFLOW;
+    }
+    return GC_OK;
+}
