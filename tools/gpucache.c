@@ -11,7 +11,6 @@ static const struct tool_command main_command = {.name = "--help"};
 /* Commands of the contract that come later: they have their help, and say so when they are called.
  */
 static const struct tool_command later_commands[] = {
-    {"estimate", "MODEL [OPTIONS]", "say what memory a model needs, and what fits", NULL, NULL},
     {"plan", "FILE [OPTIONS]", "place allocations whose lifetimes are known", NULL, NULL},
     {"doctor", "[PROGRAM]", "say whether the library reaches PROGRAM's CUDA", NULL, NULL},
 };
@@ -19,9 +18,9 @@ static const struct tool_command later_commands[] = {
 #define LATER_COUNT (sizeof(later_commands) / sizeof(later_commands[0]))
 
 static const struct tool_command *const commands[] = {
-    &tool_command_run,    &tool_command_report, &tool_command_trace,
-    &tool_command_replay, &tool_command_top,    &tool_command_limit,
-    &tool_command_trim,   &tool_command_pause,  &tool_command_resume,
+    &tool_command_run,    &tool_command_report,   &tool_command_trace, &tool_command_replay,
+    &tool_command_top,    &tool_command_limit,    &tool_command_trim,  &tool_command_pause,
+    &tool_command_resume, &tool_command_estimate,
 };
 
 #define NOW_COUNT (sizeof(commands) / sizeof(commands[0]))

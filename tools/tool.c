@@ -101,17 +101,25 @@ static int parse_one(const struct tool_command *command, const struct tool_optio
         *option->flag = true;
         return TOOL_DONE;
     }
-    if (*option->value != NULL)
+    const char **value = option->value;
+    if (option->list != NULL) {
+        if (option->list->count == TOOL_LIST_MAX)
+            return tool_usage(command, "%s is given more than %d times", option->name,
+                              TOOL_LIST_MAX);
+        value = &option->list->values[option->list->count++];
+        *value = NULL;
+    }
+    if (*value != NULL)
         return tool_usage(command, "%s is given twice", option->name);
     const bool is_bare = equals == NULL && (*at == argc || strncmp(argv[*at], "--", 2) == 0);
     if (is_bare && option->bare != NULL) {
-        *option->value = option->bare;
+        *value = option->bare;
         return TOOL_DONE;
     }
     if (equals == NULL && *at == argc)
         return tool_usage(command, "%s needs a value", option->name);
-    *option->value = equals != NULL ? equals + 1 : argv[(*at)++];
-    if (**option->value == '\0')
+    *value = equals != NULL ? equals + 1 : argv[(*at)++];
+    if (**value == '\0')
         return tool_usage(command, "%s needs a value", option->name);
     return TOOL_DONE;
 }
@@ -167,6 +175,8 @@ int tool_parse_words(const struct tool_command *command, const struct tool_optio
             const int status = parse_one(command, options, count, argc, argv, &at);
             if (status != TOOL_DONE)
                 return status;
+        } else if (words->count == words->most && words->one_is_enough) {
+            return tool_usage(command, "at most %zu of them, not also %s", words->most, argv[at]);
         } else if (words->count == words->most) {
             return tool_usage(command, "one %s, not also %s", words->names[words->most - 1] + 2,
                               argv[at]);
@@ -174,7 +184,7 @@ int tool_parse_words(const struct tool_command *command, const struct tool_optio
             words->words[words->count++] = argv[at++];
         }
     }
-    if (words->count < words->most)
+    if (words->count < (words->one_is_enough ? 1 : words->most))
         return tool_usage(command, "%s is missing", words->names[words->count]);
     return TOOL_DONE;
 }

@@ -23,6 +23,7 @@ struct tool_command {
                char **argv); /* argv[0] is the command's name; NULL: not in this version */
 };
 
+extern const struct tool_command tool_command_estimate;
 extern const struct tool_command tool_command_run;
 extern const struct tool_command tool_command_report;
 extern const struct tool_command tool_command_trace;
@@ -45,11 +46,18 @@ void tool_print_help(struct gc_out *out, const struct tool_command *command);
 
 /* One option: --name VALUE or --name=VALUE, or a flag. */
 struct tool_option {
-    const char *name;   /* with its dashes */
-    const char **value; /* set for an option with a value */
-    bool *flag;         /* set for a flag */
-    bool absent;        /* known, but not in this version */
-    const char *bare;   /* what the value is where none follows; NULL: one must */
+    const char *name;       /* with its dashes */
+    const char **value;     /* set for an option with a value */
+    bool *flag;             /* set for a flag */
+    bool absent;            /* known, but not in this version */
+    const char *bare;       /* what the value is where none follows; NULL: one must */
+    struct tool_list *list; /* set for an option that may be given again and again */
+};
+
+#define TOOL_LIST_MAX 16
+struct tool_list {
+    size_t count;
+    const char *values[TOOL_LIST_MAX];
 };
 
 /* Reads options until the first argument that is none, or "--", which is skipped. *next is the
@@ -59,10 +67,11 @@ int tool_parse(const struct tool_command *command, const struct tool_option *opt
                int argc, char **argv, int *next) GC_CHECKED;
 
 /* The same where options may stand before, between and behind the arguments, `most` of which are
- * wanted. TOOL_DONE with `helped` after --help. */
-#define TOOL_WORDS_MAX 2
+ * wanted, or from one to `most`. TOOL_DONE with `helped` after --help. */
+#define TOOL_WORDS_MAX 32
 struct tool_words {
     size_t most;
+    bool one_is_enough;
     const char *names[TOOL_WORDS_MAX]; /* "a file" */
     size_t count;
     bool helped;

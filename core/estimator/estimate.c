@@ -108,6 +108,11 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
     return GC_OK;
 }
 
+void gc_estimator_note(struct gc_estimator *estimator, const char *text)
+{
+    gc_notes_add(&estimator->notes, text, NULL);
+}
+
 /* ---- what is not known ---- */
 
 #define BIT(part) (1U << (unsigned)(part))

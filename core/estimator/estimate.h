@@ -92,6 +92,8 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
 enum gc_status gc_estimator_open_arch(const struct gc_arch *arch,
                                       struct gc_estimator **estimator) GC_CHECKED;
 void gc_estimator_close(struct gc_estimator *estimator); /* NULL: nothing */
+/* A remark of the caller's, told with those of every estimate. Not while another thread asks. */
+void gc_estimator_note(struct gc_estimator *estimator, const char *text);
 
 /* GC_INVALID_ARGUMENT for a count out of its range; GC_OVERFLOW with estimate->overflowed. */
 enum gc_status gc_estimator_run(const struct gc_estimator *estimator,

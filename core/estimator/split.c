@@ -37,7 +37,8 @@ static uint64_t resident_bytes(struct device_view *view, uint64_t expert_bytes)
     const uint64_t resident = view->request->resident_experts;
     if (experts == 0 || resident >= experts)
         return expert_bytes;
-    return gc_sum_mul(&view->sum, gc_divide_up_u64(expert_bytes, experts), resident);
+    return gc_min_u64(expert_bytes,
+                      gc_sum_mul(&view->sum, gc_divide_up_u64(expert_bytes, experts), resident));
 }
 
 static uint64_t share_bytes(struct device_view *view, const struct gc_weight_share *share)

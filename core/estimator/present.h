@@ -1,0 +1,25 @@
+/* An estimate for people and for programs. */
+#ifndef GC_PRESENT_H
+#define GC_PRESENT_H
+
+#include "core/estimator/fits.h"
+#include "core/json.h"
+#include "core/out.h"
+
+struct gc_answer {
+    const char *model; /* its path */
+    const struct gc_estimate *estimate;
+    const struct gc_fit *fit;       /* NULL: there is no budget */
+    const struct gc_budget *budget; /* NULL with fit */
+    const struct gc_offers *offers; /* NULL with fit */
+};
+
+/* One object, keys as in the contract. */
+void gc_answer_write_json(struct gc_json *json, const struct gc_answer *answer);
+/* Part by part, then the budget and what would fit, then what is not known. 80 columns. */
+void gc_answer_write_text(struct gc_out *out, const struct gc_answer *answer);
+/* Several beside each other: a line each, with a head before the first. */
+void gc_answer_write_head(struct gc_out *out);
+void gc_answer_write_line(struct gc_out *out, const struct gc_answer *answer);
+
+#endif

@@ -1,0 +1,200 @@
+#include "tools/calibration.h"
+#include "core/bits.h"
+#include "core/options_parse.h"
+#include "core/text.h"
+#include "tools/report_load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MILLION 1000000
+#define OVERHEAD_MAX (99 * MILLION)
+
+/* ---- measured ---- */
+
+static int fill(const char *path, const struct report_loaded *loaded,
+                struct calibration *calibration)
+{
+    const struct gc_snapshot *snapshot = &loaded->snapshot;
+    uint64_t measured = 0;
+    for (uint32_t i = 0; i < snapshot->device_count; i++) {
+        if (!gc_add_u64(measured, snapshot->devices[i].reserved.peak, &measured))
+            return tool_fail(&tool_command_estimate, "%s: its peaks exceed 64 bits", path);
+    }
+    if (measured == 0)
+        return tool_fail(&tool_command_estimate, "%s: the run held no device memory", path);
+    calibration->measured_bytes = measured;
+    gc_text_show(loaded->process.program, strlen(loaded->process.program), calibration->program,
+                 sizeof(calibration->program));
+    gc_text_show(loaded->process.host, strlen(loaded->process.host), calibration->host,
+                 sizeof(calibration->host));
+    return TOOL_DONE;
+}
+
+static int read_report(const char *path, struct calibration *calibration)
+{
+    struct tool_file file;
+    struct report_loaded loaded;
+    char why[256];
+    int status = tool_map(&tool_command_estimate, path, &file);
+    if (status != TOOL_DONE)
+        return status;
+    if (file.bytes == 0) {
+        status = tool_fail(&tool_command_estimate, "%s: the file is empty", path);
+    } else if (report_load(file.data, file.bytes, &loaded, why, sizeof(why)) != GC_OK) {
+        status = tool_fail(&tool_command_estimate, "%s: %s", path, why);
+    } else {
+        status = fill(path, &loaded, calibration);
+        report_unload(&loaded);
+    }
+    tool_unmap(&file);
+    return status;
+}
+
+int calibration_measure(const char *report_path, const struct gc_estimate *estimate,
+                        uint64_t context_bytes, struct calibration *calibration)
+{
+    const uint64_t contexts = context_bytes * estimate->device_count;
+    const uint64_t overhead = estimate->total.parts[GC_ESTIMATE_overhead];
+    memset(calibration, 0, sizeof(*calibration));
+    calibration->estimated_bytes = gc_sub_or_zero_u64(estimate->total.peak_bytes, contexts);
+    calibration->parts_bytes = gc_sub_or_zero_u64(estimate->total.peak_bytes, overhead);
+    const int status = read_report(report_path, calibration);
+    if (status != TOOL_DONE)
+        return status;
+    if (calibration->parts_bytes == 0)
+        return tool_fail(&tool_command_estimate, "the estimate is nothing: there is no overhead");
+    const uint64_t beyond =
+        gc_sub_or_zero_u64(calibration->measured_bytes, calibration->parts_bytes);
+    const unsigned __int128 share =
+        ((unsigned __int128)beyond * MILLION + calibration->parts_bytes - 1) /
+        calibration->parts_bytes;
+    if (share > OVERHEAD_MAX)
+        return tool_fail(&tool_command_estimate,
+                         "%s: more than 100 times the estimate was held: is it of this model?",
+                         report_path);
+    calibration->overhead_millionths = (uint64_t)share;
+    return TOOL_DONE;
+}
+
+/* ---- the file ---- */
+
+static void write_factor(struct gc_out *out, uint64_t millionths)
+{
+    gc_out_fixed(out, MILLION + millionths, 6);
+}
+
+static void write_file(struct gc_out *out, const struct calibration *calibration)
+{
+    gc_out_text(out, "# Overhead of ");
+    gc_out_text(out, calibration->program);
+    gc_out_text(out, " on ");
+    gc_out_text(out, calibration->host);
+    gc_out_text(out, ", by gpucache estimate --calibrate: estimated ");
+    gc_out_uint(out, calibration->parts_bytes);
+    gc_out_text(out, " bytes without it, held ");
+    gc_out_uint(out, calibration->measured_bytes);
+    gc_out_text(out, "\nGPUCACHE_OVERHEAD=");
+    write_factor(out, calibration->overhead_millionths);
+    gc_out_char(out, '\n');
+}
+
+int calibration_store(const struct calibration *calibration, const char *path)
+{
+    char beside[4096];
+    struct gc_out out;
+    if (path == NULL)
+        return TOOL_DONE;
+    const int length = snprintf(beside, sizeof(beside), "%s.new", path);
+    if (length < 0 || (size_t)length >= sizeof(beside))
+        return tool_fail(&tool_command_estimate, "%s: %s", path, strerror(ENAMETOOLONG));
+    const int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0)
+        return tool_fail(&tool_command_estimate, "%s: %s", beside, strerror(errno));
+    gc_out_init(&out, fd);
+    write_file(&out, calibration);
+    const bool written = gc_out_flush(&out) == GC_OK;
+    const int error = errno;
+    close(fd);
+    if (written && rename(beside, path) == 0)
+        return TOOL_DONE;
+    tool_fail(&tool_command_estimate, "%s: %s", path, strerror(written ? errno : error));
+    unlink(beside);
+    return TOOL_FAILED;
+}
+
+struct found_factor {
+    bool found;
+    bool good;
+    uint64_t millionths;
+};
+
+static void take_entry(void *argument, const char *key, const char *value)
+{
+    struct found_factor *factor = argument;
+    struct gc_decimal number;
+    const char *end;
+    if (strcmp(key, "GPUCACHE_OVERHEAD") != 0)
+        return;
+    factor->found = true;
+    factor->good = gc_text_decimal(value, &end, &number) && *end == '\0' && number.whole >= 1 &&
+                   number.whole <= 100;
+    if (factor->good)
+        factor->millionths =
+            (number.whole - 1) * MILLION +
+            (uint64_t)((unsigned __int128)number.fraction * MILLION / number.scale);
+}
+
+static void skip_line(void *argument, unsigned line)
+{
+    (void)argument;
+    (void)line;
+}
+
+int calibration_load(const char *path, uint64_t *overhead_millionths)
+{
+    struct found_factor factor = {false};
+    struct gc_config config = {NULL};
+    const struct gc_config_visitor visitor = {
+        .argument = &factor, .entry = take_entry, .bad = skip_line};
+    if (gc_config_read(path, &visitor, &config) != GC_OK)
+        return tool_fail(&tool_command_estimate,
+                         "%s: not a readable file of KEY=value lines below 64 KiB", path);
+    gc_config_close(&config);
+    if (!factor.found)
+        return tool_fail(&tool_command_estimate, "%s: there is no GPUCACHE_OVERHEAD in it", path);
+    if (!factor.good)
+        return tool_fail(&tool_command_estimate,
+                         "%s: its GPUCACHE_OVERHEAD is not valid; accepted: a factor, 1 to 100",
+                         path);
+    *overhead_millionths = factor.millionths;
+    return TOOL_DONE;
+}
+
+/* ---- said ---- */
+
+void calibration_print_text(struct gc_out *out, const struct calibration *calibration)
+{
+    char text[GC_TEXT_SIZE_BYTES];
+    const uint64_t estimated = calibration->estimated_bytes;
+    const uint64_t measured = calibration->measured_bytes;
+    const bool is_over = estimated >= measured;
+    const uint64_t apart = is_over ? estimated - measured : measured - estimated;
+    gc_out_text(out, "\nAgainst the run of ");
+    gc_out_text(out, calibration->program);
+    gc_out_text(out, ":\n  estimated without context  ");
+    gc_out_text(out, gc_text_size(estimated, text));
+    gc_out_text(out, "\n  measured at most           ");
+    gc_out_text(out, gc_text_size(measured, text));
+    gc_out_text(out, "\n  error                      ");
+    gc_out_char(out, is_over ? '+' : '-');
+    gc_out_fixed(out, (uint64_t)((unsigned __int128)apart * 1000 / measured), 1);
+    gc_out_text(out, "%\n  overhead that follows      ");
+    write_factor(out, calibration->overhead_millionths);
+    gc_out_text(out, measured < calibration->parts_bytes
+                         ? ": the run took less than the parts without any\n"
+                         : "\n");
+}

@@ -1,0 +1,29 @@
+/* An estimate beside what a run really took, and the overhead that follows.
+ *
+ * It is kept as a file of KEY=value lines with GPUCACHE_OVERHEAD: the library reads it as its
+ * configuration (GPUCACHE_CONFIG), gpucache estimate by --calibration. */
+#ifndef GC_CALIBRATION_H
+#define GC_CALIBRATION_H
+
+#include "core/estimator/estimate.h"
+#include "tools/tool.h"
+
+struct calibration {
+    char program[256];
+    char host[256];
+    uint64_t estimated_bytes;     /* the peak, without what the context takes */
+    uint64_t parts_bytes;         /* the same without overhead */
+    uint64_t measured_bytes;      /* held from the driver at most, of all devices */
+    uint64_t overhead_millionths; /* measured over parts, above 1; 0 where less was needed */
+};
+
+/* From a JSON report of a run of this model. TOOL_FAILED, with a line. */
+int calibration_measure(const char *report_path, const struct gc_estimate *estimate,
+                        uint64_t context_bytes, struct calibration *calibration) GC_CHECKED;
+/* Where `path` is NULL nothing is written. An existing file is replaced whole. */
+int calibration_store(const struct calibration *calibration, const char *path) GC_CHECKED;
+int calibration_load(const char *path, uint64_t *overhead_millionths) GC_CHECKED;
+
+void calibration_print_text(struct gc_out *out, const struct calibration *calibration);
+
+#endif
