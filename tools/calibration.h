@@ -6,6 +6,7 @@
 #define GC_CALIBRATION_H
 
 #include "core/estimator/estimate.h"
+#include "core/json.h"
 #include "tools/tool.h"
 
 struct calibration {
@@ -24,6 +25,8 @@ int calibration_measure(const char *report_path, const struct gc_estimate *estim
 int calibration_store(const struct calibration *calibration, const char *path) GC_CHECKED;
 int calibration_load(const char *path, uint64_t *overhead_millionths) GC_CHECKED;
 
+/* A member "calibration". */
+void calibration_put_json(struct gc_json *json, const struct calibration *calibration);
 void calibration_print_text(struct gc_out *out, const struct calibration *calibration);
 
 #endif

@@ -78,7 +78,11 @@ static void print_one(const struct estimate_setup *setup, const struct result *r
         return;
     }
     gc_json_init(&json, out);
-    gc_answer_write_json(&json, &result->answer);
+    gc_json_begin_object(&json, GC_JSON_LINES);
+    gc_answer_put_members(&json, &result->answer);
+    if (calibration != NULL)
+        calibration_put_json(&json, calibration);
+    gc_json_end_object(&json);
     gc_out_char(out, '\n');
 }
 

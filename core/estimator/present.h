@@ -16,6 +16,8 @@ struct gc_answer {
 
 /* One object, keys as in the contract. */
 void gc_answer_write_json(struct gc_json *json, const struct gc_answer *answer);
+/* Its members alone, into an object that is open. */
+void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer);
 /* Part by part, then the budget and what would fit, then what is not known. 80 columns. */
 void gc_answer_write_text(struct gc_out *out, const struct gc_answer *answer);
 /* Several beside each other: a line each, with a head before the first. */

@@ -105,10 +105,9 @@ static void put_warnings(struct gc_json *json, const struct gc_notes *notes)
     gc_json_end_array(json);
 }
 
-void gc_answer_write_json(struct gc_json *json, const struct gc_answer *answer)
+void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer)
 {
     const struct gc_estimate *estimate = answer->estimate;
-    gc_json_begin_object(json, GC_JSON_LINES);
     gc_json_put_string(json, "model", answer->model);
     gc_json_put_uint(json, "parameters", estimate->parameters);
     gc_json_put_uint(json, "tensors", estimate->tensor_count);
@@ -123,5 +122,11 @@ void gc_answer_write_json(struct gc_json *json, const struct gc_answer *answer)
     put_maybe(json, "experts_per_layer", estimate->experts > 0, estimate->experts);
     put_devices(json, answer);
     put_warnings(json, &estimate->notes);
+}
+
+void gc_answer_write_json(struct gc_json *json, const struct gc_answer *answer)
+{
+    gc_json_begin_object(json, GC_JSON_LINES);
+    gc_answer_put_members(json, answer);
     gc_json_end_object(json);
 }

@@ -1,0 +1,10 @@
+/* Configurations made by hand: "name=value …", lists with commas. */
+#ifndef ARCH_SAMPLE_H
+#define ARCH_SAMPLE_H
+
+#include "core/estimator/arch_config.h"
+
+/* Fails the test at a name or value that is not taken. */
+void arch_sample(struct gc_arch *arch, enum gc_arch_names names, const char *text);
+
+#endif
