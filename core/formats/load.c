@@ -197,8 +197,9 @@ enum gc_status gc_load_add_tensor(struct gc_load *load, const char *path,
     if (load->tensor_count >= load->limits.tensors)
         return gc_load_fail(load, GC_OUT_OF_RANGE, path, "the model has more than %u tensors",
                             load->limits.tensors);
-    const bool known = gc_names_find(&load->tensor_names, tensor->name, length) != NULL;
-    if (known && unique)
+    struct gc_name *known = gc_names_find(&load->tensor_names, tensor->name, length);
+    const bool promised = known != NULL && (known->value & GC_LOAD_PROMISED) != 0;
+    if (known != NULL && !promised && unique)
         return gc_load_fail(load, GC_FORMAT, path, "tensor \"%s\" is there twice",
                             GC_LOAD_SHOWN(tensor->name, length));
     enum gc_status status = gc_load_grow(load, path, (void **)&load->tensors, load->tensor_count,

@@ -69,7 +69,10 @@ enum gc_status gc_load_add_file(struct gc_load *load, const char *path, uint64_t
 /* Computes elements and bytes from dims and dtype. GC_FORMAT: they overflow. */
 enum gc_status gc_load_size_tensor(struct gc_load *load, const char *path,
                                    struct gc_model_tensor *tensor) GC_CHECKED;
-/* Takes a copy. With `unique`, a name that is there already is GC_FORMAT. */
+/* In tensor_names, instead of an index: somebody named this tensor, and it is still to be found. */
+#define GC_LOAD_PROMISED UINT32_C(0x80000000)
+/* Takes a copy. With `unique`, a name that is there already is GC_FORMAT; one that is only promised
+ * is not there. */
 enum gc_status gc_load_add_tensor(struct gc_load *load, const char *path,
                                   const struct gc_model_tensor *tensor, bool unique) GC_CHECKED;
 /* A key that is there already is GC_FORMAT. */
