@@ -34,9 +34,12 @@ bool gc_dtype_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes)
     const struct gc_dtype_info *info = gc_dtype_info(dtype);
     if (info->block_bytes == 0)
         return false;
-    const uint64_t blocks =
-        elements / info->block_elements + (elements % info->block_elements != 0);
-    return gc_mul_u64(blocks, info->block_bytes, bytes);
+    const uint64_t rest = elements % info->block_elements;
+    uint64_t rest_bytes = (rest * info->block_bytes + info->block_elements - 1) / info->block_elements;
+    if (rest > 0 && info->kind == GC_DTYPE_CLASS_QUANTISED)
+        rest_bytes = info->block_bytes;
+    return gc_mul_u64(elements / info->block_elements, info->block_bytes, bytes) &&
+           gc_add_u64(*bytes, rest_bytes, bytes);
 }
 
 static bool is_word(const char *word, const char *text, size_t length)

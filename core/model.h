@@ -28,7 +28,7 @@ enum gc_model_format {
 
 struct gc_model_tensor {
     const char *name;
-    const uint64_t *dims;
+    const uint64_t *dims; /* outermost first, GGUF's too */
     uint32_t dim_count;
     enum gc_dtype dtype;
     uint64_t elements;
@@ -94,6 +94,8 @@ struct gc_model_totals {
     uint64_t alias_bytes; /* what aliases would have taken */
 };
 
+struct gc_model_lookup;
+
 struct gc_model {
     enum gc_model_format format;
     const char *path;
@@ -109,8 +111,9 @@ struct gc_model {
     const char *const *warnings; /* a line each */
     uint32_t warning_count;
     struct gc_model_totals totals;
-    uint64_t header_bytes; /* read in all */
-    uint64_t memory_bytes; /* the model's own */
+    uint64_t header_bytes;                /* read in all */
+    uint64_t memory_bytes;                /* the model's own */
+    const struct gc_model_lookup *lookup; /* NULL: names are searched one by one */
 };
 
 /* What reading may cost; a file that needs more is refused. 0 or NULL: the defaults. */
@@ -139,7 +142,7 @@ void gc_model_close(struct gc_model *model); /* NULL: nothing */
 
 const char *gc_model_format_name(enum gc_model_format format);
 
-/* NULL if there is none. By a hash: cheap. */
+/* NULL if there is none; of several tensors of one name the first. */
 const struct gc_meta_value *gc_model_meta(const struct gc_model *model, const char *key);
 const struct gc_model_tensor *gc_model_tensor(const struct gc_model *model, const char *name);
 

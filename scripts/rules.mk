@@ -142,7 +142,7 @@ TEST_HELPERS := $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/
 # Programs that scripts start: tests/<folder>/*.c not named test_*, and tests/<folder>/progs/*.c. lib*.c
 # becomes a shared object. *.cu is built where nvcc is there: NAME-shared, with the toolkit's shared runtime,
 # NAME-static, with the stand-in's archive, and for a GPU NAME-nvidia, with NVIDIA's static runtime.
-PROG_DIRS := preload clients gpu bench
+PROG_DIRS := preload clients formats gpu bench
 PROG_SRC := $(foreach d,$(PROG_DIRS),$(filter-out tests/$(d)/test_%,$(wildcard tests/$(d)/*.c)) $(wildcard tests/$(d)/progs/*.c)) \
 	$(wildcard demo/*.c)
 # Where there is no C++ compiler the one program that needs it is left out.
@@ -189,6 +189,7 @@ endef
 $(foreach s,$(PROG_SRC),$(eval $(call prog_rule,$(s),$(patsubst %.c,$(OUT)/%$(if $(filter lib%,$(notdir $(s))),.so),$(call flatten,$(s))))))
 
 $(OUT)/tests/bench/pairs_tree: $(OUT)/obj/tests/bench/tree.o
+$(OUT)/tests/formats/model_dump: $(call obj,$(wildcard core/formats/*.c) $(addprefix core/,dtype.c host.c json.c out.c region.c status.c text.c))
 $(OUT)/tests/preload/group_state: $(call obj,$(wildcard core/ledger*.c core/account*.c) core/text.c)
 BENCH_PROGRAMS := $(filter $(OUT)/tests/bench/%,$(PROG_PROGRAMS))
 

@@ -1,0 +1,13 @@
+/* GGUF, versions 2 and 3, little-endian: keys, tensor descriptions, aligned data; one file or
+ * shards NAME-00001-of-0000N.gguf. */
+#ifndef GC_FORMATS_GGUF_H
+#define GC_FORMATS_GGUF_H
+
+#include "core/formats/source.h"
+
+/* Takes the file's tensors and keys; if its keys say that it is one of several, the others' tensors
+ * too, from `folder`. `name` is the file's own name there. */
+enum gc_status gc_gguf_read(struct gc_source *source, const struct gc_folder *folder,
+                            const char *name) GC_CHECKED;
+
+#endif

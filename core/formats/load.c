@@ -1,0 +1,240 @@
+#include "core/formats/load.h"
+
+#include "core/bits.h"
+#include "core/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* As much of a path as fits, its end rather than its beginning. */
+static const char *path_end(const char *path)
+{
+    const size_t length = strlen(path);
+    const size_t shown = GC_MODEL_ERROR_BYTES / 3;
+    return length > shown ? path + length - shown : path;
+}
+
+/* Bytes of the well-formed UTF-8 sequence at `text`, 0 if there is none (The Unicode Standard,
+ * table 3-7). */
+static size_t sequence_bytes(const unsigned char *text, size_t length)
+{
+    const unsigned char lead = text[0];
+    if (lead < 0x80)
+        return 1;
+    const size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    if (lead < 0xc2 || lead > 0xf4 || bytes > length)
+        return 0;
+    const unsigned char low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    const unsigned char high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (text[1] < low || text[1] > high)
+        return 0;
+    for (size_t i = 2; i < bytes; i++) {
+        if (text[i] < 0x80 || text[i] > 0xbf)
+            return 0;
+    }
+    return bytes;
+}
+
+bool gc_load_is_utf8(const char *text, size_t length)
+{
+    for (size_t at = 0; at < length;) {
+        const size_t bytes = sequence_bytes((const unsigned char *)text + at, length - at);
+        if (bytes == 0)
+            return false;
+        at += bytes;
+    }
+    return true;
+}
+
+/* Cut between characters, and what is no UTF-8 as '?': the message stays one line of text. */
+const char *gc_load_show(const char *from, size_t length, char *to, size_t size)
+{
+    size_t used = 0;
+    size_t at = 0;
+    while (at < length) {
+        const size_t bytes = sequence_bytes((const unsigned char *)from + at, length - at);
+        const unsigned char c = (unsigned char)from[at];
+        if (used + (bytes > 0 ? bytes : 1) + sizeof("...") > size) {
+            memcpy(to + used, "...", sizeof("..."));
+            return to;
+        }
+        if (bytes == 0 || c < ' ' || c == 0x7f)
+            to[used++] = '?';
+        else
+            memcpy(to + used, from + at, bytes), used += bytes;
+        at += bytes > 0 ? bytes : 1;
+    }
+    to[used] = '\0';
+    return to;
+}
+
+static void write_line(char *line, size_t size, const char *path, const char *format, va_list list)
+{
+    char shown[GC_MODEL_ERROR_BYTES / 3 + 8];
+    const char *end = path_end(path);
+    gc_load_show(end, strlen(end), shown, sizeof(shown));
+    const int head = snprintf(line, size, "%s%s: ", end == path ? "" : "...", shown);
+    if (head > 0 && (size_t)head < size)
+        vsnprintf(line + head, size - (size_t)head, format, list);
+}
+
+enum gc_status gc_load_fail(struct gc_load *load, enum gc_status status, const char *path,
+                            const char *format, ...)
+{
+    if (load->failed)
+        return status;
+    va_list list;
+    va_start(list, format);
+    load->failed = true;
+    write_line(load->error->text, sizeof(load->error->text), path, format, list);
+    va_end(list);
+    return status;
+}
+
+enum gc_status gc_load_no_memory(struct gc_load *load, const char *path)
+{
+    if (!load->region.full)
+        return gc_load_fail(load, GC_NO_HOST_MEMORY, path, "no memory to read it with");
+    return gc_load_fail(load, GC_OUT_OF_RANGE, path,
+                        "its headers need more than the %llu bytes of memory that reading may take",
+                        (unsigned long long)load->limits.memory_bytes);
+}
+
+void gc_load_warn(struct gc_load *load, const char *path, const char *format, ...)
+{
+    char line[GC_MODEL_ERROR_BYTES];
+    if (load->warning_count >= GC_LOAD_WARNINGS_MAX)
+        return;
+    va_list list;
+    va_start(list, format);
+    write_line(line, sizeof(line), path, format, list);
+    va_end(list);
+    if (load->warning_count + 1 == GC_LOAD_WARNINGS_MAX)
+        gc_text_copy(line, sizeof(line), "further warnings are left out",
+                     strlen("further warnings are left out"));
+    const char *copy = gc_region_text(&load->region, line, strlen(line));
+    /* A warning without memory is left out; the model's own need fails where it arises. */
+    if (copy != NULL && load->warnings != NULL)
+        load->warnings[load->warning_count++] = copy;
+}
+
+void *gc_load_alloc(struct gc_load *load, const char *path, uint64_t bytes)
+{
+    void *memory = gc_region_alloc(&load->region, bytes);
+    if (memory == NULL)
+        (void)gc_load_no_memory(load, path);
+    return memory;
+}
+
+enum gc_status gc_load_text(struct gc_load *load, const char *path, const char *what,
+                            const char *text, size_t length, const char **copy)
+{
+    if (memchr(text, '\0', length) != NULL || !gc_load_is_utf8(text, length))
+        return gc_load_fail(load, GC_FORMAT, path, "%s \"%s\" is no text: UTF-8 without NUL is",
+                            what, GC_LOAD_SHOWN(text, length));
+    *copy = gc_region_text(&load->region, text, length);
+    return *copy != NULL ? GC_OK : gc_load_no_memory(load, path);
+}
+
+enum gc_status gc_load_grow(struct gc_load *load, const char *path, void **list, uint32_t count,
+                            uint32_t *room, size_t element_bytes)
+{
+    if (count < *room)
+        return GC_OK;
+    const uint64_t wanted = *room == 0 ? 16 : (uint64_t)*room * 2;
+    void *memory = wanted > UINT32_MAX ? NULL
+                                       : gc_region_grow(&load->region, *list, count * element_bytes,
+                                                        wanted * element_bytes);
+    if (memory == NULL)
+        return gc_load_no_memory(load, path);
+    *list = memory;
+    *room = (uint32_t)wanted;
+    return GC_OK;
+}
+
+enum gc_status gc_load_add_file(struct gc_load *load, const char *path, uint64_t bytes,
+                                uint32_t *file)
+{
+    if (load->file_count >= load->limits.files)
+        return gc_load_fail(load, GC_OUT_OF_RANGE, path, "the model has more than %u files",
+                            load->limits.files);
+    enum gc_status status = gc_load_grow(load, path, (void **)&load->files, load->file_count,
+                                         &load->file_room, sizeof(*load->files));
+    if (status != GC_OK)
+        return status;
+    *file = load->file_count++;
+    load->files[*file] = (struct gc_model_file){.path = path, .bytes = bytes};
+    return GC_OK;
+}
+
+enum gc_status gc_load_size_tensor(struct gc_load *load, const char *path,
+                                   struct gc_model_tensor *tensor)
+{
+    uint64_t elements = 1;
+    bool fits = true;
+    bool empty = false;
+    for (uint32_t i = 0; i < tensor->dim_count; i++)
+        empty = empty || tensor->dims[i] == 0;
+    for (uint32_t i = 0; i < tensor->dim_count && fits && !empty; i++)
+        fits = gc_mul_u64(elements, tensor->dims[i], &elements);
+    tensor->elements = empty ? 0 : elements;
+    tensor->bytes = 0;
+    if (fits && tensor->dtype != GC_DTYPE_TEXT)
+        fits = gc_dtype_bytes(tensor->dtype, tensor->elements, &tensor->bytes);
+    if (fits)
+        return GC_OK;
+    return gc_load_fail(load, GC_FORMAT, path,
+                        "tensor \"%s\": its size, the product of its dimensions times %s, "
+                        "overflows 64 bits",
+                        GC_LOAD_SHOWN(tensor->name, strlen(tensor->name)),
+                        gc_dtype_name(tensor->dtype));
+}
+
+enum gc_status gc_load_add_tensor(struct gc_load *load, const char *path,
+                                  const struct gc_model_tensor *tensor, bool unique)
+{
+    const size_t length = strlen(tensor->name);
+    if (load->tensor_count >= load->limits.tensors)
+        return gc_load_fail(load, GC_OUT_OF_RANGE, path, "the model has more than %u tensors",
+                            load->limits.tensors);
+    struct gc_name *known = gc_names_find(&load->tensor_names, tensor->name, length);
+    const bool promised = known != NULL && (known->value & GC_LOAD_PROMISED) != 0;
+    if (known != NULL && !promised && unique)
+        return gc_load_fail(load, GC_FORMAT, path, "tensor \"%s\" is there twice",
+                            GC_LOAD_SHOWN(tensor->name, length));
+    enum gc_status status = gc_load_grow(load, path, (void **)&load->tensors, load->tensor_count,
+                                         &load->tensor_room, sizeof(*load->tensors));
+    if (status != GC_OK)
+        return status;
+    if (!known &&
+        !gc_names_add(&load->tensor_names, &load->region, tensor->name, length, load->tensor_count))
+        return gc_load_no_memory(load, path);
+    load->tensors[load->tensor_count++] = *tensor;
+    return GC_OK;
+}
+
+enum gc_status gc_load_add_meta(struct gc_load *load, const char *path, const struct gc_meta *meta)
+{
+    const size_t length = strlen(meta->key);
+    if (gc_names_find(&load->meta_names, meta->key, length) != NULL)
+        return gc_load_fail(load, GC_FORMAT, path, "key \"%s\" is there twice",
+                            GC_LOAD_SHOWN(meta->key, length));
+    enum gc_status status = gc_load_grow(load, path, (void **)&load->metas, load->meta_count,
+                                         &load->meta_room, sizeof(*load->metas));
+    if (status != GC_OK)
+        return status;
+    if (!gc_names_add(&load->meta_names, &load->region, meta->key, length, load->meta_count))
+        return gc_load_no_memory(load, path);
+    load->metas[load->meta_count++] = *meta;
+    return GC_OK;
+}
+
+enum gc_status gc_load_add_port(struct gc_load *load, const char *path,
+                                const struct gc_model_port *port)
+{
+    enum gc_status status = gc_load_grow(load, path, (void **)&load->ports, load->port_count,
+                                         &load->port_room, sizeof(*load->ports));
+    if (status == GC_OK)
+        load->ports[load->port_count++] = *port;
+    return status;
+}

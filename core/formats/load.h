@@ -1,0 +1,88 @@
+/* One reading of a model, from gc_model_open's begin to its end: what is gathered, what it may
+ * cost, and the first thing that went wrong. The readers of the formats work on it; it is theirs
+ * alone.
+ *
+ * Every call that can fail leaves its message in the error, once, and returns a status to pass on.
+ */
+#ifndef GC_FORMATS_LOAD_H
+#define GC_FORMATS_LOAD_H
+
+#include "core/formats/names.h"
+#include "core/model.h"
+#include "core/region.h"
+
+#include <stdarg.h>
+
+struct gc_load {
+    struct gc_region region; /* holds the model and, until the end, what is needed to read it */
+    struct gc_model *model;
+    struct gc_model_limits limits;
+    struct gc_model_error *error;
+    uint64_t header_bytes; /* read so far */
+    bool failed;
+
+    struct gc_model_tensor *tensors;
+    uint32_t tensor_count;
+    uint32_t tensor_room;
+    struct gc_model_file *files;
+    uint32_t file_count;
+    uint32_t file_room;
+    struct gc_meta *metas;
+    uint32_t meta_count;
+    uint32_t meta_room;
+    struct gc_model_port *ports;
+    uint32_t port_count;
+    uint32_t port_room;
+    const char **warnings;
+    uint32_t warning_count;
+    uint32_t warning_room;
+    struct gc_names tensor_names;
+    struct gc_names meta_names;
+};
+
+/* Foreign text for a message: printable, cut. */
+#define GC_LOAD_SHOWN_BYTES 112
+#define GC_LOAD_SHOWN(text, length)                                                                \
+    gc_load_show((text), (length), (char[GC_LOAD_SHOWN_BYTES]){0}, GC_LOAD_SHOWN_BYTES)
+const char *gc_load_show(const char *from, size_t length, char *to, size_t size);
+
+/* Writes "PATH: text" to the error, if it is the first, and returns `status`. */
+enum gc_status gc_load_fail(struct gc_load *load, enum gc_status status, const char *path,
+                            const char *format, ...) __attribute__((format(printf, 4, 5)));
+enum gc_status gc_load_no_memory(struct gc_load *load, const char *path);
+/* "PATH: text" to the model's warnings: at most GC_LOAD_WARNINGS_MAX, then none. */
+#define GC_LOAD_WARNINGS_MAX 32
+void gc_load_warn(struct gc_load *load, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Memory of the region; NULL with the error written. */
+void *gc_load_alloc(struct gc_load *load, const char *path, uint64_t bytes);
+/* A copy closed by NUL. GC_FORMAT if the text holds a NUL or is no UTF-8; `what` names it. */
+enum gc_status gc_load_text(struct gc_load *load, const char *path, const char *what,
+                            const char *text, size_t length, const char **copy) GC_CHECKED;
+bool gc_load_is_utf8(const char *text, size_t length);
+
+/* ---- what is gathered; texts and dims are in the region already ---- */
+
+enum gc_status gc_load_add_file(struct gc_load *load, const char *path, uint64_t bytes,
+                                uint32_t *file) GC_CHECKED;
+/* Computes elements and bytes from dims and dtype. GC_FORMAT: they overflow. */
+enum gc_status gc_load_size_tensor(struct gc_load *load, const char *path,
+                                   struct gc_model_tensor *tensor) GC_CHECKED;
+/* In tensor_names, instead of an index: somebody named this tensor, and it is still to be found. */
+#define GC_LOAD_PROMISED UINT32_C(0x80000000)
+/* Takes a copy. With `unique`, a name that is there already is GC_FORMAT; one that is only promised
+ * is not there. */
+enum gc_status gc_load_add_tensor(struct gc_load *load, const char *path,
+                                  const struct gc_model_tensor *tensor, bool unique) GC_CHECKED;
+/* A key that is there already is GC_FORMAT. */
+enum gc_status gc_load_add_meta(struct gc_load *load, const char *path,
+                                const struct gc_meta *meta) GC_CHECKED;
+enum gc_status gc_load_add_port(struct gc_load *load, const char *path,
+                                const struct gc_model_port *port) GC_CHECKED;
+
+/* Room for one more element of a growing list. */
+enum gc_status gc_load_grow(struct gc_load *load, const char *path, void **list, uint32_t count,
+                            uint32_t *room, size_t element_bytes) GC_CHECKED;
+
+#endif

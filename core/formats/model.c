@@ -1,0 +1,397 @@
+/* Opening a model: what is it, who reads it, and what it comes to. */
+#include "core/model.h"
+
+#include "core/bits.h"
+#include "core/formats/gguf.h"
+#include "core/formats/hf.h"
+#include "core/formats/json_reader.h"
+#include "core/formats/onnx.h"
+#include "core/formats/plain.h"
+#include "core/formats/safetensors.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct gc_model_lookup {
+    struct gc_names tensors;
+    struct gc_names metas;
+};
+
+/* In its own region, which goes with it. */
+struct owner {
+    struct gc_model model;
+    struct gc_region region;
+    struct gc_model_lookup lookup;
+};
+
+static const char *const format_names[] = {
+    [GC_MODEL_SAFETENSORS] = "safetensors",
+    [GC_MODEL_GGUF] = "gguf",
+    [GC_MODEL_ONNX] = "onnx",
+    [GC_MODEL_PLAIN] = "plain",
+};
+
+const char *gc_model_format_name(enum gc_model_format format)
+{
+    return (unsigned)format < GC_MODEL_FORMAT_COUNT ? format_names[format] : "?";
+}
+
+/* ---- what a file is ---- */
+
+enum kind { KIND_SAFETENSORS, KIND_GGUF, KIND_ONNX, KIND_JSON, KIND_UNKNOWN };
+
+/* Files that people try and that are no answer. */
+static const struct {
+    const char *bytes;
+    uint8_t offset;
+    uint8_t count;
+    const char *what;
+} strangers[] = {
+    {"PK\003\004", 0, 4, "a zip archive, as PyTorch's .pt and .bin files are"},
+    {"\200\002", 0, 2, "a Python pickle, as old PyTorch files are"},
+    {"\211HDF\r\n\032\n", 0, 8, "an HDF5 file, as Keras's are"},
+    {"version https://git-lfs", 0, 23, "a Git LFS pointer, not the model it stands for"},
+    {"ORTM", 4, 4, "an ONNX Runtime .ort file"},
+    {"TFL3", 4, 4, "a TensorFlow Lite file"},
+    {"lmgg", 0, 4, "a GGML file older than GGUF"},
+    {"tjgg", 0, 4, "a GGML file older than GGUF"},
+    {"fmgg", 0, 4, "a GGML file older than GGUF"},
+    {"algg", 0, 4, "a GGML adapter older than GGUF"},
+    {"\223NUMPY", 0, 6, "a NumPy array"},
+};
+
+static bool ends_with(const char *name, const char *end)
+{
+    const size_t length = strlen(name);
+    const size_t end_length = strlen(end);
+    return length > end_length && strcmp(name + length - end_length, end) == 0;
+}
+
+static bool begins_json(const unsigned char *view, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (view[i] != ' ' && view[i] != '\n' && view[i] != '\r' && view[i] != '\t')
+            return view[i] == '{' || (view[i] == 0xef && i == 0);
+    }
+    return false;
+}
+
+/* The content first; where it says nothing, the name. */
+static enum kind kind_of(const char *name, const unsigned char *view, size_t count, uint64_t bytes)
+{
+    uint64_t length = 0;
+    for (size_t i = 0; i < 8 && i < count; i++)
+        length |= (uint64_t)view[i] << (8 * i);
+    if (count >= 4 && memcmp(view, "GGUF", 4) == 0)
+        return KIND_GGUF;
+    if (count > 8 && view[8] == '{' && length <= bytes - 8 &&
+        length <= GC_SAFETENSORS_HEADER_BYTES_MAX)
+        return KIND_SAFETENSORS;
+    if (ends_with(name, ".safetensors"))
+        return KIND_SAFETENSORS;
+    if (begins_json(view, count) || ends_with(name, ".json"))
+        return KIND_JSON;
+    if (ends_with(name, ".gguf"))
+        return KIND_GGUF;
+    /* ModelProto begins with its ir_version, field 1, a small number. */
+    if (ends_with(name, ".onnx") || (count >= 2 && view[0] == 0x08 && view[1] < 0x40))
+        return KIND_ONNX;
+    return KIND_UNKNOWN;
+}
+
+static enum gc_status look(struct gc_source *source, const char *name, enum kind *kind)
+{
+    const unsigned char *view;
+    size_t count;
+    const enum gc_status status = gc_source_more(source, 0, &view, &count);
+    if (status != GC_OK)
+        return status;
+    if (count == 0)
+        return gc_load_fail(source->load, GC_FORMAT, source->path, "the file is empty");
+    for (size_t i = 0; i < sizeof(strangers) / sizeof(*strangers); i++) {
+        const size_t end = (size_t)strangers[i].offset + strangers[i].count;
+        if (count >= end &&
+            memcmp(view + strangers[i].offset, strangers[i].bytes, strangers[i].count) == 0)
+            return gc_load_fail(source->load, GC_FORMAT, source->path,
+                                "%s; safetensors, GGUF, ONNX and a JSON description are accepted",
+                                strangers[i].what);
+    }
+    *kind = kind_of(name, view, count, source->bytes);
+    if (*kind != KIND_UNKNOWN)
+        return GC_OK;
+    return gc_load_fail(source->load, GC_FORMAT, source->path,
+                        "byte 0: of no known format; safetensors, GGUF, ONNX and a JSON "
+                        "description are accepted");
+}
+
+/* An index of shards or a description? Told by the first key that only one of them has. */
+static enum gc_status is_index(struct gc_source *source, bool *index)
+{
+    struct gc_json_reader reader;
+    struct gc_json_token token;
+    gc_json_reader_init(&reader, source, 0, source->bytes);
+    *index = false;
+    enum gc_status status = gc_json_reader_next(&reader, &token);
+    if (status != GC_OK || token.event != GC_JSON_BEGIN_OBJECT)
+        return status;
+    for (;;) {
+        status = gc_json_reader_next(&reader, &token);
+        if (status != GC_OK || token.event == GC_JSON_END_OBJECT)
+            return status;
+        *index = gc_json_token_is(&token, "weight_map");
+        if (*index || gc_json_token_is(&token, "tensors"))
+            return GC_OK;
+        status = gc_json_reader_next(&reader, &token);
+        if (status == GC_OK)
+            status = gc_json_reader_skip(&reader, &token);
+        if (status != GC_OK)
+            return status;
+    }
+}
+
+/* ---- reading ---- */
+
+static enum gc_status read_safetensors(struct gc_source *source, const struct gc_folder *folder,
+                                       bool index, bool whole_folder)
+{
+    struct gc_load *load = source->load;
+    load->model->format = GC_MODEL_SAFETENSORS;
+    enum gc_status status =
+        index ? gc_sharded_read(source, folder) : gc_safetensors_read(source, GC_MODEL_NONE);
+    if (status == GC_OK)
+        status = gc_hf_read_config(load, folder, whole_folder);
+    if (status == GC_OK)
+        gc_hf_tie(load, source->path);
+    return status;
+}
+
+static enum gc_status read_source(struct gc_source *source, const struct gc_folder *folder,
+                                  const char *name, bool whole_folder)
+{
+    struct gc_model *model = source->load->model;
+    enum kind kind;
+    bool index = false;
+    enum gc_status status = look(source, name, &kind);
+    if (status == GC_OK && kind == KIND_JSON)
+        status = is_index(source, &index);
+    if (status != GC_OK)
+        return status;
+    if (kind == KIND_SAFETENSORS || index)
+        return read_safetensors(source, folder, index, whole_folder);
+    if (kind == KIND_GGUF) {
+        model->format = GC_MODEL_GGUF;
+        return gc_gguf_read(source, folder, name);
+    }
+    if (kind == KIND_ONNX) {
+        model->format = GC_MODEL_ONNX;
+        return gc_onnx_read(source, folder);
+    }
+    model->format = GC_MODEL_PLAIN;
+    return gc_plain_read(source);
+}
+
+static enum gc_status read_folder(struct gc_load *load, const char *path)
+{
+    struct gc_folder folder;
+    struct gc_source source;
+    enum gc_hf_kind kind;
+    const char *name;
+    enum gc_status status = gc_folder_open(load, path, &folder);
+    if (status != GC_OK)
+        return status;
+    status = gc_hf_find(load, &folder, &name, &kind);
+    if (status == GC_OK)
+        status = gc_source_open_in(load, &folder, name, path, "the folder", &source);
+    if (status == GC_OK) {
+        status = read_source(&source, &folder, name, true);
+        gc_source_close(&source);
+    }
+    gc_folder_close(&folder);
+    return status;
+}
+
+static enum gc_status read_file(struct gc_load *load, const char *path)
+{
+    struct gc_folder folder;
+    struct gc_source source;
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    /* "a/b" lies in "a", "/b" in "/", "b" in ".". */
+    const char *parent = slash == NULL ? "."
+                         : slash == path
+                             ? "/"
+                             : gc_region_text(&load->region, path, (size_t)(slash - path));
+    if (parent == NULL)
+        return gc_load_no_memory(load, path);
+    enum gc_status status = gc_source_open(load, path, &source);
+    if (status != GC_OK)
+        return status;
+    status = gc_folder_open(load, parent, &folder);
+    if (status == GC_OK) {
+        status = read_source(&source, &folder, name, false);
+        gc_folder_close(&folder);
+    }
+    gc_source_close(&source);
+    return status;
+}
+
+static enum gc_status read_path(struct gc_load *load, const char *path)
+{
+    struct stat info;
+    const char *copy = gc_region_text(&load->region, path, strlen(path));
+    if (copy == NULL)
+        return gc_load_no_memory(load, path);
+    load->model->path = copy;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return read_folder(load, copy);
+    return read_file(load, copy);
+}
+
+/* ---- what it comes to ---- */
+
+static enum gc_status add_up(struct gc_load *load, struct gc_model_totals *totals)
+{
+    *totals = (struct gc_model_totals){0};
+    for (uint32_t i = 0; i < load->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &load->tensors[i];
+        const bool alias = tensor->alias_of != GC_MODEL_NONE;
+        const bool counted = !alias && tensor->dtype != GC_DTYPE_TEXT;
+        uint64_t *bytes = alias ? &totals->alias_bytes : &totals->weight_bytes;
+        if (!gc_add_u64(*bytes, tensor->bytes, bytes) ||
+            !gc_add_u64(totals->parameters, counted ? tensor->elements : 0, &totals->parameters) ||
+            !gc_add_u64(totals->stored_bytes, alias ? 0 : tensor->stored_bytes,
+                        &totals->stored_bytes))
+            return gc_load_fail(load, GC_FORMAT, load->model->path,
+                                "tensor \"%s\": with it the sum of all tensors overflows 64 bits",
+                                GC_LOAD_SHOWN(tensor->name, strlen(tensor->name)));
+    }
+    return GC_OK;
+}
+
+static void hand_over(struct gc_load *load, struct owner *owner)
+{
+    struct gc_model *model = &owner->model;
+    model->tensors = load->tensors;
+    model->tensor_count = load->tensor_count;
+    model->files = load->files;
+    model->file_count = load->file_count;
+    model->metas = load->metas;
+    model->meta_count = load->meta_count;
+    model->ports = load->ports;
+    model->port_count = load->port_count;
+    model->warnings = load->warnings;
+    model->warning_count = load->warning_count;
+    model->header_bytes = load->header_bytes;
+    model->memory_bytes = gc_region_bytes(&load->region);
+    owner->lookup = (struct gc_model_lookup){load->tensor_names, load->meta_names};
+    model->lookup = &owner->lookup;
+    owner->region = load->region;
+}
+
+static struct gc_model_limits with_defaults(const struct gc_model_limits *limits)
+{
+    static const struct gc_model_limits defaults = {
+        .memory_bytes = GC_MIB(256),
+        .header_bytes = GC_MIB(1024),
+        .tensors = 1U << 20,
+        .files = 4096,
+    };
+    struct gc_model_limits result = limits != NULL ? *limits : defaults;
+    if (result.memory_bytes == 0)
+        result.memory_bytes = defaults.memory_bytes;
+    if (result.header_bytes == 0)
+        result.header_bytes = defaults.header_bytes;
+    if (result.tensors == 0 || result.tensors >= GC_LOAD_PROMISED)
+        result.tensors = defaults.tensors;
+    if (result.files == 0 || result.files >= GC_LOAD_PROMISED)
+        result.files = defaults.files;
+    return result;
+}
+
+static enum gc_status begin(struct gc_load *load, const char *path, struct owner **owner)
+{
+    gc_region_init(&load->region, load->limits.memory_bytes);
+    gc_names_init(&load->tensor_names);
+    gc_names_init(&load->meta_names);
+    *owner = gc_load_alloc(load, path, sizeof(**owner));
+    if (*owner == NULL)
+        return gc_load_no_memory(load, path);
+    load->model = &(*owner)->model;
+    load->warnings = gc_load_alloc(load, path, GC_LOAD_WARNINGS_MAX * sizeof(*load->warnings));
+    return load->warnings != NULL ? GC_OK : gc_load_no_memory(load, path);
+}
+
+enum gc_status gc_model_open(const char *path, const struct gc_model_limits *limits,
+                             struct gc_model **model, struct gc_model_error *error)
+{
+    const int saved_errno = errno;
+    struct gc_load load = {.limits = with_defaults(limits), .error = error};
+    struct owner *owner = NULL;
+    error->text[0] = '\0';
+    *model = NULL;
+    enum gc_status status = begin(&load, path, &owner);
+    if (status == GC_OK)
+        status = read_path(&load, path);
+    if (status == GC_OK)
+        status = add_up(&load, &owner->model.totals);
+    if (status == GC_OK) {
+        hand_over(&load, owner);
+        *model = &owner->model;
+    } else {
+        gc_region_fini(&load.region);
+    }
+    errno = saved_errno;
+    return status;
+}
+
+void gc_model_close(struct gc_model *model)
+{
+    if (model == NULL)
+        return;
+    /* The region lies in itself. */
+    struct gc_region region = ((struct owner *)model)->region;
+    gc_region_fini(&region);
+}
+
+/* ---- looking things up ---- */
+
+const struct gc_meta_value *gc_model_meta(const struct gc_model *model, const char *key)
+{
+    if (model->lookup != NULL) {
+        const struct gc_name *name = gc_names_find(&model->lookup->metas, key, strlen(key));
+        return name != NULL ? &model->metas[name->value].value : NULL;
+    }
+    for (uint32_t i = 0; i < model->meta_count; i++) {
+        if (strcmp(model->metas[i].key, key) == 0)
+            return &model->metas[i].value;
+    }
+    return NULL;
+}
+
+const struct gc_model_tensor *gc_model_tensor(const struct gc_model *model, const char *name)
+{
+    if (model->lookup != NULL) {
+        const struct gc_name *found = gc_names_find(&model->lookup->tensors, name, strlen(name));
+        return found != NULL ? &model->tensors[found->value] : NULL;
+    }
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        if (strcmp(model->tensors[i].name, name) == 0)
+            return &model->tensors[i];
+    }
+    return NULL;
+}
+
+bool gc_meta_uint(const struct gc_meta_value *value, uint64_t *number)
+{
+    const double exact_below = 9007199254740992.0; /* 2^53 */
+    if (value->kind == GC_META_INTEGER && (!value->negative || value->unsigned_value == 0)) {
+        *number = value->unsigned_value;
+        return true;
+    }
+    if (value->kind != GC_META_REAL || !(value->real >= 0 && value->real < exact_below))
+        return false;
+    *number = (uint64_t)value->real;
+    return (double)*number == value->real;
+}

@@ -1,0 +1,147 @@
+#include "core/formats/onnx_port.h"
+
+#include <string.h>
+
+/* Fields of ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto and its Dimension. */
+enum {
+    INFO_NAME = 1,
+    INFO_TYPE = 2,
+    TYPE_TENSOR = 1,
+    TENSOR_ELEM_TYPE = 1,
+    TENSOR_SHAPE = 2,
+    SHAPE_DIM = 1,
+    DIM_VALUE = 1,
+    DIM_PARAM = 2,
+};
+
+/* A port as it is read. */
+struct content {
+    struct gc_model_port port;
+    uint64_t dims[GC_ONNX_DIMS_MAX];
+    const char *symbols[GC_ONNX_DIMS_MAX];
+};
+
+static enum gc_status take_dim(struct gc_protobuf message, uint64_t *dim, const char **symbol)
+{
+    struct gc_protobuf_field field;
+    bool more;
+    *dim = GC_MODEL_UNKNOWN_DIM;
+    *symbol = NULL;
+    for (;;) {
+        enum gc_status status = gc_protobuf_next(&message, &field, &more);
+        if (status != GC_OK || !more)
+            return status;
+        /* Negative ones are somebody's "unknown". */
+        if (gc_protobuf_is(&field, DIM_VALUE, GC_PROTOBUF_VARINT) && field.value <= INT64_MAX)
+            *dim = field.value;
+        if (gc_protobuf_is(&field, DIM_PARAM, GC_PROTOBUF_BYTES))
+            status = gc_protobuf_text(&message, &field, "a dimension's name", symbol);
+        if (status != GC_OK)
+            return status;
+    }
+}
+
+static enum gc_status take_shape(struct gc_onnx *onnx, struct gc_protobuf message,
+                                 struct content *content)
+{
+    struct gc_model_port *port = &content->port;
+    struct gc_protobuf_field field;
+    bool more;
+    port->has_shape = true;
+    port->dim_count = 0;
+    for (;;) {
+        enum gc_status status = gc_protobuf_next(&message, &field, &more);
+        if (status != GC_OK || !more)
+            return status;
+        if (!gc_protobuf_is(&field, SHAPE_DIM, GC_PROTOBUF_BYTES))
+            continue;
+        if (port->dim_count == GC_ONNX_DIMS_MAX)
+            return gc_onnx_fail(onnx, field.offset, "more than %d dimensions", GC_ONNX_DIMS_MAX);
+        status = take_dim(gc_protobuf_inner(&message, &field), &content->dims[port->dim_count],
+                          &content->symbols[port->dim_count]);
+        if (status != GC_OK)
+            return status;
+        port->dim_count++;
+    }
+}
+
+static enum gc_status take_tensor_type(struct gc_onnx *onnx, struct gc_protobuf message,
+                                       struct content *content)
+{
+    struct gc_protobuf_field field;
+    bool more;
+    for (;;) {
+        enum gc_status status = gc_protobuf_next(&message, &field, &more);
+        if (status != GC_OK || !more)
+            return status;
+        if (gc_protobuf_is(&field, TENSOR_ELEM_TYPE, GC_PROTOBUF_VARINT))
+            content->port.dtype = gc_dtype_from_onnx(field.value);
+        if (gc_protobuf_is(&field, TENSOR_SHAPE, GC_PROTOBUF_BYTES))
+            status = take_shape(onnx, gc_protobuf_inner(&message, &field), content);
+        if (status != GC_OK)
+            return status;
+    }
+}
+
+/* Sequences, maps and optionals have no shape: they stay untold. */
+static enum gc_status take_type(struct gc_onnx *onnx, struct gc_protobuf message,
+                                struct content *content)
+{
+    struct gc_protobuf_field field;
+    bool more;
+    for (;;) {
+        enum gc_status status = gc_protobuf_next(&message, &field, &more);
+        if (status == GC_OK && more && gc_protobuf_is(&field, TYPE_TENSOR, GC_PROTOBUF_BYTES))
+            status = take_tensor_type(onnx, gc_protobuf_inner(&message, &field), content);
+        if (status != GC_OK || !more)
+            return status;
+    }
+}
+
+static enum gc_status keep(struct gc_onnx *onnx, const struct content *content)
+{
+    struct gc_model_port port = content->port;
+    const char *path = onnx->source->path;
+    uint64_t *dims = gc_load_alloc(onnx->load, path, port.dim_count * sizeof(*dims));
+    const char **symbols = gc_load_alloc(onnx->load, path, port.dim_count * sizeof(*symbols));
+    if (dims == NULL || symbols == NULL)
+        return gc_load_no_memory(onnx->load, path);
+    memcpy(dims, content->dims, port.dim_count * sizeof(*dims));
+    memcpy(symbols, content->symbols, port.dim_count * sizeof(*symbols));
+    port.dims = dims;
+    port.symbols = symbols;
+    return gc_load_add_port(onnx->load, path, &port);
+}
+
+enum gc_status gc_onnx_add_port(struct gc_onnx *onnx, struct gc_protobuf message,
+                                enum gc_model_port_kind kind)
+{
+    struct content content;
+    struct gc_protobuf_field field;
+    bool more;
+    content.port = (struct gc_model_port){.name = "", .kind = kind, .dtype = GC_DTYPE_NONE};
+    for (;;) {
+        enum gc_status status = gc_protobuf_next(&message, &field, &more);
+        if (status == GC_OK && gc_protobuf_is(&field, INFO_NAME, GC_PROTOBUF_BYTES))
+            status = gc_protobuf_text(&message, &field, "a value's name", &content.port.name);
+        else if (status == GC_OK && gc_protobuf_is(&field, INFO_TYPE, GC_PROTOBUF_BYTES))
+            status = take_type(onnx, gc_protobuf_inner(&message, &field), &content);
+        if (status != GC_OK)
+            return status;
+        if (!more)
+            return keep(onnx, &content);
+    }
+}
+
+void gc_onnx_drop_weight_ports(struct gc_onnx *onnx)
+{
+    struct gc_load *load = onnx->load;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < load->port_count; i++) {
+        const struct gc_model_port *port = &load->ports[i];
+        if (port->kind == GC_MODEL_OUTPUT ||
+            gc_names_find(&load->tensor_names, port->name, strlen(port->name)) == NULL)
+            load->ports[kept++] = *port;
+    }
+    load->port_count = kept;
+}

@@ -1,0 +1,40 @@
+/* ONNX's tensors: one message each, its bytes in the message or in a file beside the model. */
+#ifndef GC_FORMATS_ONNX_TENSOR_H
+#define GC_FORMATS_ONNX_TENSOR_H
+
+#include "core/formats/protobuf.h"
+
+#define GC_ONNX_DIMS_MAX 64
+
+struct gc_onnx {
+    struct gc_load *load;
+    struct gc_source *source;
+    const struct gc_folder *folder;
+    struct gc_names external; /* file name → index among the files */
+    uint64_t empty;           /* tensors whose data is left out */
+    const char *empty_name;
+    uint64_t foreign_bytes; /* of tensors in attributes of other nodes than Constant */
+};
+
+/* "PATH: byte N: text". */
+enum gc_status gc_onnx_fail(const struct gc_onnx *onnx, uint64_t offset, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Adds the TensorProto; `name`, where it is not NULL, instead of its own. */
+enum gc_status gc_onnx_add_tensor(struct gc_onnx *onnx, struct gc_protobuf message,
+                                  const char *name) GC_CHECKED;
+/* Adds the SparseTensorProto. In memory it is dense: that is what runtimes make of it. */
+enum gc_status gc_onnx_add_sparse(struct gc_onnx *onnx, struct gc_protobuf message,
+                                  const char *name) GC_CHECKED;
+/* Adds a list of plain numbers, the value of a Constant node: one dimension of `count`, or none. */
+enum gc_status gc_onnx_add_list(struct gc_onnx *onnx, const char *name, enum gc_dtype dtype,
+                                uint64_t count, bool scalar) GC_CHECKED;
+/* Only what it takes in memory. */
+enum gc_status gc_onnx_tensor_bytes(struct gc_onnx *onnx, struct gc_protobuf message,
+                                    uint64_t *bytes) GC_CHECKED;
+/* A repeated number: one of it, or packed. Adds to at most GC_ONNX_DIMS_MAX. */
+enum gc_status gc_onnx_take_dims(struct gc_onnx *onnx, const struct gc_protobuf *message,
+                                 const struct gc_protobuf_field *field, uint64_t *dims,
+                                 uint32_t *count) GC_CHECKED;
+
+#endif

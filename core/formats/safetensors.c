@@ -1,0 +1,303 @@
+#include "core/formats/safetensors.h"
+
+#include "core/bits.h"
+#include "core/formats/json_meta.h"
+#include "core/formats/json_reader.h"
+#include "core/formats/ranges.h"
+
+#include <string.h>
+
+#define DIMS_MAX 64
+
+struct header {
+    struct gc_json_reader reader;
+    struct gc_source *source;
+    uint64_t data; /* where the tensors' bytes begin */
+    uint64_t data_bytes;
+    uint32_t shard;
+    uint64_t foreign; /* tensors that the index does not know */
+    const char *foreign_name;
+};
+
+/* One tensor's description while it is read. */
+struct entry {
+    struct gc_model_tensor tensor;
+    uint64_t dims[DIMS_MAX];
+    uint64_t begin;
+    uint64_t end;
+    bool has_dtype;
+    bool has_shape;
+    bool has_offsets;
+};
+
+static enum gc_status fail_entry(struct header *header, const struct entry *entry,
+                                 const struct gc_json_token *token, const char *what)
+{
+    const char *name = entry->tensor.name;
+    return gc_json_reader_fail(&header->reader, token->offset, "tensor \"%s\": %s",
+                               GC_LOAD_SHOWN(name, strlen(name)), what);
+}
+
+static enum gc_status expect(struct header *header, const struct entry *entry,
+                             enum gc_json_event event, const char *what,
+                             struct gc_json_token *token)
+{
+    const enum gc_status status = gc_json_reader_next(&header->reader, token);
+    if (status == GC_OK && token->event != event)
+        return fail_entry(header, entry, token, what);
+    return status;
+}
+
+static enum gc_status read_dtype(struct header *header, struct entry *entry)
+{
+    struct gc_json_token token;
+    enum gc_status status = expect(header, entry, GC_JSON_STRING, "its dtype is no string", &token);
+    if (status != GC_OK)
+        return status;
+    entry->tensor.dtype = gc_dtype_from_safetensors(token.text, token.length);
+    if (entry->tensor.dtype != GC_DTYPE_NONE)
+        return GC_OK;
+    const char *name = entry->tensor.name;
+    return gc_json_reader_fail(&header->reader, token.offset,
+                               "tensor \"%s\": dtype \"%s\" is not known; F32, BF16, F8_E4M3, I64 "
+                               "and the like are accepted",
+                               GC_LOAD_SHOWN(name, strlen(name)),
+                               GC_LOAD_SHOWN(token.text, token.length));
+}
+
+/* An array of at most `max` whole numbers. */
+static enum gc_status read_numbers(struct header *header, struct entry *entry, const char *what,
+                                   uint64_t *numbers, uint32_t max, uint32_t *count)
+{
+    struct gc_json_token token;
+    *count = 0;
+    enum gc_status status = expect(header, entry, GC_JSON_BEGIN_ARRAY, what, &token);
+    for (;;) {
+        if (status == GC_OK)
+            status = gc_json_reader_next(&header->reader, &token);
+        if (status != GC_OK || token.event == GC_JSON_END_ARRAY)
+            return status;
+        if (*count == max || token.event != GC_JSON_INTEGER || token.negative)
+            return fail_entry(header, entry, &token, what);
+        numbers[(*count)++] = token.magnitude;
+    }
+}
+
+static enum gc_status read_offsets(struct header *header, struct entry *entry)
+{
+    static const char what[] = "its data_offsets are not two whole numbers, begin and end";
+    uint64_t numbers[2];
+    uint32_t count;
+    const uint64_t offset = header->reader.position;
+    const enum gc_status status = read_numbers(header, entry, what, numbers, 2, &count);
+    if (status != GC_OK)
+        return status;
+    const struct gc_json_token token = {.offset = offset};
+    if (count != 2)
+        return fail_entry(header, entry, &token, what);
+    entry->begin = numbers[0];
+    entry->end = numbers[1];
+    if (entry->begin > entry->end)
+        return fail_entry(header, entry, &token, "its data_offsets end before they begin");
+    return GC_OK;
+}
+
+static enum gc_status read_member(struct header *header, struct entry *entry,
+                                  const struct gc_json_token *key)
+{
+    static const char shape[] = "its shape is no array of at most 64 whole numbers";
+    struct gc_json_token token;
+    bool *seen = gc_json_token_is(key, "dtype")          ? &entry->has_dtype
+                 : gc_json_token_is(key, "shape")        ? &entry->has_shape
+                 : gc_json_token_is(key, "data_offsets") ? &entry->has_offsets
+                                                         : NULL;
+    if (seen == NULL) {
+        const enum gc_status status = gc_json_reader_next(&header->reader, &token);
+        return status != GC_OK ? status : gc_json_reader_skip(&header->reader, &token);
+    }
+    if (*seen)
+        return fail_entry(header, entry, key, "the same key twice");
+    *seen = true;
+    if (seen == &entry->has_dtype)
+        return read_dtype(header, entry);
+    if (seen == &entry->has_offsets)
+        return read_offsets(header, entry);
+    return read_numbers(header, entry, shape, entry->dims, DIMS_MAX, &entry->tensor.dim_count);
+}
+
+/* The size that dtype and shape give against the one that the offsets give. */
+static enum gc_status check_entry(struct header *header, struct entry *entry)
+{
+    struct gc_load *load = header->source->load;
+    struct gc_model_tensor *tensor = &entry->tensor;
+    const char *path = header->source->path;
+    const char *name = GC_LOAD_SHOWN(tensor->name, strlen(tensor->name));
+    enum gc_status status = gc_load_size_tensor(load, path, tensor);
+    if (status != GC_OK)
+        return status;
+    tensor->stored_bytes = entry->end - entry->begin;
+    if (tensor->stored_bytes != tensor->bytes)
+        return gc_load_fail(load, GC_FORMAT, path,
+                            "tensor \"%s\": its data_offsets span %llu bytes, its shape and dtype "
+                            "need %llu",
+                            name, (unsigned long long)tensor->stored_bytes,
+                            (unsigned long long)tensor->bytes);
+    if (entry->end > header->data_bytes)
+        return gc_load_fail(load, GC_FORMAT, path,
+                            "tensor \"%s\": its data_offsets end at %llu, the data has %llu bytes: "
+                            "the file is cut short, or the offset wrong",
+                            name, (unsigned long long)entry->end,
+                            (unsigned long long)header->data_bytes);
+    tensor->offset = header->data + entry->begin;
+    return GC_OK;
+}
+
+/* Does the index know this tensor, and in this file? */
+static enum gc_status check_promise(struct header *header, const struct gc_model_tensor *tensor)
+{
+    struct gc_load *load = header->source->load;
+    const size_t length = strlen(tensor->name);
+    const struct gc_name *name = gc_names_find(&load->tensor_names, tensor->name, length);
+    if (header->shard == GC_MODEL_NONE)
+        return GC_OK;
+    if (name == NULL) {
+        header->foreign++;
+        header->foreign_name = tensor->name;
+        return GC_OK;
+    }
+    if (name->value == (header->shard | GC_LOAD_PROMISED))
+        return GC_OK;
+    return gc_load_fail(load, GC_FORMAT, header->source->path,
+                        "tensor \"%s\": the index names another file for it",
+                        GC_LOAD_SHOWN(tensor->name, length));
+}
+
+static enum gc_status read_entry(struct header *header, const struct gc_json_token *key)
+{
+    struct gc_load *load = header->source->load;
+    const char *path = header->source->path;
+    struct gc_json_token token;
+    struct entry entry;
+    memset(&entry.tensor, 0, sizeof(entry.tensor));
+    entry.has_dtype = entry.has_shape = entry.has_offsets = false;
+    entry.tensor.dims = entry.dims;
+    entry.tensor.file = header->source->file;
+    entry.tensor.alias_of = GC_MODEL_NONE;
+    const struct gc_name *known = gc_names_find(&load->tensor_names, key->text, key->length);
+    enum gc_status status = GC_OK;
+    if (key->cut)
+        return gc_json_reader_fail(&header->reader, key->offset, "a name longer than %d bytes",
+                                   GC_JSON_READER_TEXT_MAX);
+    /* A promised name is in memory already. */
+    entry.tensor.name = known != NULL ? known->text : NULL;
+    if (known == NULL)
+        status = gc_load_text(load, path, "tensor", key->text, key->length, &entry.tensor.name);
+    if (status == GC_OK)
+        status = expect(header, &entry, GC_JSON_BEGIN_OBJECT, "it is no object", &token);
+    while (status == GC_OK) {
+        status = gc_json_reader_next(&header->reader, &token);
+        if (status != GC_OK || token.event == GC_JSON_END_OBJECT)
+            break;
+        status = read_member(header, &entry, &token);
+    }
+    if (status != GC_OK)
+        return status;
+    if (!entry.has_dtype || !entry.has_shape || !entry.has_offsets)
+        return fail_entry(header, &entry, key,
+                          "it lacks a key; dtype, shape and data_offsets are needed");
+    status = check_entry(header, &entry);
+    if (status == GC_OK)
+        status = check_promise(header, &entry.tensor);
+    if (status != GC_OK)
+        return status;
+    const uint64_t dims_bytes = entry.tensor.dim_count * sizeof(*entry.dims);
+    uint64_t *dims = gc_load_alloc(load, path, dims_bytes);
+    if (dims == NULL)
+        return gc_load_no_memory(load, path);
+    memcpy(dims, entry.dims, dims_bytes);
+    entry.tensor.dims = dims;
+    return gc_load_add_tensor(load, path, &entry.tensor, true);
+}
+
+static enum gc_status read_header(struct header *header)
+{
+    struct gc_json_token token;
+    bool has_metadata = false;
+    enum gc_status status = gc_json_reader_next(&header->reader, &token);
+    if (status == GC_OK && token.event != GC_JSON_BEGIN_OBJECT)
+        return gc_json_reader_fail(&header->reader, token.offset, "the header is no JSON object");
+    while (status == GC_OK) {
+        status = gc_json_reader_next(&header->reader, &token);
+        if (status != GC_OK || token.event == GC_JSON_END_OBJECT)
+            break;
+        if (!gc_json_token_is(&token, "__metadata__")) {
+            status = read_entry(header, &token);
+        } else if (has_metadata) {
+            return gc_json_reader_fail(&header->reader, token.offset, "__metadata__ twice");
+        } else {
+            has_metadata = true;
+            /* Shards repeat it: the first one's is kept. */
+            status = gc_json_meta_read(&header->reader, "__metadata__",
+                                       header->shard == GC_MODEL_NONE || header->shard == 0);
+        }
+    }
+    /* Blanks may follow, nothing else. */
+    return status != GC_OK ? status : gc_json_reader_next(&header->reader, &token);
+}
+
+/* The eight bytes before the header. */
+static enum gc_status read_length(struct header *header)
+{
+    struct gc_source *source = header->source;
+    const unsigned char *view;
+    uint64_t length = 0;
+    enum gc_status status = gc_source_view(source, 0, 8, "the header's length", &view);
+    if (status != GC_OK)
+        return status;
+    for (unsigned i = 0; i < 8; i++)
+        length |= (uint64_t)view[i] << (8 * i);
+    if (length > GC_SAFETENSORS_HEADER_BYTES_MAX || length < 2)
+        return gc_load_fail(
+            source->load, GC_FORMAT, source->path,
+            "byte 0: a header of %llu bytes; 2 to %llu are accepted%s", (unsigned long long)length,
+            (unsigned long long)GC_SAFETENSORS_HEADER_BYTES_MAX,
+            (length >> 32) != 0 && (uint32_t)length == 0 ? " (a big-endian length?)" : "");
+    if (length > source->bytes - 8)
+        return gc_load_fail(source->load, GC_FORMAT, source->path,
+                            "byte 0: a header of %llu bytes, and the file has %llu: cut short",
+                            (unsigned long long)length, (unsigned long long)source->bytes);
+    header->data = 8 + length;
+    header->data_bytes = source->bytes - header->data;
+    return GC_OK;
+}
+
+enum gc_status gc_safetensors_read(struct gc_source *source, uint32_t shard)
+{
+    struct gc_load *load = source->load;
+    struct header header = {.source = source, .shard = shard};
+    const uint32_t first = load->tensor_count;
+    enum gc_status status = gc_load_add_file(load, source->path, source->bytes, &source->file);
+    if (status == GC_OK)
+        status = read_length(&header);
+    if (status != GC_OK)
+        return status;
+    gc_json_reader_init(&header.reader, source, 8, header.data);
+    status = read_header(&header);
+    if (status != GC_OK)
+        return status;
+    if (header.foreign > 0)
+        gc_load_warn(load, source->path,
+                     "%llu tensors that the index does not name, \"%s\" among them; counted",
+                     (unsigned long long)header.foreign,
+                     GC_LOAD_SHOWN(header.foreign_name, strlen(header.foreign_name)));
+    if (load->tensor_count == first && header.data_bytes > 0)
+        return gc_load_fail(load, GC_FORMAT, source->path,
+                            "byte %llu: %llu bytes of data and no tensor",
+                            (unsigned long long)header.data, (unsigned long long)header.data_bytes);
+    const struct gc_ranges ranges = {
+        .first = first,
+        .begin = header.data,
+        .holes_refused = true,
+    };
+    return gc_ranges_check(load, &ranges);
+}

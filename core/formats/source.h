@@ -1,0 +1,66 @@
+/* A regular file, read through a window that moves over it.
+ *
+ * Files are never mapped: a mapping of a file that another process cuts short kills the reader by
+ * SIGBUS. What pread cannot give any more is an error instead. Only headers are looked at: skipping
+ * is free, and every byte read counts against what a reading may cost. */
+#ifndef GC_FORMATS_SOURCE_H
+#define GC_FORMATS_SOURCE_H
+
+#include "core/formats/load.h"
+
+#define GC_SOURCE_WINDOW_BYTES (256 << 10)
+
+struct gc_source {
+    struct gc_load *load;
+    const char *path; /* for messages, in the load's region */
+    int fd;
+    uint32_t file;  /* index among the load's files, or GC_MODEL_NONE */
+    uint64_t bytes; /* when it was opened */
+    unsigned char *window;
+    uint64_t window_start;
+    uint32_t window_bytes;
+    uint32_t step; /* how much is read next: more while reading goes on in sequence */
+};
+
+/* The folder a model's files must lie in. `shared` is the blobs folder beside it where the folder
+ * is a snapshot of a Hugging Face cache, whose files are links into it; else -1. */
+struct gc_folder {
+    const char *path;
+    int fd;
+    int shared;
+};
+
+/* Opens the user's own path: links are followed. GC_IO if it is there but no folder. */
+enum gc_status gc_folder_open(struct gc_load *load, const char *path,
+                              struct gc_folder *folder) GC_CHECKED;
+void gc_folder_close(struct gc_folder *folder);
+
+/* Opens a regular file; never waits for a pipe's other end. */
+enum gc_status gc_source_open(struct gc_load *load, const char *path,
+                              struct gc_source *source) GC_CHECKED;
+/* Takes an open descriptor, which is closed if it fails. */
+enum gc_status gc_source_take(struct gc_load *load, const char *path, int fd,
+                              struct gc_source *source) GC_CHECKED;
+/* The same for a file that a model names: `name`, relative to its folder, must stay in it. ".." and
+ * absolute names are refused, links are too, save those to a file of the same folder or, in a
+ * Hugging Face cache, of its blobs. `named_by` and `place` say in messages who wants it. */
+enum gc_status gc_source_open_in(struct gc_load *load, const struct gc_folder *folder,
+                                 const char *name, const char *named_by, const char *place,
+                                 struct gc_source *source) GC_CHECKED;
+/* The file's size alone, under the same rules; it is opened and closed. */
+enum gc_status gc_source_size_in(struct gc_load *load, const struct gc_folder *folder,
+                                 const char *name, const char *named_by, const char *place,
+                                 const char **path, uint64_t *bytes) GC_CHECKED;
+/* Is there a file or link of that name in the folder? */
+bool gc_folder_has(const struct gc_folder *folder, const char *name);
+void gc_source_close(struct gc_source *source);
+
+/* `bytes`, at most a window, at `offset`; *view is valid until the next call. GC_FORMAT if the file
+ * ends before; `what` names the thing that was to be read. */
+enum gc_status gc_source_view(struct gc_source *source, uint64_t offset, size_t bytes,
+                              const char *what, const unsigned char **view) GC_CHECKED;
+/* What is at `offset` of as much as is at hand, at least one byte; *count is 0 at the end. */
+enum gc_status gc_source_more(struct gc_source *source, uint64_t offset, const unsigned char **view,
+                              size_t *count) GC_CHECKED;
+
+#endif
