@@ -1,0 +1,164 @@
+#!/bin/bash
+# gpucache estimate: its command line, text, JSON and exit statuses; several models; calibration by a real report.
+. "$(dirname "$0")/../lib.sh"
+cd "$TMP" || exit 1
+
+# said STATUS TEXT ARGUMENTS…: `gpucache estimate ARGUMENTS` ends so and says that, nothing on stdout.
+said() {
+    local status=$1 text=$2
+    shift 2
+    "$TOOL" estimate "$@" > out 2> err
+    is "estimate $*: status" $? "$status"
+    ok "estimate $*: $text" grep -qF -- "$text" err
+    [ "$status" = 3 ] || is "estimate $*: nothing on stdout" "$(cat out)" ""
+}
+# safetensors FILE NAME:DTYPE:BYTES:SHAPE…: headers of sparse files.
+safetensors() {
+    python3 - "$@" << 'END'
+import json, struct, sys
+header, offset = {}, 0
+for item in sys.argv[2:]:
+    name, dtype, size, shape = item.split(":")
+    header[name] = {"dtype": dtype, "shape": [int(n) for n in shape.split("x")], "data_offsets": [offset, offset + int(size)]}
+    offset += int(size)
+text = json.dumps(header).encode()
+with open(sys.argv[1], "wb") as file:
+    file.write(struct.pack("<Q", len(text)) + text)
+    file.truncate(8 + len(text) + offset)
+END
+}
+architecture() {
+    python3 -c 'import json, sys; print(json.dumps(json.load(open(sys.argv[1]))[sys.argv[2]]["config"]))' \
+        "$ROOT/tests/model/architectures.json" "$1"
+}
+
+mkdir llama
+architecture llama-2-7b > llama/config.json
+safetensors llama/model.safetensors model.embed_tokens.weight:F16:262144000:32000x4096 \
+    model.layers.0.mlp.up_proj.weight:F16:90177536:11008x4096 lm_head.weight:F16:262144000:32000x4096
+safetensors bare.safetensors a:F32:4194304:1024x1024
+
+# ---- the command line ----
+said 2 'a model is missing'
+said 2 'unknown option --bogus' llama --bogus
+for option in --batch --devices --seq-len --chunk; do
+    said 2 "$option 0 is not valid; accepted: an integer, 1 to" llama $option 0
+    said 2 "$option -1 is not valid" llama $option=-1
+    said 2 "$option 99999999999999999999 is not valid" llama $option 99999999999999999999
+    said 2 "$option is given twice" llama $option 1 $option 1
+done
+said 2 '--devices 65 is not valid; accepted: an integer, 1 to 64' llama --devices 65
+said 2 '--dtype f17 is not valid; accepted: an element type' llama --dtype f17
+said 2 '--kv-dtype x is not valid' llama --kv-dtype x
+said 2 '--split rows is not valid; accepted: layers, tensor' llama --split rows
+said 2 '--attention none is not valid; accepted: flash, full' llama --attention none
+said 2 '--overhead 0.9 is not valid; accepted: a factor, 1 to 100' llama --overhead 0.9
+said 2 '--overhead 100.5 is not valid' llama --overhead 100.5
+said 2 '--budget 0m is not valid' llama --budget 0m
+said 2 '--budget 50% is a share: --memory SIZE says of what' llama --budget 50%
+said 2 'devices by number' llama --budget GPU-12345678-1234-1234-1234-123456789012=1GiB
+said 2 '--dim N is not valid; accepted: name=N' llama --dim N
+said 2 '--dim N=0 is not valid' llama --dim N=0
+said 2 '--output is where --calibrate writes to' llama --output x
+said 2 '--calibrate takes one model' llama bare.safetensors --calibrate r.json
+said 1 'missing' missing
+said 1 '99999999' llama --calibration 99999999
+
+# ---- what it says ----
+"$TOOL" estimate llama > out
+is "without a budget it is done" $? 0
+like "weights" "$(cat out)" '^  weights +586\.0 MiB +614465536$'
+like "KV cache" "$(cat out)" '^  KV cache +2\.0 GiB +2147483648$'
+like "no budget is told" "$(cat out)" 'No budget is named'
+"$TOOL" estimate llama --budget 16GiB > out
+is "fits" $? 0
+like "fits: told" "$(cat out)" '^It fits\.$'
+"$TOOL" estimate llama --budget 2GiB > out
+is "does not fit" $? 3
+like "does not fit: told" "$(cat out)" '^It does not fit: .* short; most of it is KV cache\.$'
+is "80 columns" "$(awk 'length > 80' out)" ""
+"$TOOL" estimate llama --budget 2GiB --json > out.json
+is "json: does not fit" $? 3
+is "json: the contract's keys" "$(json out.json '[k for k in "weight_bytes kv_cache_bytes activation_bytes \
+attention_workspace_bytes input_bytes overhead_bytes peak_bytes budget_bytes fits deficit_bytes coverage largest_batch \
+largest_seq_len resident_experts_per_layer parameters tensors warnings".split() if k not in r]')" "[]"
+is "json: deficit" "$(json out.json 'r["peak_bytes"] - r["budget_bytes"] - r["deficit_bytes"]')" 0
+is "json: no batch fits" "$(json out.json 'r["largest_batch"]')" 0
+tokens=$(json out.json 'r["largest_seq_len"]')
+"$TOOL" estimate llama --budget 2GiB --seq-len "$tokens" > out
+is "the largest context fits" $? 0
+"$TOOL" estimate llama --budget 2GiB --seq-len $((tokens + 1)) > out
+is "one token more does not" $? 3
+is "the layers told and those found are compared" "$(json out.json 'len(r["warnings"])')" 1
+"$TOOL" estimate bare.safetensors --budget 1GiB --json > out.json
+is "without a configuration: coverage" "$(json out.json '[r["coverage"], r["weight_bytes"], len(r["lower_bounds"])]')" \
+    "[0.166, 4194304, 5]"
+"$TOOL" estimate bare.safetensors --dtype f16 --overhead 1 --context-memory 0 --json > out.json
+is "without overhead: the weights alone" "$(json out.json 'r["peak_bytes"]')" 2097152
+"$TOOL" estimate llama > /dev/full 2> err
+is "a full standard output is a failure" $? 1
+
+# ---- devices ----
+"$TOOL" estimate llama --devices 2 --budget 0=3GiB,1=1GiB --json > out.json
+is "devices: one is short" $? 3
+is "devices: which one" "$(json out.json '[r["deficit"]["device"], len(r["devices"]), r["budget_bytes"] >> 30]')" "[1, 2, 4]"
+"$TOOL" estimate llama --devices 2 --memory 4GiB --budget 90% > out
+is "devices: shares of a device's memory" $? 0
+"$TOOL" estimate llama --devices 2 --split tensor --json > out.json
+is "tensor parallel: half the cache each" "$(json out.json '[x["kv_cache_bytes"] >> 30 for x in r["devices"]]')" "[1, 1]"
+
+# ---- several ----
+"$TOOL" estimate llama bare.safetensors --budget 2GiB > out
+is "several: one does not fit" $? 3
+is "several: a line each" "$(wc -l < out)" 3
+"$TOOL" estimate llama missing bare.safetensors --json > out.json 2> err
+is "several: one cannot be read" $? 1
+is "several: the others are there" "$(json out.json '[m["model"] for m in r["models"]]')" '["llama", "bare.safetensors"]'
+
+# ---- a graph ----
+data=$ROOT/../shared/data/models
+if [ -f "$data/ch_PP-OCRv4_det_infer.onnx" ]; then
+    for file in "$data"/*.onnx; do
+        "$TOOL" estimate "$file" --json > out.json
+        is "$(basename "$file") is read" $? 0
+    done
+    "$TOOL" estimate "$data/light_resnet50.onnx" --json > out.json
+    is "resnet50: one image of 224 by 224" "$(json out.json 'r["input_bytes"]')" 602112
+else
+    skip "graphs" "../shared/data/models is not there"
+fi
+
+# ---- calibration ----
+# The peak of a real report is set to what the case needs.
+cat > report.py << 'END'
+import json, sys
+r = json.load(open(sys.argv[1]))
+r["devices"][0]["reserved_bytes"]["peak"] = int(sys.argv[2])
+json.dump(r, open(sys.argv[3], "w"))
+END
+program=$BUILD_DIR/tests/demo/train_driver
+GPUCACHE_REPORT=$TMP/run.json preloaded "$program" > /dev/null 2>&1
+if [ -f run.json ]; then
+    parts=$("$TOOL" estimate llama --json --overhead 1 --context-memory 0 | python3 -c 'import json, sys; print(json.load(sys.stdin)["peak_bytes"])')
+    python3 report.py run.json $((parts * 5 / 4)) longer.json
+    "$TOOL" estimate llama --calibrate longer.json --output mine.conf --json > out.json
+    is "calibrate: done" $? 0
+    like "calibrate: the overhead" "$(json out.json 'str(r["calibration"]["overhead"])')" '^1\.25'
+    like "calibrate: kept" "$(cat mine.conf)" '^GPUCACHE_OVERHEAD=1\.250[0-9]+$'
+    "$TOOL" estimate llama --calibration mine.conf --context-memory 0 --json > out.json
+    ok "calibration: the peak is what was measured" test "$(($(json out.json 'r["peak_bytes"]') - parts * 5 / 4))" -lt 5000
+    like "calibrate: the error is told" "$("$TOOL" estimate llama --calibrate longer.json)" '^  error +-1[0-9]\.[0-9]%$'
+    python3 report.py run.json $((parts / 2)) shorter.json
+    like "calibrate: less than the parts is 1" "$("$TOOL" estimate llama --calibrate shorter.json)" 'follows +1\.000000'
+    python3 report.py run.json $((parts * 200)) other.json
+    said 1 'is it of this model?' llama --calibrate other.json
+    said 1 'mine.conf: no JSON' llama --calibrate mine.conf
+    said 1 'No such file or directory' llama --calibrate longer.json --output no/such/folder
+    echo 'GPUCACHE_OVERHEAD=0.5' > bad.conf
+    said 1 'accepted: a factor, 1 to 100' llama --calibration bad.conf
+    echo 'GPUCACHE_LIMIT=1g' > other.conf
+    said 1 'there is no GPUCACHE_OVERHEAD in it' llama --calibration other.conf
+else
+    skip "calibration" "no program left a report"
+fi
+done_testing
