@@ -65,13 +65,21 @@ static enum gc_status peek(struct gc_json_reader *reader, int *c)
     return GC_OK;
 }
 
+static bool is_blank(int c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
 static enum gc_status skip_blanks(struct gc_json_reader *reader, int *c)
 {
     for (;;) {
+        const unsigned char *at = reader->at;
+        while (at < reader->limit && is_blank(*at))
+            at++;
+        advance(reader, (size_t)(at - reader->at));
         const enum gc_status status = peek(reader, c);
-        if (status != GC_OK || (*c != ' ' && *c != '\n' && *c != '\r' && *c != '\t'))
+        if (status != GC_OK || !is_blank(*c))
             return status;
-        advance(reader, 1);
     }
 }
 
