@@ -39,6 +39,8 @@ static void populate(void *memory, uint64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
     const int saved_errno = errno;
+    if (bytes >= CHUNK_BYTES_MAX)
+        madvise(memory, bytes, MADV_HUGEPAGE);
     madvise(memory, bytes, MADV_POPULATE_WRITE);
     errno = saved_errno;
 #else
