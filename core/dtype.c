@@ -35,7 +35,8 @@ bool gc_dtype_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes)
     if (info->block_bytes == 0)
         return false;
     const uint64_t rest = elements % info->block_elements;
-    uint64_t rest_bytes = (rest * info->block_bytes + info->block_elements - 1) / info->block_elements;
+    uint64_t rest_bytes =
+        (rest * info->block_bytes + info->block_elements - 1) / info->block_elements;
     if (rest > 0 && info->kind == GC_DTYPE_CLASS_QUANTISED)
         rest_bytes = info->block_bytes;
     return gc_mul_u64(elements / info->block_elements, info->block_bytes, bytes) &&
@@ -50,7 +51,8 @@ static bool is_word(const char *word, const char *text, size_t length)
 enum gc_dtype gc_dtype_from_safetensors(const char *name, size_t length)
 {
     for (unsigned i = 0; i < GC_DTYPE_COUNT; i++) {
-        if (length > 0 && strlen(infos[i].safetensors) == length &&
+        if (length > 0 && infos[i].safetensors[0] == name[0] &&
+            strlen(infos[i].safetensors) == length &&
             memcmp(infos[i].safetensors, name, length) == 0)
             return (enum gc_dtype)i;
     }

@@ -65,13 +65,21 @@ static enum gc_status peek(struct gc_json_reader *reader, int *c)
     return GC_OK;
 }
 
+static bool is_blank(int c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
 static enum gc_status skip_blanks(struct gc_json_reader *reader, int *c)
 {
     for (;;) {
+        const unsigned char *at = reader->at;
+        while (at < reader->limit && is_blank(*at))
+            at++;
+        advance(reader, (size_t)(at - reader->at));
         const enum gc_status status = peek(reader, c);
-        if (status != GC_OK || (*c != ' ' && *c != '\n' && *c != '\r' && *c != '\t'))
+        if (status != GC_OK || !is_blank(*c))
             return status;
-        advance(reader, 1);
     }
 }
 
@@ -292,6 +300,19 @@ struct number {
     bool whole;        /* neither '.' nor exponent */
 };
 
+static void add_digit(struct number *number, uint64_t digit, bool decimals)
+{
+    uint64_t grown;
+    if (number->exact && gc_mul_u64(number->mantissa, 10, &grown) &&
+        gc_add_u64(grown, digit, &grown)) {
+        number->mantissa = grown;
+        number->exponent -= decimals;
+    } else {
+        number->exact = false;
+        number->exponent += !decimals;
+    }
+}
+
 /* Digits up to something else; at least one. */
 static enum gc_status read_digits(struct gc_json_reader *reader, struct number *number,
                                   bool decimals)
@@ -304,18 +325,11 @@ static enum gc_status read_digits(struct gc_json_reader *reader, struct number *
             return status;
         if (c < '0' || c > '9')
             return any ? GC_OK : fail_at(reader, c, "a digit");
-        const uint64_t digit = (uint64_t)(c - '0');
-        uint64_t grown;
+        const unsigned char *at = reader->at;
+        for (; at < reader->limit && *at >= '0' && *at <= '9'; at++)
+            add_digit(number, (uint64_t)(*at - '0'), decimals);
+        advance(reader, (size_t)(at - reader->at));
         any = true;
-        if (number->exact && gc_mul_u64(number->mantissa, 10, &grown) &&
-            gc_add_u64(grown, digit, &grown)) {
-            number->mantissa = grown;
-            number->exponent -= decimals;
-        } else {
-            number->exact = false;
-            number->exponent += !decimals;
-        }
-        advance(reader, 1);
     }
 }
 
@@ -345,6 +359,8 @@ static double number_value(const struct number *number)
     long double value = (long double)number->mantissa;
     long double power = 10;
     uint64_t left = (uint64_t)(number->exponent < 0 ? -number->exponent : number->exponent);
+    if (left == 0)
+        return (double)number->mantissa;
     /* Beyond this all is zero or infinite. */
     left = gc_min_u64(left, 8192);
     for (; left != 0 && value != 0; left >>= 1) {

@@ -38,6 +38,14 @@ static size_t sequence_bytes(const unsigned char *text, size_t length)
 bool gc_load_is_utf8(const char *text, size_t length)
 {
     for (size_t at = 0; at < length;) {
+        uint64_t word;
+        if (length - at >= sizeof(word)) {
+            memcpy(&word, text + at, sizeof(word));
+            if ((word & UINT64_C(0x8080808080808080)) == 0) {
+                at += sizeof(word);
+                continue;
+            }
+        }
         const size_t bytes = sequence_bytes((const unsigned char *)text + at, length - at);
         if (bytes == 0)
             return false;
@@ -190,27 +198,51 @@ enum gc_status gc_load_size_tensor(struct gc_load *load, const char *path,
                         gc_dtype_name(tensor->dtype));
 }
 
+enum gc_status gc_load_expect_tensors(struct gc_load *load, const char *path, uint64_t count)
+{
+    if (count > load->limits.tensors || load->tensor_room != 0)
+        return GC_OK; /* too many are refused one by one */
+    load->tensors = gc_load_alloc(load, path, count * sizeof(*load->tensors));
+    load->tensor_room = (uint32_t)count;
+    return load->tensors != NULL ? GC_OK : gc_load_no_memory(load, path);
+}
+
+static enum gc_status append_tensor(struct gc_load *load, const char *path,
+                                    const struct gc_model_tensor *tensor)
+{
+    if (load->tensor_count >= load->limits.tensors)
+        return gc_load_fail(load, GC_OUT_OF_RANGE, path, "the model has more than %u tensors",
+                            load->limits.tensors);
+    const enum gc_status status =
+        gc_load_grow(load, path, (void **)&load->tensors, load->tensor_count, &load->tensor_room,
+                     sizeof(*load->tensors));
+    if (status == GC_OK)
+        load->tensors[load->tensor_count++] = *tensor;
+    return status;
+}
+
+enum gc_status gc_load_redeem(struct gc_load *load, const char *path,
+                              const struct gc_model_tensor *tensor, struct gc_name *name)
+{
+    name->value = load->tensor_count;
+    return append_tensor(load, path, tensor);
+}
+
 enum gc_status gc_load_add_tensor(struct gc_load *load, const char *path,
                                   const struct gc_model_tensor *tensor, bool unique)
 {
     const size_t length = strlen(tensor->name);
-    if (load->tensor_count >= load->limits.tensors)
-        return gc_load_fail(load, GC_OUT_OF_RANGE, path, "the model has more than %u tensors",
-                            load->limits.tensors);
-    struct gc_name *known = gc_names_find(&load->tensor_names, tensor->name, length);
-    const bool promised = known != NULL && (known->value & GC_LOAD_PROMISED) != 0;
-    if (known != NULL && !promised && unique)
+    bool added;
+    struct gc_name *name =
+        gc_names_put(&load->tensor_names, &load->region, tensor->name, length, &added);
+    if (name == NULL)
+        return gc_load_no_memory(load, path);
+    if (!added && unique)
         return gc_load_fail(load, GC_FORMAT, path, "tensor \"%s\" is there twice",
                             GC_LOAD_SHOWN(tensor->name, length));
-    enum gc_status status = gc_load_grow(load, path, (void **)&load->tensors, load->tensor_count,
-                                         &load->tensor_room, sizeof(*load->tensors));
-    if (status != GC_OK)
-        return status;
-    if (!known &&
-        !gc_names_add(&load->tensor_names, &load->region, tensor->name, length, load->tensor_count))
-        return gc_load_no_memory(load, path);
-    load->tensors[load->tensor_count++] = *tensor;
-    return GC_OK;
+    if (added)
+        name->value = load->tensor_count;
+    return append_tensor(load, path, tensor);
 }
 
 enum gc_status gc_load_add_meta(struct gc_load *load, const char *path, const struct gc_meta *meta)

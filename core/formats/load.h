@@ -20,6 +20,7 @@ struct gc_load {
     struct gc_model_error *error;
     uint64_t header_bytes; /* read so far */
     bool failed;
+    unsigned char *spare_window; /* of the source that was closed last, for the next one */
 
     struct gc_model_tensor *tensors;
     uint32_t tensor_count;
@@ -71,10 +72,16 @@ enum gc_status gc_load_size_tensor(struct gc_load *load, const char *path,
                                    struct gc_model_tensor *tensor) GC_CHECKED;
 /* In tensor_names, instead of an index: somebody named this tensor, and it is still to be found. */
 #define GC_LOAD_PROMISED UINT32_C(0x80000000)
-/* Takes a copy. With `unique`, a name that is there already is GC_FORMAT; one that is only promised
- * is not there. */
+/* Takes a copy. With `unique`, a name that is there already is GC_FORMAT. */
 enum gc_status gc_load_add_tensor(struct gc_load *load, const char *path,
                                   const struct gc_model_tensor *tensor, bool unique) GC_CHECKED;
+/* The same for a tensor whose promised name was found: its entry, which did not move since. */
+enum gc_status gc_load_redeem(struct gc_load *load, const char *path,
+                              const struct gc_model_tensor *tensor,
+                              struct gc_name *name) GC_CHECKED;
+/* There will be about that many: makes room for them at once. */
+enum gc_status gc_load_expect_tensors(struct gc_load *load, const char *path,
+                                      uint64_t count) GC_CHECKED;
 /* A key that is there already is GC_FORMAT. */
 enum gc_status gc_load_add_meta(struct gc_load *load, const char *path,
                                 const struct gc_meta *meta) GC_CHECKED;

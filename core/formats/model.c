@@ -334,6 +334,7 @@ enum gc_status gc_model_open(const char *path, const struct gc_model_limits *lim
     enum gc_status status = begin(&load, path, &owner);
     if (status == GC_OK)
         status = read_path(&load, path);
+    gc_source_end(&load);
     if (status == GC_OK)
         status = add_up(&load, &owner->model.totals);
     if (status == GC_OK) {

@@ -1,5 +1,5 @@
 /* A hash table from names to numbers, for names of anyone's making: the hash is keyed, so nobody
- * can choose names that collide. Open addressing, at most two thirds full. The names are borrowed.
+ * can choose names that collide. Open addressing, at most three quarters full. The names are borrowed.
  */
 #ifndef GC_FORMATS_NAMES_H
 #define GC_FORMATS_NAMES_H
@@ -11,8 +11,7 @@
 #include <stdint.h>
 
 struct gc_name {
-    const char *text; /* NULL: an empty place */
-    uint32_t length;
+    const char *text; /* closed by NUL; NULL: an empty place */
     uint32_t hash;
     uint32_t value;
 };
@@ -26,9 +25,14 @@ struct gc_names {
 
 /* An empty table, for which no memory is taken yet. */
 void gc_names_init(struct gc_names *names);
-/* The entry of that name, to read or change its value; NULL if there is none. */
+/* The entry of that name, to read or change its value; NULL if there is none. Entries move when a
+ * name is added. */
 struct gc_name *gc_names_find(const struct gc_names *names, const char *text, size_t length);
-/* Adds a name that is not there. False: no memory. */
+/* The entry of that name; one is made if there is none, and *added is true: the caller then sees to
+ * it that its text is one that stays, closed by NUL. NULL: no memory. */
+struct gc_name *gc_names_put(struct gc_names *names, struct gc_region *region, const char *text,
+                             size_t length, bool *added);
+/* The same for a name that is known not to be there. False: no memory. */
 bool gc_names_add(struct gc_names *names, struct gc_region *region, const char *text, size_t length,
                   uint32_t value);
 

@@ -28,6 +28,8 @@ struct entry {
     bool has_dtype;
     bool has_shape;
     bool has_offsets;
+    bool is_known;    /* its name was seen before, in the index or as a tensor's */
+    uint32_t promise; /* and this is what is known */
 };
 
 static enum gc_status fail_entry(struct header *header, const struct entry *entry,
@@ -131,7 +133,6 @@ static enum gc_status check_entry(struct header *header, struct entry *entry)
     struct gc_load *load = header->source->load;
     struct gc_model_tensor *tensor = &entry->tensor;
     const char *path = header->source->path;
-    const char *name = GC_LOAD_SHOWN(tensor->name, strlen(tensor->name));
     enum gc_status status = gc_load_size_tensor(load, path, tensor);
     if (status != GC_OK)
         return status;
@@ -140,36 +141,37 @@ static enum gc_status check_entry(struct header *header, struct entry *entry)
         return gc_load_fail(load, GC_FORMAT, path,
                             "tensor \"%s\": its data_offsets span %llu bytes, its shape and dtype "
                             "need %llu",
-                            name, (unsigned long long)tensor->stored_bytes,
+                            GC_LOAD_SHOWN(tensor->name, strlen(tensor->name)),
+                            (unsigned long long)tensor->stored_bytes,
                             (unsigned long long)tensor->bytes);
     if (entry->end > header->data_bytes)
         return gc_load_fail(load, GC_FORMAT, path,
                             "tensor \"%s\": its data_offsets end at %llu, the data has %llu bytes: "
                             "the file is cut short, or the offset wrong",
-                            name, (unsigned long long)entry->end,
-                            (unsigned long long)header->data_bytes);
+                            GC_LOAD_SHOWN(tensor->name, strlen(tensor->name)),
+                            (unsigned long long)entry->end, (unsigned long long)header->data_bytes);
     tensor->offset = header->data + entry->begin;
     return GC_OK;
 }
 
-/* Does the index know this tensor, and in this file? */
-static enum gc_status check_promise(struct header *header, const struct gc_model_tensor *tensor)
+/* What the index says of the tensor whose name was read. */
+static enum gc_status check_promise(struct header *header, const struct entry *entry)
 {
-    struct gc_load *load = header->source->load;
-    const size_t length = strlen(tensor->name);
-    const struct gc_name *name = gc_names_find(&load->tensor_names, tensor->name, length);
+    const char *name = entry->tensor.name;
     if (header->shard == GC_MODEL_NONE)
         return GC_OK;
-    if (name == NULL) {
+    if (!entry->is_known) {
         header->foreign++;
-        header->foreign_name = tensor->name;
+        header->foreign_name = name;
         return GC_OK;
     }
-    if (name->value == (header->shard | GC_LOAD_PROMISED))
+    if (entry->promise == (header->shard | GC_LOAD_PROMISED))
         return GC_OK;
-    return gc_load_fail(load, GC_FORMAT, header->source->path,
-                        "tensor \"%s\": the index names another file for it",
-                        GC_LOAD_SHOWN(tensor->name, length));
+    return gc_load_fail(header->source->load, GC_FORMAT, header->source->path, "tensor \"%s\": %s",
+                        GC_LOAD_SHOWN(name, strlen(name)),
+                        (entry->promise & GC_LOAD_PROMISED) != 0
+                            ? "the index names another file for it"
+                            : "it is there twice");
 }
 
 static enum gc_status read_entry(struct header *header, const struct gc_json_token *key)
@@ -183,12 +185,14 @@ static enum gc_status read_entry(struct header *header, const struct gc_json_tok
     entry.tensor.dims = entry.dims;
     entry.tensor.file = header->source->file;
     entry.tensor.alias_of = GC_MODEL_NONE;
-    const struct gc_name *known = gc_names_find(&load->tensor_names, key->text, key->length);
+    struct gc_name *known = gc_names_find(&load->tensor_names, key->text, key->length);
     enum gc_status status = GC_OK;
     if (key->cut)
         return gc_json_reader_fail(&header->reader, key->offset, "a name longer than %d bytes",
                                    GC_JSON_READER_TEXT_MAX);
     /* A promised name is in memory already. */
+    entry.is_known = known != NULL;
+    entry.promise = known != NULL ? known->value : 0;
     entry.tensor.name = known != NULL ? known->text : NULL;
     if (known == NULL)
         status = gc_load_text(load, path, "tensor", key->text, key->length, &entry.tensor.name);
@@ -207,7 +211,7 @@ static enum gc_status read_entry(struct header *header, const struct gc_json_tok
                           "it lacks a key; dtype, shape and data_offsets are needed");
     status = check_entry(header, &entry);
     if (status == GC_OK)
-        status = check_promise(header, &entry.tensor);
+        status = check_promise(header, &entry);
     if (status != GC_OK)
         return status;
     const uint64_t dims_bytes = entry.tensor.dim_count * sizeof(*entry.dims);
@@ -216,7 +220,9 @@ static enum gc_status read_entry(struct header *header, const struct gc_json_tok
         return gc_load_no_memory(load, path);
     memcpy(dims, entry.dims, dims_bytes);
     entry.tensor.dims = dims;
-    return gc_load_add_tensor(load, path, &entry.tensor, true);
+    return header->shard != GC_MODEL_NONE && known != NULL
+               ? gc_load_redeem(load, path, &entry.tensor, known)
+               : gc_load_add_tensor(load, path, &entry.tensor, true);
 }
 
 static enum gc_status read_header(struct header *header)

@@ -75,13 +75,20 @@ static enum gc_status read_promise(struct index *index, const struct gc_json_tok
     if (load->tensor_names.used >= load->limits.tensors)
         return gc_load_fail(load, GC_OUT_OF_RANGE, index->path,
                             "weight_map names more than %u tensors", load->limits.tensors);
-    if (gc_names_find(&load->tensor_names, key->text, length) != NULL)
+    bool added;
+    struct gc_name *promise =
+        gc_names_put(&load->tensor_names, &load->region, key->text, length, &added);
+    if (promise == NULL)
+        return gc_load_no_memory(load, index->path);
+    if (!added)
         return gc_json_reader_fail(&index->reader, key->offset,
                                    "weight_map: tensor \"%s\" is there twice",
                                    GC_LOAD_SHOWN(key->text, length));
     enum gc_status status = gc_load_text(load, index->path, "tensor", key->text, length, &name);
-    if (status == GC_OK)
-        status = gc_json_reader_next(&index->reader, &token);
+    if (status != GC_OK)
+        return status;
+    promise->text = name;
+    status = gc_json_reader_next(&index->reader, &token);
     if (status != GC_OK)
         return status;
     if (token.event != GC_JSON_STRING)
@@ -89,11 +96,8 @@ static enum gc_status read_promise(struct index *index, const struct gc_json_tok
                                    "weight_map: tensor \"%s\": %s where a file name is expected",
                                    GC_LOAD_SHOWN(name, length), gc_json_token_name(&token));
     status = number_shard(index, &token, &number);
-    if (status != GC_OK)
-        return status;
-    if (!gc_names_add(&load->tensor_names, &load->region, name, length, number | GC_LOAD_PROMISED))
-        return gc_load_no_memory(load, index->path);
-    return GC_OK;
+    promise->value = number | GC_LOAD_PROMISED;
+    return status;
 }
 
 /* The members of an object, each given to `take`. */
@@ -167,7 +171,7 @@ static enum gc_status check_promises(struct index *index)
         const char *shard = index->shard_names[name->value & ~GC_LOAD_PROMISED];
         return gc_load_fail(
             index->load, GC_FORMAT, index->path, "weight_map: tensor \"%s\" is not in \"%s\"",
-            GC_LOAD_SHOWN(name->text, name->length), GC_LOAD_SHOWN(shard, strlen(shard)));
+            GC_LOAD_SHOWN(name->text, strlen(name->text)), GC_LOAD_SHOWN(shard, strlen(shard)));
     }
     return GC_OK;
 }
@@ -199,6 +203,9 @@ enum gc_status gc_sharded_read(struct gc_source *source, const struct gc_folder 
     if (status == GC_OK && !index.has_map)
         status = gc_load_fail(source->load, GC_FORMAT, source->path,
                               "no weight_map: an index of safetensors shards has one");
+    if (status == GC_OK)
+        status =
+            gc_load_expect_tensors(source->load, source->path, source->load->tensor_names.used);
     if (status == GC_OK)
         status = read_shards(&index, folder);
     if (status == GC_OK)

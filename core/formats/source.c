@@ -10,10 +10,20 @@
 
 #define STEP_BYTES_MIN (4U << 10)
 
+void gc_source_end(struct gc_load *load)
+{
+    if (load->spare_window != NULL)
+        gc_host_unmap(&load->region.host, load->spare_window, GC_SOURCE_WINDOW_BYTES);
+    load->spare_window = NULL;
+}
+
 void gc_source_close(struct gc_source *source)
 {
-    if (source->window != NULL)
-        gc_host_unmap(&source->load->region.host, source->window, GC_SOURCE_WINDOW_BYTES);
+    struct gc_load *load = source->load;
+    if (source->window != NULL && load->spare_window == NULL)
+        load->spare_window = source->window;
+    else if (source->window != NULL)
+        gc_host_unmap(&load->region.host, source->window, GC_SOURCE_WINDOW_BYTES);
     if (source->fd >= 0)
         close(source->fd);
     source->window = NULL;
@@ -31,7 +41,10 @@ static enum gc_status prepare(struct gc_source *source)
         return gc_load_fail(source->load, GC_IO, source->path,
                             "is no regular file; model files are");
     source->bytes = (uint64_t)info.st_size;
-    source->window = gc_host_map(&source->load->region.host, GC_SOURCE_WINDOW_BYTES);
+    source->window = source->load->spare_window;
+    source->load->spare_window = NULL;
+    if (source->window == NULL)
+        source->window = gc_host_map(&source->load->region.host, GC_SOURCE_WINDOW_BYTES);
     if (source->window == NULL)
         return gc_load_no_memory(source->load, source->path);
     source->step = STEP_BYTES_MIN;

@@ -54,6 +54,8 @@ enum gc_status gc_source_size_in(struct gc_load *load, const struct gc_folder *f
 /* Is there a file or link of that name in the folder? */
 bool gc_folder_has(const struct gc_folder *folder, const char *name);
 void gc_source_close(struct gc_source *source);
+/* When the last source is closed: gives back what was kept for another. */
+void gc_source_end(struct gc_load *load);
 
 /* `bytes`, at most a window, at `offset`; *view is valid until the next call. GC_FORMAT if the file
  * ends before; `what` names the thing that was to be read. */

@@ -5,8 +5,8 @@
 #include "core/model.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 static struct gc_out out;
@@ -122,10 +122,23 @@ static void put_ports(const struct gc_model *model)
     gc_json_end_array(&json);
 }
 
-static void put_model(const struct gc_model *model, uint64_t ns, bool brief)
+/* "VmHWM:    1234 kB" of /proc/self/status: of this program, not of the one that started it. */
+static uint64_t peak_resident_bytes(void)
 {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
+    char line[256];
+    unsigned long long kilobytes = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, "VmHWM:", 6) == 0)
+            kilobytes = strtoull(line + 6, NULL, 10);
+    }
+    if (file != NULL)
+        fclose(file);
+    return kilobytes * 1024;
+}
+
+static void put_model(const struct gc_model *model, uint64_t ns, uint64_t cpu_ns, bool brief)
+{
     gc_json_begin_object(&json, GC_JSON_LINES);
     gc_json_put_string(&json, "format", gc_model_format_name(model->format));
     gc_json_put_uint(&json, "weight_bytes", model->totals.weight_bytes);
@@ -135,8 +148,9 @@ static void put_model(const struct gc_model *model, uint64_t ns, bool brief)
     gc_json_put_uint(&json, "tensor_count", model->tensor_count);
     gc_json_put_uint(&json, "header_bytes", model->header_bytes);
     gc_json_put_uint(&json, "memory_bytes", model->memory_bytes);
-    gc_json_put_uint(&json, "resident_bytes", (uint64_t)usage.ru_maxrss * 1024);
+    gc_json_put_uint(&json, "resident_bytes", peak_resident_bytes());
     gc_json_put_uint(&json, "ns", ns);
+    gc_json_put_uint(&json, "cpu_ns", cpu_ns);
     gc_json_key(&json, "has_config");
     gc_json_bool(&json, model->has_config);
     gc_json_key(&json, "files");
@@ -157,10 +171,10 @@ static void put_model(const struct gc_model *model, uint64_t ns, bool brief)
     gc_json_end_object(&json);
 }
 
-static uint64_t now_ns(void)
+static uint64_t now_ns(clockid_t clock)
 {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
@@ -173,15 +187,17 @@ int main(int argc, char **argv)
         fputs("usage: model_dump [--brief] PATH\n", stderr);
         return 2;
     }
-    const uint64_t begin = now_ns();
+    const uint64_t cpu_begin = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    const uint64_t begin = now_ns(CLOCK_MONOTONIC);
     if (gc_model_open(argv[argc - 1], NULL, &model, &error) != GC_OK) {
         fprintf(stderr, "%s\n", error.text);
         return 1;
     }
-    const uint64_t end = now_ns();
+    const uint64_t ns = now_ns(CLOCK_MONOTONIC) - begin;
+    const uint64_t cpu_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_begin;
     gc_out_init(&out, 1);
     gc_json_init(&json, &out);
-    put_model(model, end - begin, brief);
+    put_model(model, ns, cpu_ns, brief);
     gc_model_close(model);
     return gc_out_flush(&out) == GC_OK ? 0 : 1;
 }
