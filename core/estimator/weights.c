@@ -11,45 +11,71 @@ struct word {
     size_t length;
 };
 
+#define WORD(text)                                                                                 \
+    {                                                                                              \
+        text, sizeof(text) - 1                                                                     \
+    }
+
+static const struct word layer_words[] = {WORD("layers"), WORD("h"),     WORD("blk"),
+                                          WORD("blocks"), WORD("block"), WORD("layer")};
+static const struct word last_words[] = {
+    WORD("lm_head"),    WORD("output"),         WORD("output_norm"), WORD("final_layernorm"),
+    WORD("ln_f"),       WORD("norm_f"),         WORD("embed_out"),   WORD("norm"),
+    WORD("final_norm"), WORD("embedding_norm"), WORD("score")};
+static const struct word fused_words[] = {WORD("input_linear"), WORD("output_linear")};
+static const struct word numbered_words[] = {WORD("ffn_gate"), WORD("ffn_up"), WORD("ffn_down")};
+
+#define COUNT(words) (sizeof(words) / sizeof((words)[0]))
+
 /* The next part of a name between dots or slashes; false at its end. */
 static bool next_word(const char **name, struct word *word)
 {
-    if (**name == '\0')
+    const char *at = *name;
+    if (*at == '\0')
         return false;
-    word->text = *name;
-    word->length = strcspn(*name, "./");
-    *name += word->length;
-    if (**name != '\0')
-        (*name)++;
+    word->text = at;
+    while (*at != '\0' && *at != '.' && *at != '/')
+        at++;
+    word->length = (size_t)(at - word->text);
+    *name = *at != '\0' ? at + 1 : at;
     return true;
 }
 
-static bool is_one_of(const struct word *word, const char *words)
+static bool is_word(const struct word *word, const struct word *other)
 {
-    return word->length > 0 && gc_text_find_word(words, word->text, word->length) >= 0;
+    return word->length == other->length && memcmp(word->text, other->text, word->length) == 0;
 }
 
-static bool ends_in(const struct word *word, const char *end)
+static bool is_one_of(const struct word *word, const struct word *words, size_t count)
 {
-    const size_t length = strlen(end);
-    return word->length >= length && memcmp(word->text + word->length - length, end, length) == 0;
+    for (size_t i = 0; i < count; i++) {
+        if (is_word(word, &words[i]))
+            return true;
+    }
+    return false;
+}
+
+static bool ends_in(const struct word *word, const struct word *end)
+{
+    return word->length >= end->length &&
+           memcmp(word->text + word->length - end->length, end->text, end->length) == 0;
 }
 
 /* "experts" with or without a number behind it; GGUF's "ffn_up_exps", and before that was one
  * tensor "ffn_up.3"; Granite's fused pair. */
 static bool is_expert(const struct word *before, const struct word *word, bool is_number)
 {
-    if (is_one_of(word, "experts") || ends_in(word, "_exps"))
+    static const struct word experts = WORD("experts");
+    static const struct word packed = WORD("_exps");
+    static const struct word sparse = WORD("block_sparse_moe");
+    if (is_word(word, &experts) || ends_in(word, &packed))
         return true;
-    if (is_one_of(before, "block_sparse_moe") && is_one_of(word, "input_linear, output_linear"))
+    if (is_word(before, &sparse) && is_one_of(word, fused_words, COUNT(fused_words)))
         return true;
-    return is_number && is_one_of(before, "ffn_gate, ffn_up, ffn_down");
+    return is_number && is_one_of(before, numbered_words, COUNT(numbered_words));
 }
 
-static const char layer_words[] = "layers, h, blk, blocks, block, layer, encoder_layers";
-static const char last_words[] = "lm_head, output, output_norm, final_layernorm, ln_f, norm_f, "
-                                 "embed_out, final_norm, embedding_norm, norm, score";
-
+/* Called for each of many tensors: nothing here is slow. */
 struct gc_weight_place gc_weight_place(const char *name)
 {
     struct gc_weight_place place = {.layer = GC_WEIGHT_NO_LAYER};
@@ -59,11 +85,11 @@ struct gc_weight_place gc_weight_place(const char *name)
     while (next_word(&name, &word)) {
         uint64_t number;
         const bool is_number = gc_text_uint(word.text, word.length, &number);
-        if (is_number && place.layer == GC_WEIGHT_NO_LAYER && is_one_of(&before, layer_words) &&
-            number < GC_ARCH_LAYER_MAX)
+        if (is_number && place.layer == GC_WEIGHT_NO_LAYER &&
+            is_one_of(&before, layer_words, COUNT(layer_words)) && number < GC_ARCH_LAYER_MAX)
             place.layer = (uint32_t)number;
         place.expert = place.expert || is_expert(&before, &word, is_number);
-        is_last = is_last || is_one_of(&word, last_words);
+        is_last = is_last || is_one_of(&word, last_words, COUNT(last_words));
         before = word;
     }
     place.last = is_last && place.layer == GC_WEIGHT_NO_LAYER;
