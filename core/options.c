@@ -303,26 +303,15 @@ static bool is_default(const struct reading *reading, int option)
            strcmp(reading->texts[option], rows[option].default_text) == 0;
 }
 
-/* What cannot be served is said; where going on without it would be unsafe, CUDA is refused. */
+/* What cannot be served is said. */
 static void say_unserved(struct reading *reading)
 {
-    struct gc_options *options = reading->options;
     char shown[SHOWN_BYTES];
-    const bool gated = options->gate == GC_GATE_DENY || options->gate == GC_GATE_EXIT;
-    const bool gate_refuses = gated && options->model[0] != '\0';
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         if (rows[i].served || is_default(reading, i))
             continue;
-        const bool unsafe = i == GC_OPTION_GATE && gate_refuses;
         gc_text_show(reading->texts[i], strlen(reading->texts[i]), shown, sizeof(shown));
-        if (unsafe) {
-            options->refused = true;
-            say(reading, GC_LOG_ERROR,
-                "%s=%s: not in this version, and unsafe to ignore; CUDA is refused", rows[i].name,
-                shown);
-        } else {
-            say(reading, GC_LOG_WARN, "%s=%s: not in this version, ignored", rows[i].name, shown);
-        }
+        say(reading, GC_LOG_WARN, "%s=%s: not in this version, ignored", rows[i].name, shown);
     }
 }
 

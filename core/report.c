@@ -1,6 +1,7 @@
 /* Where the report goes, and how it gets there whole. */
 #define _GNU_SOURCE
 #include "core/report.h"
+#include "core/bits.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -192,4 +193,14 @@ fail:
         gc_log_write(log, GC_LOG_ERROR, "report: %s; not written", gc_status_text(status));
     errno = saved_errno;
     return status;
+}
+
+uint64_t gc_report_measured_bytes(const struct gc_snapshot *snapshot)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < snapshot->device_count; i++) {
+        if (!gc_add_u64(sum, snapshot->devices[i].reserved.peak, &sum))
+            return UINT64_MAX;
+    }
+    return sum;
 }

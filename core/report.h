@@ -8,6 +8,7 @@
 #define GC_REPORT_H
 
 #include "core/core.h"
+#include "core/estimator/estimate.h"
 #include "core/log.h"
 #include "core/process.h"
 #include "core/status.h"
@@ -18,6 +19,18 @@
 #define GC_REPORT_SCHEMA "gpucache-report/1"
 #define GC_REPORT_LEAK_MAX                                                                         \
     1000 /* leaks listed for one device; leak_count says how many there are */
+
+/* What the model of GPUCACHE_MODEL was estimated to need. */
+struct gc_report_estimate {
+    const char *model;
+    uint64_t batch;
+    uint64_t seq_len; /* 0: not told */
+    struct gc_estimate_sizes sizes;
+    uint64_t context_bytes; /* part of the overhead that no count of allocations sees */
+    uint32_t coverage_thousandths;
+    uint64_t budget_bytes; /* UINT64_MAX: none */
+    bool fits;
+};
 
 /* What the process is and was told. All strings are borrowed; NULL is written as "". */
 struct gc_report_facts {
@@ -31,6 +44,7 @@ struct gc_report_facts {
     int driver_version; /* as cuDriverGetVersion says: 13000 */
     const char *const *warnings;
     uint32_t warning_count;
+    const struct gc_report_estimate *estimate; /* NULL: none was made */
 };
 
 struct gc_report_leaks {
@@ -49,6 +63,10 @@ struct gc_report {
 #define GC_REPORT_KEY_BYTES 16
 const char *gc_report_direct_key(enum gc_direct_kind kind, char key[GC_REPORT_KEY_BYTES]);
 const char *gc_report_direct_text(enum gc_direct_kind kind);
+
+/* The most that was held from the driver, of all devices: what an estimate without its context is
+ * measured by. */
+uint64_t gc_report_measured_bytes(const struct gc_snapshot *snapshot);
 
 /* Write to an open descriptor. GC_IO if a write failed. */
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd) GC_CHECKED;

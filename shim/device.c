@@ -16,20 +16,38 @@ static void format_uuid(const CUuuid *uuid, char *text, size_t bytes)
              b[15]);
 }
 
+/* v2 tells the parts of a split device apart. */
+static void get_uuid(CUdevice ordinal, char *text, size_t bytes)
+{
+    CUuuid uuid;
+
+    if (GC_USE(cuDeviceGetUuid_v2, &uuid, ordinal) == CUDA_SUCCESS ||
+        GC_USE(cuDeviceGetUuid, &uuid, ordinal) == CUDA_SUCCESS)
+        format_uuid(&uuid, text, bytes);
+}
+
+bool gc_shim_describe_device(CUdevice ordinal, uint64_t *total_bytes, char uuid[GC_UUID_BYTES])
+{
+    size_t total;
+
+    uuid[0] = '\0';
+    if (GC_CALL(NULL, cuDeviceTotalMem_v2, &total, ordinal) != CUDA_SUCCESS)
+        return false;
+    *total_bytes = total;
+    get_uuid(ordinal, uuid, GC_UUID_BYTES);
+    return true;
+}
+
 static struct gc_device *add_device(CUdevice ordinal)
 {
     struct gc_device_info info = {.ordinal = ordinal};
     struct gc_device *device;
-    CUuuid uuid;
     size_t total;
 
     if (GC_CALL(NULL, cuDeviceTotalMem_v2, &total, ordinal) != CUDA_SUCCESS)
         return NULL;
     info.total_bytes = total;
-    /* v2 tells the parts of a split device apart. */
-    if (GC_USE(cuDeviceGetUuid_v2, &uuid, ordinal) == CUDA_SUCCESS ||
-        GC_USE(cuDeviceGetUuid, &uuid, ordinal) == CUDA_SUCCESS)
-        format_uuid(&uuid, info.uuid, sizeof(info.uuid));
+    get_uuid(ordinal, info.uuid, sizeof(info.uuid));
     if (GC_USE(cuDeviceGetName, info.name, (int)sizeof(info.name), ordinal) != CUDA_SUCCESS)
         strcpy(info.name, "?");
     gc_shim.driver_version = gc_resolve_driver_version();

@@ -15,12 +15,15 @@
 GC_EXPORT
 CUresult cuInit(unsigned flags)
 {
-    gc_shim_ready();
+    const bool is_ours = gc_shim_ready();
+
     if (gc_shim.is_refused)
         return CUDA_ERROR_INVALID_VALUE;
     if (!GC_HAVE(cuInit))
         return CUDA_ERROR_NO_DEVICE;
-    return GC_FORWARD(cuInit, flags);
+    const CUresult result = GC_FORWARD(cuInit, flags);
+
+    return result == CUDA_SUCCESS && is_ours ? gc_gate_pass() : result;
 }
 
 /* CUDA_ERROR_NOT_FOUND: there is no context to allocate in; the driver shall say so itself. */

@@ -11,6 +11,7 @@
  * pointers stay usable in every state; core stays whole after the report, for static destructors
  * that run later. */
 #define _GNU_SOURCE
+#include "core/estimator/gate.h"
 #include "core/process.h"
 #include "core/report.h"
 #include "shim/resolve.h"
@@ -116,6 +117,8 @@ static void create_core(void)
     gc_shim.is_refused = gc_shim.options->refused;
     if (gc_shim.is_refused || gc_shim.options->mode == GC_MODE_OFF)
         return;
+    if (gc_gatekeeper_open(gc_shim.options, &gc_shim.gatekeeper) != GC_OK)
+        goto fail;
     gc_process_describe(&life.process);
     gc_driver_cuda_init(&platform);
     life.start_unix = (int64_t)time(NULL);
@@ -297,6 +300,7 @@ static const char *backend_name(void)
 static void write_report(void)
 {
     const char *warnings[GC_OPTIONS_WARNING_MAX];
+    struct gc_report_estimate estimate;
     struct timespec now;
     struct gc_report_facts facts = {
         .process = &life.process,
@@ -310,6 +314,8 @@ static void write_report(void)
         .warning_count = gc_shim.options->warning_count,
     };
 
+    if (gc_shim.gatekeeper != NULL && gc_gatekeeper_tell(gc_shim.gatekeeper, &estimate))
+        facts.estimate = &estimate;
     for (uint32_t i = 0; i < facts.warning_count; i++)
         warnings[i] = gc_shim.options->warnings[i];
     clock_gettime(CLOCK_MONOTONIC, &now);

@@ -92,9 +92,10 @@ struct gc_shim {
     /* 1 there: a call may be served from the thread's cache. 0 before the start, in a forked child,
      * and where there are no such caches. */
     const volatile char *hot;
-    struct gc_watch watch; /* whether other processes ask something */
-    bool is_refused;       /* a setting is so wrong that cuInit must fail */
-    atomic_bool ipc_seen;  /* the program asks for IPC handles: whole allocations from now on */
+    struct gc_watch watch;            /* whether other processes ask something */
+    bool is_refused;                  /* a setting is so wrong that cuInit must fail */
+    struct gc_gatekeeper *gatekeeper; /* NULL: no model is named */
+    atomic_bool ipc_seen; /* the program asks for IPC handles: whole allocations from now on */
     atomic_bool waits_for_memops; /* SYNC_MEMOPS was set on mapped memory */
     atomic_int driver_version;    /* once a device was seen: the report asks the driver nothing */
 };
@@ -179,6 +180,15 @@ void gc_hot_prepare(void);
 
 /* Starts it if the process has a group and it does not run yet. */
 void gc_helper_start(void);
+
+/* ---- the gate (gate.c) ---- */
+
+/* Whether a program whose CUDA has just been initialised may go on: CUDA_SUCCESS, or what cuInit
+ * returns instead. Does not come back where the gate ends the process. */
+CUresult gc_gate_pass(void);
+/* The budget's device: its memory, and its UUID in the form of options. */
+#define GC_UUID_BYTES 48
+bool gc_shim_describe_device(CUdevice ordinal, uint64_t *total_bytes, char uuid[GC_UUID_BYTES]);
 
 /* ---- direct memory (free.c; more in direct.h) ---- */
 

@@ -18,12 +18,7 @@
 static int fill(const char *path, const struct report_loaded *loaded,
                 struct calibration *calibration)
 {
-    const struct gc_snapshot *snapshot = &loaded->snapshot;
-    uint64_t measured = 0;
-    for (uint32_t i = 0; i < snapshot->device_count; i++) {
-        if (!gc_add_u64(measured, snapshot->devices[i].reserved.peak, &measured))
-            return tool_fail(&tool_command_estimate, "%s: its peaks exceed 64 bits", path);
-    }
+    const uint64_t measured = gc_report_measured_bytes(&loaded->snapshot);
     if (measured == 0)
         return tool_fail(&tool_command_estimate, "%s: the run held no device memory", path);
     calibration->measured_bytes = measured;

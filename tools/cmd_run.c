@@ -18,6 +18,9 @@ struct settings {
     const char *mode;
     const char *report;
     const char *trace;
+    const char *model;
+    const char *budget;
+    const char *gate;
 };
 
 /* Where the library may lie, seen from the folder of this program: beside it, as built; installed.
@@ -110,6 +113,22 @@ static bool is_stream(const char *report)
     return gc_text_find_word("stderr, stdout, none", report, strlen(report)) >= 0;
 }
 
+static int check_gate(const struct settings *settings)
+{
+    struct gc_size_spec budget;
+    const struct gc_option_row *gate = gc_option_row(GC_OPTION_GATE);
+    if (settings->budget != NULL && gc_parse_size_spec(settings->budget, false, &budget) != GC_OK)
+        return tool_usage(&tool_command_run, "--budget %s is not valid; accepted: %s",
+                          settings->budget, gc_option_row(GC_OPTION_BUDGET)->accepts);
+    if (settings->gate != NULL &&
+        gc_text_find_word(gate->accepts, settings->gate, strlen(settings->gate)) < 0)
+        return tool_usage(&tool_command_run, "--gate %s is not valid; accepted: %s", settings->gate,
+                          gate->accepts);
+    if (settings->model == NULL && (settings->budget != NULL || settings->gate != NULL))
+        return tool_usage(&tool_command_run, "--budget and --gate are about a --model");
+    return TOOL_DONE;
+}
+
 static int check(const struct settings *settings)
 {
     struct gc_size_spec limit;
@@ -121,7 +140,28 @@ static int check(const struct settings *settings)
         gc_text_find_word(mode->accepts, settings->mode, strlen(settings->mode)) < 0)
         return tool_usage(&tool_command_run, "--mode %s is not valid; accepted: %s", settings->mode,
                           mode->accepts);
-    return TOOL_DONE;
+    return check_gate(settings);
+}
+
+/* A pattern has no meaning in a model's path: it is made absolute, and no more. */
+static int put_model(const char *path)
+{
+    char full[PATH_MAX];
+    if (realpath(path, full) == NULL)
+        return tool_fail(&tool_command_run, "%s: %s", path, strerror(errno));
+    return put("GPUCACHE_MODEL", full);
+}
+
+static int apply_gate(const struct settings *settings)
+{
+    int status = TOOL_DONE;
+    if (settings->model != NULL)
+        status = put_model(settings->model);
+    if (status == TOOL_DONE && settings->budget != NULL)
+        status = put("GPUCACHE_BUDGET", settings->budget);
+    if (status == TOOL_DONE && settings->gate != NULL)
+        status = put("GPUCACHE_GATE", settings->gate);
+    return status;
 }
 
 static int apply(const struct settings *settings)
@@ -136,7 +176,7 @@ static int apply(const struct settings *settings)
                                              : put_path("GPUCACHE_REPORT", settings->report);
     if (status == TOOL_DONE && settings->trace != NULL)
         status = put_path("GPUCACHE_TRACE", settings->trace);
-    return status;
+    return status == TOOL_DONE ? apply_gate(settings) : status;
 }
 
 static int run(int argc, char **argv)
@@ -147,9 +187,9 @@ static int run(int argc, char **argv)
         {.name = "--mode", .value = &settings.mode},
         {.name = "--report", .value = &settings.report},
         {.name = "--trace", .value = &settings.trace},
-        {.name = "--model", .absent = true},
-        {.name = "--budget", .absent = true},
-        {.name = "--gate", .absent = true},
+        {.name = "--model", .value = &settings.model},
+        {.name = "--budget", .value = &settings.budget},
+        {.name = "--gate", .value = &settings.gate},
     };
     int next;
     int status = tool_parse(&tool_command_run, options, sizeof(options) / sizeof(options[0]), argc,
@@ -171,15 +211,19 @@ static int run(int argc, char **argv)
 
 const struct tool_command tool_command_run = {
     .name = "run",
-    .synopsis = "[--limit SIZE] [--mode MODE] [--report FILE] [--trace FILE] -- COMMAND...",
+    .synopsis = "[OPTIONS] -- COMMAND...",
     .summary = "run a program under the library",
-    .help = "  --limit SIZE    hard limit on device memory: 4GiB, 80%, 0=8GiB,1=50%\n"
-            "  --mode MODE     cache, track (count and limit only) or off\n"
-            "  --report FILE   stderr, stdout, none or a path; .json for JSON\n"
-            "  --trace FILE    record every allocation event\n"
-            "\n"
-            "They set GPUCACHE_LIMIT, GPUCACHE_MODE, GPUCACHE_REPORT and GPUCACHE_TRACE; see\n"
-            "gpucache help options for the others. The exit status is the program's, or as a\n"
-            "shell's: 127 not found, 126 cannot be started.\n",
+    .help =
+        "  --limit SIZE    hard limit on device memory: 4GiB, 80%, 0=8GiB,1=50%\n"
+        "  --mode MODE     cache, track (count and limit only) or off\n"
+        "  --report FILE   stderr, stdout, none or a path; .json for JSON\n"
+        "  --trace FILE    record every allocation event\n"
+        "  --model FILE    estimate this model's memory when CUDA is initialised\n"
+        "  --budget SIZE   what it must fit in; else the limit, else the device\n"
+        "  --gate GATE     where it does not: off, warn, deny (CUDA) or exit (with 3)\n"
+        "\n"
+        "They set GPUCACHE_LIMIT, GPUCACHE_MODE and so on; see gpucache help options for these\n"
+        "and the others. The exit status is the program's, or as a\n"
+        "shell's: 127 not found, 126 cannot be started.\n",
     .run = run,
 };

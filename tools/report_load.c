@@ -319,6 +319,37 @@ static void load_devices(struct loader *loader, const json_t *root)
     loaded->report.facts.warning_count = (uint32_t)json_array_size(warnings);
 }
 
+/* null in most reports. */
+static void load_estimate(struct loader *loader, const json_t *root)
+{
+    struct report_loaded *loaded = loader->loaded;
+    struct gc_report_estimate *estimate = &loaded->estimate;
+    const json_t *json = json_object_get(root, "estimate");
+    const json_t *coverage = json_object_get(json, "coverage");
+    if (json == NULL || json_is_null(json))
+        return;
+    if (!json_is_object(json) || !json_is_number(coverage) ||
+        !json_is_boolean(json_object_get(json, "fits"))) {
+        fail(loader, "\"estimate\" is no estimate");
+        return;
+    }
+    estimate->model = get_string(loader, json, "model");
+    estimate->batch = get_uint(loader, json, "batch");
+    estimate->seq_len = get_uint(loader, json, "seq_len");
+    for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++)
+        estimate->sizes.parts[part] =
+            get_uint(loader, json, gc_estimate_part_key((enum gc_estimate_part)part));
+    estimate->sizes.peak_bytes = get_uint(loader, json, "peak_bytes");
+    estimate->context_bytes = get_uint(loader, json, "context_bytes");
+    estimate->budget_bytes = json_is_null(json_object_get(json, "budget_bytes"))
+                                 ? UINT64_MAX
+                                 : get_uint(loader, json, "budget_bytes");
+    estimate->fits = json_is_true(json_object_get(json, "fits"));
+    const double share = json_number_value(coverage);
+    estimate->coverage_thousandths = share >= 0 && share <= 1 ? (uint32_t)(share * 1000 + 0.5) : 0;
+    loaded->report.facts.estimate = estimate;
+}
+
 static void load_facts(struct loader *loader, const json_t *root)
 {
     struct report_loaded *loaded = loader->loaded;
@@ -358,6 +389,7 @@ static void load_root(struct loader *loader, const json_t *root)
         return;
     }
     load_facts(loader, root);
+    load_estimate(loader, root);
     load_devices(loader, root);
 }
 

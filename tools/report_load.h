@@ -10,6 +10,7 @@ struct report_loaded {
     struct gc_process process;
     struct gc_snapshot snapshot;
     struct gc_report_leaks *leaks;
+    struct gc_report_estimate estimate;
     const char **api_names;
     const char **warnings;
     void *json; /* owns the strings */

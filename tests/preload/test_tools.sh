@@ -76,9 +76,10 @@ said 2 '--limit needs a value' run --limit= -- true
 said 2 '--limit 0m is not valid; accepted: a size' run --limit 0m -- true
 said 2 '--limit is given twice' run --limit 1g --limit 2g -- true
 said 2 '--mode fast is not valid; accepted: cache, track, off' run --mode fast -- true
-for option in --model --budget --gate; do
-    said 2 "$option is not in this version" run $option x -- true
-done
+said 2 '--gate shut is not valid; accepted: off, warn, deny, exit' run --model m --gate shut -- true
+said 2 '--budget x is not valid' run --model m --budget x -- true
+said 2 'are about a --model' run --gate deny -- true
+said 1 'no-model: No such file or directory' run --model no-model -- true
 said 2 'unknown option --bogus' run --bogus -- true
 said 127 'no-such-program: No such file or directory' run -- no-such-program
 touch not-executable

@@ -1,0 +1,178 @@
+#include "core/estimator/gate.h"
+#include "core/estimator/fits.h"
+#include "core/host.h"
+#include "core/text.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+enum judge_state { JUDGE_NEW, JUDGE_AT_WORK, JUDGE_DONE };
+
+struct gc_gatekeeper {
+    atomic_int state; /* enum judge_state */
+    enum gc_gate_verdict verdict;
+    const struct gc_options *options;
+    struct gc_estimate_request request;
+    struct gc_model *model;
+    struct gc_estimator *estimator; /* NULL: no estimate, see why */
+    struct gc_estimate estimate;
+    struct gc_fit fit;
+    struct gc_offers offers;
+    uint64_t budget_bytes;
+    char why[GC_MODEL_ERROR_BYTES];
+};
+
+/* ---- the estimate ---- */
+
+static enum gc_dtype dtype_of(const char *word)
+{
+    return word[0] != '\0' ? gc_dtype_from_word(word, strlen(word)) : GC_DTYPE_NONE;
+}
+
+static void set_request(struct gc_gatekeeper *keeper, const struct gc_options *options)
+{
+    struct gc_estimate_request *request = &keeper->request;
+    gc_estimate_request_init(request);
+    request->batch = options->batch;
+    request->seq_len = options->seq_len;
+    request->kv_dtype = dtype_of(options->kv_dtype);
+    request->dims = options->dims[0] != '\0' ? options->dims : NULL;
+    request->overhead_millionths = (uint64_t)((options->overhead - 1) * 1000000 + 0.5);
+}
+
+static void set_why(struct gc_gatekeeper *keeper, enum gc_status status)
+{
+    const char *path = keeper->options->model;
+    char shown[256];
+    char *at = stpcpy(keeper->why, gc_text_show(path, strlen(path), shown, sizeof(shown)));
+    at = stpcpy(at, ": ");
+    if (status == GC_OVERFLOW)
+        at = stpcpy(stpcpy(at, gc_estimate_part_key(keeper->estimate.overflowed)), ": ");
+    stpcpy(at, gc_status_text(status));
+}
+
+static void read_model(struct gc_gatekeeper *keeper, const struct gc_options *options)
+{
+    struct gc_model_error error;
+    if (gc_model_open(options->model, NULL, &keeper->model, &error) != GC_OK) {
+        memcpy(keeper->why, error.text, sizeof(keeper->why));
+        return;
+    }
+    enum gc_status status =
+        gc_estimator_open(keeper->model, dtype_of(options->dtype), &keeper->estimator);
+    if (status == GC_OK)
+        status = gc_estimator_run(keeper->estimator, &keeper->request, &keeper->estimate);
+    if (status == GC_OK)
+        return;
+    set_why(keeper, status);
+    gc_estimator_close(keeper->estimator);
+    keeper->estimator = NULL;
+}
+
+enum gc_status gc_gatekeeper_open(const struct gc_options *options, struct gc_gatekeeper **keeper)
+{
+    struct gc_host host = {0};
+    *keeper = NULL;
+    if (options->model[0] == '\0')
+        return GC_OK;
+    struct gc_gatekeeper *made = gc_host_map(&host, sizeof(*made));
+    if (made == NULL)
+        return GC_NO_HOST_MEMORY;
+    made->options = options;
+    set_request(made, options);
+    read_model(made, options);
+    *keeper = made;
+    return GC_OK;
+}
+
+/* ---- the decision ---- */
+
+static void say_offers(const struct gc_gatekeeper *keeper, const struct gc_log *log)
+{
+    const struct gc_offers *offers = &keeper->offers;
+    if (offers->batch.state == GC_OFFER_SOME && offers->batch.value < keeper->request.batch)
+        gc_log_write(log, GC_LOG_WARN, "a batch of %llu would fit",
+                     (unsigned long long)offers->batch.value);
+    if (offers->seq_len.state == GC_OFFER_SOME)
+        gc_log_write(log, GC_LOG_WARN, "a context of %llu tokens would fit",
+                     (unsigned long long)offers->seq_len.value);
+    if (offers->kv_dtype.state == GC_OFFER_SOME)
+        gc_log_write(log, GC_LOG_WARN, "a KV cache of %s would fit",
+                     gc_dtype_name((enum gc_dtype)offers->kv_dtype.value));
+    if (offers->resident_experts.state == GC_OFFER_SOME)
+        gc_log_write(log, GC_LOG_WARN, "%llu of %llu experts of each layer would fit",
+                     (unsigned long long)offers->resident_experts.value,
+                     (unsigned long long)keeper->estimate.experts);
+}
+
+static void say_exceeds(const struct gc_gatekeeper *keeper, const struct gc_log *log)
+{
+    const char *path = keeper->options->model;
+    char shown[256];
+    char peak[GC_TEXT_SIZE_BYTES];
+    char budget[GC_TEXT_SIZE_BYTES];
+    char deficit[GC_TEXT_SIZE_BYTES];
+    gc_log_write(log, GC_LOG_WARN, "%s needs %s, which is %s more than the budget of %s",
+                 gc_text_show(path, strlen(path), shown, sizeof(shown)),
+                 gc_text_size(keeper->estimate.total.peak_bytes, peak),
+                 gc_text_size(keeper->fit.deficit_bytes, deficit),
+                 gc_text_size(keeper->budget_bytes, budget));
+    say_offers(keeper, log);
+}
+
+static enum gc_gate_verdict decide(struct gc_gatekeeper *keeper, const struct gc_log *log)
+{
+    struct gc_budget budget;
+    const bool is_silent = keeper->options->gate == GC_GATE_OFF;
+    if (keeper->estimator == NULL) {
+        gc_log_write(log, is_silent ? GC_LOG_INFO : GC_LOG_ERROR, "GPUCACHE_MODEL: %s",
+                     keeper->why);
+        return GC_GATE_UNREADABLE;
+    }
+    gc_budget_set_all(&budget, keeper->budget_bytes);
+    gc_fits(&keeper->estimate, &budget, &keeper->fit);
+    if (keeper->fit.fits)
+        return GC_GATE_FITS;
+    if (!is_silent &&
+        gc_offers_find(keeper->estimator, &keeper->request, &budget, &keeper->offers) == GC_OK)
+        say_exceeds(keeper, log);
+    return GC_GATE_EXCEEDS;
+}
+
+enum gc_gate_verdict gc_gatekeeper_judge(struct gc_gatekeeper *keeper, uint64_t budget_bytes,
+                                         const struct gc_log *log)
+{
+    const struct timespec pause = {0, 50000};
+    int expected = JUDGE_NEW;
+    if (atomic_compare_exchange_strong_explicit(&keeper->state, &expected, JUDGE_AT_WORK,
+                                                memory_order_relaxed, memory_order_relaxed)) {
+        keeper->budget_bytes = budget_bytes;
+        keeper->verdict = decide(keeper, log);
+        gc_estimator_close(keeper->estimator);
+        gc_model_close(keeper->model);
+        /* Release: pairs with the acquire below and in gc_gatekeeper_tell. */
+        atomic_store_explicit(&keeper->state, JUDGE_DONE, memory_order_release);
+    }
+    while (atomic_load_explicit(&keeper->state, memory_order_acquire) != JUDGE_DONE)
+        nanosleep(&pause, NULL);
+    return keeper->verdict;
+}
+
+bool gc_gatekeeper_tell(const struct gc_gatekeeper *keeper, struct gc_report_estimate *estimate)
+{
+    if (atomic_load_explicit(&keeper->state, memory_order_acquire) != JUDGE_DONE ||
+        keeper->verdict == GC_GATE_UNREADABLE)
+        return false;
+    *estimate = (struct gc_report_estimate){
+        .model = keeper->options->model,
+        .batch = keeper->estimate.batch,
+        .seq_len = keeper->estimate.seq_len,
+        .sizes = keeper->estimate.total,
+        .context_bytes = keeper->request.context_bytes,
+        .coverage_thousandths = keeper->estimate.coverage_thousandths,
+        .budget_bytes = keeper->budget_bytes,
+        .fits = keeper->verdict == GC_GATE_FITS,
+    };
+    return true;
+}

@@ -1,0 +1,62 @@
+/* The gate: a program that asks for CUDA with a model named gets it where the model's estimate
+ * fits. The estimate was made at the start (init.c); what it must fit in is known once the driver
+ * is up: the budget, else the limit, else the device; and a group's limit whatever else is said. */
+#include "core/estimator/gate.h"
+#include "core/bits.h"
+#include "shim/shim.h"
+
+#include <unistd.h>
+
+#define EXIT_DOES_NOT_FIT 3
+
+/* A group's limit may have been set by another process: core knows it once it knows the device. */
+static uint64_t group_limit(const struct gc_options *options, CUdevice ordinal)
+{
+    const struct gc_device *device;
+
+    if (options->group[0] == '\0' || gc_shim.core == NULL ||
+        (device = gc_shim_device(ordinal)) == NULL)
+        return UINT64_MAX;
+    return gc_device_limit_bytes(device);
+}
+
+/* Of the first device that the program sees. */
+static uint64_t budget_bytes(const struct gc_options *options)
+{
+    const CUdevice ordinal = 0;
+    char uuid[GC_UUID_BYTES];
+    uint64_t total, bytes;
+
+    if (!gc_shim_describe_device(ordinal, &total, uuid))
+        return UINT64_MAX;
+    bytes = gc_size_spec_resolve(&options->budget, ordinal, uuid, total);
+    if (bytes == UINT64_MAX)
+        bytes = gc_min_u64(gc_size_spec_resolve(&options->limit, ordinal, uuid, total), total);
+    return gc_min_u64(bytes, group_limit(options, ordinal));
+}
+
+static CUresult close_gate(enum gc_gate gate, enum gc_gate_verdict verdict)
+{
+    if (gate == GC_GATE_OFF || gate == GC_GATE_WARN)
+        return CUDA_SUCCESS;
+    if (verdict == GC_GATE_UNREADABLE)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (gate == GC_GATE_EXIT)
+        _exit(
+            EXIT_DOES_NOT_FIT); /* asked for; the program's own handlers expect a CUDA that works */
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult gc_gate_pass(void)
+{
+    enum gc_gate_verdict verdict;
+    uint64_t bytes;
+
+    if (gc_shim.gatekeeper == NULL)
+        return CUDA_SUCCESS;
+    gc_shim_enter(GC_API_cuInit);
+    bytes = budget_bytes(gc_shim.options);
+    gc_shim_leave();
+    verdict = gc_gatekeeper_judge(gc_shim.gatekeeper, bytes, &gc_shim.log);
+    return verdict == GC_GATE_FITS ? CUDA_SUCCESS : close_gate(gc_shim.options->gate, verdict);
+}
