@@ -96,12 +96,12 @@ static struct gc_name *empty_place(const struct gc_names *names, uint32_t hash)
 
 static bool make_room(struct gc_names *names, struct gc_region *region)
 {
-    if (names->place_count != 0 && names->used + 1 <= names->place_count / 4 * 3)
+    if (names->place_count != 0 && names->used + 1 <= names->place_count / 3 * 2)
         return true;
     if (names->place_count > UINT32_MAX / 4)
         return false;
     struct gc_names larger = *names;
-    larger.place_count = names->place_count == 0 ? PLACES_MIN : names->place_count * 2;
+    larger.place_count = names->place_count == 0 ? PLACES_MIN : names->place_count * 4;
     larger.places = gc_region_alloc(region, (uint64_t)larger.place_count * sizeof(*larger.places));
     if (larger.places == NULL)
         return false;

@@ -1,5 +1,5 @@
 /* A hash table from names to numbers, for names of anyone's making: the hash is keyed, so nobody
- * can choose names that collide. Open addressing, at most three quarters full. The names are borrowed.
+ * can choose names that collide. Open addressing, at most two thirds full. The names are borrowed.
  */
 #ifndef GC_FORMATS_NAMES_H
 #define GC_FORMATS_NAMES_H

@@ -241,7 +241,7 @@ def wrong_onnx(folder):
         "2^63 dim": (onnx(graph(onnx_tensor(b"w", (1 << 63,), 1, raw))), "negative dimension"),
         "65 dims": (onnx(graph(onnx_tensor(b"w", (1,) * 65, 1, raw))), "64 dimensions"),
         "overflow": (onnx(graph(onnx_tensor(b"w", (1 << 40, 1 << 40), 1, raw))), '"w"', "overflows"),
-        "overflow of the sum": (onnx(graph(*[onnx_tensor(b"w%d" % n, (1 << 61,), 2) for n in range(9)])), '"w8"', "sum"),
+        "overflow of the sum": (onnx(graph(*[onnx_tensor(b"w%d" % n, (1 << 61,), 2) for n in range(9)])), '"w7"', "sum"),
         "wrong size": (onnx(graph(onnx_tensor(b"w", (3,), 1, raw))), '"w"', "8 bytes of data", "need 12"),
         "wrong typed size": (onnx(graph(onnx_tensor(b"w", (3,), 1, field(4, b"\0" * 8)))), '"w"', "need 12"),
         "name no text": (onnx(graph(onnx_tensor(b"\xff", (2,), 1, raw))), "UTF-8"),
