@@ -1,0 +1,121 @@
+#!/bin/bash
+# The gate: a model's estimate against the budget at a program's first CUDA call, on the simulated device of 16 GiB:
+# fits, warn, deny and exit on an unmodified program; who is not gated; what the report says of it.
+. "$(dirname "$0")/../lib.sh"
+cd "$TMP" || exit 1
+PROGRAM=$BUILD_DIR/tests/demo/train_driver
+unset GPUCACHE_LEDGER
+export GPUCACHE_LEDGER=$TMP/ledger
+
+mkdir model
+python3 - "$ROOT/tests/model/architectures.json" << 'END'
+import json, struct, sys
+config = json.load(open(sys.argv[1]))["llama-2-7b"]["config"]
+json.dump(config, open("model/config.json", "w"))
+header, offset = {}, 0
+def add(name, *shape):
+    global offset
+    size = 2
+    for dim in shape:
+        size *= dim
+    header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [offset, offset + size]}
+    offset += size
+add("model.embed_tokens.weight", 32000, 4096)
+for layer in range(32):
+    for name, shape in (("self_attn.q_proj", (4096, 4096)), ("self_attn.k_proj", (4096, 4096)), ("self_attn.v_proj", (4096, 4096)),
+                        ("self_attn.o_proj", (4096, 4096)), ("mlp.gate_proj", (11008, 4096)), ("mlp.up_proj", (11008, 4096)),
+                        ("mlp.down_proj", (4096, 11008))):
+        add(f"model.layers.{layer}.{name}.weight", *shape)
+add("lm_head.weight", 32000, 4096)
+text = json.dumps(header).encode()
+with open("model/model.safetensors", "wb") as file:
+    file.write(struct.pack("<Q", len(text)) + text)
+    file.truncate(8 + len(text) + offset)
+END
+
+# gated STATUS SETTING… -- COMMAND…: runs it under the library with the model; out, err and run.json stay.
+gated() {
+    local wanted=$1 settings=()
+    shift
+    while [ "$1" != -- ]; do
+        settings+=("$1")
+        shift
+    done
+    shift
+    rm -f run.json
+    env GPUCACHE_REPORT="$TMP/run.json" GPUCACHE_MODEL="$TMP/model" "${settings[@]}" \
+        LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$@" > out 2> err
+    is "${settings[*]}: status of ${1##*/}" $? "$wanted"
+}
+said() { like "$1" "$(cat err)" "$2"; }
+
+simulated "$PROGRAM" > plain 2>&1
+is "without the library it runs" $? 0
+
+# ---- it fits ----
+gated 0 GPUCACHE_SEQ_LEN=128 -- "$PROGRAM"
+is "fits in the device: nothing is said" "$(cat err)" ""
+is "fits: the report" "$(json run.json '[r["gate"], r["estimate"]["fits"], r["estimate"]["budget_bytes"] >> 30]')" '["fits", true, 16]'
+is "fits: estimated beside measured" "$(json run.json 'r["estimate"]["measured_peak_bytes"] == d["reserved_bytes"]["peak"]')" true
+is "fits: the error" "$(json run.json '(lambda e: e["error_thousandths"] == (e["peak_bytes"] - e["context_bytes"] - e["measured_peak_bytes"]) * 1000 // e["measured_peak_bytes"])(r["estimate"])')" true
+like "gpucache report shows it" "$("$TOOL" report run.json)" 'held at most .*: too much by [0-9.]+%'
+is "the same read back" "$("$TOOL" report run.json --json | python3 -c 'import json,sys; print(json.load(sys.stdin) == json.load(open("run.json")))')" True
+"$TOOL" estimate model --seq-len 128 --json > estimate.json
+is "gate and command agree" "$(json run.json 'r["estimate"]["peak_bytes"]')" "$(json estimate.json 'r["peak_bytes"]')"
+
+# ---- it does not ----
+gated 0 GPUCACHE_BUDGET=15GiB -- "$PROGRAM"
+said "warn: said" '^gpucache: .*/model needs 16\.[0-9] GiB, which is 1\.[0-9] GiB more than the budget of 15\.0 GiB$'
+said "warn: what would fit" '^gpucache: a context of [0-9]+ tokens would fit$'
+is "warn: in the report" "$(json run.json '[r["gate"], r["estimate"]["fits"]]')" '["exceeds", false]'
+tokens=$(sed -n 's/.*context of \([0-9]*\) tokens.*/\1/p' err)
+gated 0 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=deny "GPUCACHE_SEQ_LEN=$tokens" -- "$PROGRAM"
+gated 1 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=deny "GPUCACHE_SEQ_LEN=$((tokens + 1))" -- "$PROGRAM"
+like "deny: the program sees that there is no memory" "$(cat out err)" '[Oo]ut of memory|OUT_OF_MEMORY|error 2|: 2'
+gated 3 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=exit -- "$PROGRAM"
+said "exit: said" 'more than the budget'
+gated 0 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=off -- "$PROGRAM"
+is "off: nothing is said" "$(cat err)" ""
+is "off: in the report all the same" "$(json run.json 'r["gate"]')" exceeds
+gated 0 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=exit GPUCACHE_MODE=off -- "$PROGRAM"
+
+# ---- what the budget is ----
+gated 3 GPUCACHE_GATE=exit -- "$PROGRAM"
+said "the device's memory" 'budget of 16\.0 GiB'
+gated 3 GPUCACHE_GATE=exit GPUCACHE_LIMIT=8GiB GPUCACHE_SEQ_LEN=1 -- "$PROGRAM"
+said "the limit" 'budget of 8\.0 GiB'
+gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=25% GPUCACHE_LIMIT=8GiB -- "$PROGRAM"
+said "a share of the device" 'budget of 4\.0 GiB'
+gated 3 GPUCACHE_GATE=exit GPUCACHE_BUDGET=100GiB GPUCACHE_GROUP=g GPUCACHE_GROUP_LIMIT=10GiB -- "$PROGRAM"
+said "a group's limit" 'budget of 10\.0 GiB'
+gated 0 GPUCACHE_GATE=exit GPUCACHE_BUDGET=40GiB GPUCACHE_BATCH=4 GPUCACHE_KV_DTYPE=u8 -- "$PROGRAM"
+is "batch and type of the cache" "$(json run.json '[r["estimate"]["batch"], r["estimate"]["kv_cache_bytes"] >> 30]')" "[4, 4]"
+gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_OVERHEAD=1 GPUCACHE_DTYPE=f32 -- "$PROGRAM"
+is "overhead and type" "$(json run.json '[r["estimate"]["overhead_bytes"] >> 20, r["estimate"]["weight_bytes"] >> 30]')" "[300, 25]"
+
+# ---- who is not gated ----
+gated 5 GPUCACHE_GATE=exit -- sh -c 'exit 5'
+is "a shell without CUDA: nothing" "$(cat err)" ""
+gated 0 GPUCACHE_GATE=exit GPUCACHE_MODEL=/no/such/model -- sh -c "cat /dev/null; LD_PRELOAD= $PROGRAM > /dev/null 2>&1"
+gated 4 GPUCACHE_GATE=exit -- sh -c "$PROGRAM > /dev/null 2> inner; [ \$? = 3 ] && exit 4"
+like "the program inside the shell is" "$(cat inner)" 'more than the budget'
+
+# ---- a model that cannot be read ----
+printf 'no model' > noise.safetensors
+mkfifo fifo
+for model in /no/such/model noise.safetensors fifo .; do
+    gated 0 "GPUCACHE_MODEL=$model" -- "$PROGRAM"
+    said "$model: said" '^gpucache: GPUCACHE_MODEL: '
+    is "$model: no estimate" "$(json run.json '[r["gate"], r["estimate"]]')" "[null, null]"
+    for gate in deny exit; do
+        gated 1 "GPUCACHE_MODEL=$model" GPUCACHE_GATE=$gate -- "$PROGRAM"
+        said "$model, $gate: said" '^gpucache: GPUCACHE_MODEL: '
+    done
+done
+
+# ---- gpucache run ----
+env LD_LIBRARY_PATH="$SIM_DIR" "$TOOL" run --model model --budget 15GiB --gate exit --report none -- "$PROGRAM" > out 2> err
+is "run --gate exit: status" $? 3
+env LD_LIBRARY_PATH="$SIM_DIR" "$TOOL" run --model model --budget 40GiB --gate exit --report none -- "$PROGRAM" > out 2> err
+is "run --gate exit with room: status" $? 0
+done_testing
