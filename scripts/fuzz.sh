@@ -12,7 +12,7 @@ mkdir -p "$out"
 flags=(-std=gnu11 -g -O1 "-fsanitize=fuzzer-no-link,address,undefined" -fno-sanitize-recover=undefined -I.
     "-DGC_VERSION=\"$(cat VERSION)\"")
 objects=()
-for source in core/*.c tools/*.c; do
+for source in core/*.c core/*/*.c tools/*.c; do
     [ "$source" = tools/gpucache.c ] && continue
     object=$out/${source//\//_}.o
     clang "${flags[@]}" -c -o "$object" "$source"

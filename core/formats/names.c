@@ -34,7 +34,7 @@ static uint64_t rotate(uint64_t word, unsigned bits)
     } while (0)
 
 /* SipHash-1-3 (Aumasson, Bernstein). */
-static uint32_t hash_of(const struct gc_names *names, const char *text, size_t length)
+uint32_t gc_names_hash(const struct gc_names *names, const char *text, size_t length)
 {
     uint64_t v0 = names->key[0] ^ UINT64_C(0x736f6d6570736575);
     uint64_t v1 = names->key[1] ^ UINT64_C(0x646f72616e646f6d);
@@ -78,12 +78,30 @@ static struct gc_name *place_of(const struct gc_names *names, const char *text, 
     }
 }
 
-struct gc_name *gc_names_find(const struct gc_names *names, const char *text, size_t length)
+struct gc_name *gc_names_find_hashed(const struct gc_names *names, const char *text, size_t length,
+                                     uint32_t hash)
 {
     if (names->place_count == 0)
         return NULL;
-    struct gc_name *place = place_of(names, text, length, hash_of(names, text, length));
+    struct gc_name *place = place_of(names, text, length, hash);
     return place->text != NULL ? place : NULL;
+}
+
+struct gc_name *gc_names_find(const struct gc_names *names, const char *text, size_t length)
+{
+    return gc_names_find_hashed(names, text, length, gc_names_hash(names, text, length));
+}
+
+void gc_names_prefetch(const struct gc_names *names, uint32_t hash)
+{
+    if (names->place_count != 0)
+        __builtin_prefetch(&names->places[hash & (names->place_count - 1)]);
+}
+
+void gc_names_prefetch_text(const struct gc_names *names, uint32_t hash)
+{
+    if (names->place_count != 0)
+        __builtin_prefetch(names->places[hash & (names->place_count - 1)].text);
 }
 
 static struct gc_name *empty_place(const struct gc_names *names, uint32_t hash)
@@ -114,13 +132,12 @@ static bool make_room(struct gc_names *names, struct gc_region *region)
     return true;
 }
 
-struct gc_name *gc_names_put(struct gc_names *names, struct gc_region *region, const char *text,
-                             size_t length, bool *added)
+struct gc_name *gc_names_put_hashed(struct gc_names *names, struct gc_region *region,
+                                    const char *text, size_t length, uint32_t hash, bool *added)
 {
     *added = false;
     if (!make_room(names, region))
         return NULL;
-    const uint32_t hash = hash_of(names, text, length);
     struct gc_name *place = place_of(names, text, length, hash);
     if (place->text != NULL)
         return place;
@@ -128,6 +145,13 @@ struct gc_name *gc_names_put(struct gc_names *names, struct gc_region *region, c
     names->used++;
     *added = true;
     return place;
+}
+
+struct gc_name *gc_names_put(struct gc_names *names, struct gc_region *region, const char *text,
+                             size_t length, bool *added)
+{
+    return gc_names_put_hashed(names, region, text, length, gc_names_hash(names, text, length),
+                               added);
 }
 
 bool gc_names_add(struct gc_names *names, struct gc_region *region, const char *text, size_t length,

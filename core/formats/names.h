@@ -32,7 +32,16 @@ struct gc_name *gc_names_find(const struct gc_names *names, const char *text, si
  * it that its text is one that stays, closed by NUL. NULL: no memory. */
 struct gc_name *gc_names_put(struct gc_names *names, struct gc_region *region, const char *text,
                              size_t length, bool *added);
-/* The same for a name that is known not to be there. False: no memory. */
+/* The same in steps, for many names: the table's memory is on its way while something else is done.
+ * A hash is good as long as the table lives. */
+uint32_t gc_names_hash(const struct gc_names *names, const char *text, size_t length);
+void gc_names_prefetch(const struct gc_names *names, uint32_t hash);
+void gc_names_prefetch_text(const struct gc_names *names, uint32_t hash);
+struct gc_name *gc_names_find_hashed(const struct gc_names *names, const char *text, size_t length,
+                                     uint32_t hash);
+struct gc_name *gc_names_put_hashed(struct gc_names *names, struct gc_region *region,
+                                    const char *text, size_t length, uint32_t hash, bool *added);
+/* Puts a name that is known not to be there. False: no memory. */
 bool gc_names_add(struct gc_names *names, struct gc_region *region, const char *text, size_t length,
                   uint32_t value);
 

@@ -4,10 +4,12 @@
 #include "core/formats/json_meta.h"
 #include "core/formats/json_reader.h"
 #include "core/formats/ranges.h"
+#include "core/text.h"
 
 #include <string.h>
 
 #define DIMS_MAX 64
+#define NAME_BYTES_HERE 256 /* of a name, on the stack */
 
 struct header {
     struct gc_json_reader reader;
@@ -28,8 +30,6 @@ struct entry {
     bool has_dtype;
     bool has_shape;
     bool has_offsets;
-    bool is_known;    /* its name was seen before, in the index or as a tensor's */
-    uint32_t promise; /* and this is what is known */
 };
 
 static enum gc_status fail_entry(struct header *header, const struct entry *entry,
@@ -155,74 +155,104 @@ static enum gc_status check_entry(struct header *header, struct entry *entry)
 }
 
 /* What the index says of the tensor whose name was read. */
-static enum gc_status check_promise(struct header *header, const struct entry *entry)
+static enum gc_status check_promise(struct header *header, const struct entry *entry,
+                                    const struct gc_name *known)
 {
     const char *name = entry->tensor.name;
-    if (header->shard == GC_MODEL_NONE)
+    if (header->shard == GC_MODEL_NONE ||
+        (known != NULL && known->value == (header->shard | GC_LOAD_PROMISED)))
         return GC_OK;
-    if (!entry->is_known) {
+    if (known == NULL) {
         header->foreign++;
         header->foreign_name = name;
         return GC_OK;
     }
-    if (entry->promise == (header->shard | GC_LOAD_PROMISED))
-        return GC_OK;
     return gc_load_fail(header->source->load, GC_FORMAT, header->source->path, "tensor \"%s\": %s",
                         GC_LOAD_SHOWN(name, strlen(name)),
-                        (entry->promise & GC_LOAD_PROMISED) != 0
+                        (known->value & GC_LOAD_PROMISED) != 0
                             ? "the index names another file for it"
                             : "it is there twice");
+}
+
+/* Everything is known: into the list, under a name that stays. */
+static enum gc_status add_entry(struct header *header, struct entry *entry, size_t length,
+                                uint32_t hash)
+{
+    struct gc_load *load = header->source->load;
+    const char *path = header->source->path;
+    struct gc_model_tensor *tensor = &entry->tensor;
+    struct gc_name *known = gc_names_find_hashed(&load->tensor_names, tensor->name, length, hash);
+    enum gc_status status = GC_OK;
+    if (known != NULL)
+        tensor->name = known->text;
+    else
+        status = gc_load_text(load, path, "tensor", tensor->name, length, &tensor->name);
+    if (status == GC_OK)
+        status = check_promise(header, entry, known);
+    if (status != GC_OK)
+        return status;
+    const uint64_t dims_bytes = tensor->dim_count * sizeof(*entry->dims);
+    uint64_t *dims = gc_load_alloc(load, path, dims_bytes);
+    if (dims == NULL)
+        return gc_load_no_memory(load, path);
+    memcpy(dims, entry->dims, dims_bytes);
+    tensor->dims = dims;
+    return header->shard != GC_MODEL_NONE && known != NULL
+               ? gc_load_redeem(load, path, tensor, known)
+               : gc_load_add_tensor(load, path, tensor, true);
+}
+
+static enum gc_status read_members(struct header *header, struct entry *entry,
+                                   const struct gc_json_token *key, uint32_t hash)
+{
+    const uint64_t offset = key->offset;
+    struct gc_json_token token;
+    enum gc_status status = expect(header, entry, GC_JSON_BEGIN_OBJECT, "it is no object", &token);
+    while (status == GC_OK) {
+        status = gc_json_reader_next(&header->reader, &token);
+        if (status != GC_OK || token.event == GC_JSON_END_OBJECT)
+            break;
+        status = read_member(header, entry, &token);
+        if (entry->has_shape && !entry->has_offsets)
+            gc_names_prefetch_text(&header->source->load->tensor_names, hash);
+    }
+    if (status != GC_OK)
+        return status;
+    token.offset = offset;
+    if (!entry->has_dtype || !entry->has_shape || !entry->has_offsets)
+        return fail_entry(header, entry, &token,
+                          "it lacks a key; dtype, shape and data_offsets are needed");
+    return check_entry(header, entry);
 }
 
 static enum gc_status read_entry(struct header *header, const struct gc_json_token *key)
 {
     struct gc_load *load = header->source->load;
-    const char *path = header->source->path;
-    struct gc_json_token token;
+    const size_t length = key->length;
+    char name[NAME_BYTES_HERE];
     struct entry entry;
     memset(&entry.tensor, 0, sizeof(entry.tensor));
     entry.has_dtype = entry.has_shape = entry.has_offsets = false;
     entry.tensor.dims = entry.dims;
     entry.tensor.file = header->source->file;
     entry.tensor.alias_of = GC_MODEL_NONE;
-    struct gc_name *known = gc_names_find(&load->tensor_names, key->text, key->length);
+    entry.tensor.name = name;
     enum gc_status status = GC_OK;
     if (key->cut)
         return gc_json_reader_fail(&header->reader, key->offset, "a name longer than %d bytes",
                                    GC_JSON_READER_TEXT_MAX);
-    /* A promised name is in memory already. */
-    entry.is_known = known != NULL;
-    entry.promise = known != NULL ? known->value : 0;
-    entry.tensor.name = known != NULL ? known->text : NULL;
-    if (known == NULL)
-        status = gc_load_text(load, path, "tensor", key->text, key->length, &entry.tensor.name);
-    if (status == GC_OK)
-        status = expect(header, &entry, GC_JSON_BEGIN_OBJECT, "it is no object", &token);
-    while (status == GC_OK) {
-        status = gc_json_reader_next(&header->reader, &token);
-        if (status != GC_OK || token.event == GC_JSON_END_OBJECT)
-            break;
-        status = read_member(header, &entry, &token);
-    }
+    /* The key's own text goes with the next token. A name that is long, or bad, is copied now. */
+    if (length < sizeof(name) && memchr(key->text, '\0', length) == NULL)
+        gc_text_copy(name, sizeof(name), key->text, length);
+    else
+        status = gc_load_text(load, header->source->path, "tensor", key->text, length,
+                              &entry.tensor.name);
     if (status != GC_OK)
         return status;
-    if (!entry.has_dtype || !entry.has_shape || !entry.has_offsets)
-        return fail_entry(header, &entry, key,
-                          "it lacks a key; dtype, shape and data_offsets are needed");
-    status = check_entry(header, &entry);
-    if (status == GC_OK)
-        status = check_promise(header, &entry);
-    if (status != GC_OK)
-        return status;
-    const uint64_t dims_bytes = entry.tensor.dim_count * sizeof(*entry.dims);
-    uint64_t *dims = gc_load_alloc(load, path, dims_bytes);
-    if (dims == NULL)
-        return gc_load_no_memory(load, path);
-    memcpy(dims, entry.dims, dims_bytes);
-    entry.tensor.dims = dims;
-    return header->shard != GC_MODEL_NONE && known != NULL
-               ? gc_load_redeem(load, path, &entry.tensor, known)
-               : gc_load_add_tensor(load, path, &entry.tensor, true);
+    const uint32_t hash = gc_names_hash(&load->tensor_names, key->text, length);
+    gc_names_prefetch(&load->tensor_names, hash);
+    status = read_members(header, &entry, key, hash);
+    return status == GC_OK ? add_entry(header, &entry, length, hash) : status;
 }
 
 static enum gc_status read_header(struct header *header)

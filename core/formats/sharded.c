@@ -75,20 +75,12 @@ static enum gc_status read_promise(struct index *index, const struct gc_json_tok
     if (load->tensor_names.used >= load->limits.tensors)
         return gc_load_fail(load, GC_OUT_OF_RANGE, index->path,
                             "weight_map names more than %u tensors", load->limits.tensors);
-    bool added;
-    struct gc_name *promise =
-        gc_names_put(&load->tensor_names, &load->region, key->text, length, &added);
-    if (promise == NULL)
-        return gc_load_no_memory(load, index->path);
-    if (!added)
-        return gc_json_reader_fail(&index->reader, key->offset,
-                                   "weight_map: tensor \"%s\" is there twice",
-                                   GC_LOAD_SHOWN(key->text, length));
+    const uint32_t hash = gc_names_hash(&load->tensor_names, key->text, length);
+    gc_names_prefetch(&load->tensor_names, hash);
+    const uint64_t offset = key->offset;
     enum gc_status status = gc_load_text(load, index->path, "tensor", key->text, length, &name);
-    if (status != GC_OK)
-        return status;
-    promise->text = name;
-    status = gc_json_reader_next(&index->reader, &token);
+    if (status == GC_OK)
+        status = gc_json_reader_next(&index->reader, &token);
     if (status != GC_OK)
         return status;
     if (token.event != GC_JSON_STRING)
@@ -96,8 +88,19 @@ static enum gc_status read_promise(struct index *index, const struct gc_json_tok
                                    "weight_map: tensor \"%s\": %s where a file name is expected",
                                    GC_LOAD_SHOWN(name, length), gc_json_token_name(&token));
     status = number_shard(index, &token, &number);
+    if (status != GC_OK)
+        return status;
+    bool added;
+    struct gc_name *promise =
+        gc_names_put_hashed(&load->tensor_names, &load->region, name, length, hash, &added);
+    if (promise == NULL)
+        return gc_load_no_memory(load, index->path);
+    if (!added)
+        return gc_json_reader_fail(&index->reader, offset,
+                                   "weight_map: tensor \"%s\" is there twice",
+                                   GC_LOAD_SHOWN(name, length));
     promise->value = number | GC_LOAD_PROMISED;
-    return status;
+    return GC_OK;
 }
 
 /* The members of an object, each given to `take`. */

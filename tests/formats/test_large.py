@@ -1,7 +1,7 @@
 """Models of 70 and 671 thousand million parameters as sparse files: estimated from their headers within 100 ms and 64 MiB, and a
 model of 1,000 tensors within 50 ms. The time is that of the processor, the best of several: the machine may be busy with other
 things, and the headers are in the page cache. Where it is slow at the moment, Python's own reader of JSON on the same headers is the
-measure: a third of its time.
+measure: half of its time.
 alone: it measures time
 timeout: 120
 """
@@ -124,7 +124,7 @@ def measure(path, name, limit_ms, total, memory=64 * MIB):
     reference = json_ns(path)
     if reference:
         print(f"# {name}: {best['cpu_ns'] / reference:.2f} of Python's json.loads")
-    if best["cpu_ns"] > max(limit_ms * 1e6, reference / 3):
+    if best["cpu_ns"] > max(limit_ms * 1e6, reference / 2):
         raise AssertionError(f"{best['cpu_ns'] / 1e6} ms, Python's json.loads {reference / 1e6} ms")
 
 

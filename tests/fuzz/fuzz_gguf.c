@@ -1,0 +1,11 @@
+/* A GGUF file of anyone's making. */
+#include "tests/fuzz/model_input.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    put_file("model.gguf", data, bytes);
+    open_model("model.gguf");
+    return 0;
+}
