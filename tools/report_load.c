@@ -346,7 +346,10 @@ static void load_estimate(struct loader *loader, const json_t *root)
                                  : get_uint(loader, json, "budget_bytes");
     estimate->fits = json_is_true(json_object_get(json, "fits"));
     const double share = json_number_value(coverage);
-    estimate->coverage_thousandths = share >= 0 && share <= 1 ? (uint32_t)(share * 1000 + 0.5) : 0;
+    if (!(share >= 0 && share <= 1))
+        fail(loader, "\"coverage\" is no share");
+    else
+        estimate->coverage_thousandths = (uint32_t)(share * 1000 + 0.5);
     loaded->report.facts.estimate = estimate;
 }
 

@@ -186,6 +186,7 @@ static void every_row_can_be_told(void **state)
 
 int main(void)
 {
+    cmocka_set_message_output(CM_OUTPUT_TAP);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_name_is_found),
         cmocka_unit_test(unknown_names_are_not_found),

@@ -545,7 +545,7 @@ static void offers_are_exact_over_random_configurations(void **state)
     unsigned seen[12] = {0};
     (void)state;
     seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
-    print_message("GC_TEST_SEED=%llu\n", (unsigned long long)seed);
+    print_message("# GC_TEST_SEED=%llu\n", (unsigned long long)seed);
     for (int i = 0; i < 1000; i++)
         check_random(seen);
     assert_true(seen[GC_OFFER_NOT_ANY] > 10 && seen[GC_OFFER_SOME] > 100);
@@ -579,6 +579,7 @@ static void tally_counts_and_refuses(void **state)
 
 int main(void)
 {
+    cmocka_set_message_output(CM_OUTPUT_TAP);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_tell_layers_and_experts),
         cmocka_unit_test(weights_of_every_type),

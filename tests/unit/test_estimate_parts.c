@@ -356,6 +356,7 @@ static void working_set_of_a_layer(void **state)
 
 int main(void)
 {
+    cmocka_set_message_output(CM_OUTPUT_TAP);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(heads_of_their_own_or_in_groups),
         cmocka_unit_test(falcon),

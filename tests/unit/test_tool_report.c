@@ -66,6 +66,59 @@ static void the_text_is_the_librarys(void **state)
     report_unload(&loaded);
 }
 
+static const struct gc_report *sample_with_estimate(void)
+{
+    static struct gc_report report;
+    static struct gc_report_estimate estimate;
+    report = *report_sample(NULL);
+    estimate = (struct gc_report_estimate){.model = "/models/one",
+                                           .batch = 2,
+                                           .seq_len = 4096,
+                                           .context_bytes = 1000,
+                                           .coverage_thousandths = 833,
+                                           .budget_bytes = UINT64_C(1) << 30,
+                                           .fits = true};
+    for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++) {
+        estimate.sizes.parts[part] = 1000 * (part + 1);
+        estimate.sizes.peak_bytes += estimate.sizes.parts[part];
+    }
+    report.facts.estimate = &estimate;
+    return &report;
+}
+
+/* 28,000 estimated, 1,000 of it context. */
+static void an_estimate_stands_beside_what_was_measured(void **state)
+{
+    struct report_loaded loaded;
+    char why[256];
+    size_t bytes;
+    (void)state;
+    char *first = write_with(gc_report_write_json, sample_with_estimate(), &bytes);
+    assert_int_equal(report_load(first, bytes, &loaded, why, sizeof(why)), GC_OK);
+    char *second = write_with(gc_report_write_json, &loaded.report, &bytes);
+    char *text = write_with(gc_report_write_text, &loaded.report, &bytes);
+    json_t *root = json_loads(first, 0, NULL);
+    json_t *again = json_loads(second, 0, NULL);
+    assert_true(json_equal(root, again));
+    json_decref(again);
+    json_t *estimate = json_object_get(root, "estimate");
+    const uint64_t measured =
+        (uint64_t)json_integer_value(json_object_get(estimate, "measured_peak_bytes"));
+    assert_int_equal(measured, gc_report_measured_bytes(loaded.report.snapshot));
+    assert_true(measured > 27000);
+    assert_int_equal(json_integer_value(json_object_get(estimate, "error_thousandths")),
+                     -(int64_t)((measured - 27000) * 1000 / measured));
+    assert_string_equal(json_string_value(json_object_get(root, "gate")), "fits");
+    assert_non_null(strstr(text, "-- estimate of /models/one\n"));
+    assert_non_null(strstr(text, "within the budget of 1.0 GiB"));
+    assert_non_null(strstr(text, "too little by"));
+    json_decref(root);
+    free(first);
+    free(second);
+    free(text);
+    report_unload(&loaded);
+}
+
 static void assert_refused(const char *text, const char *wanted)
 {
     struct report_loaded loaded;
@@ -138,11 +191,13 @@ static void every_key_is_needed_in_its_type(void **state)
     static const char *const optional_leak[] = {"stack", NULL};
     static const char *const optional_fragmentation[] = {"ratio", "stitchable_bytes", NULL};
     static const char *const optional_latency[] = {"count", NULL};
+    static const char *const optional_estimate[] = {"fits", "measured_peak_bytes",
+                                                    "error_thousandths", NULL};
     static const char *const none[] = {NULL};
     json_error_t error;
     size_t bytes;
     (void)state;
-    char *text = write_with(gc_report_write_json, report_sample(NULL), &bytes);
+    char *text = write_with(gc_report_write_json, sample_with_estimate(), &bytes);
     json_t *root = json_loads(text, 0, &error);
     json_t *device = json_array_get(json_object_get(root, "devices"), 0);
     damage(root, root, optional_root);
@@ -152,6 +207,7 @@ static void every_key_is_needed_in_its_type(void **state)
     damage(root, json_object_get(device, "fragmentation"), optional_fragmentation);
     damage(root, json_array_get(json_object_get(device, "leaks"), 3), optional_leak);
     damage(root, json_object_get(json_object_get(root, "latency_ns"), "alloc"), optional_latency);
+    damage(root, json_object_get(root, "estimate"), optional_estimate);
     json_decref(root);
     free(text);
 }
@@ -174,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_report_comes_back_as_it_was),
         cmocka_unit_test(the_text_is_the_librarys),
+        cmocka_unit_test(an_estimate_stands_beside_what_was_measured),
         cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(every_key_is_needed_in_its_type),
         cmocka_unit_test(cut_files_are_refused),
