@@ -1,13 +1,13 @@
 /* Files that a model names, opened so that they cannot lie elsewhere: one folder of the name after
  * the other, links not followed. A link in the last place is read and obeyed only where it leads to
  * a file of the same folder, or, in a snapshot of a Hugging Face cache, to one of its blobs. */
+#include "core/formats/look.h"
 #include "core/formats/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define OPEN_FILE (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW)
@@ -67,8 +67,8 @@ void gc_folder_close(struct gc_folder *folder)
 
 bool gc_folder_has(const struct gc_folder *folder, const char *name)
 {
-    struct stat info;
-    return fstatat(folder->fd, name, &info, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(info.st_mode);
+    struct gc_look look;
+    return gc_look_at(folder->fd, name, AT_SYMLINK_NOFOLLOW, &look) && !S_ISDIR(look.mode);
 }
 
 static bool is_plain_part(const char *part, size_t length)
@@ -100,14 +100,14 @@ static const char *name_fault(const char *name)
 /* Opens a regular file, which is looked at first. */
 static int open_file(int folder, const char *name)
 {
-    struct stat info;
-    if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+    struct gc_look look;
+    if (!gc_look_at(folder, name, AT_SYMLINK_NOFOLLOW, &look))
         return -1;
-    if (S_ISLNK(info.st_mode)) {
+    if (S_ISLNK(look.mode)) {
         errno = ELOOP;
         return -1;
     }
-    if (!S_ISREG(info.st_mode)) {
+    if (!S_ISREG(look.mode)) {
         errno = EISDIR;
         return -1;
     }
@@ -231,19 +231,19 @@ enum gc_status gc_source_size_in(struct gc_load *load, const struct gc_folder *f
                                  const char *name, const char *named_by, const char *place,
                                  const char **path, uint64_t *bytes)
 {
-    struct stat info;
+    struct gc_look look;
     *path = join(load, folder, name);
     if (*path == NULL)
         return GC_NO_HOST_MEMORY;
     const int fd = open_named(load, folder, name, named_by, place);
     if (fd < 0)
         return GC_FORMAT;
-    const int got = fstat(fd, &info);
+    const bool is_seen = gc_look_open(fd, &look);
     close(fd);
-    if (got != 0 || !S_ISREG(info.st_mode) || info.st_size < 0)
+    if (!is_seen || !S_ISREG(look.mode))
         return gc_load_fail(load, GC_FORMAT, named_by,
                             "%s: the file \"%s\" is no regular file; model files are", place,
                             GC_LOAD_SHOWN(name, strlen(name)));
-    *bytes = (uint64_t)info.st_size;
+    *bytes = look.bytes;
     return GC_OK;
 }

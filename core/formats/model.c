@@ -5,14 +5,15 @@
 #include "core/formats/gguf.h"
 #include "core/formats/hf.h"
 #include "core/formats/json_reader.h"
+#include "core/formats/look.h"
 #include "core/formats/onnx.h"
 #include "core/formats/plain.h"
 #include "core/formats/safetensors.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct gc_model_lookup {
     struct gc_names tensors;
@@ -239,12 +240,12 @@ static enum gc_status read_file(struct gc_load *load, const char *path)
 
 static enum gc_status read_path(struct gc_load *load, const char *path)
 {
-    struct stat info;
+    struct gc_look look;
     const char *copy = gc_region_text(&load->region, path, strlen(path));
     if (copy == NULL)
         return gc_load_no_memory(load, path);
     load->model->path = copy;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+    if (gc_look_at(AT_FDCWD, path, 0, &look) && S_ISDIR(look.mode))
         return read_folder(load, copy);
     return read_file(load, copy);
 }

@@ -1,11 +1,11 @@
 #include "core/formats/source.h"
 
 #include "core/bits.h"
+#include "core/formats/look.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define STEP_BYTES_MIN (4U << 10)
@@ -33,14 +33,14 @@ void gc_source_close(struct gc_source *source)
 /* The window and the size of a file that is open as source->fd. */
 static enum gc_status prepare(struct gc_source *source)
 {
-    struct stat info;
-    if (fstat(source->fd, &info) != 0)
+    struct gc_look look;
+    if (!gc_look_open(source->fd, &look))
         return gc_load_fail(source->load, GC_IO, source->path, "cannot be looked at (errno %d)",
                             errno);
-    if (!S_ISREG(info.st_mode) || info.st_size < 0)
+    if (!S_ISREG(look.mode))
         return gc_load_fail(source->load, GC_IO, source->path,
                             "is no regular file; model files are");
-    source->bytes = (uint64_t)info.st_size;
+    source->bytes = look.bytes;
     source->window = source->load->spare_window;
     source->load->spare_window = NULL;
     if (source->window == NULL)
@@ -63,14 +63,14 @@ enum gc_status gc_source_take(struct gc_load *load, const char *path, int fd,
 
 enum gc_status gc_source_open(struct gc_load *load, const char *path, struct gc_source *source)
 {
-    struct stat info;
+    struct gc_look look;
     *source = (struct gc_source){.load = load, .path = path, .fd = -1, .file = GC_MODEL_NONE};
     /* Looked at first: opening a device can do something. */
-    if (stat(path, &info) != 0)
+    if (!gc_look_at(AT_FDCWD, path, 0, &look))
         return gc_load_fail(load, GC_IO, path, "%s",
                             errno == ENOENT ? "there is no such file or folder"
                                             : "cannot be looked at: permission or path");
-    if (!S_ISREG(info.st_mode))
+    if (!S_ISREG(look.mode))
         return gc_load_fail(load, GC_IO, path, "is no regular file; model files are");
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
