@@ -553,6 +553,77 @@ static void offers_are_exact_over_random_configurations(void **state)
     assert_true(seen[8 + GC_OFFER_SOME] > 10 && seen[8 + GC_OFFER_ALL] > 100);
 }
 
+/* ---- values at the ends of their ranges ---- */
+
+static uint64_t random_value(const struct gc_arch_key_row *row)
+{
+    switch (random_below(4)) {
+    case 0:
+        return row->minimum;
+    case 1:
+        return row->maximum;
+    case 2:
+        return row->minimum + random_below(row->maximum - row->minimum + 1);
+    default:
+        return gc_min_u64(row->maximum, row->minimum + random_below(100));
+    }
+}
+
+static void set_random_key(struct gc_arch *made, enum gc_arch_key key)
+{
+    const struct gc_arch_place place = {.key = key, .rank = 1};
+    const struct gc_arch_key_row *row = gc_arch_key_row(key);
+    const bool is_flag = row->type == GC_ARCH_TYPE_FLAG;
+    const uint32_t count = row->type == GC_ARCH_TYPE_INDEXES ||
+                                   (row->type == GC_ARCH_TYPE_LAYERS && random_below(2) == 0)
+                               ? (uint32_t)(1 + random_below(GC_ARCH_LAYER_MAX))
+                               : 0;
+    if (row->type == GC_ARCH_TYPE_WORD || row->type == GC_ARCH_TYPE_KINDS)
+        return;
+    for (uint32_t i = 0; i < (count > 0 ? count : 1); i++) {
+        const struct gc_arch_value value = {
+            .type = is_flag ? GC_ARCH_VALUE_BOOL : GC_ARCH_VALUE_UINT, .number = random_value(row)};
+        assert_int_equal(gc_arch_config_set(made, &place, count > 0 ? i : GC_ARCH_SINGLE, &value),
+                         GC_OK);
+    }
+}
+
+/* Whatever a file says: parts that add up, or an error that names one. */
+static void extreme_configurations_add_up_or_overflow(void **state)
+{
+    unsigned seen[GC_STATUS_COUNT] = {0};
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        struct gc_estimator *estimator;
+        struct gc_estimate_request request;
+        struct gc_estimate estimate;
+        uint64_t sum = 0;
+        memset(&arch, 0, sizeof(arch));
+        for (int key = 0; key < GC_ARCH_KEY_COUNT; key++) {
+            if (random_below(2) == 0)
+                set_random_key(&arch, (enum gc_arch_key)key);
+        }
+        assert_int_equal(gc_estimator_open_arch(&arch, &estimator), GC_OK);
+        gc_estimate_request_init(&request);
+        request.batch = 1 + random_below(GC_ESTIMATE_COUNT_MAX) * random_below(2);
+        request.seq_len = random_below(UINT32_MAX) * random_below(2);
+        request.dtype = random_below(2) == 0 ? GC_DTYPE_F64 : GC_DTYPE_Q4_0;
+        request.device_count = (uint32_t)(1 + random_below(GC_ESTIMATE_DEVICE_MAX));
+        request.split = random_below(2) == 0 ? GC_SPLIT_LAYERS : GC_SPLIT_TENSOR;
+        request.scores_materialised = random_below(2) == 0;
+        const enum gc_status status = gc_estimator_run(estimator, &request, &estimate);
+        assert_true(status == GC_OK || status == GC_OVERFLOW);
+        assert_true(estimate.overflowed < GC_ESTIMATE_PART_COUNT);
+        seen[status]++;
+        for (int part = 0; part < GC_ESTIMATE_PART_COUNT; part++)
+            sum += estimate.total.parts[part];
+        if (status == GC_OK)
+            assert_int_equal(sum, estimate.total.peak_bytes);
+        gc_estimator_close(estimator);
+    }
+    assert_true(seen[GC_OK] > 20 && seen[GC_OVERFLOW] > 20);
+}
+
 /* ---- the count with a limit ---- */
 
 static void tally_counts_and_refuses(void **state)
@@ -594,6 +665,7 @@ int main(void)
         cmocka_unit_test(resident_experts_by_the_formula),
         cmocka_unit_test(deficits),
         cmocka_unit_test(offers_are_exact_over_random_configurations),
+        cmocka_unit_test(extreme_configurations_add_up_or_overflow),
         cmocka_unit_test(tally_counts_and_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
