@@ -55,19 +55,20 @@ static void allocations_are_apart(void **state)
 static void growing_keeps_the_content(void **state)
 {
     (void)state;
+    static const char digits[] = {'0', '1', '2', '3', '4', '5', '6', '7', '8', '9'};
     char *memory = gc_region_grow(&region, NULL, 0, 10);
-    memcpy(memory, "0123456789", 10);
+    memcpy(memory, digits, sizeof(digits));
     char *larger = gc_region_grow(&region, memory, 10, 100);
     assert_ptr_equal(larger, memory); /* nothing behind it: in place */
     assert_int_equal(larger[50], 0);
     assert_non_null(gc_region_alloc(&region, 1));
     larger = gc_region_grow(&region, memory, 100, 1000);
     assert_ptr_not_equal(larger, memory);
-    assert_memory_equal(larger, "0123456789", 10);
+    assert_memory_equal(larger, digits, sizeof(digits));
     for (int i = 10; i < 1000; i++)
         assert_int_equal(larger[i], 0);
     larger = gc_region_grow(&region, larger, 1000, GC_MIB(5));
-    assert_memory_equal(larger, "0123456789", 10);
+    assert_memory_equal(larger, digits, sizeof(digits));
     assert_null(gc_region_grow(&region, larger, 10, 5));
 }
 
