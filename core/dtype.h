@@ -38,8 +38,8 @@ struct gc_dtype_info {
 const struct gc_dtype_info *gc_dtype_info(enum gc_dtype dtype);
 const char *gc_dtype_name(enum gc_dtype dtype);
 
-/* Bytes that `elements` take, packed: rounded up to whole bytes, of QUANTISED types to whole blocks.
- * False if that does not fit in 64 bits or the type has no fixed size. */
+/* Bytes that `elements` take, packed: rounded up to whole bytes, of QUANTISED types to whole
+ * blocks. False if that does not fit in 64 bits or the type has no fixed size. */
 bool gc_dtype_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes);
 
 /* GC_DTYPE_NONE if there is none. */

@@ -119,7 +119,7 @@ struct gc_model {
 /* What reading may cost; a file that needs more is refused. 0 or NULL: the defaults. */
 struct gc_model_limits {
     uint64_t memory_bytes; /* 256 MiB */
-    uint64_t header_bytes; /* read in all; 1 GiB */
+    uint64_t header_bytes; /* read in all; 256 MiB */
     uint32_t tensors;      /* 2^20 */
     uint32_t files;        /* 4096 */
 };

@@ -191,7 +191,7 @@ static const char *join(struct gc_load *load, const struct gc_folder *folder, co
     size_t used = folder_length;
     if (used > 0 && path[used - 1] != '/')
         path[used++] = '/';
-    memcpy(path + used, name, name_length);
+    memcpy(path + used, name, name_length + 1);
     return path;
 }
 

@@ -351,8 +351,8 @@ static enum gc_status read_key(struct gc_gguf *gguf, bool keep)
     char name[64];
     char what[GC_LOAD_SHOWN_BYTES + 8] = "key \"";
     struct gc_meta meta = {0};
-    const char *text;
-    size_t length;
+    const char *text = "";
+    size_t length = 0;
     uint32_t type = 0;
     gguf->what = "a key";
     enum gc_status status = gc_gguf_text(gguf, &text, &length);

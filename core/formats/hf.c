@@ -174,6 +174,7 @@ static enum gc_status read_config(struct gc_source *source)
     struct gc_json_reader reader;
     struct gc_json_token token;
     gc_json_reader_init(&reader, source, 0, source->bytes);
+    reader.takes_python = true; /* state-space models have "time_step_limit": [0.0, Infinity] */
     const enum gc_status status = gc_json_meta_read(&reader, NULL, true);
     return status != GC_OK ? status : gc_json_reader_next(&reader, &token);
 }

@@ -336,6 +336,11 @@ enum gc_status gc_json_read_number(struct gc_json_reader *reader, int c,
     enum gc_status status = gc_json_peek(reader, &c);
     if (status != GC_OK)
         return status;
+    if (c == 'I' && reader->takes_python && token->negative) {
+        token->event = GC_JSON_REAL;
+        token->real = -__builtin_inf();
+        return gc_json_read_word(reader, "Infinity");
+    }
     if (c == '0')
         gc_json_advance(reader, 1);
     else

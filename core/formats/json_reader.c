@@ -75,6 +75,10 @@ static enum gc_status read_value(struct gc_json_reader *reader, int c, struct gc
         status = gc_json_read_string(reader, token);
     } else if (c == '-' || (c >= '0' && c <= '9')) {
         status = gc_json_read_number(reader, c, token);
+    } else if (reader->takes_python && (c == 'N' || c == 'I')) {
+        token->event = GC_JSON_REAL;
+        token->real = c == 'N' ? __builtin_nan("") : __builtin_inf();
+        status = gc_json_read_word(reader, c == 'N' ? "NaN" : "Infinity");
     } else if (c == 'n') {
         token->event = GC_JSON_NULL;
         status = gc_json_read_word(reader, "null");

@@ -47,6 +47,7 @@ struct gc_json_reader {
     const unsigned char *limit; /* of what is at hand */
     char *scratch;              /* strings that are not in one piece at hand */
     uint32_t scratch_room;
+    bool takes_python; /* NaN, Infinity and -Infinity too, as Python's json writes them */
     uint32_t depth;
     uint64_t is_object; /* a bit per level */
     enum {

@@ -172,7 +172,7 @@ static enum gc_status read_source(struct gc_source *source, const struct gc_fold
                                   const char *name, bool whole_folder)
 {
     struct gc_model *model = source->load->model;
-    enum kind kind;
+    enum kind kind = KIND_UNKNOWN;
     bool index = false;
     enum gc_status status = look(source, name, &kind);
     if (status == GC_OK && kind == KIND_JSON)
@@ -189,6 +189,9 @@ static enum gc_status read_source(struct gc_source *source, const struct gc_fold
         model->format = GC_MODEL_ONNX;
         return gc_onnx_read(source, folder);
     }
+    if (strcmp(name, "config.json") == 0)
+        return gc_load_fail(source->load, GC_FORMAT, source->path,
+                            "a model's configuration; name its folder, which has the weights too");
     model->format = GC_MODEL_PLAIN;
     return gc_plain_read(source);
 }
@@ -295,7 +298,7 @@ static struct gc_model_limits with_defaults(const struct gc_model_limits *limits
 {
     static const struct gc_model_limits defaults = {
         .memory_bytes = GC_MIB(256),
-        .header_bytes = GC_MIB(1024),
+        .header_bytes = GC_MIB(256),
         .tensors = 1U << 20,
         .files = 4096,
     };

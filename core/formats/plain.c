@@ -124,6 +124,9 @@ static enum gc_status read_entry(struct gc_json_reader *reader, const struct gc_
     const enum gc_status status = gc_load_size_tensor(load, path, &entry.tensor);
     if (status != GC_OK)
         return status;
+    if (entry.tensor.alias_of != GC_MODEL_NONE &&
+        entry.tensor.bytes > load->tensors[entry.tensor.alias_of].bytes)
+        return fail(reader, &entry, begin, "it is larger than the tensor it is an alias of");
     const uint64_t dims_bytes = entry.tensor.dim_count * sizeof(*entry.dims);
     uint64_t *dims = gc_load_alloc(load, path, dims_bytes);
     if (dims == NULL)
@@ -160,6 +163,7 @@ enum gc_status gc_plain_read(struct gc_source *source)
     struct gc_json_token token;
     bool has_tensors = false;
     gc_json_reader_init(&reader, source, 0, source->bytes);
+    reader.takes_python = true; /* as in the config.json that the config may come from */
     enum gc_status status = gc_load_add_file(load, source->path, source->bytes, &source->file);
     if (status == GC_OK)
         status = gc_json_reader_next(&reader, &token);

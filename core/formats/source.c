@@ -84,18 +84,17 @@ static enum gc_status fill(struct gc_source *source, uint64_t offset, uint32_t u
 {
     uint32_t got = 0;
     while (got < wanted) {
+        const unsigned long long at = offset + got;
         const ssize_t here =
-            pread(source->fd, source->window + used + got, wanted - got, (off_t)(offset + got));
+            pread(source->fd, source->window + used + got, wanted - got, (off_t)at);
         if (here < 0 && errno == EINTR)
             continue;
         if (here < 0)
             return gc_load_fail(source->load, GC_IO, source->path,
-                                "byte %llu: cannot be read (errno %d)",
-                                (unsigned long long)(offset + got), errno);
+                                "byte %llu: cannot be read (errno %d)", at, errno);
         if (here == 0)
             return gc_load_fail(source->load, GC_IO, source->path,
-                                "byte %llu: the file became shorter while it was read",
-                                (unsigned long long)(offset + got));
+                                "byte %llu: the file became shorter while it was read", at);
         got += (uint32_t)here;
     }
     source->window_bytes = used + got;

@@ -340,6 +340,9 @@ def wrong_description(folder):
         "twice": ({"tensors": [tensor, tensor]}, '"w"', "twice"),
         "unknown key": ({"tensors": [{**tensor, "size": 1}]}, '"w"', "not known"),
         "unknown outer key": ({"tensors": [tensor], "more": 1}, '"more"', "not known"),
+        "NaN": (b'{"tensors": [{"name": "w", "dtype": "f32", "shape": [NaN]}]}', "shape"),
+        "infinite": (b'{"tensors": [{"name": "w", "dtype": "f32", "shape": [Infinity]}]}', "shape"),
+        "large alias": ({"tensors": [tensor, {**tensor, "name": "v", "shape": [7], "alias_of": "w"}]}, '"v"', "larger"),
         "alias of nothing": ({"tensors": [{**tensor, "alias_of": "v"}]}, "alias_of"),
         "config no object": ({"tensors": [], "config": 1}, "object"),
         "config twice": (b'{"tensors": [], "config": {}, "config": {}}', "twice"),
@@ -353,6 +356,7 @@ def wrong_description(folder):
             tap.refused(path, path, *words)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from error
+    tap.refused(put(folder, "config.json", b'{"a": 1}'), "name its folder")
     path = put(folder, "model.json", json.dumps({"tensors": [tensor, {**tensor, "name": "v", "alias_of": "w"},
                                                              {"name": "q", "dtype": "Q4_K", "shape": [1e1, 256]}], "config": {"n": 1e3}}).encode())
     got = tap.dump(path)
@@ -399,6 +403,9 @@ def folders(folder):
     put(folder, "model.safetensors", safetensors({"w": entry(shape=[4], end=16)}, b"\0" * 16))
     got = tap.dump(folder)
     tap.equal((got["weight_bytes"], got["has_config"], got["metas"]), (16, True, {"n": 1}))
+    # Python's json writes what is no JSON.
+    put(folder, "config.json", b'{"limit": [0.0, Infinity, -Infinity, NaN]}')
+    tap.equal([float(x) for x in tap.dump(folder)["metas"]["limit"]][:3], [0.0, float("inf"), float("-inf")])
     put(folder, "config.json", b'{"n": 1')
     tap.refused(folder, "config.json", "byte 7")
     # The file alone was asked for: a damaged neighbour is told, no more.
