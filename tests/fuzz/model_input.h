@@ -4,6 +4,7 @@
 #ifndef GC_FUZZ_MODEL_INPUT_H
 #define GC_FUZZ_MODEL_INPUT_H
 
+#include "core/estimator/fits.h"
 #include "core/model.h"
 
 #include <fcntl.h>
@@ -87,6 +88,34 @@ static void look_at_tensors(const struct gc_model *model)
     must(weights == model->totals.weight_bytes && aliases == model->totals.alias_bytes);
 }
 
+/* Whatever a file says, its estimate adds up, or an error names the part that does not. */
+static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
+{
+    static struct gc_estimate estimate;
+    struct gc_estimator *estimator;
+    struct gc_estimate_request request;
+    struct gc_budget budget;
+    struct gc_offers offers;
+    struct gc_fit fit;
+    uint64_t sum = 0;
+    if (gc_estimator_open(model, dtype, &estimator) != GC_OK)
+        return;
+    gc_estimate_request_init(&request);
+    request.batch = model->tensor_count % 5 + 1;
+    request.device_count = model->meta_count % 4 + 1;
+    request.split = model->tensor_count % 2 == 0 ? GC_SPLIT_LAYERS : GC_SPLIT_TENSOR;
+    request.dims = "batch=2,height=224";
+    const enum gc_status status = gc_estimator_run(estimator, &request, &estimate);
+    must(status == GC_OK || status == GC_OVERFLOW);
+    for (unsigned part = 0; status == GC_OK && part < GC_ESTIMATE_PART_COUNT; part++)
+        sum += estimate.total.parts[part];
+    must(status != GC_OK || sum == estimate.total.peak_bytes);
+    gc_budget_set_all(&budget, UINT64_C(1) << 33);
+    gc_fits(&estimate, &budget, &fit);
+    must(gc_offers_find(estimator, &request, &budget, &offers) == GC_OK);
+    gc_estimator_close(estimator);
+}
+
 /* Opens `name` in the folder, or the folder itself where it is "". */
 static void open_model(const char *name)
 {
@@ -106,6 +135,8 @@ static void open_model(const char *name)
     }
     must(model->memory_bytes <= limits.memory_bytes + (1U << 20));
     look_at_tensors(model);
+    estimate_model(model, GC_DTYPE_NONE);
+    estimate_model(model, GC_DTYPE_Q4_0);
     for (uint32_t i = 0; i < model->meta_count; i++) {
         seen += look_at_value(&model->metas[i].value);
         must(gc_model_meta(model, model->metas[i].key) == &model->metas[i].value);

@@ -1,4 +1,5 @@
 #!/bin/bash
+# timeout: 180
 # The gate: a model's estimate against the budget at a program's first CUDA call, on the simulated device of 16 GiB:
 # fits, warn, deny and exit on an unmodified program; who is not gated; what the report says of it.
 . "$(dirname "$0")/../lib.sh"
