@@ -179,21 +179,26 @@ static int apply(const struct settings *settings)
     return status == TOOL_DONE ? apply_gate(settings) : status;
 }
 
+static int parse(int argc, char **argv, struct settings *settings, int *next)
+{
+    const struct tool_option options[] = {
+        {.name = "--limit", .value = &settings->limit},
+        {.name = "--mode", .value = &settings->mode},
+        {.name = "--report", .value = &settings->report},
+        {.name = "--trace", .value = &settings->trace},
+        {.name = "--model", .value = &settings->model},
+        {.name = "--budget", .value = &settings->budget},
+        {.name = "--gate", .value = &settings->gate},
+    };
+    return tool_parse(&tool_command_run, options, sizeof(options) / sizeof(options[0]), argc, argv,
+                      next);
+}
+
 static int run(int argc, char **argv)
 {
     struct settings settings = {.limit = NULL};
-    const struct tool_option options[] = {
-        {.name = "--limit", .value = &settings.limit},
-        {.name = "--mode", .value = &settings.mode},
-        {.name = "--report", .value = &settings.report},
-        {.name = "--trace", .value = &settings.trace},
-        {.name = "--model", .value = &settings.model},
-        {.name = "--budget", .value = &settings.budget},
-        {.name = "--gate", .value = &settings.gate},
-    };
     int next;
-    int status = tool_parse(&tool_command_run, options, sizeof(options) / sizeof(options[0]), argc,
-                            argv, &next);
+    int status = parse(argc, argv, &settings, &next);
     if (status != TOOL_DONE || next == 0)
         return status;
     if (next == argc)

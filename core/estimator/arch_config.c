@@ -36,16 +36,10 @@ const struct gc_arch_key_row *gc_arch_key_row(enum gc_arch_key key)
 /* Objects that hold a language model's own configuration. */
 #define TEXT_OBJECTS                                                                               \
     "config, text_config, llm_config, language_config, language_model, thinker_config, decoder"
-#define OTHER_OBJECTS "attn_config, ffn_config, quantization_config"
 
 /* What counts most is a name in the deepest object; then its place in the table's row. */
 #define RANK_OBJECT 64
 #define RANK_NAME 32
-
-bool gc_arch_key_enters(const char *name, size_t length)
-{
-    return gc_text_find_word(TEXT_OBJECTS ", " OTHER_OBJECTS, name, length) >= 0;
-}
 
 /* Drops the objects of a language model from the front, and says how many there were. */
 static unsigned strip_objects(const char **name, size_t *length)

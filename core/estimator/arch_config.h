@@ -102,10 +102,6 @@ struct gc_arch_place {
 /* False if nobody here wants to know this name. Thread-safe, as are all here. */
 bool gc_arch_key_find(enum gc_arch_names names, const char *name, size_t length,
                       struct gc_arch_place *place);
-/* Whether an object of config.json with this name ("text_config") may hold names that are wanted;
- * a reader may skip all others. */
-bool gc_arch_key_enters(const char *name, size_t length);
-
 enum gc_arch_value_type {
     GC_ARCH_VALUE_UINT,
     GC_ARCH_VALUE_BOOL,

@@ -3,6 +3,7 @@
 #include "core/estimator/arch_read.h"
 #include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
+#include "core/host.h"
 
 #include <string.h>
 
@@ -198,8 +199,7 @@ static void set_tokens(const struct gc_estimator *estimator,
         gc_notes_add(&estimate->notes, "the context is longer than the model's own", NULL);
 }
 
-static void set_work(const struct gc_estimator *estimator,
-                     const struct gc_estimate_request *request, const struct gc_estimate *estimate,
+static void set_work(const struct gc_estimate_request *request, const struct gc_estimate *estimate,
                      struct gc_work *work)
 {
     const uint64_t chunk = request->chunk_tokens;
@@ -212,7 +212,6 @@ static void set_work(const struct gc_estimator *estimator,
         .scores_materialised = request->scores_materialised,
         .shards = request->split == GC_SPLIT_TENSOR ? request->device_count : 1,
     };
-    (void)estimator;
 }
 
 /* ---- sums ---- */
@@ -244,6 +243,18 @@ static enum gc_status add_device(struct gc_estimate *estimate,
     return gc_sum_status(&sum);
 }
 
+static void note_experts(const struct gc_estimator *estimator,
+                         const struct gc_estimate_request *request, struct gc_estimate *estimate)
+{
+    if (request->resident_experts == GC_ESTIMATE_ALL_EXPERTS || estimate->experts > 0)
+        return;
+    gc_notes_add(&estimate->notes,
+                 estimator->weights.expert_bytes > 0
+                     ? "how many experts a layer has is not told: all are counted as resident"
+                     : "there are no experts: all weights are resident",
+                 NULL);
+}
+
 static void set_facts(const struct gc_estimator *estimator,
                       const struct gc_estimate_request *request, struct gc_estimate *estimate)
 {
@@ -256,6 +267,7 @@ static void set_facts(const struct gc_estimator *estimator,
     estimate->expert_layer_count = estimator->layers.expert_layer_count;
     estimate->resident_experts = gc_min_u64(request->resident_experts, estimate->experts);
     estimate->notes = estimator->notes;
+    note_experts(estimator, request, estimate);
 }
 
 static enum gc_status run_devices(const struct gc_estimator *estimator,
@@ -263,7 +275,7 @@ static enum gc_status run_devices(const struct gc_estimator *estimator,
                                   struct gc_estimate *estimate)
 {
     struct gc_work work;
-    set_work(estimator, request, estimate, &work);
+    set_work(request, estimate, &work);
     for (uint32_t device = 0; device < request->device_count; device++) {
         struct gc_estimate_sizes *sizes = &estimate->devices[device];
         enum gc_status status = gc_estimate_device(estimator, request, &work, device, estimate);

@@ -6,10 +6,8 @@
 #include "core/estimator/layers.h"
 #include "core/estimator/parts.h"
 #include "core/estimator/weights.h"
-#include "core/host.h"
 
 struct gc_estimator {
-    struct gc_host host;
     const struct gc_model *graph; /* of an ONNX model; else NULL */
     bool has_layers;              /* a configuration was there */
     bool is_gguf;

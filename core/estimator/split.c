@@ -50,6 +50,14 @@ static uint64_t share_bytes(struct device_view *view, const struct gc_weight_sha
                       gc_divide_up_u64(experts, shards));
 }
 
+/* Where one tensor is the embedding and the output, the last device has a copy of it. */
+static uint64_t tied_bytes(const struct device_view *view)
+{
+    const struct gc_weights *weights = &view->estimator->weights;
+    const bool has_output = weights->last.dense_bytes > 0;
+    return view->estimator->has_layers && !has_output ? weights->first.dense_bytes : 0;
+}
+
 static uint64_t weight_bytes(struct device_view *view)
 {
     const struct gc_weights *weights = &view->estimator->weights;
@@ -58,6 +66,8 @@ static uint64_t weight_bytes(struct device_view *view)
     uint64_t bytes = is_first ? share_bytes(view, &weights->first) : 0;
     if (is_last)
         bytes = gc_sum_add(&view->sum, bytes, share_bytes(view, &weights->last));
+    if (is_last && !is_first)
+        bytes = gc_sum_add(&view->sum, bytes, tied_bytes(view));
     for (uint32_t i = 0; i < weights->layer_count; i++) {
         if (has_layer(view, i))
             bytes = gc_sum_add(&view->sum, bytes, share_bytes(view, &weights->layers[i]));
