@@ -4,7 +4,7 @@
 #include "core/bits.h"
 #include "core/formats/gguf.h"
 #include "core/formats/hf.h"
-#include "core/formats/json_reader.h"
+#include "core/formats/kind.h"
 #include "core/formats/look.h"
 #include "core/formats/onnx.h"
 #include "core/formats/plain.h"
@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <string.h>
 
 struct gc_model_lookup {
@@ -39,119 +38,6 @@ const char *gc_model_format_name(enum gc_model_format format)
     return (unsigned)format < GC_MODEL_FORMAT_COUNT ? format_names[format] : "?";
 }
 
-/* ---- what a file is ---- */
-
-enum kind { KIND_SAFETENSORS, KIND_GGUF, KIND_ONNX, KIND_JSON, KIND_UNKNOWN };
-
-/* Files that people try and that are no answer. */
-static const struct {
-    const char *bytes;
-    uint8_t offset;
-    uint8_t count;
-    const char *what;
-} strangers[] = {
-    {"PK\003\004", 0, 4, "a zip archive, as PyTorch's .pt and .bin files are"},
-    {"\200\002", 0, 2, "a Python pickle, as old PyTorch files are"},
-    {"\211HDF\r\n\032\n", 0, 8, "an HDF5 file, as Keras's are"},
-    {"version https://git-lfs", 0, 23, "a Git LFS pointer, not the model it stands for"},
-    {"ORTM", 4, 4, "an ONNX Runtime .ort file"},
-    {"TFL3", 4, 4, "a TensorFlow Lite file"},
-    {"lmgg", 0, 4, "a GGML file older than GGUF"},
-    {"tjgg", 0, 4, "a GGML file older than GGUF"},
-    {"fmgg", 0, 4, "a GGML file older than GGUF"},
-    {"algg", 0, 4, "a GGML adapter older than GGUF"},
-    {"\223NUMPY", 0, 6, "a NumPy array"},
-};
-
-static bool ends_with(const char *name, const char *end)
-{
-    const size_t length = strlen(name);
-    const size_t end_length = strlen(end);
-    return length > end_length && strcmp(name + length - end_length, end) == 0;
-}
-
-static bool begins_json(const unsigned char *view, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (view[i] != ' ' && view[i] != '\n' && view[i] != '\r' && view[i] != '\t')
-            return view[i] == '{' || (view[i] == 0xef && i == 0);
-    }
-    return false;
-}
-
-/* The content first; where it says nothing, the name. */
-static enum kind kind_of(const char *name, const unsigned char *view, size_t count, uint64_t bytes)
-{
-    uint64_t length = 0;
-    for (size_t i = 0; i < 8 && i < count; i++)
-        length |= (uint64_t)view[i] << (8 * i);
-    if (count >= 4 && memcmp(view, "GGUF", 4) == 0)
-        return KIND_GGUF;
-    if (count > 8 && view[8] == '{' && length <= bytes - 8 &&
-        length <= GC_SAFETENSORS_HEADER_BYTES_MAX)
-        return KIND_SAFETENSORS;
-    if (ends_with(name, ".safetensors"))
-        return KIND_SAFETENSORS;
-    if (begins_json(view, count) || ends_with(name, ".json"))
-        return KIND_JSON;
-    if (ends_with(name, ".gguf"))
-        return KIND_GGUF;
-    /* ModelProto begins with its ir_version, field 1, a small number. */
-    if (ends_with(name, ".onnx") || (count >= 2 && view[0] == 0x08 && view[1] < 0x40))
-        return KIND_ONNX;
-    return KIND_UNKNOWN;
-}
-
-static enum gc_status look(struct gc_source *source, const char *name, enum kind *kind)
-{
-    const unsigned char *view;
-    size_t count;
-    const enum gc_status status = gc_source_more(source, 0, &view, &count);
-    if (status != GC_OK)
-        return status;
-    if (count == 0)
-        return gc_load_fail(source->load, GC_FORMAT, source->path, "the file is empty");
-    for (size_t i = 0; i < sizeof(strangers) / sizeof(*strangers); i++) {
-        const size_t end = (size_t)strangers[i].offset + strangers[i].count;
-        if (count >= end &&
-            memcmp(view + strangers[i].offset, strangers[i].bytes, strangers[i].count) == 0)
-            return gc_load_fail(source->load, GC_FORMAT, source->path,
-                                "%s; safetensors, GGUF, ONNX and a JSON description are accepted",
-                                strangers[i].what);
-    }
-    *kind = kind_of(name, view, count, source->bytes);
-    if (*kind != KIND_UNKNOWN)
-        return GC_OK;
-    return gc_load_fail(source->load, GC_FORMAT, source->path,
-                        "byte 0: of no known format; safetensors, GGUF, ONNX and a JSON "
-                        "description are accepted");
-}
-
-/* An index of shards or a description? Told by the first key that only one of them has. */
-static enum gc_status is_index(struct gc_source *source, bool *index)
-{
-    struct gc_json_reader reader;
-    struct gc_json_token token;
-    gc_json_reader_init(&reader, source, 0, source->bytes);
-    *index = false;
-    enum gc_status status = gc_json_reader_next(&reader, &token);
-    if (status != GC_OK || token.event != GC_JSON_BEGIN_OBJECT)
-        return status;
-    for (;;) {
-        status = gc_json_reader_next(&reader, &token);
-        if (status != GC_OK || token.event == GC_JSON_END_OBJECT)
-            return status;
-        *index = gc_json_token_is(&token, "weight_map");
-        if (*index || gc_json_token_is(&token, "tensors"))
-            return GC_OK;
-        status = gc_json_reader_next(&reader, &token);
-        if (status == GC_OK)
-            status = gc_json_reader_skip(&reader, &token);
-        if (status != GC_OK)
-            return status;
-    }
-}
-
 /* ---- reading ---- */
 
 static enum gc_status read_safetensors(struct gc_source *source, const struct gc_folder *folder,
@@ -172,20 +58,20 @@ static enum gc_status read_source(struct gc_source *source, const struct gc_fold
                                   const char *name, bool whole_folder)
 {
     struct gc_model *model = source->load->model;
-    enum kind kind = KIND_UNKNOWN;
+    enum gc_kind kind = GC_KIND_UNKNOWN;
     bool index = false;
-    enum gc_status status = look(source, name, &kind);
-    if (status == GC_OK && kind == KIND_JSON)
-        status = is_index(source, &index);
+    enum gc_status status = gc_kind_tell(source, name, &kind);
+    if (status == GC_OK && kind == GC_KIND_JSON)
+        status = gc_kind_is_index(source, &index);
     if (status != GC_OK)
         return status;
-    if (kind == KIND_SAFETENSORS || index)
+    if (kind == GC_KIND_SAFETENSORS || index)
         return read_safetensors(source, folder, index, whole_folder);
-    if (kind == KIND_GGUF) {
+    if (kind == GC_KIND_GGUF) {
         model->format = GC_MODEL_GGUF;
         return gc_gguf_read(source, folder, name);
     }
-    if (kind == KIND_ONNX) {
+    if (kind == GC_KIND_ONNX) {
         model->format = GC_MODEL_ONNX;
         return gc_onnx_read(source, folder);
     }

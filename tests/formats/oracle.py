@@ -79,6 +79,16 @@ def safetensors_written_by_the_package(folder):
     compare_safetensors(path, [path])
 
 
+def safetensors_with_headers_of_any_length(folder):
+    """The length comes first in the file: none of its values is some other format's magic."""
+    path = os.path.join(folder, "model")
+    for length in [n for n in range(64, 1500) if n % 64 == 0 or n & 0xff in (0x08, 0x80, 0x89, 0x93)] + [0x4b50, 0x6c6d]:
+        header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+        with open(path, "wb") as file:
+            file.write(struct.pack("<Q", length) + header + b" " * (length - len(header)) + b"\0" * 8)
+        compare_safetensors(path, [path])
+
+
 def safetensors_at_random(folder):
     rng = random.Random(SEED)
     for round_number in range(60):
@@ -366,7 +376,8 @@ def onnx_files_of_others(_):
 if __name__ == "__main__":
     print(f"# SEED={SEED}")
     sys.exit(tap.run([
-        safetensors_of_every_dtype, safetensors_written_by_the_package, safetensors_at_random, safetensors_in_shards,
+        safetensors_of_every_dtype, safetensors_written_by_the_package, safetensors_with_headers_of_any_length, safetensors_at_random,
+        safetensors_in_shards,
         gguf_of_every_type, gguf_with_its_own_alignment, gguf_in_shards,
         onnx_of_every_type, onnx_with_weights_everywhere, onnx_with_external_data, onnx_files_of_others,
     ]))
