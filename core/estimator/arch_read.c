@@ -73,10 +73,13 @@ static const struct family_row family_rows[] = {
 #undef GC_ARCH_FAMILY
 };
 
-/* A window's pattern means nothing where the layers are named one by one. */
+/* A pattern means nothing without its window, or where the layers are named one by one. */
 static bool is_needed(const struct gc_arch *arch, enum gc_arch_key key)
 {
     if (gc_arch_known(arch, key))
+        return false;
+    if ((key == GC_ARCH_WINDOW_PATTERN || key == GC_ARCH_WINDOW_USED) &&
+        !gc_arch_known(arch, GC_ARCH_WINDOW) && !gc_arch_known(arch, GC_ARCH_CHUNK))
         return false;
     if (key == GC_ARCH_WINDOW_PATTERN || key == GC_ARCH_WINDOW_USED ||
         key == GC_ARCH_ATTENTION_PERIOD)

@@ -166,6 +166,12 @@ static void windows_by_pattern(void **state)
                            "use_sliding_window=true max_window_layers=21");
     assert_int_equal(windowed(512), 7);
     assert_int_equal(layers.items[20].window, 0);
+    /* What a family means is told where it matters, and not where it does not. */
+    make(GC_ARCH_NAMES_HF, "model_type=qwen2 num_hidden_layers=28");
+    assert_int_equal(notes.count, 0);
+    make(GC_ARCH_NAMES_HF, "model_type=qwen2 num_hidden_layers=28 sliding_window=512");
+    assert_int_equal(notes.count, 1);
+    assert_int_equal(windowed(0), 28);
     /* GGUF may tell it for each layer. */
     make(GC_ARCH_NAMES_GGUF, "gemma3.block_count=3 gemma3.attention.sliding_window=512 "
                              "gemma3.attention.sliding_window_pattern=true,true,false");
