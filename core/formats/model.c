@@ -10,6 +10,7 @@
 #include "core/formats/safetensors.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -128,12 +129,13 @@ static enum gc_status read_file(struct gc_load *load, const char *path)
 
 static enum gc_status read_path(struct gc_load *load, const char *path)
 {
-    struct stat info;
+    uint32_t mode;
+    uint64_t bytes;
     const char *copy = gc_region_text(&load->region, path, strlen(path));
     if (copy == NULL)
         return gc_load_no_memory(load, path);
     load->model->path = copy;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+    if (gc_source_look(AT_FDCWD, path, 0, &mode, &bytes) == 0 && S_ISDIR(mode))
         return read_folder(load, copy);
     return read_file(load, copy);
 }
