@@ -1,13 +1,14 @@
 /* Files that a model names, opened so that they cannot lie elsewhere: one folder of the name after
  * the other, links not followed. A link in the last place is read and obeyed only where it leads to
  * a file of the same folder, or, in a snapshot of a Hugging Face cache, to one of its blobs. */
-#include "core/formats/look.h"
+#define _GNU_SOURCE /* statx, AT_EMPTY_PATH */
 #include "core/formats/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define OPEN_FILE (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW)
@@ -67,8 +68,10 @@ void gc_folder_close(struct gc_folder *folder)
 
 bool gc_folder_has(const struct gc_folder *folder, const char *name)
 {
-    struct gc_look look;
-    return gc_look_at(folder->fd, name, AT_SYMLINK_NOFOLLOW, &look) && !S_ISDIR(look.mode);
+    uint32_t mode;
+    uint64_t bytes;
+    return gc_source_look(folder->fd, name, AT_SYMLINK_NOFOLLOW, &mode, &bytes) == 0 &&
+           !S_ISDIR(mode);
 }
 
 static bool is_plain_part(const char *part, size_t length)
@@ -100,14 +103,15 @@ static const char *name_fault(const char *name)
 /* Opens a regular file, which is looked at first. */
 static int open_file(int folder, const char *name)
 {
-    struct gc_look look;
-    if (!gc_look_at(folder, name, AT_SYMLINK_NOFOLLOW, &look))
+    uint32_t mode;
+    uint64_t bytes;
+    if (gc_source_look(folder, name, AT_SYMLINK_NOFOLLOW, &mode, &bytes) != 0)
         return -1;
-    if (S_ISLNK(look.mode)) {
+    if (S_ISLNK(mode)) {
         errno = ELOOP;
         return -1;
     }
-    if (!S_ISREG(look.mode)) {
+    if (!S_ISREG(mode)) {
         errno = EISDIR;
         return -1;
     }
@@ -231,19 +235,18 @@ enum gc_status gc_source_size_in(struct gc_load *load, const struct gc_folder *f
                                  const char *name, const char *named_by, const char *place,
                                  const char **path, uint64_t *bytes)
 {
-    struct gc_look look;
+    uint32_t mode;
     *path = join(load, folder, name);
     if (*path == NULL)
         return GC_NO_HOST_MEMORY;
     const int fd = open_named(load, folder, name, named_by, place);
     if (fd < 0)
         return GC_FORMAT;
-    const bool is_seen = gc_look_open(fd, &look);
+    const int got = gc_source_look(fd, "", AT_EMPTY_PATH, &mode, bytes);
     close(fd);
-    if (!is_seen || !S_ISREG(look.mode))
+    if (got != 0 || !S_ISREG(mode))
         return gc_load_fail(load, GC_FORMAT, named_by,
                             "%s: the file \"%s\" is no regular file; model files are", place,
                             GC_LOAD_SHOWN(name, strlen(name)));
-    *bytes = look.bytes;
     return GC_OK;
 }

@@ -58,19 +58,18 @@ bool gc_load_is_utf8(const char *text, size_t length)
 const char *gc_load_show(const char *from, size_t length, char *to, size_t size)
 {
     size_t used = 0;
-    size_t at = 0;
-    while (at < length) {
+    for (size_t at = 0; at < length;) {
         const size_t bytes = sequence_bytes((const unsigned char *)from + at, length - at);
         const unsigned char c = (unsigned char)from[at];
-        if (used + (bytes > 0 ? bytes : 1) + sizeof("...") > size) {
+        const bool shown = bytes > 0 && c >= ' ' && c != 0x7f;
+        const size_t step = bytes > 0 ? bytes : 1;
+        if (used + step + sizeof("...") > size) {
             memcpy(to + used, "...", sizeof("..."));
             return to;
         }
-        if (bytes == 0 || c < ' ' || c == 0x7f)
-            to[used++] = '?';
-        else
-            memcpy(to + used, from + at, bytes), used += bytes;
-        at += bytes > 0 ? bytes : 1;
+        memcpy(to + used, shown ? from + at : "?", shown ? step : 1);
+        used += shown ? step : 1;
+        at += step;
     }
     to[used] = '\0';
     return to;

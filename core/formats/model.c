@@ -5,7 +5,6 @@
 #include "core/formats/gguf.h"
 #include "core/formats/hf.h"
 #include "core/formats/kind.h"
-#include "core/formats/look.h"
 #include "core/formats/onnx.h"
 #include "core/formats/plain.h"
 #include "core/formats/safetensors.h"
@@ -13,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct gc_model_lookup {
     struct gc_names tensors;
@@ -129,12 +129,13 @@ static enum gc_status read_file(struct gc_load *load, const char *path)
 
 static enum gc_status read_path(struct gc_load *load, const char *path)
 {
-    struct gc_look look;
+    uint32_t mode;
+    uint64_t bytes;
     const char *copy = gc_region_text(&load->region, path, strlen(path));
     if (copy == NULL)
         return gc_load_no_memory(load, path);
     load->model->path = copy;
-    if (gc_look_at(AT_FDCWD, path, 0, &look) && S_ISDIR(look.mode))
+    if (gc_source_look(AT_FDCWD, path, 0, &mode, &bytes) == 0 && S_ISDIR(mode))
         return read_folder(load, copy);
     return read_file(load, copy);
 }

@@ -304,6 +304,7 @@ static enum gc_status read_length(struct header *header)
                             (unsigned long long)length, (unsigned long long)source->bytes);
     header->data = 8 + length;
     header->data_bytes = source->bytes - header->data;
+    source->ahead = header->data;
     return GC_OK;
 }
 

@@ -1,14 +1,25 @@
+#define _GNU_SOURCE /* statx, AT_EMPTY_PATH */
 #include "core/formats/source.h"
 
 #include "core/bits.h"
-#include "core/formats/look.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define STEP_BYTES_MIN (4U << 10)
+
+int gc_source_look(int at, const char *name, int flags, uint32_t *mode, uint64_t *bytes)
+{
+    struct statx info;
+    if (statx(at, name, flags, STATX_TYPE | STATX_SIZE, &info) != 0)
+        return -1;
+    *mode = info.stx_mode;
+    *bytes = info.stx_size;
+    return 0;
+}
 
 void gc_source_end(struct gc_load *load)
 {
@@ -33,14 +44,14 @@ void gc_source_close(struct gc_source *source)
 /* The window and the size of a file that is open as source->fd. */
 static enum gc_status prepare(struct gc_source *source)
 {
-    struct gc_look look;
-    if (!gc_look_open(source->fd, &look))
+    uint32_t mode;
+    if (gc_source_look(source->fd, "", AT_EMPTY_PATH, &mode, &source->bytes) != 0)
         return gc_load_fail(source->load, GC_IO, source->path, "cannot be looked at (errno %d)",
                             errno);
-    if (!S_ISREG(look.mode))
+    if (!S_ISREG(mode))
         return gc_load_fail(source->load, GC_IO, source->path,
                             "is no regular file; model files are");
-    source->bytes = look.bytes;
+    source->ahead = source->bytes;
     source->window = source->load->spare_window;
     source->load->spare_window = NULL;
     if (source->window == NULL)
@@ -63,14 +74,15 @@ enum gc_status gc_source_take(struct gc_load *load, const char *path, int fd,
 
 enum gc_status gc_source_open(struct gc_load *load, const char *path, struct gc_source *source)
 {
-    struct gc_look look;
+    uint32_t mode;
+    uint64_t bytes;
     *source = (struct gc_source){.load = load, .path = path, .fd = -1, .file = GC_MODEL_NONE};
     /* Looked at first: opening a device can do something. */
-    if (!gc_look_at(AT_FDCWD, path, 0, &look))
+    if (gc_source_look(AT_FDCWD, path, 0, &mode, &bytes) != 0)
         return gc_load_fail(load, GC_IO, path, "%s",
                             errno == ENOENT ? "there is no such file or folder"
                                             : "cannot be looked at: permission or path");
-    if (!S_ISREG(look.mode))
+    if (!S_ISREG(mode))
         return gc_load_fail(load, GC_IO, path, "is no regular file; model files are");
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
@@ -122,7 +134,8 @@ static enum gc_status move_to(struct gc_source *source, uint64_t offset, size_t 
         source->step = STEP_BYTES_MIN;
     }
     const uint64_t rest = source->bytes - offset - kept;
-    uint64_t wanted = gc_max_u64(source->step, bytes - kept);
+    uint64_t wanted = gc_min_u64(source->step, gc_sub_or_zero_u64(source->ahead, offset + kept));
+    wanted = gc_max_u64(wanted, bytes - kept);
     wanted = gc_min_u64(gc_min_u64(wanted, rest), GC_SOURCE_WINDOW_BYTES - kept);
     source->window_start = offset;
     source->window_bytes = 0;

@@ -16,11 +16,17 @@ struct gc_source {
     int fd;
     uint32_t file;  /* index among the load's files, or GC_MODEL_NONE */
     uint64_t bytes; /* when it was opened */
+    uint64_t ahead; /* nothing from here on is read before it is asked for */
     unsigned char *window;
     uint64_t window_start;
     uint32_t window_bytes;
     uint32_t step; /* how much is read next: more while reading goes on in sequence */
 };
+
+/* What stands at `name`, from the folder `at`; "" is the descriptor itself. `flags` as statx has
+ * them. -1 with errno if it cannot be said. statx is of libc since long, where stat is a newer
+ * symbol. */
+int gc_source_look(int at, const char *name, int flags, uint32_t *mode, uint64_t *bytes);
 
 /* The folder a model's files must lie in. `shared` is the blobs folder beside it where the folder
  * is a snapshot of a Hugging Face cache, whose files are links into it; else -1. */

@@ -241,7 +241,7 @@ def wrong_onnx(folder):
         "2^63 dim": (onnx(graph(onnx_tensor(b"w", (1 << 63,), 1, raw))), "negative dimension"),
         "65 dims": (onnx(graph(onnx_tensor(b"w", (1,) * 65, 1, raw))), "64 dimensions"),
         "overflow": (onnx(graph(onnx_tensor(b"w", (1 << 40, 1 << 40), 1, raw))), '"w"', "overflows"),
-        "overflow of the sum": (onnx(graph(*[onnx_tensor(b"w%d" % n, (1 << 61,), 2) for n in range(9)])), '"w7"', "sum"),
+        "overflow of the sum": (onnx(graph(*[onnx_tensor(b"w%d" % n, (1 << 60,), 11) for n in range(3)])), '"w1"', "sum"),
         "wrong size": (onnx(graph(onnx_tensor(b"w", (3,), 1, raw))), '"w"', "8 bytes of data", "need 12"),
         "wrong typed size": (onnx(graph(onnx_tensor(b"w", (3,), 1, field(4, b"\0" * 8)))), '"w"', "need 12"),
         "name no text": (onnx(graph(onnx_tensor(b"\xff", (2,), 1, raw))), "UTF-8"),
@@ -447,10 +447,16 @@ def a_cache_of_hugging_face(folder):
         os.remove(os.path.join(snapshot, "model.safetensors"))
         os.symlink(target, os.path.join(snapshot, "model.safetensors"))
         tap.refused(snapshot, snapshot, "link")
-    # A blobs folder elsewhere is none.
+    # A blobs folder elsewhere is none, and one that is a link is none.
     other = os.path.join(folder, "x", "y", "z")
     os.makedirs(other)
-    os.symlink(blobs, os.path.join(folder, "x", "blobs"))
+    os.makedirs(os.path.join(folder, "x", "blobs"))
+    put(os.path.join(folder, "x", "blobs"), "abc", safetensors({"w": entry()}, b"\0" * 8))
+    os.symlink("../../blobs/abc", os.path.join(other, "model.safetensors"))
+    tap.refused(other, "link")
+    other = os.path.join(folder, "v", "snapshots", "z")
+    os.makedirs(other)
+    os.symlink(blobs, os.path.join(folder, "v", "blobs"))
     os.symlink("../../blobs/abc", os.path.join(other, "model.safetensors"))
     tap.refused(other, "link")
 
