@@ -45,6 +45,8 @@ enum {
 };
 
 #define STACK_MAX 100 /* a graph in a graph takes three places */
+#define FIELDS_MAX                                                                                 \
+    (1U << 24) /* of graphs, nodes and attributes: more is no model, but a long wait */
 
 enum frame_kind { FRAME_MODEL, FRAME_GRAPH, FRAME_FUNCTION, FRAME_NODE, FRAME_ATTRIBUTE };
 
@@ -64,6 +66,7 @@ struct walk {
     bool has_graph;
     uint32_t graphs;    /* open ones */
     uint32_t functions; /* 1 within one */
+    uint32_t fields;    /* seen so far */
     uint32_t depth;
     struct frame stack[STACK_MAX];
 };
@@ -351,6 +354,10 @@ static enum gc_status go(struct walk *walk)
         struct gc_protobuf_field field;
         bool more;
         enum gc_status status = gc_protobuf_next(&frame->message, &field, &more);
+        if (status == GC_OK && more && ++walk->fields > FIELDS_MAX)
+            status = gc_load_fail(walk->onnx.load, GC_OUT_OF_RANGE, walk->onnx.source->path,
+                                  "byte %llu: more than %u fields of nodes and attributes",
+                                  (unsigned long long)field.offset, FIELDS_MAX);
         if (status == GC_OK && more) {
             status = take_field(walk, frame, &field);
         } else if (status == GC_OK) {

@@ -4,7 +4,9 @@ timeout: 120
 import json
 import os
 import random
+import resource
 import struct
+import subprocess
 import sys
 
 import tap
@@ -461,6 +463,44 @@ def a_cache_of_hugging_face(folder):
     tap.refused(other, "link")
 
 
+def long_ones(folder):
+    """Files made to keep a reader busy, in time or memory: taken or refused soon."""
+    million = 1000000
+    cases = {
+        "nodes.onnx": (onnx(field(1, b"") * (20 * million)), "more than 16777216 fields"),
+        "tensors.onnx": (onnx(field(5, onnx_tensor(b"", (), 1)) * (2 * million)), "more than 1048576 tensors"),
+        "tensors.safetensors": (safetensors(b"{" + b",".join(b'"t%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % n for n in range(1100000)) + b"}"), "more than"),
+        "arrays.json": (b'{"tensors":[],"config":{"' + b"a" * 900 + b'":[' + b"[]," * (4 * million) + b"1]}}", "bytes of memory"),
+        "texts.gguf": (gguf(text("a") + struct.pack("<IIQ", 9, 8, 5 * million) + b"\0" * (40 * million), 1), None),
+        "blanks.safetensors": (safetensors(b"{" + b" " * (90 * million) + b"}"), None),
+    }
+    for name, (content, word) in cases.items():
+        path = put(folder, name, content)
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if word is None:
+            tap.dump(path, brief=True)
+        else:
+            tap.refused(path, path, word)
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - usage.ru_utime
+        tap.equal((name, spent < 10), (name, True), f"{spent} s")
+        os.remove(path)
+
+
+def without_memory(folder):
+    """The kernel refuses memory, at every point: one line, and an orderly end."""
+    entries = b",".join(b'"t%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % n for n in range(30000))
+    path = put(folder, "w.safetensors", safetensors(b"{" + entries + b"}"))
+    seen = set()
+    for megabytes in range(3, 24):
+        limit = megabytes << 20
+        done = subprocess.run(["prlimit", f"--as={limit}", tap.DUMP, "--brief", path], capture_output=True, check=False)
+        error = done.stderr.decode()
+        seen.add("no memory to read it with" in error)
+        if done.returncode not in (0, 1, 127) or (done.returncode == 1 and "no memory" not in error):
+            raise AssertionError(f"{megabytes} MiB: {done.returncode} {error}")
+    tap.equal(True in seen, True, "was refused once")
+
+
 def scrambled(folder):
     """Bytes changed at random: taken or refused in one line, never anything else."""
     rng = random.Random(SEED)
@@ -486,4 +526,4 @@ def scrambled(folder):
 
 if __name__ == "__main__":
     sys.exit(tap.run([wrong_safetensors, truncated_anywhere, wrong_gguf, wrong_gguf_shards, wrong_onnx, wrong_index, wrong_description,
-                      other_files, folders, ties, a_cache_of_hugging_face, scrambled]))
+                      other_files, folders, ties, a_cache_of_hugging_face, long_ones, without_memory, scrambled]))
