@@ -67,10 +67,8 @@ static uint64_t pool_bytes(struct gc_pool *pool)
 static uint64_t soon_idle_bytes(struct gc_device *device)
 {
     uint64_t bytes = 0;
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
-    for (; context != NULL;
-         context = atomic_load_explicit(&context->next_in_device, memory_order_acquire))
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
         bytes += pool_bytes(&context->pool);
     return bytes;
 }

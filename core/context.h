@@ -4,6 +4,7 @@
 #define GC_CONTEXT_H
 
 #include "core/core.h"
+#include "core/device.h"
 #include "core/fence.h"
 #include "core/pool.h"
 #include "core/work.h"
@@ -44,6 +45,18 @@ struct gc_wait_set {
     uint32_t count;
     struct gc_context *contexts[1 + GC_PEER_MAX];
 };
+
+/* The contexts of a device, one after the other; NULL: no more. Dropped ones may be among them, and
+ * a walk that stands on one goes on. Acquire: pairs with the release in link_context. */
+static inline struct gc_context *gc_context_first(const struct gc_device *device)
+{
+    return atomic_load_explicit(&device->contexts, memory_order_acquire);
+}
+
+static inline struct gc_context *gc_context_next(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
+}
 
 /* Whether a block of the context that was freed with `stamp` is idle. */
 static inline bool gc_context_is_retired(const struct gc_context *context, uint64_t stamp)

@@ -547,13 +547,11 @@ void gc_device_reset_ordered_mark(struct gc_device *device, enum gc_ordered_mark
 
 static void close_stream_of_device(struct gc_device *device, uint64_t stream)
 {
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
-    while (context != NULL) {
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
         gc_pool_acquire_plain(&context->pool);
         gc_stream_close_locked(&context->pool, stream);
         gc_pool_release(&context->pool);
-        context = atomic_load_explicit(&context->next_in_device, memory_order_acquire);
     }
 }
 

@@ -177,10 +177,9 @@ enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
     uint64_t free_bytes =
         gc_sub_or_zero_u64(device->info.total_bytes, gc_budget_held(&device->budget));
     uint64_t total_bytes = device->info.total_bytes;
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
+    struct gc_context *context = gc_context_first(device);
     while (context != NULL && gc_context_is_dropped(context))
-        context = atomic_load_explicit(&context->next_in_device, memory_order_acquire);
+        context = gc_context_next(context);
     const int code = context == NULL ? 0
                                      : core->driver.mem_info(core->driver.self, context->handle,
                                                              &free_bytes, &total_bytes);

@@ -30,10 +30,8 @@ static enum gc_status wait_context(struct gc_context *context, int *driver_code)
 enum gc_status gc_elastic_wait_device(struct gc_device *device, int *driver_code)
 {
     enum gc_status status = GC_OK;
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
-    for (; context != NULL && status == GC_OK;
-         context = atomic_load_explicit(&context->next_in_device, memory_order_acquire))
+    for (struct gc_context *context = gc_context_first(device); context != NULL && status == GC_OK;
+         context = gc_context_next(context))
         status = wait_context(context, driver_code);
     return status;
 }

@@ -381,10 +381,8 @@ enum gc_status gc_elastic_compact(struct gc_core *core, struct gc_context *conte
 /* A context of the device to make calls in, with its gate open; NULL: none, or all capture. */
 static struct gc_context *enter_any_context(struct gc_device *device, struct gc_wait_set *gate)
 {
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
-    for (; context != NULL;
-         context = atomic_load_explicit(&context->next_in_device, memory_order_acquire)) {
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
         if (!gc_context_is_dropped(context) && gc_elastic_open_gate(context, gate))
             return context;
     }

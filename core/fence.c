@@ -241,13 +241,9 @@ static enum gc_status wait_everyone(struct gc_core *core, int *driver_code)
     enum gc_status status = GC_OK;
     for (int i = 0; i < GC_DEVICE_MAX && status == GC_OK; i++) {
         const struct gc_device *device = gc_core_find_device(core, i);
-        /* Acquire: pairs with the release in context.c's link_context. */
-        struct gc_context *context =
-            device == NULL ? NULL : atomic_load_explicit(&device->contexts, memory_order_acquire);
-        while (context != NULL && status == GC_OK) {
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL && status == GC_OK; context = gc_context_next(context))
             status = wait_one(context, driver_code);
-            context = atomic_load_explicit(&context->next_in_device, memory_order_acquire);
-        }
     }
     return status;
 }

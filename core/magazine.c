@@ -312,10 +312,8 @@ void gc_magazine_size(struct gc_context *context)
 
 void gc_magazine_size_all(struct gc_device *device)
 {
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
-    for (; context != NULL;
-         context = atomic_load_explicit(&context->next_in_device, memory_order_acquire))
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
         gc_magazine_size(context);
 }
 

@@ -16,17 +16,6 @@
 
 /* ---- all contexts ---- */
 
-static struct gc_context *first_context(struct gc_device *device)
-{
-    /* Acquire: pairs with the release in context.c's link_context. */
-    return atomic_load_explicit(&device->contexts, memory_order_acquire);
-}
-
-static struct gc_context *next_context(struct gc_context *context)
-{
-    return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
-}
-
 /* False ends the walk. */
 typedef bool visit_context(struct gc_context *context, void *argument);
 
@@ -35,8 +24,8 @@ static bool visit_all(struct gc_core *core, visit_context *visit, void *argument
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
-        struct gc_context *context = device == NULL ? NULL : first_context(device);
-        for (; context != NULL; context = next_context(context))
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL; context = gc_context_next(context))
             if (!gc_context_is_dropped(context) && !visit(context, argument))
                 return false;
     }

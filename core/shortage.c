@@ -20,17 +20,6 @@
  * cache. */
 #define ATTEMPTS_MAX 64
 
-static struct gc_context *next_context(struct gc_context *context)
-{
-    /* Acquire: pairs with the release in context.c's link_context. */
-    return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
-}
-
-static struct gc_context *first_context(struct gc_device *device)
-{
-    return atomic_load_explicit(&device->contexts, memory_order_acquire);
-}
-
 /* Gives back the longest idle segment of a pool, or up to `enough_bytes` of idle pages: its bytes,
  * or 0 if there is none or the driver refused. */
 static uint64_t give_back_oldest(struct gc_context *context, uint64_t enough_bytes)
@@ -65,8 +54,8 @@ static uint64_t give_back_oldest(struct gc_context *context, uint64_t enough_byt
 uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, uint64_t enough_bytes)
 {
     uint64_t given = 0;
-    for (struct gc_context *context = first_context(device); context != NULL;
-         context = next_context(context)) {
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
         while (given < enough_bytes && gc_device_idle_bytes(device) > keep_bytes) {
             const uint64_t excess = gc_device_idle_bytes(device) - keep_bytes;
             const uint64_t bytes =
@@ -84,8 +73,8 @@ uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, ui
 bool gc_shortage_resolve(struct gc_device *device)
 {
     bool any = gc_magazine_flush_device(device);
-    for (struct gc_context *context = first_context(device); context != NULL;
-         context = next_context(context))
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
         any |= gc_reuse_drain(context);
     return any;
 }
@@ -120,13 +109,13 @@ static bool wait_for_oldest(const struct gc_shortage *shortage)
 {
     struct gc_device *device = shortage->device;
     bool any = gc_magazine_flush_device(device);
-    for (struct gc_context *context = first_context(device); context != NULL;
-         context = next_context(context))
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
         any |= gc_reuse_collect(context);
     if (!any && shortage->pool != NULL)
         any = gc_reuse_wait_oldest(shortage->pool->context);
-    for (struct gc_context *context = first_context(device); !any && context != NULL;
-         context = next_context(context))
+    for (struct gc_context *context = gc_context_first(device); !any && context != NULL;
+         context = gc_context_next(context))
         any = gc_reuse_wait_oldest(context);
     return any;
 }

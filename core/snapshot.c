@@ -17,16 +17,6 @@ struct snapshot_memory {
     uint64_t bytes;
 };
 
-static struct gc_context *first_context(struct gc_device *device)
-{
-    return atomic_load_explicit(&device->contexts, memory_order_acquire);
-}
-
-static struct gc_context *next_context(struct gc_context *context)
-{
-    return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
-}
-
 /* ---- live allocations ---- */
 
 typedef void see_leak(void *argument, const struct gc_leak *leak);
@@ -70,8 +60,8 @@ static void see_direct(void *argument, const struct gc_direct *direct)
 static void see_all(struct gc_core *core, struct gc_device *device, see_leak *see, void *argument)
 {
     struct direct_filter filter = {device, see, argument};
-    for (struct gc_context *context = first_context(device); context != NULL;
-         context = next_context(context))
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
         see_blocks(&context->pool, see, argument);
     gc_tracker_visit(&core->tracker, see_direct, &filter);
 }
@@ -97,8 +87,8 @@ void gc_core_read_holes(struct gc_core *core, struct gc_device *device,
     to->free_bytes = 0;
     to->largest_free_bytes = 0;
     to->stitchable_bytes = 0;
-    for (struct gc_context *context = first_context(device); context != NULL;
-         context = next_context(context)) {
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
         struct gc_pool *pool = &context->pool;
         gc_pool_acquire_plain(pool);
         const struct gc_hole_sums sums = gc_pool_measure_locked(pool);
