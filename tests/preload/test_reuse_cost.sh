@@ -1,7 +1,7 @@
 #!/bin/bash
 # Freeing waits for nothing: a block whose work is queued is freed at once, another is had meanwhile, and both hold what they
 # should. A loop of allocation, launch and free on two streams asks the driver next to nothing, and what it holds is bounded.
-# timeout: 120
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 program=$BUILD_DIR/tests/preload/reuse_cost
 report=$TMP/report.json

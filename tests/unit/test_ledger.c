@@ -19,6 +19,7 @@
 
 #define CHILDREN 12
 #define LIMIT 1000
+#define PATIENCE_MS 60000
 
 static char base[256];
 static char folder[300];
@@ -194,7 +195,7 @@ static pid_t run_child(void (*body)(unsigned number), unsigned number)
         if (ledger.fd >= 0)
             close(ledger.fd);
         ledger = (struct gc_ledger){.fd = -1, .own = GC_LEDGER_NONE};
-        alarm(30);
+        alarm(120);
         body(number);
         _exit(0);
     }
@@ -259,9 +260,8 @@ static void all_make_the_same_file(void **state)
 
 static void await_process(uint32_t slot, struct gc_ledger_process *process)
 {
-    for (int i = 0; i < 5000 && !gc_ledger_read_process(&ledger, slot, process); i++)
+    while (!gc_ledger_read_process(&ledger, slot, process))
         usleep(1000);
-    assert_true(gc_ledger_read_process(&ledger, slot, process));
 }
 
 static void a_killed_process_leaves_its_slot(void **state)
@@ -284,25 +284,38 @@ static void a_killed_process_leaves_its_slot(void **state)
     waitpid(pid, NULL, 0);
 }
 
-/* The grandchild outlives the owner of the slot. */
+static int lifeline[2]; /* ends when the test has looked */
+
+/* The grandchild outlives the owner of the slot, which ends once the grandchild has let go. */
 static void claim_and_fork(unsigned number)
 {
+    int closed[2];
+    char byte;
     open_and_claim(number);
+    REQUIRE(pipe(closed) == 0);
     const pid_t pid = fork();
     REQUIRE(pid >= 0);
+    close(lifeline[1]);
+    close(closed[pid == 0 ? 0 : 1]);
     if (pid == 0) {
         close(ledger.fd); /* as the library's handler does */
-        sleep(5);
+        REQUIRE(write(closed[1], "", 1) == 1);
+        REQUIRE(read(lifeline[0], &byte, 1) == 0);
+    } else {
+        REQUIRE(read(closed[0], &byte, 1) == 1);
     }
 }
 
 static void a_forked_child_does_not_hold_the_slot(void **state)
 {
     (void)state;
+    assert_int_equal(pipe(lifeline), 0);
     expect_good_end(run_child(claim_and_fork, 0));
     open_ledger(&ledger);
     assert_int_equal(gc_ledger_slot_high(&ledger), 1);
     assert_false(gc_ledger_is_held(&ledger, 0));
+    close(lifeline[0]);
+    close(lifeline[1]);
 }
 
 static void slots_are_one_each(void **state)
@@ -616,18 +629,18 @@ static void requests_are_answered(void **state)
     const pid_t pid = run_child(serve_two_requests, 0);
     await_process(0, &process);
     assert_true(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
-    assert_int_equal(gc_ledger_await(&ledger, &ticket, 5000, text), GC_ANSWER_DONE);
+    assert_int_equal(gc_ledger_await(&ledger, &ticket, PATIENCE_MS, text), GC_ANSWER_DONE);
     assert_string_equal(text, "trimmed");
     request = (struct gc_ledger_request){.ask = GC_ASK_PAUSE, .tenant = "llama"};
     assert_true(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
-    assert_int_equal(gc_ledger_await(&ledger, &ticket, 5000, text), GC_ANSWER_REFUSED);
+    assert_int_equal(gc_ledger_await(&ledger, &ticket, PATIENCE_MS, text), GC_ANSWER_REFUSED);
     assert_string_equal(text, "llama");
     /* It listens no more. */
     assert_true(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
     assert_int_equal(gc_ledger_await(&ledger, &ticket, 30, text), GC_ANSWER_NONE);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    assert_int_equal(gc_ledger_await(&ledger, &ticket, 5000, text), GC_ANSWER_GONE);
+    assert_int_equal(gc_ledger_await(&ledger, &ticket, PATIENCE_MS, text), GC_ANSWER_GONE);
     assert_false(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
 }
 

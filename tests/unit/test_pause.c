@@ -8,7 +8,7 @@
 
 #define MIB(count) ((uint64_t)(count) << 20)
 #define SOON_MS 50
-#define LATE_MS 5000
+#define LATE_MS 60000
 
 static void open_bench(struct workbench *bench)
 {
@@ -111,7 +111,7 @@ static void work_that_does_not_end_is_not_waited_for(void **state)
     assert_false(gc_core_pause(bench.core, true, SOON_MS, &result));
     assert_int_equal(result.refusal, GC_SWAP_BUSY);
     gc_turnstile_leave(&bench.core->work.turnstile);
-    assert_true(gc_core_pause(bench.core, true, SOON_MS, &result));
+    assert_true(gc_core_pause(bench.core, true, LATE_MS, &result));
     assert_true(gc_core_resume(bench.core, &result));
     workbench_free(&bench, block);
     workbench_close(&bench);
