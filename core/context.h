@@ -1,5 +1,9 @@
 /* A context: its pool, its captures, who else may work on its memory. The record stays readable
- * until the core is destroyed, also after the context was dropped. */
+ * until the core is destroyed, also after the context was dropped.
+ *
+ * A driver context has one record, its head, and one more for each tenant that uses it: pools of
+ * their own over the same handle. The driver's work is the handle's, so captures, peers, failures
+ * and the end reach all of its records; a fence or a wait of one covers the work of all. */
 #ifndef GC_CONTEXT_H
 #define GC_CONTEXT_H
 
@@ -13,8 +17,14 @@ struct gc_context {
     struct gc_core *core;
     struct gc_device *device;
     uint64_t handle;
+    struct gc_context *head;                  /* of the handle; ordinary: the record itself */
+    struct gc_tenant *tenant;                 /* whose requests it serves; NULL: everyone else's */
+    struct gc_share *share;                   /* the tenant's account on the device; NULL: none */
+    _Atomic(struct gc_context *) next_record; /* of the handle; the head is the first */
+    struct gc_context *next_dropped;          /* of who drops the handle */
+    atomic_bool has_peers;                    /* it knows the peers of its head */
     struct gc_context
-        *next_of_all; /* every context ever, for the end; guarded by the registry's lock */
+        *next_of_all; /* every record ever, for the end; guarded by the registry's lock */
     _Atomic(struct gc_context *) next_in_bucket;
     _Atomic(struct gc_context *) next_in_device;
     atomic_bool is_dropped; /* set before the pool is emptied */
@@ -47,7 +57,7 @@ struct gc_wait_set {
 };
 
 /* The contexts of a device, one after the other; NULL: no more. Dropped ones may be among them, and
- * a walk that stands on one goes on. Acquire: pairs with the release in link_context. */
+ * a walk that stands on one goes on. Acquire: pairs with the release in context.c. */
 static inline struct gc_context *gc_context_first(const struct gc_device *device)
 {
     return atomic_load_explicit(&device->contexts, memory_order_acquire);
@@ -56,6 +66,12 @@ static inline struct gc_context *gc_context_first(const struct gc_device *device
 static inline struct gc_context *gc_context_next(const struct gc_context *context)
 {
     return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
+}
+
+/* The records of a handle, beginning with its head. Acquire: as above. */
+static inline struct gc_context *gc_context_next_record(const struct gc_context *record)
+{
+    return atomic_load_explicit(&record->next_record, memory_order_acquire);
 }
 
 /* Whether a block of the context that was freed with `stamp` is idle. */
@@ -87,6 +103,33 @@ static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_wo
 /* All work counted up to `mark` is done, that of peers too. */
 void gc_context_raise_retired(struct gc_context *context, uint64_t mark);
 bool gc_context_is_dropped(const struct gc_context *context);
+/* The driver's context is gone: a record may be dropped before. */
+static inline bool gc_context_is_gone(const struct gc_context *context)
+{
+    return gc_context_is_dropped(context->head);
+}
+/* What is known of the handle's work holds for all its records. */
+void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
+
+/* ---- records of tenants: for tenant*.c ---- */
+
+/* NULL: the tenant has none. Lock-free. */
+struct gc_context *gc_context_find_record(const struct gc_context *head,
+                                          const struct gc_tenant *tenant);
+/* The tenant's record, made if there is none. GC_INVALID_ARGUMENT: the context is dropped, or the
+ * tenant is being removed. */
+enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *tenant,
+                                     struct gc_share *share, struct gc_context **record) GC_CHECKED;
+/* Makes a new record know the peers of its head. */
+void gc_context_copy_peers(struct gc_context *record);
+/* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went
+ * with its handle already. */
+bool gc_context_drop_record(struct gc_context *record);
+/* After that, once: captures need not look at it any more. */
+void gc_context_forget_record(struct gc_context *record);
+
+/* ---- waits ---- */
+
 /* Fills the set under the pool's lock and announces the wait; a capture that begins meanwhile waits
  * for its end. False, with an empty set, if one of them captures: nothing may be asked of the
  * driver then. */

@@ -10,6 +10,7 @@
 #include "core/instance.h"
 #include "core/magazine.h"
 #include "core/member.h"
+#include "core/tenant_record.h"
 
 #include <stddef.h>
 
@@ -85,6 +86,7 @@ void gc_core_destroy(struct gc_core *core)
             gc_device_fini(device);
     }
     gc_member_fini(core);
+    gc_tenants_fini(core);
     gc_caches_fini(core);
     gc_debug_fini(core);
     gc_tracker_fini(&core->tracker);
@@ -198,7 +200,7 @@ static enum gc_status ask_driver_first(struct order *order)
 {
     enum gc_status status = take_fresh(order, gc_segment_create);
     if (status == GC_OK)
-        atomic_store_explicit(&order->context->is_suspect, false, memory_order_relaxed);
+        gc_context_set_suspect(order->context, false);
     return status;
 }
 
@@ -504,6 +506,7 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
             .is_mapped = segment->arena != NULL,
             .is_whole = gc_pool_is_whole_locked(pool, block),
             .context = pool->context->handle,
+            .owner = pool->context,
             .id = id,
             .api = block->api,
             .is_ordered = block->is_ordered,
@@ -567,7 +570,9 @@ void gc_core_close_stream(struct gc_core *core, uint64_t stream)
 void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch)
 {
     (void)core;
-    gc_reuse_retire(context, epoch);
+    for (struct gc_context *record = context->head; record != NULL;
+         record = gc_context_next_record(record))
+        gc_reuse_retire(record, epoch);
 }
 
 uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes)

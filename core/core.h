@@ -24,6 +24,8 @@
 struct gc_core;
 struct gc_device;
 struct gc_context;
+struct gc_tenant;
+struct gc_share;
 struct gc_options;
 struct gc_trace;
 struct gc_log;
@@ -232,7 +234,9 @@ struct gc_block_info {
     bool is_mapped;   /* its memory is mapped, not the driver's own allocation */
     bool is_whole;    /* it is one allocation of the driver's, and nothing else lies in that */
     uint64_t context; /* handle */
-    uint64_t id;      /* unique in the process, never reused */
+    struct gc_context
+        *owner;  /* the record whose pool it is in: a tenant's own, or that of the handle */
+    uint64_t id; /* unique in the process, never reused */
     uint16_t api;
     bool is_ordered;
 };

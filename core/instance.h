@@ -48,13 +48,14 @@ struct gc_core {
     _Atomic(struct gc_cache *) caches;
     uint16_t context_count; /* that have a number; guarded by the registry's lock */
 
-    struct gc_lock registry; /* guards changes of the four below; reading takes no lock */
+    struct gc_lock registry; /* guards changes of the five below; reading takes no lock */
     _Atomic(struct gc_device *) devices[GC_DEVICE_MAX];
     _Atomic(struct gc_context *) buckets[GC_CONTEXT_BUCKETS];
     struct gc_context *all_contexts;
     uint32_t live_contexts;
-    atomic_uint capture_count;  /* of all contexts together */
-    atomic_uint everyone_count; /* waits under way for the work of all contexts */
+    _Atomic(struct gc_tenant *) tenants; /* all there ever were, the oldest first */
+    atomic_uint capture_count;           /* of all contexts together */
+    atomic_uint everyone_count;          /* waits under way for the work of all contexts */
 
     struct gc_lock elastic_lock; /* guards the table and its references: elastic_table.c */
     pthread_cond_t elastic_changed;

@@ -49,42 +49,51 @@ void workbench_open_plain(struct workbench *bench)
     workbench_open(bench, &setup);
 }
 
-void workbench_check(struct workbench *bench)
+/* What the pools hold, by a walk over their blocks. */
+struct pool_sums {
+    uint64_t segments;
+    uint64_t idle;
+    uint64_t live;
+    uint64_t requested;
+    uint64_t pending;
+};
+
+static void add_pool(const struct gc_pool *pool, struct pool_sums *sums)
 {
-    uint64_t segments = 0;
-    uint64_t live = 0;
-    uint64_t requested = 0;
-    uint64_t pending = 0;
-    uint64_t idle = 0;
-    for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++) {
-        const struct gc_pool *pool = &bench->contexts[i]->pool;
-        assert_true(gc_pool_validate(&bench->contexts[i]->pool));
-        segments += pool->pages.count * pool->pages.page_bytes;
-        idle += pool->pages.idle_count * pool->pages.page_bytes;
-        for (const struct gc_segment *segment = pool->segments; segment != NULL;
-             segment = segment->next) {
-            segments += segment->arena == NULL ? segment->bytes : 0;
-            idle += segment->is_idle ? segment->bytes : 0;
-            for (const struct gc_block *block = segment->first; block != NULL;
-                 block = block->next) {
-                live += block->state == GC_BLOCK_LIVE ? block->bytes : 0;
-                requested += block->state == GC_BLOCK_LIVE ? block->live.requested_bytes : 0;
-                pending += block->state == GC_BLOCK_PENDING ? block->bytes : 0;
-            }
+    sums->segments += pool->pages.count * pool->pages.page_bytes;
+    sums->idle += pool->pages.idle_count * pool->pages.page_bytes;
+    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+         segment = segment->next) {
+        sums->segments += segment->arena == NULL ? segment->bytes : 0;
+        sums->idle += segment->is_idle ? segment->bytes : 0;
+        for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
+            sums->live += block->state == GC_BLOCK_LIVE ? block->bytes : 0;
+            sums->requested += block->state == GC_BLOCK_LIVE ? block->live.requested_bytes : 0;
+            sums->pending += block->state == GC_BLOCK_PENDING ? block->bytes : 0;
         }
     }
+}
+
+void workbench_check(struct workbench *bench)
+{
+    struct pool_sums sums = {0};
     uint64_t charged = 0;
+    for (struct gc_context *record = bench->core->all_contexts; record != NULL;
+         record = record->next_of_all) {
+        assert_true(gc_pool_validate(&record->pool));
+        add_pool(&record->pool, &sums);
+    }
     for (unsigned kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
         charged += bench->device->direct_bytes[kind];
     const struct gc_device_snapshot figures = workbench_figures(bench);
-    assert_int_equal(figures.reserved.current, segments + charged + bench->stuck_bytes);
+    assert_int_equal(figures.reserved.current, sums.segments + charged + bench->stuck_bytes);
     assert_true(figures.reserved.peak <= figures.limit_bytes);
-    assert_int_equal(figures.idle_bytes, idle + bench->elastic_idle_bytes);
-    assert_int_equal(figures.pending.current, pending);
+    assert_int_equal(figures.idle_bytes, sums.idle + bench->elastic_idle_bytes);
+    assert_int_equal(figures.pending.current, sums.pending);
     if (charged == 0) {
-        assert_int_equal(figures.allocated.current, live);
-        assert_int_equal(figures.requested.current, requested);
-        assert_int_equal(figures.leak_bytes, requested);
+        assert_int_equal(figures.allocated.current, sums.live);
+        assert_int_equal(figures.requested.current, sums.requested);
+        assert_int_equal(figures.leak_bytes, sums.requested);
     }
     assert_int_equal(figures.alloc_count, figures.hit_count + figures.miss_count);
     assert_true(figures.allocated.current <= figures.reserved.current);
