@@ -253,6 +253,12 @@ static uint64_t bury_arena(struct gc_context *context, struct gc_arena *arena)
     return stuck;
 }
 
+void gc_arena_drop_pages(struct gc_context *context, uint64_t count)
+{
+    gc_context_sub_pages(context, count * context->pool.pages.page_bytes);
+    gc_context_release(context, count * context->pool.pages.page_bytes);
+}
+
 void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *remains)
 {
     uint64_t stuck = 0;
@@ -269,8 +275,7 @@ void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *re
         arena = next;
     }
     if (remains->page_count > 0)
-        gc_device_drop_pages(context->device,
-                             (remains->page_count - stuck) * context->pool.pages.page_bytes);
+        gc_arena_drop_pages(context, remains->page_count - stuck);
 }
 
 void gc_arena_forget(struct gc_pool *pool)

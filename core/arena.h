@@ -60,6 +60,8 @@ enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class,
 /* Gives idle pages back, the longest idle first, until `enough_bytes` went. Returns bytes given
  * back. No lock; the caller has begun a give-back of the device. */
 uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes);
+/* Physical pages of the context went, and their budget with them. */
+void gc_arena_drop_pages(struct gc_context *context, uint64_t count);
 /* A device more gets access to all that is mapped, also in a capture. GC_DRIVER with the driver's
  * code; what comes after the refusal is shared all the same, and it is tried again when something
  * is mapped. */

@@ -47,8 +47,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         .blocks = &device->blocks,
         .segments = &device->segments,
         .next_block_id = &core->next_block_id,
-        .idle_bytes = &device->idle_bytes,
-        .generation = &device->generation,
+        .supply = &device->supply,
         .pending = &device->stats.pending,
         .ordered = &device->stats.ordered,
         .ordered_marks = device->ordered_marks,
@@ -57,6 +56,13 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
     gc_pool_init(&context->pool, context, &shared);
     gc_magazine_size(context);
     return context;
+}
+
+void gc_context_set_share(struct gc_context *context, struct gc_share *share)
+{
+    context->share = share;
+    context->pool.shared.share_supply = share == NULL ? NULL : &share->supply;
+    gc_magazine_size(context);
 }
 
 static void destroy_context(struct gc_core *core, struct gc_context *context)
@@ -139,7 +145,7 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
         return GC_NO_HOST_MEMORY;
     created->head = head;
     created->tenant = tenant;
-    created->share = share;
+    gc_context_set_share(created, share);
     gc_lock_acquire(&core->registry);
     *record = gc_context_find_record(head, tenant);
     if (gc_context_is_dropped(head) || !gc_tenant_is_open(tenant)) {
@@ -183,9 +189,9 @@ static bool claim_record_locked(struct gc_context *record)
 /* ---- the end of a context ---- */
 
 /* Takes a block out of all accounts and of the pagemap; the next of its segment is returned. */
-static struct gc_block *drop_block_locked(struct gc_device *device, struct gc_pool *pool,
-                                          struct gc_block *block)
+static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_block *block)
 {
+    struct gc_pool *pool = &context->pool;
     struct gc_block *next = block->next;
     const struct gc_entry entry = {
         .address = block->address,
@@ -194,12 +200,12 @@ static struct gc_block *drop_block_locked(struct gc_device *device, struct gc_po
         .api = block->api,
     };
     if (block->state == GC_BLOCK_LIVE) {
-        gc_device_note_vanished(device, &entry);
+        gc_context_note_vanished(context, &entry);
         if (block->is_ordered)
             gc_pool_uncount_ordered(&pool->shared, entry.requested_bytes);
     }
     if (block->state == GC_BLOCK_PENDING)
-        gc_gauge_sub(&device->stats.pending, block->bytes);
+        gc_gauge_sub(pool->shared.pending, block->bytes);
     /* A block that is being freed is settled by the thread that frees it. */
     gc_pagemap_clear(pool->shared.pagemap, block->address);
     gc_pool_put_record_locked(pool, block);
@@ -221,13 +227,13 @@ static void drop_pool(struct gc_context *context)
         struct gc_segment *segment = pool->segments;
         pool->segments = segment->next;
         if (segment->is_idle)
-            atomic_fetch_sub_explicit(&device->idle_bytes, segment->bytes, memory_order_relaxed);
+            gc_pool_sub_idle(&pool->shared, segment->bytes);
         for (struct gc_block *block = segment->first; block != NULL;)
-            block = drop_block_locked(device, pool, block);
+            block = drop_block_locked(context, block);
         atomic_store_explicit(&segment->pool, NULL, memory_order_release);
         if (segment->arena != NULL)
             continue; /* buried below */
-        gc_device_release(device, segment->bytes);
+        gc_context_release(context, segment->bytes);
         gc_slab_put(&device->segments, segment);
     }
     for (unsigned class = 0; class < GC_CLASS_COUNT; class ++)
@@ -315,6 +321,20 @@ void gc_core_drop_context(struct gc_core *core, uint64_t handle)
         gc_tracker_remove_context(&core->tracker, handle, drop_direct, NULL);
 }
 
+void gc_context_add_pages(struct gc_context *context, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&context->device->mapped_bytes, bytes, memory_order_relaxed);
+    if (context->share != NULL)
+        atomic_fetch_add_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
+}
+
+void gc_context_sub_pages(struct gc_context *context, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&context->device->mapped_bytes, bytes, memory_order_relaxed);
+    if (context->share != NULL)
+        atomic_fetch_sub_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
+}
+
 bool gc_context_is_dropped(const struct gc_context *context)
 {
     return atomic_load_explicit(&context->is_dropped, memory_order_acquire);
@@ -328,6 +348,11 @@ struct gc_device *gc_context_device(const struct gc_context *context)
 uint64_t gc_context_handle(const struct gc_context *context)
 {
     return context->handle;
+}
+
+struct gc_share *gc_context_share(const struct gc_context *context)
+{
+    return context->share;
 }
 
 struct gc_tenant *gc_context_tenant(const struct gc_context *context)

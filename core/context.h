@@ -11,6 +11,7 @@
 #include "core/device.h"
 #include "core/fence.h"
 #include "core/pool.h"
+#include "core/share.h"
 #include "core/work.h"
 
 struct gc_context {
@@ -99,6 +100,54 @@ static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_wo
         ;
     return atomic_load_explicit(&work->is_single, memory_order_seq_cst);
 }
+
+/* ---- what its memory is charged to, and counted for ---- */
+
+/* Before its pool has anything: what it takes is charged to the share too. */
+void gc_context_set_share(struct gc_context *context, struct gc_share *share);
+
+static inline bool gc_context_reserve(struct gc_context *context, uint64_t bytes,
+                                      struct gc_held *held, struct gc_decline *decline)
+{
+    return gc_share_reserve(context->device, context->share, bytes, held, decline);
+}
+
+static inline void gc_context_confirm(struct gc_context *context, const struct gc_held *held)
+{
+    gc_share_confirm(context->device, context->share, held);
+}
+
+static inline void gc_context_release(struct gc_context *context, uint64_t bytes)
+{
+    gc_share_release(context->device, context->share, bytes);
+}
+
+/* Physical pages came, whose budget was reserved; or went, and their budget has its own way. */
+void gc_context_add_pages(struct gc_context *context, uint64_t bytes);
+void gc_context_sub_pages(struct gc_context *context, uint64_t bytes);
+
+static inline void gc_context_note_alloc(struct gc_context *context, const struct gc_entry *entry)
+{
+    gc_share_note_alloc(context->device, context->share, entry);
+}
+
+static inline void gc_context_note_free(struct gc_context *context, const struct gc_entry *entry)
+{
+    gc_share_note_free(context->device, context->share, entry);
+}
+
+static inline void gc_context_unnote_free(struct gc_context *context, const struct gc_entry *entry)
+{
+    gc_share_unnote_free(context->device, context->share, entry);
+}
+
+static inline void gc_context_note_vanished(struct gc_context *context,
+                                            const struct gc_entry *entry)
+{
+    gc_share_note_vanished(context->device, context->share, entry);
+}
+
+/* ---- work and waits ---- */
 
 /* All work counted up to `mark` is done, that of peers too. */
 void gc_context_raise_retired(struct gc_context *context, uint64_t mark);

@@ -152,7 +152,7 @@ static enum gc_status take_free(struct order *order, bool any_hole)
                                        order->claim.stream, order->claim.api};
         order->address = block->address;
         order->is_hit = true;
-        gc_device_note_alloc(context->device, &entry);
+        gc_context_note_alloc(context, &entry);
     } else if (status == GC_OK) {
         status = GC_OUT_OF_MEMORY;
     }
@@ -262,7 +262,7 @@ static enum gc_status serve(struct order *order)
     gc_shortage_begin(&shortage, device, &order->context->pool);
     status = attempt(order);
     while (status == GC_OUT_OF_MEMORY &&
-           gc_shortage_relieve(&shortage, order->plan.bytes, order->refusal.rollback_count)) {
+           gc_shortage_relieve(&shortage, order->plan.bytes, &order->refusal.decline)) {
         if (shortage.attempts == 1)
             gc_counter_add(&device->stats.retry_count, 1);
         status = attempt(order);
@@ -317,15 +317,18 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
         status = serve(&order);
     if (status == GC_DRIVER)
         *driver_code = order.refusal.driver_code;
+    struct gc_entry entry = {.requested_bytes = request->bytes,
+                             .bytes = order.claim.bytes,
+                             .stream = request->stream,
+                             .api = request->api};
     if (status == GC_OUT_OF_MEMORY && !request->is_trial)
-        gc_device_note_oom(device, request->bytes, request->stream, request->api);
+        gc_share_note_oom(device, context->share, &entry);
     if (status != GC_OK)
         return status;
+    entry.address = order.address;
     if (core->debug != NULL)
         gc_debug_handed(context, order.address, order.claim.bytes, request->bytes);
-    gc_counter_add(order.is_hit ? &device->stats.hit_count : &device->stats.miss_count, 1);
-    const struct gc_entry entry = {order.address, request->bytes, order.claim.bytes,
-                                   request->stream, request->api};
+    gc_share_note_hit(device, context->share, order.is_hit);
     gc_device_trace(device, GC_TRACE_ALLOC, &entry);
     *address = order.address;
     const uint64_t end_ns = now_ns(core);

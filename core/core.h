@@ -25,7 +25,7 @@ struct gc_core;
 struct gc_device;
 struct gc_context;
 struct gc_tenant;
-struct gc_share;
+struct gc_share; /* what a tenant has of a device: share.h */
 struct gc_options;
 struct gc_trace;
 struct gc_log;
@@ -145,6 +145,8 @@ bool gc_core_has_several_contexts(const struct gc_core *core);
 void gc_core_drop_context(struct gc_core *core, uint64_t handle);
 struct gc_device *gc_context_device(const struct gc_context *context);
 uint64_t gc_context_handle(const struct gc_context *context);
+/* What is charged for its memory before the device is; NULL: nothing. */
+struct gc_share *gc_context_share(const struct gc_context *context);
 
 /* Between begin and end (nested, counted) nothing is synchronised in the context: frees stay
  * pending and allocation takes idle or fresh memory. The last end does not synchronise either; the
@@ -340,19 +342,23 @@ struct gc_direct {
     uint64_t requested_bytes;
     uint64_t charged_bytes; /* what was reserved in the budget; 0 for kinds that are not charged */
     struct gc_device *device; /* may be NULL for host memory */
+    struct gc_share *share;   /* that the charge was reserved in too; NULL: none */
     uint64_t context;         /* handle; 0 if it outlives contexts */
     uint16_t api;
 };
 
-/* Charges `bytes` to the device before the driver is asked, giving idle cache back if that makes
- * room. GC_OUT_OF_MEMORY (counted) if the limit has no room. Undo with gc_core_unreserve. */
+/* Charges `bytes` to the device, and to the share of it if there is one (NULL: none, here and
+ * below), before the driver is asked, giving idle cache back if that makes room. GC_OUT_OF_MEMORY
+ * (counted) if a limit has no room. Undo with gc_core_unreserve. */
 enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device,
-                               uint64_t bytes) GC_CHECKED;
+                               struct gc_share *share, uint64_t bytes) GC_CHECKED;
 /* The same for a caller that knows another way to make room: a refusal is not counted. */
-bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes) GC_CHECKED;
+bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,
+                         uint64_t bytes) GC_CHECKED;
 /* The driver agreed to what was reserved: it counts for the peak. */
-void gc_core_confirm(struct gc_core *core, struct gc_device *device);
-void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t bytes);
+void gc_core_confirm(struct gc_core *core, struct gc_device *device, struct gc_share *share);
+void gc_core_unreserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,
+                       uint64_t bytes);
 /* Makes the account agree with what the driver did after the fact: charges without asking (a
  * context, a module: measured by difference) or gives back. May exceed the limit; new requests then
  * fail. */
@@ -376,7 +382,7 @@ enum gc_status gc_core_find_direct(struct gc_core *core, enum gc_direct_kind kin
 /* A call that reached the driver. `device` NULL: it belongs to no device. */
 void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api);
 /* A request that failed before core saw it (limit on a direct allocation, driver's refusal). */
-void gc_core_count_oom(struct gc_core *core, struct gc_device *device);
+void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_share *share);
 void gc_core_count_invalid_free(struct gc_core *core, struct gc_device *device);
 /* The program took device memory in a way that leaves no record: a report is due all the same. */
 void gc_core_note_use(struct gc_core *core);

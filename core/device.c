@@ -237,26 +237,13 @@ bool gc_device_await_give_backs(struct gc_device *device)
 void gc_device_release(struct gc_device *device, uint64_t bytes)
 {
     gc_budget_release(&device->budget, bytes);
-    /* Release: pairs with the acquire in gc_shortage_relieve; who sees the new generation sees the
-     * room. */
-    atomic_fetch_add_explicit(&device->generation, 1, memory_order_release);
+    gc_supply_renew(&device->supply);
 }
 
 void gc_device_release_measured(struct gc_device *device, uint64_t bytes)
 {
     gc_budget_release_measured(&device->budget, bytes);
-    atomic_fetch_add_explicit(&device->generation, 1, memory_order_release); /* as above */
-}
-
-void gc_device_add_pages(struct gc_device *device, uint64_t bytes)
-{
-    atomic_fetch_add_explicit(&device->mapped_bytes, bytes, memory_order_relaxed);
-}
-
-void gc_device_drop_pages(struct gc_device *device, uint64_t bytes)
-{
-    atomic_fetch_sub_explicit(&device->mapped_bytes, bytes, memory_order_relaxed);
-    gc_device_release(device, bytes);
+    gc_supply_renew(&device->supply);
 }
 
 uint64_t gc_device_need_with(struct gc_device *device, uint64_t bytes)
@@ -274,7 +261,7 @@ uint64_t gc_device_need_with(struct gc_device *device, uint64_t bytes)
 
 uint64_t gc_device_idle_bytes(const struct gc_device *device)
 {
-    return atomic_load_explicit(&device->idle_bytes, memory_order_relaxed);
+    return gc_supply_idle_bytes(&device->supply);
 }
 
 /* ---- accounts ---- */
@@ -301,22 +288,6 @@ static struct gc_api_cell *cell_of(struct gc_device *device, uint16_t api)
     return api < device->core->api_count ? &device->apis[api] : NULL;
 }
 
-static void add_live(struct gc_device *device, const struct gc_entry *entry)
-{
-    struct gc_api_cell *cell = cell_of(device, entry->api);
-    gc_gauge_add(&device->stats.requested, entry->requested_bytes);
-    gc_gauge_add(&device->stats.allocated, entry->bytes);
-    if (cell != NULL)
-        gc_gauge_add(&cell->live, entry->requested_bytes);
-}
-
-static void sub_live(struct gc_device *device, const struct gc_entry *entry)
-{
-    gc_gauge_sub_early(&device->stats.requested, entry->requested_bytes);
-    gc_gauge_sub_early(&device->stats.allocated, entry->bytes);
-    gc_device_note_other_gone(device, entry);
-}
-
 void gc_device_note_other(struct gc_device *device, const struct gc_entry *entry)
 {
     struct gc_api_cell *cell = cell_of(device, entry->api);
@@ -334,39 +305,11 @@ void gc_device_note_other_gone(struct gc_device *device, const struct gc_entry *
         gc_gauge_sub_early(&cell->live, entry->requested_bytes);
 }
 
-void gc_device_note_alloc(struct gc_device *device, const struct gc_entry *entry)
+void gc_device_note_other_back(struct gc_device *device, const struct gc_entry *entry)
 {
-    gc_counter_add(&device->stats.alloc_count, 1);
-    gc_gauge_add(&device->stats.requested, entry->requested_bytes);
-    gc_gauge_add(&device->stats.allocated, entry->bytes);
-    gc_device_note_other(device, entry);
-    if (!atomic_load_explicit(&device->core->was_used, memory_order_relaxed))
-        atomic_store_explicit(&device->core->was_used, true, memory_order_relaxed);
-}
-
-void gc_device_note_free(struct gc_device *device, const struct gc_entry *entry)
-{
-    gc_counter_add(&device->stats.free_count, 1);
-    sub_live(device, entry);
-    gc_device_trace(device, GC_TRACE_FREE, entry);
-}
-
-void gc_device_unnote_free(struct gc_device *device, const struct gc_entry *entry)
-{
-    atomic_fetch_sub_explicit(&device->stats.free_count, 1, memory_order_relaxed);
-    add_live(device, entry);
-}
-
-void gc_device_note_vanished(struct gc_device *device, const struct gc_entry *entry)
-{
-    sub_live(device, entry);
-}
-
-void gc_device_note_oom(struct gc_device *device, uint64_t bytes, uint64_t stream, uint16_t api)
-{
-    const struct gc_entry entry = {.requested_bytes = bytes, .stream = stream, .api = api};
-    gc_core_count_oom(device->core, device);
-    gc_device_trace(device, GC_TRACE_OOM, &entry);
+    struct gc_api_cell *cell = cell_of(device, entry->api);
+    if (cell != NULL)
+        gc_gauge_add(&cell->live, entry->requested_bytes);
 }
 
 bool gc_device_is_mapped(const struct gc_device *device)

@@ -40,30 +40,30 @@ enum gc_status gc_elastic_wait_device(struct gc_device *device, int *driver_code
 
 static void add_idle(struct gc_elastic *pool, uint64_t pages)
 {
-    atomic_fetch_add_explicit(&pool->device->idle_bytes, pages * pool->page_bytes,
-                              memory_order_relaxed);
-    /* Release: as in gc_device_release; who looks for idle memory looks again. */
-    atomic_fetch_add_explicit(&pool->device->generation, 1, memory_order_release);
+    gc_supply_add(&pool->device->supply, pages * pool->page_bytes);
+    if (pool->share != NULL)
+        gc_supply_add(&pool->share->supply, pages * pool->page_bytes);
 }
 
 static void sub_idle(struct gc_elastic *pool, uint64_t pages)
 {
-    atomic_fetch_sub_explicit(&pool->device->idle_bytes, pages * pool->page_bytes,
-                              memory_order_relaxed);
+    gc_supply_sub(&pool->device->supply, pages * pool->page_bytes);
+    if (pool->share != NULL)
+        gc_supply_sub(&pool->share->supply, pages * pool->page_bytes);
 }
 
 void gc_elastic_note_created(struct gc_elastic *pool)
 {
     atomic_fetch_add_explicit(&pool->device->direct_bytes[GC_DIRECT_ELASTIC], pool->page_bytes,
                               memory_order_relaxed);
-    gc_core_confirm(pool->device->core, pool->device);
+    gc_core_confirm(pool->device->core, pool->device, pool->share);
 }
 
 static void note_released(struct gc_elastic *pool)
 {
     atomic_fetch_sub_explicit(&pool->device->direct_bytes[GC_DIRECT_ELASTIC], pool->page_bytes,
                               memory_order_relaxed);
-    gc_device_release(pool->device, pool->page_bytes);
+    gc_share_release(pool->device, pool->share, pool->page_bytes);
 }
 
 /* ---- in and out ---- */

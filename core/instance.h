@@ -121,15 +121,14 @@ struct gc_shortage {
     unsigned attempts;
     uint64_t device_generation;
     uint64_t pool_generation;
-    uint64_t
-        own_rollbacks; /* of the request itself: they make no room that it did not have before */
+    uint64_t rollback_count; /* of the request itself: no room that it did not have before */
 };
 void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device,
                        struct gc_pool *pool);
 /* After an attempt found no room for `wanted_bytes`: true if something changed, so that another
- * attempt is worth while; `own_rollbacks` are the request's own so far. False for good once nothing
- * idle is left and nothing is under way. */
+ * attempt is worth while; `decline` is how the request's attempts ended. False for good once
+ * nothing idle is left and nothing is under way. */
 bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
-                         uint64_t own_rollbacks);
+                         const struct gc_decline *decline);
 
 #endif

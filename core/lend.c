@@ -59,9 +59,9 @@ static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
 
 static bool reserve_budget(struct gc_lending *lending)
 {
-    return gc_budget_try_reserve(&lending->context->device->budget,
-                                 lending->create_count * lending->pool->pages.page_bytes,
-                                 &lending->held);
+    return gc_context_reserve(lending->context,
+                              lending->create_count * lending->pool->pages.page_bytes,
+                              &lending->held, &lending->refusal->decline);
 }
 
 static enum gc_status plan_locked(struct gc_lending *lending, bool is_thrifty)
@@ -86,6 +86,7 @@ static enum gc_status refuse(struct gc_lending *lending, int code)
 {
     lending->refusal->driver_code = code;
     lending->is_device_full = code == lending->context->core->driver.out_of_memory;
+    lending->refusal->decline.is_share_short = false;
     return lending->is_device_full ? GC_OUT_OF_MEMORY : GC_DRIVER;
 }
 
@@ -109,7 +110,7 @@ static enum gc_status create_pages(struct gc_lending *lending)
         }
         slot->planned = page;
         lending->create_count--;
-        gc_device_add_pages(context->device, lending->pool->pages.page_bytes);
+        gc_context_add_pages(context, lending->pool->pages.page_bytes);
     }
     return GC_OK;
 }
@@ -216,7 +217,7 @@ uint64_t gc_lend_uncreate(struct gc_lending *lending)
         slot->planned = NULL;
         gc_slab_put(&context->device->page_records, page);
         lending->create_count++;
-        atomic_fetch_sub_explicit(&context->device->mapped_bytes, page_bytes, memory_order_relaxed);
+        gc_context_sub_pages(context, page_bytes);
     }
     return lending->create_count;
 }
@@ -251,7 +252,7 @@ void gc_lend_commit_locked(struct gc_lending *lending, bool is_done)
             commit_slot_locked(lending, slot_at(lending, i), is_done);
     }
     if (gc_pages_settle_locked(lending->pool, before))
-        lending->refusal->rollback_count++;
+        lending->refusal->decline.rollback_count++;
 }
 
 static void give_up_locked(struct gc_lending *lending)
@@ -259,7 +260,7 @@ static void give_up_locked(struct gc_lending *lending)
     struct gc_block *block = lending->block;
     gc_lend_commit_locked(lending, false);
     if (gc_pages_unuse_locked(lending->pool, lending->arena, block->address, block->bytes))
-        lending->refusal->rollback_count++;
+        lending->refusal->decline.rollback_count++;
     gc_pool_uncarve_locked(lending->pool, block);
     lending->block = NULL;
 }
@@ -268,8 +269,8 @@ static void release_budget(struct gc_lending *lending, uint64_t count)
 {
     if (count == 0)
         return;
-    gc_device_release(lending->context->device, count * lending->pool->pages.page_bytes);
-    lending->refusal->rollback_count++;
+    gc_context_release(lending->context, count * lending->pool->pages.page_bytes);
+    lending->refusal->decline.rollback_count++;
 }
 
 static void make_live_locked(struct gc_lending *lending)
@@ -279,7 +280,7 @@ static void make_live_locked(struct gc_lending *lending)
     gc_pool_make_live_locked(lending->pool, block, claim);
     const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
                                    claim->stream, claim->api};
-    gc_device_note_alloc(lending->context->device, &entry);
+    gc_context_note_alloc(lending->context, &entry);
 }
 
 /* ---- the place ---- */
@@ -356,7 +357,7 @@ static enum gc_status lend_unlocked(struct gc_lending *lending)
     uint64_t unused = 0;
     const enum gc_status status = gc_lend_ask_driver(lending);
     if (status == GC_OK)
-        gc_budget_confirm(&lending->context->device->budget, lending->held);
+        gc_context_confirm(lending->context, &lending->held);
     else
         unused = gc_lend_uncreate(lending);
     gc_pool_acquire_plain(lending->pool);

@@ -134,6 +134,20 @@ static bool spans_segment(const struct gc_block *block)
     return block->previous == NULL && block->next == NULL;
 }
 
+void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_supply_add(shared->supply, bytes);
+    if (shared->share_supply != NULL)
+        gc_supply_add(shared->share_supply, bytes);
+}
+
+void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_supply_sub(shared->supply, bytes);
+    if (shared->share_supply != NULL)
+        gc_supply_sub(shared->share_supply, bytes);
+}
+
 static void idle_add(struct gc_pool *pool, struct gc_segment *segment)
 {
     GC_ASSERT(!segment->is_idle);
@@ -145,10 +159,7 @@ static void idle_add(struct gc_pool *pool, struct gc_segment *segment)
     else
         pool->idle_oldest = segment;
     pool->idle_newest = segment;
-    atomic_fetch_add_explicit(pool->shared.idle_bytes, segment->bytes, memory_order_relaxed);
-    /* Who went over the pools for idle memory may have passed this one already. Release: pairs with
-     * the acquire in shortage.c's note_generations. */
-    atomic_fetch_add_explicit(pool->shared.generation, 1, memory_order_release);
+    gc_pool_add_idle(&pool->shared, segment->bytes);
 }
 
 static void idle_remove(struct gc_pool *pool, struct gc_segment *segment)
@@ -163,7 +174,7 @@ static void idle_remove(struct gc_pool *pool, struct gc_segment *segment)
         segment->idle_next->idle_previous = segment->idle_previous;
     else
         pool->idle_newest = segment->idle_previous;
-    atomic_fetch_sub_explicit(pool->shared.idle_bytes, segment->bytes, memory_order_relaxed);
+    gc_pool_sub_idle(&pool->shared, segment->bytes);
 }
 
 static void bin_insert(struct gc_pool *pool, struct gc_block *block)

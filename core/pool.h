@@ -34,6 +34,7 @@
 #include "core/stats.h"
 #include "core/status.h"
 #include "core/stream.h"
+#include "core/supply.h"
 
 #define GC_SMALL_MAX GC_MIB(1)
 #define GC_SMALL_SEGMENT GC_MIB(2)
@@ -55,8 +56,8 @@ struct gc_pool_shared {
     struct gc_slab *blocks;
     struct gc_slab *segments;
     atomic_uint_fast64_t *next_block_id; /* of the process */
-    atomic_uint_fast64_t *idle_bytes;    /* of the device: wholly free segments */
-    atomic_uint_fast64_t *generation;    /* of the device: rises when a segment becomes idle */
+    struct gc_supply *supply;            /* of the device */
+    struct gc_supply *share_supply;      /* of the tenant's share of it; NULL: none */
     struct gc_gauge_cell *pending;       /* of the device, as the next */
     struct gc_gauge_cell *ordered;
     struct gc_gauge_cell *ordered_marks; /* GC_ORDERED_MARK_COUNT */
@@ -143,6 +144,10 @@ void gc_pool_export_locked(struct gc_block *block);
 void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
                             struct gc_block *block, enum gc_block_state state);
 void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
+
+/* Memory of the pool has become idle, or is no more. */
+void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes);
+void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes);
 
 /* A stream-ordered block has become live, or is no more. */
 void gc_pool_count_ordered(const struct gc_pool_shared *shared, uint64_t bytes);

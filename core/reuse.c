@@ -253,7 +253,7 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
                                    const struct gc_entry *entry, uint64_t stamp)
 {
     struct gc_pool *pool = &context->pool;
-    gc_device_note_free(context->device, entry);
+    gc_context_note_free(context, entry);
     gc_pool_acquire_plain(pool);
     /* Of a stream: where the block was freed in its order, and no other stream uses it. */
     if (!pool->is_dropped &&
@@ -273,7 +273,7 @@ static enum gc_status free_once(struct gc_context *context, struct gc_block *blo
     struct gc_pool *pool = &context->pool;
     struct gc_segment *segment = NULL;
     int code = 0;
-    gc_device_note_free(device, entry);
+    gc_context_note_free(context, entry);
     gc_device_give_back_begin(device);
     gc_pool_acquire_plain(pool);
     if (!pool->is_dropped) {
@@ -298,7 +298,7 @@ static void free_pooled(struct gc_context *context, struct gc_block *block,
                         const struct gc_entry *entry)
 {
     struct gc_pool *pool = &context->pool;
-    gc_device_note_free(context->device, entry);
+    gc_context_note_free(context, entry);
     gc_pool_acquire_plain(pool);
     if (!pool->is_dropped)
         gc_pool_give_locked(pool, block);
@@ -315,7 +315,7 @@ static void revive(struct gc_context *context, struct gc_block *block, const str
         block->state = GC_BLOCK_LIVE;
     gc_pool_release(pool);
     if (!alive)
-        gc_device_note_vanished(context->device, entry);
+        gc_context_note_vanished(context, entry);
 }
 
 static enum gc_status free_waiting(struct gc_context *context, struct gc_block *block,

@@ -82,9 +82,7 @@ bool gc_shortage_resolve(struct gc_device *device)
 /* Reads both generations, and says whether one has risen since the last time. */
 static bool note_generations(struct gc_shortage *shortage)
 {
-    /* Acquire: pairs with gc_device_release. */
-    const uint64_t of_device =
-        atomic_load_explicit(&shortage->device->generation, memory_order_acquire);
+    const uint64_t of_device = gc_supply_generation(&shortage->device->supply);
     uint64_t of_pool = 0;
     if (shortage->pool != NULL) {
         gc_pool_acquire_plain(shortage->pool);
@@ -132,13 +130,13 @@ static bool make_room(const struct gc_shortage *shortage, uint64_t wanted_bytes)
 }
 
 bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
-                         uint64_t own_rollbacks)
+                         const struct gc_decline *decline)
 {
     struct gc_device *device = shortage->device;
     if (shortage->attempts >= ATTEMPTS_MAX)
         return false;
-    shortage->device_generation += own_rollbacks - shortage->own_rollbacks;
-    shortage->own_rollbacks = own_rollbacks;
+    shortage->device_generation += decline->rollback_count - shortage->rollback_count;
+    shortage->rollback_count = decline->rollback_count;
     bool changed = make_room(shortage, wanted_bytes);
     if (!changed)
         changed = gc_device_await_give_backs(device);

@@ -287,9 +287,11 @@ void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, u
         device != NULL ? &device->apis[api].driver_calls : &core->process_driver_calls[api], 1);
 }
 
-void gc_core_count_oom(struct gc_core *core, struct gc_device *device)
+void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_share *share)
 {
     gc_counter_add(&device->stats.oom_count, 1);
+    if (share != NULL)
+        gc_counter_add(&share->oom_count, 1);
     gc_core_note_use(core); /* what a program could not have is worth a report too */
 }
 

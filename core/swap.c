@@ -30,6 +30,7 @@ struct gc_swap {
     uint64_t host_bytes; /* of this record with the list */
     uint64_t count;      /* in the list, by arena and slot; their slots are GC_SLOT_NEEDS */
     bool is_coming;      /* one thread swaps it in */
+    struct gc_segment_refusal refusal; /* its attempts */
     struct away list[];
 };
 
@@ -264,7 +265,7 @@ static uint64_t release(struct gc_swap *swap, struct gc_leaving *leaving)
     gc_leaving_keep_locked(pool, leaving->first);
     gc_pool_release(pool);
     if (count > 0)
-        gc_device_drop_pages(swap->change.context->device, count * pool->pages.page_bytes);
+        gc_arena_drop_pages(swap->change.context, count);
     return count * pool->pages.page_bytes;
 }
 
@@ -443,31 +444,33 @@ static enum gc_status bring(struct gc_swap *swap, uint64_t first, uint64_t end,
     const uint64_t page_bytes = context->pool.pages.page_bytes;
     struct gc_arena *arena = swap->list[first].arena;
     const struct gc_segment_plan plan = {.class = arena->segment->class};
-    struct gc_segment_refusal refusal = {0};
     struct gc_lending lending = {.change = swap->change,
                                  .context = context,
                                  .pool = &context->pool,
                                  .plan = &plan,
-                                 .refusal = &refusal,
+                                 .refusal = &swap->refusal,
                                  .arena = arena,
                                  .end = arena->touched_count,
                                  .create_count = end - first};
     const uint64_t bytes = (end - first) * page_bytes;
-    if (!gc_budget_try_reserve(&context->device->budget, bytes, &lending.held))
+    swap->refusal.driver_code = 0;
+    if (!gc_context_reserve(context, bytes, &lending.held, &swap->refusal.decline))
         return GC_OUT_OF_MEMORY;
     enum gc_status status = gc_lend_ask_driver(&lending);
     if (status == GC_OK) {
-        refusal.driver_code = restore(swap, first, end);
-        status = refusal.driver_code == 0 ? GC_OK : GC_DRIVER;
+        swap->refusal.driver_code = restore(swap, first, end);
+        status = swap->refusal.driver_code == 0 ? GC_OK : GC_DRIVER;
     }
     if (status == GC_OK) {
-        gc_budget_confirm(&context->device->budget, lending.held);
+        gc_context_confirm(context, &lending.held);
         result->moved_bytes += bytes;
     } else {
         const uint64_t unused = gc_lend_uncreate(&lending);
-        if (unused > 0)
-            gc_device_release(context->device, unused * page_bytes);
-        result->driver_code = refusal.driver_code;
+        if (unused > 0) {
+            gc_context_release(context, unused * page_bytes);
+            swap->refusal.decline.rollback_count++;
+        }
+        result->driver_code = swap->refusal.driver_code;
     }
     commit(swap, &lending, first, end, status == GC_OK);
     return status;
@@ -520,7 +523,7 @@ static bool make_room(struct gc_shortage *shortage, struct gc_room *room,
 {
     const struct gc_context *context = swap->change.context;
     const uint64_t bytes = arena_end(swap) * context->pool.pages.page_bytes;
-    return gc_shortage_relieve(shortage, bytes, 0) ||
+    return gc_shortage_relieve(shortage, bytes, &swap->refusal.decline) ||
            gc_member_make_room(context->device, bytes, room);
 }
 
@@ -532,6 +535,7 @@ bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
     struct gc_swap *swap = claim(&context->pool);
     if (swap == NULL)
         return refuse(result, GC_SWAP_AGAIN);
+    swap->refusal = (struct gc_segment_refusal){0};
     gc_shortage_begin(&shortage, context->device, &context->pool);
     enum gc_status status = bring_all(swap, result);
     while (status == GC_OUT_OF_MEMORY && make_room(&shortage, &room, swap))

@@ -136,7 +136,7 @@ static uint64_t give_chosen(struct gc_leaving *leaving)
     gc_leaving_keep_locked(pool, leaving->first);
     gc_pool_release(pool);
     if (count > 0)
-        gc_device_drop_pages(context->device, count * pool->pages.page_bytes);
+        gc_arena_drop_pages(context, count);
     return count * pool->pages.page_bytes;
 }
 

@@ -99,7 +99,7 @@ static bool settle(struct gc_direct_request *request, CUresult asked, uint64_t n
         return true;
     if (needed > request->reserved_bytes)
         return gc_direct_charge(request, needed - request->reserved_bytes) == CUDA_SUCCESS;
-    gc_core_unreserve(gc_shim.core, request->device, request->reserved_bytes - needed);
+    gc_core_unreserve(gc_shim.core, request->device, NULL, request->reserved_bytes - needed);
     request->reserved_bytes = needed;
     return true;
 }

@@ -34,12 +34,12 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
 {
     if (request->device == NULL || bytes == 0)
         return CUDA_SUCCESS;
-    bool is_reserved = gc_core_try_reserve(gc_shim.core, request->device, bytes);
+    bool is_reserved = gc_core_try_reserve(gc_shim.core, request->device, NULL, bytes);
     bool may_fit = bytes <= gc_device_limit_bytes(request->device);
     for (int i = 0;
          !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_direct_make_room(request->device); i++)
-        is_reserved = gc_core_try_reserve(gc_shim.core, request->device, bytes);
-    if (!is_reserved && gc_core_reserve(gc_shim.core, request->device, bytes) != GC_OK) {
+        is_reserved = gc_core_try_reserve(gc_shim.core, request->device, NULL, bytes);
+    if (!is_reserved && gc_core_reserve(gc_shim.core, request->device, NULL, bytes) != GC_OK) {
         request->is_refused = true;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -108,11 +108,11 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
 CUresult gc_direct_end(struct gc_direct_request *request, CUresult result)
 {
     if (request->device != NULL && request->reserved_bytes != 0)
-        gc_core_unreserve(gc_shim.core, request->device, request->reserved_bytes);
+        gc_core_unreserve(gc_shim.core, request->device, NULL, request->reserved_bytes);
     if (result == CUDA_SUCCESS && request->device != NULL)
-        gc_core_confirm(gc_shim.core, request->device);
+        gc_core_confirm(gc_shim.core, request->device, NULL);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && request->device != NULL && !request->is_refused)
-        gc_core_count_oom(gc_shim.core, request->device);
+        gc_core_count_oom(gc_shim.core, request->device, NULL);
     gc_shim_leave();
     return result;
 }

@@ -241,7 +241,7 @@ static void meanwhile(void *argument, enum sim_call call, uint64_t context)
         const struct gc_block *block = gc_pool_take_locked(pool, plan.class, &claim);
         if (block != NULL) {
             const struct gc_entry entry = {block->address, bytes, block->bytes, 0, API_MALLOC};
-            gc_device_note_alloc(scene->bench.device, &entry);
+            gc_share_note_alloc(scene->bench.device, NULL, &entry);
             gc_counter_add(&scene->bench.device->stats.hit_count, 1);
             address = block->address;
         }

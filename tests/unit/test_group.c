@@ -203,11 +203,11 @@ static void direct_memory_counts(void **state)
 {
     uint64_t address;
     (void)state;
-    assert_int_equal(gc_core_reserve(members[0].core, members[0].device, MIB(200)), GC_OK);
-    assert_int_equal(gc_core_reserve(members[1].core, members[1].device, MIB(57)),
+    assert_int_equal(gc_core_reserve(members[0].core, members[0].device, NULL, MIB(200)), GC_OK);
+    assert_int_equal(gc_core_reserve(members[1].core, members[1].device, NULL, MIB(57)),
                      GC_OUT_OF_MEMORY);
     assert_int_equal(alloc(&members[1], MIB(64), &address), GC_OUT_OF_MEMORY);
-    gc_core_unreserve(members[0].core, members[0].device, MIB(200));
+    gc_core_unreserve(members[0].core, members[0].device, NULL, MIB(200));
     must_free(&members[1], must_alloc(&members[1], MIB(256)));
 }
 
