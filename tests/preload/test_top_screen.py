@@ -9,25 +9,10 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from terminal import Session  # noqa: E402
+from live import BUILD, TOOL, finish, ok
+from terminal import Session
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("BUILD_DIR", os.path.join(ROOT, "build"))
-TOOL = os.path.join(BUILD, "gpucache")
 MEMBERS = os.path.join(BUILD, "tests/unit/test_tool_live")
-
-counts = {"all": 0, "failed": 0}
-
-
-def ok(name, good, shown=""):
-    """One test."""
-    counts["all"] += 1
-    if not good:
-        counts["failed"] += 1
-        for line in str(shown).splitlines():
-            print(f"# {line}")
-    print(f"{'ok' if good else 'not ok'} {counts['all']} - {name}", flush=True)
 
 
 def environment(folder, **more):
@@ -229,8 +214,7 @@ def main():
         ok("an empty screen ends well", session.end() == 0)
         nothing = Session([TOOL, "top", "--once"], environment(os.path.join(base, "nothing")))
         ok("without a ledger: an empty table", nothing.end() == 0 and "PID" in nothing.screen.text()[0])
-    print(f"1..{counts['all']}")
-    return 1 if counts["failed"] else 0
+    return finish()
 
 
 if __name__ == "__main__":
