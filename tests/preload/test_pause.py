@@ -6,9 +6,8 @@ import select
 import subprocess
 import sys
 import tempfile
-import time
 
-from live import MIB, OUT_OF_MEMORY, TOOL, Client, equal, finish, ok, tool
+from live import MIB, OUT_OF_MEMORY, PATIENCE, TOOL, Client, equal, finish, ok, tool
 
 DEVICE = 512  # MiB; each context takes 64
 NEED = 310  # more than 70 % of what two contexts leave
@@ -44,14 +43,14 @@ class Turns:
     def say(self, line):
         """Command and answer."""
         self.ask(line)
-        return self.hears(30)
+        return self.hears(PATIENCE)
 
     def move(self, command, *more):
         """Pause or resume by the tool; a client without a helper is given something to do meanwhile."""
         environment = {"PATH": os.environ["PATH"], "GPUCACHE_LEDGER": os.path.join(self.base, "ledger"), "LC_ALL": "C"}
-        with subprocess.Popen([TOOL, command, self.pid, "--timeout", "20", *more], env=environment, text=True,
+        with subprocess.Popen([TOOL, command, self.pid, "--timeout", str(PATIENCE), *more], env=environment, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asked:
-            out, error = asked.communicate(timeout=60)
+            out, error = asked.communicate(timeout=2 * PATIENCE)
         return asked.returncode, out + error
 
     def allocate(self, mib):
@@ -67,11 +66,13 @@ def pause(turns, group):
     if group:
         return turns.move("pause"), None
     environment = {"PATH": os.environ["PATH"], "GPUCACHE_LEDGER": os.path.join(turns.base, "ledger"), "LC_ALL": "C"}
-    with subprocess.Popen([TOOL, "pause", turns.pid, "--timeout", "20"], env=environment, text=True,
+    with subprocess.Popen([TOOL, "pause", turns.pid, "--timeout", str(PATIENCE)], env=environment, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asked:
-        time.sleep(0.2)
         turns.ask("fill 99")
-        out, error = asked.communicate(timeout=60)
+        while asked.poll() is None:  # what came before the request is answered
+            if turns.hears(0.05) is not None:
+                turns.ask("fill 99")
+        out, error = asked.communicate(timeout=2 * PATIENCE)
     return (asked.returncode, out + error), "fill 99"
 
 
@@ -100,19 +101,19 @@ def check_turns(base, group):
     equal(f"{what}: the second is paused", status, 0)
     status, said = first.move("resume")
     ok(f"{what}: the first resumes", status == 0 and "back on the device" in said, said)
-    equal(f"{what}: and goes on where it was", first.hears(20), "0")
+    equal(f"{what}: and goes on where it was", first.hears(PATIENCE), "0")
     equal(f"{what}: with its memory", first.say("check " + ("2" if waiting is None else "99")), "same")
     (status, said), waiting = pause(first, group)
     equal(f"{what}: the first is paused again", status, 0)
     equal(f"{what}: the second resumes", second.move("resume")[0], 0)
     if held is not None:
-        equal(f"{what}: it had waited", second.hears(20), "0")
+        equal(f"{what}: it had waited", second.hears(PATIENCE), "0")
     equal(f"{what}: with its memory", second.say("check " + ("7" if held is None else "99")), "same")
     equal(f"{what}: the second ends", second.client.end()["leak_count"] > 0, True)
     status, said = first.move("resume")
     ok(f"{what}: the first resumes and ends", status == 0, said)
     if waiting is not None:
-        first.hears(20)
+        first.hears(PATIENCE)
     equal(f"{what}: with its memory", first.say("check " + ("2" if group else "99")), "same")
     reserved = first.client.end()["reserved_bytes"]
     ok(f"{what}: its peak was never more than it had", reserved["peak"] <= (NEED + 64 + 16) * MIB, reserved)
