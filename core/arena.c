@@ -4,6 +4,7 @@
 #include "core/check.h"
 #include "core/instance.h"
 #include "core/swap.h"
+#include "core/tenant.h"
 
 #include <stddef.h>
 
@@ -103,72 +104,133 @@ static int reserve_range(struct gc_context *context, uint64_t needed, uint64_t *
     }
 }
 
-static struct gc_arena *create_arena(uint64_t address, uint64_t bytes, uint64_t page_bytes,
-                                     struct gc_segment *segment)
+static void destroy_arena(struct gc_context *context, struct gc_arena *arena)
 {
-    const uint64_t slot_count = bytes / page_bytes;
-    struct gc_arena *arena = gc_host_reserve(gc_arena_host_bytes(slot_count));
-    if (arena == NULL)
+    gc_slab_put(&context->device->segments, arena->segment);
+    gc_host_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
+}
+
+/* Over reserved addresses, ready to be added; NULL: no host memory. */
+static struct gc_arena *create_arena(struct gc_context *context, enum gc_class class,
+                                     uint64_t address, uint64_t bytes)
+{
+    const uint64_t slot_count = bytes / context->pool.pages.page_bytes;
+    struct gc_segment *segment = gc_slab_take(&context->device->segments);
+    if (segment == NULL)
         return NULL;
+    struct gc_arena *arena = gc_host_reserve(gc_arena_host_bytes(slot_count));
+    if (arena == NULL) {
+        gc_slab_put(&context->device->segments, segment);
+        return NULL;
+    }
     *arena = (struct gc_arena){.segment = segment,
                                .slots = (struct gc_slot *)(arena + 1),
                                .slot_count = slot_count,
                                .prepared_end = address};
     segment->address = address;
     segment->bytes = bytes;
-    return arena;
+    segment->class = (uint8_t) class;
+    /* Where its one free block starts. */
+    if (gc_pagemap_prepare(&context->core->pagemap, address, GC_GRANULE) == GC_OK)
+        return arena;
+    destroy_arena(context, arena);
+    return NULL;
 }
 
-static void destroy_arena(struct gc_arena *arena)
+/* A driver that gives no addresses at all is not asked again. Only the holder of the change adds
+ * arenas. */
+static enum gc_status note_refusal(struct gc_context *context)
 {
-    gc_host_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
+    struct gc_pages *pages = &context->pool.pages;
+    if (pages->arenas == NULL) {
+        atomic_store_explicit(&pages->is_refused, true, memory_order_relaxed);
+        gc_log_write(context->core->log, GC_LOG_WARN,
+                     "device %d gives no range of addresses to map memory in: plain "
+                     "allocations are used",
+                     context->device->info.ordinal);
+    }
+    return GC_DRIVER;
+}
+
+/* The arenas tile the range, which is the pool's only one if `is_only`. */
+static enum gc_status add_arenas(struct gc_context *context, struct gc_arena *const *arenas,
+                                 uint32_t count, bool is_only)
+{
+    struct gc_pool *pool = &context->pool;
+    const enum gc_status status = gc_pool_acquire(pool);
+    if (status != GC_OK)
+        return status;
+    for (uint32_t i = 0; i < count; i++) {
+        gc_pool_add_arena_locked(pool, arenas[i]);
+        gc_host_count(&context->device->host, gc_arena_host_bytes(0));
+        if (is_only)
+            pool->pages.range_bytes += arenas[i]->segment->bytes;
+    }
+    if (is_only)
+        pool->pages.range_address = arenas[0]->segment->address;
+    gc_pool_release(pool);
+    return GC_OK;
+}
+
+/* Arenas for `sizes` of bytes beside each other in a range that was reserved; the range is given
+ * back where that fails. */
+static enum gc_status fill_range(struct gc_context *context, uint64_t address,
+                                 const uint64_t *sizes, const enum gc_class *classes,
+                                 uint32_t count, bool is_only)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    struct gc_arena *arenas[GC_CLASS_CUT_COUNT];
+    uint64_t bytes = 0;
+    uint32_t made = 0;
+    enum gc_status status = GC_OK;
+    while (made < count) {
+        arenas[made] = create_arena(context, classes[made], address + bytes, sizes[made]);
+        if (arenas[made] == NULL)
+            break;
+        bytes += sizes[made++];
+    }
+    if (made == count)
+        status = add_arenas(context, arenas, count, is_only);
+    if (made == count && status == GC_OK)
+        return GC_OK;
+    for (bytes = 0; count > 0; count--) {
+        bytes += sizes[count - 1];
+        if (count <= made)
+            destroy_arena(context, arenas[count - 1]);
+    }
+    /* A range that the driver keeps is addresses, not memory. */
+    (void)driver->address_free(driver->self, context->handle, address, bytes);
+    return GC_NO_HOST_MEMORY;
+}
+
+/* A tenant's addresses are all reserved at first. The part of small blocks lies beside: they are
+ * to leave no holes between large ones. */
+static enum gc_status add_only_range(struct gc_context *context)
+{
+    static const enum gc_class classes[] = {GC_CLASS_LARGE, GC_CLASS_SMALL};
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page = context->pool.pages.page_bytes;
+    const uint64_t capacity = gc_tenant_capacity_bytes(context->tenant, context->device);
+    const uint64_t sizes[] = {whole_pages(capacity, page),
+                              whole_pages(capacity / GC_ARENA_SMALL_SHARE + 1, page)};
+    uint64_t address;
+    if (context->pool.pages.range_bytes != 0)
+        return GC_OUT_OF_MEMORY;
+    if (driver->address_reserve(driver->self, context->handle, sizes[0] + sizes[1], page,
+                                &address) != 0)
+        return note_refusal(context);
+    return fill_range(context, address, sizes, classes, 2, true);
 }
 
 enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class, uint64_t bytes)
 {
-    struct gc_pool *pool = &context->pool;
-    const struct gc_driver *driver = &context->core->driver;
     uint64_t address;
     uint64_t range_bytes;
-    enum gc_status status = GC_NO_HOST_MEMORY;
-    struct gc_segment *segment = gc_slab_take(&context->device->segments);
-    if (segment == NULL)
-        return status;
-    if (reserve_range(context, bytes, &address, &range_bytes) != 0) {
-        status = GC_DRIVER;
-        /* Only the holder of the change adds arenas. */
-        if (pool->pages.arenas == NULL) {
-            atomic_store_explicit(&pool->pages.is_refused, true, memory_order_relaxed);
-            gc_log_write(context->core->log, GC_LOG_WARN,
-                         "device %d gives no range of addresses to map memory in: plain "
-                         "allocations are used",
-                         context->device->info.ordinal);
-        }
-        goto fail_range;
-    }
-    struct gc_arena *arena = create_arena(address, range_bytes, pool->pages.page_bytes, segment);
-    if (arena == NULL)
-        goto fail_arena;
-    /* Where its one free block starts. */
-    status = gc_pagemap_prepare(&context->core->pagemap, address, GC_GRANULE);
-    if (status == GC_OK)
-        status = gc_pool_acquire(pool);
-    if (status != GC_OK)
-        goto fail_pool;
-    segment->class = (uint8_t) class;
-    gc_pool_add_arena_locked(pool, arena);
-    gc_pool_release(pool);
-    gc_host_count(&context->device->host, gc_arena_host_bytes(0));
-    return GC_OK;
-
-fail_pool:
-    destroy_arena(arena);
-fail_arena:
-    /* A range that the driver keeps is addresses, not memory. */
-    (void)driver->address_free(driver->self, context->handle, address, range_bytes);
-fail_range:
-    gc_slab_put(&context->device->segments, segment);
-    return status == GC_INVALID_ARGUMENT ? GC_DRIVER : status;
+    if (context->tenant != NULL)
+        return add_only_range(context);
+    if (reserve_range(context, bytes, &address, &range_bytes) != 0)
+        return note_refusal(context);
+    return fill_range(context, address, &range_bytes, &class, 1, false);
 }
 
 /* ---- the end ---- */
@@ -182,9 +244,13 @@ void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains 
     const uint64_t before = pages->idle_count;
     *remains = (struct gc_arena_remains){.swap = swap,
                                          .arenas = pages->arenas,
+                                         .range_address = pages->range_address,
+                                         .range_bytes = pages->range_bytes,
                                          .unmapped = pages->idle[0],
                                          .page_count = pages->count};
     pages->arenas = NULL;
+    pages->range_address = 0;
+    pages->range_bytes = 0;
     pages->idle[0] = (struct gc_page_list){NULL, NULL};
     pages->idle[1] = (struct gc_page_list){NULL, NULL};
     pages->idle_count = 0;
@@ -232,7 +298,6 @@ static void unmap_slots(struct gc_context *context, const struct gc_arena *arena
  * unmapped stays with the device: returns how many pages. */
 static uint64_t bury_arena(struct gc_context *context, struct gc_arena *arena)
 {
-    const struct gc_driver *driver = &context->core->driver;
     uint64_t stuck = 0;
     uint64_t end;
     for (uint64_t i = 0; i < arena->touched_count; i = end + 1) {
@@ -245,12 +310,24 @@ static uint64_t bury_arena(struct gc_context *context, struct gc_arena *arena)
                 stuck += !bury_page(context, page);
         }
     }
-    (void)driver->address_free(driver->self, context->handle, arena->segment->address,
-                               arena->segment->bytes);
-    gc_host_discount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
-    gc_slab_put(&context->device->segments, arena->segment);
-    destroy_arena(arena);
     return stuck;
+}
+
+static void bury_addresses(struct gc_context *context, const struct gc_arena_remains *remains)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    struct gc_arena *next;
+    for (struct gc_arena *arena = remains->arenas; arena != NULL; arena = next) {
+        next = arena->next;
+        if (remains->range_bytes == 0)
+            (void)driver->address_free(driver->self, context->handle, arena->segment->address,
+                                       arena->segment->bytes);
+        gc_host_discount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
+        destroy_arena(context, arena);
+    }
+    if (remains->range_bytes != 0)
+        (void)driver->address_free(driver->self, context->handle, remains->range_address,
+                                   remains->range_bytes);
 }
 
 void gc_arena_drop_pages(struct gc_context *context, uint64_t count)
@@ -269,11 +346,9 @@ void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *re
         stuck += !bury_page(context, page);
         page = next;
     }
-    for (struct gc_arena *arena = remains->arenas; arena != NULL;) {
-        struct gc_arena *next = arena->next;
+    for (struct gc_arena *arena = remains->arenas; arena != NULL; arena = arena->next)
         stuck += bury_arena(context, arena);
-        arena = next;
-    }
+    bury_addresses(context, remains);
     if (remains->page_count > 0)
         gc_arena_drop_pages(context, remains->page_count - stuck);
 }
@@ -285,6 +360,6 @@ void gc_arena_forget(struct gc_pool *pool)
     while (pool->pages.arenas != NULL) {
         struct gc_arena *arena = pool->pages.arenas;
         pool->pages.arenas = arena->next;
-        destroy_arena(arena);
+        destroy_arena(pool->context, arena);
     }
 }

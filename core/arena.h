@@ -24,6 +24,8 @@
 #define GC_PAGE_SLACK_BYTES (UINT64_C(128) << 20)
 /* Addresses of one arena: this often what the device has. */
 #define GC_ARENA_TIMES 4
+/* A tenant has this share of its capacity beside it, for small blocks. */
+#define GC_ARENA_SMALL_SHARE 8
 
 /* A change of mappings under way. */
 struct gc_change {
@@ -53,7 +55,8 @@ void gc_arena_change_end(struct gc_change *change);
 enum gc_status gc_arena_create(struct gc_context *context, const struct gc_segment_plan *plan,
                                const struct gc_claim *claim, uint64_t *address,
                                struct gc_segment_refusal *refusal) GC_CHECKED;
-/* Adds a range of addresses for at least `bytes`. The change is the caller's; no lock. */
+/* Adds a range of addresses for at least `bytes`. A tenant's record gets one, as large as the
+ * tenant says, and no second: GC_OUT_OF_MEMORY. The change is the caller's; no lock. */
 enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class,
                             uint64_t bytes) GC_CHECKED;
 
@@ -73,6 +76,8 @@ void gc_arena_share_rest(struct gc_change *change);
 struct gc_arena_remains {
     struct gc_swap *swap; /* what was swapped out; NULL: nothing */
     struct gc_arena *arenas;
+    uint64_t range_address; /* of all arenas together; 0 bytes: each has its own */
+    uint64_t range_bytes;
     struct gc_page_list unmapped;
     uint64_t page_count;
 };

@@ -141,7 +141,7 @@ static enum gc_status take_free(struct order *order, bool any_hole)
     if (status != GC_OK)
         return status;
     const struct gc_block *block = NULL;
-    if (pool->is_dropped)
+    if (pool->is_dropped || pool->is_closed)
         status = GC_INVALID_ARGUMENT;
     else if (any_hole)
         block = gc_pool_take_any_locked(pool, order->plan.class, &order->claim);

@@ -110,6 +110,9 @@ void gc_reuse_note_handed(struct gc_context *context);
 uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes,
                                uint64_t enough_bytes);
 
+/* Gives everything idle of one record back, unless something captures. */
+void gc_shortage_empty_pool(struct gc_context *context);
+
 /* What is freed becomes free: the threads' magazines are emptied, and what is pending is waited for
  * where no capture forbids it. True if anything became free. */
 bool gc_shortage_resolve(struct gc_device *device);

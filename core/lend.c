@@ -23,7 +23,7 @@ static uint64_t address_of(const struct gc_lending *lending, uint64_t i)
 
 static bool is_small(const struct gc_lending *lending)
 {
-    return lending->plan->class == GC_CLASS_SMALL;
+    return lending->arena->segment->class == GC_CLASS_SMALL;
 }
 
 /* ---- the plan ---- */
@@ -310,6 +310,18 @@ static enum gc_status prepare_unlock(struct gc_lending *lending, const struct gc
     return status;
 }
 
+/* Where addresses cannot be added those of the other class are better than none. */
+static bool find_place_locked(const struct gc_lending *lending, struct gc_place *place)
+{
+    const struct gc_pool *pool = lending->pool;
+    const enum gc_class class = lending->plan->class;
+    const enum gc_class other = class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL;
+    const uint64_t bytes = lending->claim->bytes;
+    return gc_pool_find_place_locked(pool, class, bytes, lending->plan->is_tight, place) ||
+           (pool->pages.range_bytes != 0 &&
+            gc_pool_find_place_locked(pool, other, bytes, lending->plan->is_tight, place));
+}
+
 /* Carves the block: with GC_OK the lock is held, else not. */
 static enum gc_status carve_lock(struct gc_lending *lending)
 {
@@ -319,8 +331,11 @@ static enum gc_status carve_lock(struct gc_lending *lending)
         enum gc_status status = gc_pool_acquire(pool);
         if (status != GC_OK)
             return status;
-        if (gc_pool_find_place_locked(pool, lending->plan->class, lending->claim->bytes,
-                                      lending->plan->is_tight, &place)) {
+        if (pool->is_closed) {
+            gc_pool_release(pool);
+            return GC_INVALID_ARGUMENT;
+        }
+        if (find_place_locked(lending, &place)) {
             lending->arena =
                 atomic_load_explicit(&place.hole->segment, memory_order_relaxed)->arena;
             if (lending->arena == NULL ||
@@ -333,6 +348,8 @@ static enum gc_status carve_lock(struct gc_lending *lending)
         } else {
             gc_pool_release(pool);
             status = gc_arena_add(lending->context, lending->plan->class, lending->claim->bytes);
+            /* Its addresses are all in use: only what the tenant frees itself makes room. */
+            lending->refusal->decline.is_share_short = status == GC_OUT_OF_MEMORY;
         }
         if (status != GC_OK)
             return status;

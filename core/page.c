@@ -162,6 +162,20 @@ bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_
     return gc_pages_settle_locked(pool, before);
 }
 
+void gc_pages_unkeep_locked(struct gc_pool *pool)
+{
+    const uint64_t before = pool->pages.idle_count;
+    for (struct gc_arena *arena = pool->pages.arenas; arena != NULL; arena = arena->next) {
+        for (uint64_t i = 0; i < arena->touched_count; i++) {
+            if (!arena->slots[i].is_kept)
+                continue;
+            arena->slots[i].is_kept = false;
+            unuse(pool, &arena->slots[i]);
+        }
+    }
+    gc_pages_settle_locked(pool, before);
+}
+
 /* ---- lending ---- */
 
 /* The idle page at slot `i` of any arena, if it has the mappings that are looked for. */

@@ -425,3 +425,15 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
         bin_insert(pool, block);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
 }
+
+void gc_pool_unkeep_locked(struct gc_pool *pool)
+{
+    for (struct gc_segment *segment = pool->segments; segment != NULL; segment = segment->next) {
+        const bool was_kept = segment->is_kept;
+        segment->is_kept = false;
+        if (was_kept && segment->arena == NULL && segment->first->state == GC_BLOCK_FREE &&
+            spans_segment(segment->first))
+            idle_add(pool, segment);
+    }
+    gc_pages_unkeep_locked(pool);
+}

@@ -81,6 +81,7 @@ struct gc_pool {
     struct gc_block *spares; /* block records at hand, linked by `next` */
     uint32_t spare_count;
     bool is_dropped;     /* for good: the context is gone, and with it every segment */
+    bool is_closed;      /* hands nothing out: its tenant is about to be removed */
     uint64_t generation; /* rises whenever memory becomes free or the pool grows */
     struct gc_pages pages;
     uint64_t next_id; /* ids left of the range taken from the process */
@@ -143,6 +144,8 @@ void gc_pool_export_locked(struct gc_block *block);
 /* Puts back what gc_pool_remove_locked took. */
 void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
                             struct gc_block *block, enum gc_block_state state);
+/* Graphs that use its memory will not run any more: it goes back like any other. */
+void gc_pool_unkeep_locked(struct gc_pool *pool);
 void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
 
 /* Memory of the pool has become idle, or is no more. */

@@ -83,9 +83,12 @@ static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment 
         undo_mem_alloc(context, segment->address, segment->bytes);
         return status;
     }
-    if (pool->is_dropped) {
+    if (pool->is_dropped || pool->is_closed) {
         gc_pool_release(pool);
-        settle_dropped(context, segment);
+        if (gc_context_is_gone(context))
+            settle_dropped(context, segment);
+        else
+            undo_mem_alloc(context, segment->address, segment->bytes);
         return GC_INVALID_ARGUMENT;
     }
     const struct gc_block *block = gc_pool_add_locked(pool, segment, claim);

@@ -70,6 +70,12 @@ uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, ui
     return given;
 }
 
+void gc_shortage_empty_pool(struct gc_context *context)
+{
+    while (give_back_oldest(context, UINT64_MAX) > 0)
+        ;
+}
+
 bool gc_shortage_resolve(struct gc_device *device)
 {
     bool any = gc_magazine_flush_device(device);

@@ -21,6 +21,12 @@ static struct gc_tenant *follow(const _Atomic(struct gc_tenant *) *link)
     return atomic_load_explicit(link, memory_order_acquire);
 }
 
+/* NULL: the tenant never used the device. Acquire: pairs with gc_tenant_share. */
+static struct gc_share *share_at(const struct gc_tenant *tenant, int ordinal)
+{
+    return atomic_load_explicit(&tenant->shares[ordinal], memory_order_acquire);
+}
+
 static bool is_removed(const struct gc_tenant *tenant)
 {
     return atomic_load_explicit(&tenant->state, memory_order_acquire) == GC_TENANT_REMOVED;
@@ -108,12 +114,43 @@ void gc_tenants_fini(struct gc_core *core)
     struct gc_tenant *tenant = follow(&core->tenants);
     while (tenant != NULL) {
         struct gc_tenant *next = follow(&tenant->next);
+        for (int i = 0; i < GC_DEVICE_MAX; i++) {
+            struct gc_share *share = share_at(tenant, i);
+            if (share != NULL)
+                gc_host_unmap(&core->host, share, sizeof(*share));
+        }
         gc_host_unmap(&core->host, tenant, sizeof(*tenant));
         tenant = next;
     }
 }
 
 /* ---- one tenant ---- */
+
+enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *device,
+                               struct gc_share **share)
+{
+    struct gc_core *core = tenant->core;
+    const int ordinal = gc_device_get_info(device)->ordinal;
+    *share = share_at(tenant, ordinal);
+    if (*share != NULL)
+        return GC_OK;
+    struct gc_share *created = gc_host_map(&core->host, sizeof(*created));
+    if (created == NULL)
+        return GC_NO_HOST_MEMORY;
+    gc_share_init(created, device, gc_tenant_limit_bytes(tenant));
+    gc_lock_acquire(&core->registry);
+    *share = share_at(tenant, ordinal);
+    if (*share == NULL) {
+        /* The limit changes under this lock only. */
+        gc_budget_set_limit(&created->budget, gc_tenant_limit_bytes(tenant));
+        atomic_store_explicit(&tenant->shares[ordinal], created, memory_order_release);
+        *share = created;
+    }
+    gc_lock_release(&core->registry);
+    if (*share != created)
+        gc_host_unmap(&core->host, created, sizeof(*created));
+    return GC_OK;
+}
 
 enum gc_status gc_tenant_context(struct gc_tenant *tenant, struct gc_context *head,
                                  struct gc_context **own)
@@ -126,7 +163,9 @@ enum gc_status gc_tenant_context(struct gc_tenant *tenant, struct gc_context *he
     /* Acquire: pairs with the release in gc_context_copy_peers. */
     if (*own != NULL && atomic_load_explicit(&(*own)->has_peers, memory_order_acquire))
         return gc_tenant_is_open(tenant) ? GC_OK : GC_INVALID_ARGUMENT;
-    return gc_context_add_record(head, tenant, NULL, own);
+    struct gc_share *share;
+    const enum gc_status status = gc_tenant_share(tenant, head->device, &share);
+    return status == GC_OK ? gc_context_add_record(head, tenant, share, own) : status;
 }
 
 bool gc_tenant_is_open(const struct gc_tenant *tenant)
@@ -136,7 +175,14 @@ bool gc_tenant_is_open(const struct gc_tenant *tenant)
 
 void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes)
 {
+    gc_lock_acquire(&tenant->core->registry);
     atomic_store_explicit(&tenant->limit_bytes, limit_bytes, memory_order_relaxed);
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_share *share = share_at(tenant, i);
+        if (share != NULL)
+            gc_budget_set_limit(&share->budget, limit_bytes);
+    }
+    gc_lock_release(&tenant->core->registry);
 }
 
 uint64_t gc_tenant_limit_bytes(const struct gc_tenant *tenant)
@@ -165,33 +211,47 @@ uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct g
 /* ---- figures ---- */
 
 /* What only the pool knows. */
-static void add_pool(const struct gc_tenant *tenant, struct gc_context *record,
-                     struct gc_tenant_figures *figures)
+static void add_pool(struct gc_context *record, struct gc_tenant_figures *figures)
 {
     struct gc_pool *pool = &record->pool;
     gc_pool_acquire_plain(pool);
     figures->pending_bytes += pool->pending_bytes;
-    figures->idle_bytes += pool->pages.idle_count * pool->pages.page_bytes;
-    for (const struct gc_segment *segment = pool->idle_oldest; segment != NULL;
-         segment = segment->idle_next)
-        figures->idle_bytes += segment->bytes;
+    if (figures->base_address == 0)
+        figures->base_address = pool->pages.range_address;
     gc_pool_release(pool);
-    figures->capacity_bytes =
-        gc_max_u64(figures->capacity_bytes, gc_tenant_capacity_bytes(tenant, record->device));
 }
 
-static bool add_device(struct gc_tenant *tenant, const struct gc_device *device,
+static void add_gauge(const struct gc_gauge_cell *cell, struct gc_gauge *sum)
+{
+    struct gc_gauge gauge;
+    gc_gauge_read(cell, &gauge);
+    sum->current += gauge.current;
+    sum->peak += gauge.peak;
+}
+
+/* The peaks of several devices add up to what there was at most, at one time or another. */
+static bool add_device(struct gc_tenant *tenant, struct gc_device *device,
                        struct gc_tenant_figures *figures)
 {
-    bool any = false;
+    const struct gc_share *share = share_at(tenant, gc_device_get_info(device)->ordinal);
+    if (share == NULL)
+        return false;
+    add_gauge(&share->requested, &figures->requested);
+    add_gauge(&share->allocated, &figures->allocated);
+    add_gauge(&share->reserved, &figures->reserved);
+    figures->alloc_count += gc_counter_read(&share->alloc_count);
+    figures->free_count += gc_counter_read(&share->free_count);
+    figures->hit_count += gc_counter_read(&share->hit_count);
+    figures->miss_count += gc_counter_read(&share->miss_count);
+    figures->oom_count += gc_counter_read(&share->oom_count);
+    figures->idle_bytes += gc_supply_idle_bytes(&share->supply);
+    figures->capacity_bytes =
+        gc_max_u64(figures->capacity_bytes, gc_tenant_capacity_bytes(tenant, device));
     for (struct gc_context *record = gc_context_first(device); record != NULL;
-         record = gc_context_next(record)) {
-        if (record->tenant != tenant)
-            continue;
-        any = true;
-        add_pool(tenant, record, figures);
-    }
-    return any;
+         record = gc_context_next(record))
+        if (record->tenant == tenant)
+            add_pool(record, figures);
+    return true;
 }
 
 bool gc_tenant_read(struct gc_tenant *tenant, struct gc_device *device,
@@ -207,8 +267,9 @@ bool gc_tenant_read(struct gc_tenant *tenant, struct gc_device *device,
     if (device != NULL)
         return add_device(tenant, device, figures);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *one = gc_core_find_device(tenant->core, i);
+        struct gc_device *one = gc_core_find_device(tenant->core, i);
         any |= one != NULL && add_device(tenant, one, figures);
     }
+    figures->base_address = 0;
     return any;
 }

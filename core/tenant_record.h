@@ -2,6 +2,7 @@
 #ifndef GC_TENANT_RECORD_H
 #define GC_TENANT_RECORD_H
 
+#include "core/instance.h"
 #include "core/tenant.h"
 
 enum gc_tenant_state { GC_TENANT_OPEN, GC_TENANT_LEAVING, GC_TENANT_REMOVED };
@@ -14,6 +15,8 @@ struct gc_tenant {
     atomic_uint_fast64_t limit_bytes;
     atomic_uint state; /* enum gc_tenant_state; changed under the registry's lock */
     atomic_bool is_paused;
+    /* What it has of each device it was used on; by ordinal. */
+    _Atomic(struct gc_share *) shares[GC_DEVICE_MAX];
 };
 
 /* At the end of the core. */
