@@ -233,6 +233,69 @@ enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class, uin
     return fill_range(context, address, &range_bytes, &class, 1, false);
 }
 
+/* The addresses of a pool that has no pages any more leave it: its arenas, with their one free
+ * block each. */
+static struct gc_arena *take_arenas_locked(struct gc_pool *pool, struct gc_block **blocks)
+{
+    struct gc_arena *arenas = pool->pages.arenas;
+    for (struct gc_arena *arena = arenas; arena != NULL; arena = arena->next)
+        *blocks++ = gc_pool_remove_locked(pool, arena->segment);
+    pool->pages.arenas = NULL;
+    return arenas;
+}
+
+static void put_arenas_locked(struct gc_pool *pool, struct gc_arena *arenas,
+                              struct gc_block *const *blocks)
+{
+    pool->pages.arenas = arenas;
+    for (struct gc_arena *arena = arenas; arena != NULL; arena = arena->next)
+        gc_pool_restore_locked(pool, arena->segment, *blocks++, GC_BLOCK_FREE);
+}
+
+static void forget_range(struct gc_context *context, struct gc_arena *arenas,
+                         struct gc_block *const *blocks)
+{
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    pool->pages.range_address = 0;
+    pool->pages.range_bytes = 0;
+    for (struct gc_arena *arena = arenas; arena != NULL; arena = arena->next)
+        gc_pool_put_record_locked(pool, *blocks++);
+    gc_pool_release(pool);
+    while (arenas != NULL) {
+        struct gc_arena *next = arenas->next;
+        gc_host_discount(&context->device->host, gc_arena_host_bytes(arenas->touched_count));
+        destroy_arena(context, arenas);
+        arenas = next;
+    }
+}
+
+enum gc_status gc_arena_return_range(struct gc_context *context)
+{
+    struct gc_pool *pool = &context->pool;
+    const struct gc_driver *driver = &context->core->driver;
+    struct gc_block *blocks[GC_CLASS_CUT_COUNT];
+    struct gc_change change;
+    enum gc_status status = gc_arena_change_begin(context, &change);
+    if (status != GC_OK)
+        return status == GC_DRIVER ? GC_CAPTURING : status;
+    gc_pool_acquire_plain(pool);
+    const uint64_t address = pool->pages.range_address;
+    const uint64_t bytes = pool->pages.range_bytes;
+    struct gc_arena *arenas = bytes == 0 ? NULL : take_arenas_locked(pool, blocks);
+    gc_pool_release(pool);
+    if (bytes != 0 && driver->address_free(driver->self, context->handle, address, bytes) != 0) {
+        gc_pool_acquire_plain(pool);
+        put_arenas_locked(pool, arenas, blocks);
+        gc_pool_release(pool);
+        status = GC_DRIVER;
+    } else {
+        forget_range(context, arenas, blocks);
+    }
+    gc_arena_change_end(&change);
+    return status;
+}
+
 /* ---- the end ---- */
 
 void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)

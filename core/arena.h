@@ -60,6 +60,11 @@ enum gc_status gc_arena_create(struct gc_context *context, const struct gc_segme
 enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class,
                             uint64_t bytes) GC_CHECKED;
 
+/* The only range of a pool goes back, where all of it is free and no page is left; its tenant hands
+ * nothing out meanwhile. GC_DRIVER: the driver keeps it, it is as before; GC_CAPTURING;
+ * GC_INVALID_ARGUMENT: the context was dropped. No lock. */
+enum gc_status gc_arena_return_range(struct gc_context *context) GC_CHECKED;
+
 /* Gives idle pages back, the longest idle first, until `enough_bytes` went. Returns bytes given
  * back. No lock; the caller has begun a give-back of the device. */
 uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes);

@@ -3,6 +3,7 @@
  * records go with their addresses. Where a step fails the pools are opened again. */
 #include "core/tenant.h"
 
+#include "core/arena.h"
 #include "core/check.h"
 #include "core/instance.h"
 #include "core/magazine.h"
@@ -97,23 +98,17 @@ static enum gc_status empty_record(struct gc_context *record)
     /* What another thread was giving back may have been refused. */
     if (gc_device_await_give_backs(record->device))
         gc_shortage_empty_pool(record);
-    if (is_empty(pool) || gc_context_is_dropped(record))
-        return GC_OK;
-    return gc_context_is_capturing(record) ? GC_CAPTURING : GC_DRIVER;
+    if (!is_empty(pool) && !gc_context_is_dropped(record))
+        return gc_context_is_capturing(record) ? GC_CAPTURING : GC_DRIVER;
+    const enum gc_status status = gc_arena_return_range(record);
+    return status == GC_INVALID_ARGUMENT ? GC_OK : status; /* dropped: it went with its handle */
 }
 
-/* Unmapping is over before a capture begins. */
+/* It has nothing of the driver's any more. */
 static enum gc_status drop_record(struct gc_context *record)
 {
-    struct gc_wait_set set = {.count = 0};
-    gc_pool_acquire_plain(&record->pool);
-    const bool may_wait = gc_context_wait_begin_locked(record, &set);
-    gc_pool_release(&record->pool);
-    if (!may_wait)
-        return GC_CAPTURING;
-    (void)gc_context_drop_record(record); /* or its handle was dropped, and it with that */
-    gc_context_wait_end(&set);
-    gc_context_forget_record(record);
+    if (gc_context_drop_record(record))
+        gc_context_forget_record(record);
     return GC_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "tests/unit/workbench.h"
 
 #include "core/instance.h"
+#include "core/tenant.h"
 #include "tests/unit/cmocka_all.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@ static const char *const api_names[WORKBENCH_API_COUNT] = {"malloc", "other"};
 
 void workbench_open(struct workbench *bench, const struct workbench_setup *setup)
 {
-    *bench = (struct workbench){.driver_code = 0};
+    *bench = (struct workbench){.tenant_limit_bytes = UINT64_MAX};
     sim_driver_init(&bench->sim, setup->capacity_bytes);
     bench->options = calloc(1, sizeof(*bench->options));
     assert_non_null(bench->options);
@@ -74,6 +75,28 @@ static void add_pool(const struct gc_pool *pool, struct pool_sums *sums)
     }
 }
 
+/* A tenant's account says what its pools hold, and what it has taken by other ways. */
+static void check_tenant(void *argument, struct gc_tenant *tenant)
+{
+    const struct workbench *bench = argument;
+    struct pool_sums sums = {0};
+    struct gc_tenant_figures figures;
+    for (struct gc_context *record = bench->core->all_contexts; record != NULL;
+         record = record->next_of_all)
+        if (record->tenant == tenant)
+            add_pool(&record->pool, &sums);
+    if (!gc_tenant_read(tenant, bench->device, &figures))
+        return;
+    assert_int_equal(figures.reserved.current, sums.segments + bench->tenant_direct_bytes);
+    assert_true(figures.reserved.peak <= bench->tenant_limit_bytes);
+    assert_int_equal(figures.allocated.current, sums.live + bench->tenant_direct_bytes);
+    assert_int_equal(figures.idle_bytes, sums.idle);
+    assert_int_equal(figures.pending_bytes, sums.pending);
+    if (bench->tenant_direct_bytes == 0)
+        assert_int_equal(figures.requested.current, sums.requested);
+    assert_int_equal(figures.alloc_count, figures.hit_count + figures.miss_count);
+}
+
 void workbench_check(struct workbench *bench)
 {
     struct pool_sums sums = {0};
@@ -97,6 +120,7 @@ void workbench_check(struct workbench *bench)
     }
     assert_int_equal(figures.alloc_count, figures.hit_count + figures.miss_count);
     assert_true(figures.allocated.current <= figures.reserved.current);
+    gc_core_visit_tenants(bench->core, check_tenant, bench);
     sim_driver_check(&bench->sim);
 }
 

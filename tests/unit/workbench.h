@@ -30,8 +30,10 @@ struct workbench {
     struct gc_device *device;
     struct gc_context *contexts[WORKBENCH_CONTEXTS]; /* handles 1, 2, … */
     int driver_code;                                 /* of the last call */
-    uint64_t elastic_idle_bytes; /* what elastic pools hold idle, for workbench_check */
-    uint64_t stuck_bytes;        /* charged to no pool: what a context left behind */
+    uint64_t elastic_idle_bytes;  /* what elastic pools hold idle, for workbench_check */
+    uint64_t tenant_direct_bytes; /* what each tenant has taken by other ways than its pools */
+    uint64_t tenant_limit_bytes;  /* of each, and was never exceeded */
+    uint64_t stuck_bytes;         /* charged to no pool: what a context left behind */
 };
 
 void workbench_open(struct workbench *bench, const struct workbench_setup *setup);
