@@ -43,14 +43,17 @@ static inline CUresult gc_submit_begin(uint64_t key, struct gc_work **work)
 /* Serves what other processes ask of this one. */
 void gc_submit_serve(void);
 
-/* The same for who submits now: it is inside the turnstile until gc_submit_end. */
+/* The same for who submits now: it is inside the turnstile until gc_submit_end. Only where there is
+ * something to count may it be looked whether anything is asked: a forked child has no ledger. */
 static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work)
 {
-    if (__builtin_expect(gc_watch_is_asked(&gc_shim.watch), 0))
-        gc_submit_serve();
     CUresult result = gc_submit_begin(key, work);
 
-    if (*work != NULL && result == CUDA_SUCCESS)
+    if (*work == NULL)
+        return result;
+    if (__builtin_expect(gc_watch_is_asked(&gc_shim.watch), 0))
+        gc_submit_serve();
+    if (result == CUDA_SUCCESS)
         gc_turnstile_enter(&(*work)->turnstile);
     return result;
 }
