@@ -107,6 +107,11 @@ void gc_core_read_device(struct gc_core *core, struct gc_device *device,
     to->info = device->info;
     to->is_mapped = device->is_mapped;
     to->limit_bytes = gc_device_own_limit_bytes(device);
+    to->group_limit_bytes = UINT64_MAX;
+    if (device->budget.account != NULL) {
+        gc_ledger_get_text(to->group, sizeof(to->group), device->budget.account->group);
+        to->group_limit_bytes = gc_account_limit(device->budget.account);
+    }
     gc_stats_read(&device->stats, to);
     to->host_metadata_bytes = gc_host_bytes(&device->host);
     to->idle_bytes = gc_device_idle_bytes(device);

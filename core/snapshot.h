@@ -21,8 +21,10 @@ struct gc_api_figures {
 
 struct gc_device_snapshot {
     struct gc_device_info info;
-    bool is_mapped;       /* its memory is mapped, not the driver's own allocations */
-    uint64_t limit_bytes; /* UINT64_MAX: none */
+    bool is_mapped;             /* its memory is mapped, not the driver's own allocations */
+    uint64_t limit_bytes;       /* UINT64_MAX: none; of the process alone */
+    char group[64];             /* whose account the device's memory is in, too; "": none */
+    uint64_t group_limit_bytes; /* UINT64_MAX: none */
 #define GC_GAUGE(field, text) struct gc_gauge field;
 #define GC_COUNTER(field, text) uint64_t field;
 #include "core/stats.def"

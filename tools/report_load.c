@@ -227,6 +227,10 @@ static void load_extra(struct loader *loader, const json_t *json, struct gc_devi
     if (json_object_get(json, "backend_reason") != NULL)
         copy_string(loader, json, "backend_reason", device->info.backend_reason,
                     sizeof(device->info.backend_reason));
+    if (json_is_string(json_object_get(json, "group")))
+        copy_string(loader, json, "group", device->group, sizeof(device->group));
+    if (json_is_integer(json_object_get(json, "group_limit_bytes")))
+        device->group_limit_bytes = get_uint(loader, json, "group_limit_bytes");
     if (json_object_get(json, "idle_bytes") != NULL)
         device->idle_bytes = get_uint(loader, json, "idle_bytes");
     for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {
@@ -245,6 +249,7 @@ static void load_device(struct loader *loader, const json_t *json,
     copy_string(loader, json, "name", device->info.name, sizeof(device->info.name));
     device->info.total_bytes = get_uint(loader, json, "total_bytes");
     device->limit_bytes = UINT64_MAX;
+    device->group_limit_bytes = UINT64_MAX;
     if (!json_is_null(json_object_get(json, "limit_bytes")))
         device->limit_bytes = get_uint(loader, json, "limit_bytes");
 #define GC_GAUGE(field, text) device->field = get_gauge(loader, json, #field "_bytes");

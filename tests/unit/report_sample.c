@@ -51,6 +51,8 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
     snprintf(device->info.name, sizeof(device->info.name), "Simulated \"Device\" %d", ordinal);
     device->info.total_bytes = UINT64_C(16) << 30;
     device->limit_bytes = ordinal == 0 ? UINT64_C(4) << 30 : UINT64_MAX;
+    snprintf(device->group, sizeof(device->group), ordinal == 0 ? "" : "team");
+    device->group_limit_bytes = ordinal == 0 ? UINT64_MAX : UINT64_C(12) << 30;
 #define GC_GAUGE(field, text) device->field = (struct gc_gauge){value, value * 1000}, value += 1;
 #define GC_COUNTER(field, text) device->field = value++;
 #include "core/stats.def"

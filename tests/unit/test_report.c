@@ -58,6 +58,8 @@ static const char *const device_keys[] = {"ordinal",
                                           "name",
                                           "total_bytes",
                                           "limit_bytes",
+                                          "group",
+                                          "group_limit_bytes",
                                           "requested_bytes",
                                           "allocated_bytes",
                                           "reserved_bytes",
@@ -126,6 +128,10 @@ static void values_are_those_given(void **state)
     assert_int_equal(json_array_size(json_object_get(root, "warnings")), 1);
     assert_int_equal(integer(device, "limit_bytes"), INT64_C(4) << 30);
     assert_true(json_is_null(json_object_get(other, "limit_bytes")));
+    assert_true(json_is_null(json_object_get(device, "group")));
+    assert_true(json_is_null(json_object_get(device, "group_limit_bytes")));
+    assert_string_equal(json_string_value(json_object_get(other, "group")), "team");
+    assert_int_equal(integer(other, "group_limit_bytes"), INT64_C(12) << 30);
     assert_int_equal(integer(json_object_get(device, "reserved_bytes"), "current"), 102);
     assert_int_equal(integer(json_object_get(device, "reserved_bytes"), "peak"), 102000);
     assert_int_equal(integer(device, "alloc_count"), 104);
@@ -191,7 +197,8 @@ static void text_says_what_matters(void **state)
         "== gpucache 1.2.3: train, pid 4242",
         "driver 12.4",
         "limit 4.0 GiB",
-        "no limit",
+        "no limit of its own\n   group      team, limit 12.0 GiB\n",
+        "no room on device 1: its group is held to\n     12.0 GiB; `gpucache limit` raises",
         "never freed: 1234 allocations, 5.0 GiB",
         "0x7f0000000000",
         "100.0 MiB  cudaMalloc",
