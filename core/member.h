@@ -21,6 +21,7 @@ struct gc_member {
     atomic_bool is_leaving;
     atomic_uint checks; /* counted, for every so many of them look */
     atomic_flag loss_said;
+    atomic_flag removal_said;
     /* Limits asked for devices that are not added yet; bit i of the mask: row i. */
     _Atomic uint64_t late_mask;
     _Atomic uint64_t late_limits[GC_LEDGER_DEVICES];

@@ -191,12 +191,23 @@ static bool serve(struct gc_member *member, uint32_t mine)
     return true;
 }
 
+/* Somebody removes the file, or at the user's last logout the system does (RemoveIPC). Members go
+ * on with what they have open; those that come later make a new one. */
+static void check_name(struct gc_member *member)
+{
+    if (gc_ledger_is_removed(&member->ledger))
+        gc_log_once(member->core->log, &member->removal_said,
+                    member->has_group ? GC_LOG_WARN : GC_LOG_INFO,
+                    "%s was removed or replaced: programs that start from now on do not know of "
+                    "this one, and its group's limit does not hold with them",
+                    member->ledger.path);
+}
+
 /* A program may close descriptors that it does not know. The slot stays ours, but the dead could
  * not be told from the living. */
 static void check_descriptor(struct gc_member *member)
 {
-    if (atomic_fetch_add_explicit(&member->checks, 1, memory_order_relaxed) % CHECK_EVERY != 0 ||
-        gc_ledger_is_intact(&member->ledger) ||
+    if (gc_ledger_is_intact(&member->ledger) ||
         atomic_exchange_explicit(&member->is_serving, true, memory_order_acquire))
         return;
     if (!gc_ledger_is_intact(&member->ledger) && !gc_ledger_repair(&member->ledger))
@@ -223,7 +234,10 @@ void gc_core_serve(struct gc_core *core)
     struct gc_member *member = core->member;
     if (member == NULL)
         return;
-    check_descriptor(member);
+    if (atomic_fetch_add_explicit(&member->checks, 1, memory_order_relaxed) % CHECK_EVERY == 0) {
+        check_descriptor(member);
+        check_name(member);
+    }
     if (!gc_watch_is_asked(member->watch))
         return;
     const bool has_helper = atomic_load_explicit(&member->has_helper, memory_order_relaxed);

@@ -277,7 +277,9 @@ static void a_killed_process_leaves_its_slot(void **state)
     assert_false(gc_ledger_is_held(&ledger, 0));
     assert_false(gc_ledger_read_process(&ledger, 0, &second));
     pid = run_child(claim_and_sleep, 0);
-    await_process(0, &second);
+    do /* the slot may be held again, and not be cleared yet */
+        await_process(0, &second);
+    while (second.pid != pid);
     assert_int_equal(second.slot, first.slot);
     assert_int_not_equal(second.generation, first.generation);
     kill(pid, SIGKILL);
@@ -361,6 +363,50 @@ static void a_closed_descriptor_is_noticed(void **state)
     close(stranger);
     assert_true(gc_ledger_is_held(&other, ledger.own));
     assert_false(gc_ledger_is_held(&ledger, ledger.own + 1));
+    gc_ledger_close(&other);
+}
+
+/* It must not write to a file that it does not know, nor take rows from who may well live. */
+static void a_strangers_descriptor_is_left_alone(void **state)
+{
+    const struct gc_ledger_device any = {.uuid = "GPU-any"};
+    struct stat facts;
+    char name[400];
+    (void)state;
+    open_ledger(&ledger);
+    assert_true(gc_ledger_claim_slot(&ledger));
+    scratch_path(name, sizeof(name), base, "stranger");
+    const int file = open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    assert_true(file >= 0);
+    const int stranger = ledger.fd;
+    assert_int_equal(dup2(file, stranger), stranger);
+    close(file);
+    assert_int_equal(gc_ledger_claim_device(&ledger, &any), GC_LEDGER_NONE);
+    for (uint32_t i = 0; i < GC_LEDGER_GROUPS; i++)
+        atomic_store(&ledger.file->groups[i].key, 1000 + i);
+    assert_int_equal(gc_ledger_claim_group(&ledger, "g"), GC_LEDGER_NONE);
+    assert_int_equal(fstat(stranger, &facts), 0);
+    assert_int_equal(facts.st_size, 0);
+    assert_int_equal(facts.st_blocks, 0);
+    assert_true(gc_ledger_repair(&ledger));
+    assert_int_not_equal(gc_ledger_claim_device(&ledger, &any), GC_LEDGER_NONE);
+    assert_int_not_equal(gc_ledger_claim_group(&ledger, "g"), GC_LEDGER_NONE);
+    close(stranger);
+    unlink(name);
+}
+
+static void a_removed_file_is_noticed(void **state)
+{
+    struct gc_ledger other;
+    (void)state;
+    open_ledger(&ledger);
+    assert_false(gc_ledger_is_removed(&ledger));
+    assert_int_equal(unlink(path), 0);
+    assert_true(gc_ledger_is_removed(&ledger));
+    assert_true(gc_ledger_is_intact(&ledger));
+    open_ledger(&other);
+    assert_true(gc_ledger_is_removed(&ledger));
+    assert_false(gc_ledger_is_removed(&other));
     gc_ledger_close(&other);
 }
 
@@ -558,6 +604,50 @@ static void nothing_stays_of_who_is_killed_anywhere(void **state)
     }
 }
 
+/* Whose slot it was. */
+static void pretend(uint32_t slot, uint32_t pid)
+{
+    atomic_store(&gc_ledger_slot(&ledger, slot)->start_ticks, gc_ledger_start_ticks(pid));
+    atomic_store(&gc_ledger_slot(&ledger, slot)->pid, pid);
+}
+
+/* The same number, started at the same time, and nobody holds the slot: it was this process. */
+static void what_it_held_before_it_executed_another_program_is_gone(void **state)
+{
+    struct gc_ledger other;
+    struct gc_account mine, before;
+    bool has_dying;
+    (void)state;
+    open_account(&other, &before);
+    open_account(&ledger, &mine);
+    gc_account_set_limit(&mine, LIMIT);
+    assert_true(gc_account_try_reserve(&before, LIMIT));
+    gc_ledger_close(&other);
+    assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), LIMIT);
+    assert_false(has_dying);
+    assert_true(gc_account_try_reserve(&mine, LIMIT));
+}
+
+static void a_death_noted_late_is_not_the_next_owners(void **state)
+{
+    struct gc_ledger other;
+    struct gc_account mine, theirs;
+    bool has_dying;
+    (void)state;
+    open_account(&ledger, &mine);
+    open_account(&other, &theirs);
+    gc_account_charge(&theirs, 500);
+    const uint32_t slot = other.own;
+    /* Long ago, of the owner before this one. */
+    atomic_store(&gc_ledger_slot(&ledger, slot)->death_ns, (uint64_t)1 << 17 | 0x7777);
+    gc_ledger_close(&other);
+    pretend(slot, (uint32_t)getppid());
+    assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
+    assert_true(has_dying);
+    atomic_store(&gc_ledger_slot(&ledger, slot)->start_ticks, 1);
+    assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 500);
+}
+
 static void what_a_new_owner_holds_is_not_reaped(void **state)
 {
     struct gc_ledger other;
@@ -568,7 +658,8 @@ static void what_a_new_owner_holds_is_not_reaped(void **state)
     open_account(&other, &theirs);
     gc_account_charge(&theirs, 500);
     gc_ledger_close(&other);
-    /* The kernel still shows its process: this one. */
+    /* The kernel still shows its process: say, the one that runs this. */
+    pretend(ledger.own + 1, (uint32_t)getppid());
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     assert_true(has_dying);
     struct gc_ledger third;
@@ -711,6 +802,8 @@ int main(void)
         CASE(a_forked_child_does_not_hold_the_slot),
         CASE(slots_are_one_each),
         CASE(a_closed_descriptor_is_noticed),
+        CASE(a_strangers_descriptor_is_left_alone),
+        CASE(a_removed_file_is_noticed),
         CASE(a_full_ledger_says_so),
         CASE(a_thousand_processes_have_room),
         CASE(members_share_a_limit),
@@ -718,6 +811,8 @@ int main(void)
         CASE(rows_that_were_taken_away_are_taken_again),
         CASE(the_sum_never_exceeds_the_limit),
         CASE(nothing_stays_of_who_is_killed_anywhere),
+        CASE(what_it_held_before_it_executed_another_program_is_gone),
+        CASE(a_death_noted_late_is_not_the_next_owners),
         CASE(what_a_new_owner_holds_is_not_reaped),
         CASE(requests_are_answered),
         CASE(garbage_harms_nobody),
