@@ -167,6 +167,12 @@ static int limit_group(struct live_session *session, const struct gc_size_spec *
 {
     struct live_round round = {.changes = NULL};
     struct gc_ledger_group before, after;
+    char shown[LIVE_SHOWN_BYTES];
+    if (session->target.count == 0)
+        return tool_fail(session->command,
+                         "group %s has no processes; the first to come sets its limit, by "
+                         "GPUCACHE_GROUP_LIMIT",
+                         live_show(session->target.group, shown));
     if (!read_group(session, &before))
         return tool_fail(session->command, "the group is gone meanwhile");
     int status = live_round_open(session, &round);
@@ -259,7 +265,7 @@ static int run_trim(int argc, char **argv)
 #define TARGET_HELP                                                                                \
     "A number is the PID of a process, another word the name of a group; pid:N and group:NAME\n"   \
     "say which is meant where a number is both. A process of a group answers at once, one\n"       \
-    "without a group at its next allocation call.\n"                                               \
+    "without a group when it next allocates or submits work; a request not answered stays.\n"      \
     "\n"                                                                                           \
     "Exit status 1: there is no such process or group, or not all answered in time.\n"
 

@@ -320,11 +320,12 @@ int live_ask(const struct tool_command *command, const struct gc_ledger *ledger,
 static int fail_late(const struct tool_command *command, const struct gc_ledger *ledger,
                      const struct live_member *member, const struct live_wait *wait)
 {
-    const char *why = "it answers at its next allocation call";
+    const char *why =
+        "it has no group, so it answers when it next allocates or submits work; the request stays";
     char who[2 * LIVE_SHOWN_BYTES];
     live_describe(member, who);
     if (live_is_stopped(ledger, member->process.slot, member->process.pid))
-        why = "it is stopped by a signal, and answers when it goes on";
+        why = "it is stopped by a signal, and answers when it goes on; the request stays";
     else if (member->process.has_helper)
         why = "it is busy, and the request stays";
     return tool_fail(command, "%s did not answer within %u.%u s: %s", who, wait->timeout_ms / 1000,

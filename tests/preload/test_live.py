@@ -143,8 +143,8 @@ def check_idle(base):
     for step in ("alloc 100", "alloc 200", "free 1"):
         client.say(step)
     equal("without a group: a limit waits for the next call", tool(base, "limit", client.pid, "150MiB", "--timeout", "0.2"),
-          (1, "", f"gpucache limit: process {client.pid} (quiet) did not answer within 0.2 s: it answers at its next "
-           "allocation call\n"))
+          (1, "", f"gpucache limit: process {client.pid} (quiet) did not answer within 0.2 s: it has no group, so it "
+           "answers when it next allocates or submits work; the request stays\n"))
     equal("without a group: and is in force then", client.say("alloc 60"), OUT_OF_MEMORY)
     equal("without a group: idle memory is back", top(base)[1]["quiet"]["devices"][0]["reserved_bytes"], 150 * MIB)
     client.end()
@@ -169,8 +169,24 @@ def check_group(base):
     equal("group: what fits", two.say("alloc 20"), "0")
     equal("group: none", tool(base, "limit", "train", "none")[0], 0)
     equal("group: as much as there is", one.say("alloc 1000"), "0")
+    three = Client(base, "three", GPUCACHE_GROUP="train", GPUCACHE_GROUP_LIMIT="100MiB")
+    equal("group: none, also with one that brings a limit", three.say("alloc 200"), "0")
+    device = two.end()
+    equal("group: the report names it, and no limit", (device["group"], device["group_limit_bytes"], device["limit_bytes"]),
+          ("train", None, None))
     one.end()
-    two.end()
+    equal("group: limited again", tool(base, "limit", "train", "2GiB")[0], 0)
+    device = three.end()
+    equal("group: the report has its limit beside the own", (device["group_limit_bytes"], device["limit_bytes"]),
+          (2048 * MIB, None))
+    equal("group: nobody is left to limit", tool(base, "limit", "train", "1GiB"),
+          (1, "", "gpucache limit: group train has no processes; the first to come sets its limit, by GPUCACHE_GROUP_LIMIT\n"))
+    client = Client(base, "later", GPUCACHE_GROUP="train", GPUCACHE_GROUP_LIMIT="200MiB", SIMCUDA_DEVICES="2")
+    equal("group: limited anew", client.say("alloc 300"), OUT_OF_MEMORY)
+    equal("group: raised for all devices", tool(base, "limit", "train", "1GiB")[0], 0)
+    client.say("device 1")
+    equal("group: also where a member comes to the device later", client.say("alloc 300"), "0")
+    client.end()
 
 
 def check_devices(base):

@@ -251,8 +251,8 @@ static void no_answer_is_told_within_the_time(void **state)
     assert_int_equal(run(&tool_command_trim, text_of(late), "--timeout=0.2", NULL, NULL),
                      TOOL_FAILED);
     is_said(complained,
-            "gpucache trim: process %d (quiet) did not answer within 0.2 s: it answers at its next "
-            "allocation call\n",
+            "gpucache trim: process %d (quiet) did not answer within 0.2 s: it has no group, so it "
+            "answers when it next allocates or submits work; the request stays\n",
             late);
     assert_int_equal(run(&tool_command_trim, text_of(late), "--timeout=0", NULL, NULL), TOOL_DONE);
     is_said(said, "process %d (quiet): asked, not waited for\n", late);
@@ -263,7 +263,7 @@ static void no_answer_is_told_within_the_time(void **state)
                      TOOL_FAILED);
     is_said(complained,
             "gpucache trim: process %d (stopped) did not answer within 0.2 s: it is stopped by a "
-            "signal, and answers when it goes on\n",
+            "signal, and answers when it goes on; the request stays\n",
             stopped);
 }
 
