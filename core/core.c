@@ -209,11 +209,12 @@ static enum gc_status ask_driver_first(struct order *order)
 static enum gc_status take_whole(struct order *order)
 {
     struct gc_device *device = order->context->device;
-    const uint64_t need = gc_device_need_with(device, order->plan.bytes);
-    const uint64_t idle = gc_device_idle_bytes(device);
+    struct gc_share *share = order->context->share;
+    const uint64_t need = gc_share_need_with(device, share, order->plan.bytes);
+    const uint64_t idle = gc_share_idle_bytes(device, share);
     const uint64_t keep = need / WHOLE_IDLE_SHARE + WHOLE_IDLE_MIN;
     if (idle > keep)
-        gc_shortage_give_back(device, keep, idle - keep);
+        gc_shortage_give_back(device, share, keep, idle - keep);
     return take_fresh(order, gc_segment_create);
 }
 
@@ -229,7 +230,8 @@ static enum gc_status attempt(struct order *order)
     if (status == GC_OUT_OF_MEMORY && gc_reuse_resolve(order->context, order->plan.bytes))
         status = take_free(order, false);
     /* What other threads keep for themselves is better than new memory. */
-    if (status == GC_OUT_OF_MEMORY && gc_magazine_flush_device(order->context->device)) {
+    if (status == GC_OUT_OF_MEMORY &&
+        gc_magazine_flush_device(order->context->device, order->context->share)) {
         gc_reuse_resolve(order->context, order->plan.bytes);
         status = take_free(order, false);
     }
@@ -243,7 +245,8 @@ static bool relieve_driver(const struct order *order)
 {
     const struct gc_device *device = order->context->device;
     const struct gc_driver *driver = &device->core->driver;
-    return order->plan.bytes <= gc_device_total_bytes(device) && driver->relieve != NULL &&
+    return !order->refusal.decline.is_share_short &&
+           order->plan.bytes <= gc_device_total_bytes(device) && driver->relieve != NULL &&
            driver->relieve(driver->self, order->context->handle, order->plan.bytes);
 }
 
@@ -253,13 +256,13 @@ static enum gc_status serve(struct order *order)
     struct gc_shortage shortage;
     struct gc_room room = {.is_short = order->is_trial};
     enum gc_status status = GC_OUT_OF_MEMORY;
-    if (!gc_device_settle(device))
+    if (!gc_shortage_settle(order->context))
         return GC_OUT_OF_MEMORY; /* the limit was set below what is live */
     if (order->plan.class != GC_CLASS_ONCE && !is_suspect(order))
         status = take_free(order, false); /* the hot path: one lock, no driver */
     if (status != GC_OUT_OF_MEMORY)
         return status;
-    gc_shortage_begin(&shortage, device, &order->context->pool);
+    gc_shortage_begin(&shortage, device, order->context->share, &order->context->pool);
     status = attempt(order);
     while (status == GC_OUT_OF_MEMORY &&
            gc_shortage_relieve(&shortage, order->plan.bytes, &order->refusal.decline)) {
@@ -272,7 +275,8 @@ static enum gc_status serve(struct order *order)
     /* A hole that fits badly, or among blocks of the other class, is better than none. */
     if (status == GC_OUT_OF_MEMORY && order->plan.class != GC_CLASS_ONCE)
         status = take_free(order, true);
-    while (status == GC_OUT_OF_MEMORY && gc_member_make_room(device, order->plan.bytes, &room))
+    while (status == GC_OUT_OF_MEMORY && !order->refusal.decline.is_share_short &&
+           gc_member_make_room(device, order->plan.bytes, &room))
         status = attempt(order);
     return status;
 }
@@ -283,7 +287,8 @@ static enum gc_status make_order(struct gc_core *core, struct gc_context *contex
     *order = (struct order){.context = context, .is_trial = request->is_trial};
     if (!gc_pool_plan(request->bytes, &order->claim.bytes, &order->plan))
         return GC_OUT_OF_MEMORY;
-    if (order->claim.bytes > context->device->info.total_bytes)
+    if (order->claim.bytes > context->device->info.total_bytes ||
+        (context->share != NULL && order->claim.bytes > gc_budget_limit(&context->share->budget)))
         return GC_OUT_OF_MEMORY; /* it could never fit: no idle memory is given up for it */
     order->claim.requested_bytes = request->bytes;
     order->claim.stream = request->stream;
@@ -581,6 +586,6 @@ void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t e
 uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes)
 {
     (void)core;
-    gc_magazine_flush_device(device);
-    return gc_shortage_give_back(device, keep_bytes, UINT64_MAX);
+    gc_magazine_flush_device(device, NULL);
+    return gc_shortage_give_back(device, NULL, keep_bytes, UINT64_MAX);
 }

@@ -317,15 +317,17 @@ uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t k
  * bytes given back. */
 uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device);
 
-/* What cuMemGetInfo should say. In: what the driver said; out: total = min(limit, total), free =
- * what a malloc could really get (idle cache is free), never negative. */
-void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *free_bytes,
-                      uint64_t *total_bytes);
+/* What cuMemGetInfo should say to a thread whose memory is charged to `share` (NULL: to none). In:
+ * what the driver said; out: total = min(limits, total), free = what a malloc could really get
+ * (idle cache is free), never negative. */
+void gc_core_mem_info(struct gc_core *core, struct gc_device *device, const struct gc_share *share,
+                      uint64_t *free_bytes, uint64_t *total_bytes);
 
 /* What a malloc could get on the device now, as gc_core_mem_info says, asked of the driver where
  * the device has a context. GC_DRIVER. */
 enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
-                                 uint64_t *available_bytes, int *driver_code) GC_CHECKED;
+                                 const struct gc_share *share, uint64_t *available_bytes,
+                                 int *driver_code) GC_CHECKED;
 
 /* ---- direct memory: what the program takes from the driver by other ways ---- */
 

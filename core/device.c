@@ -6,6 +6,7 @@
 #include "core/magazine.h"
 #include "core/member.h"
 #include "core/page.h"
+#include "core/share.h"
 
 #include <stdio.h>
 
@@ -171,27 +172,6 @@ void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t 
     gc_magazine_size_all(device);
 }
 
-enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
-                                 uint64_t *available_bytes, int *driver_code)
-{
-    uint64_t free_bytes =
-        gc_sub_or_zero_u64(device->info.total_bytes, gc_budget_held(&device->budget));
-    uint64_t total_bytes = device->info.total_bytes;
-    struct gc_context *context = gc_context_first(device);
-    while (context != NULL && gc_context_is_dropped(context))
-        context = gc_context_next(context);
-    const int code = context == NULL ? 0
-                                     : core->driver.mem_info(core->driver.self, context->handle,
-                                                             &free_bytes, &total_bytes);
-    if (code != 0) {
-        *driver_code = code;
-        return GC_DRIVER;
-    }
-    gc_core_mem_info(core, device, &free_bytes, &total_bytes);
-    *available_bytes = free_bytes;
-    return GC_OK;
-}
-
 uint64_t gc_device_total_bytes(const struct gc_device *device)
 {
     return gc_min_u64(gc_device_limit_bytes(device), device->info.total_bytes);
@@ -209,26 +189,32 @@ uint64_t gc_device_reserved_bytes(const struct gc_device *device)
 
 /* ---- give-backs ---- */
 
-void gc_device_give_back_begin(struct gc_device *device)
+void gc_device_give_back_begin(struct gc_device *device, struct gc_share *share)
 {
     gc_lock_acquire(&device->give_back_lock);
     device->give_back_count++;
+    if (share != NULL)
+        share->give_back_count++;
     gc_lock_release(&device->give_back_lock);
 }
 
-void gc_device_give_back_end(struct gc_device *device)
+void gc_device_give_back_end(struct gc_device *device, struct gc_share *share)
 {
     gc_lock_acquire(&device->give_back_lock);
-    if (--device->give_back_count == 0)
+    bool is_last = --device->give_back_count == 0;
+    if (share != NULL)
+        is_last |= --share->give_back_count == 0;
+    if (is_last)
         pthread_cond_broadcast(&device->give_back_done);
     gc_lock_release(&device->give_back_lock);
 }
 
-bool gc_device_await_give_backs(struct gc_device *device)
+bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share)
 {
+    const uint32_t *count = share != NULL ? &share->give_back_count : &device->give_back_count;
     gc_lock_acquire(&device->give_back_lock);
-    const bool waited = device->give_back_count > 0;
-    while (device->give_back_count > 0)
+    const bool waited = *count > 0;
+    while (*count > 0)
         gc_lock_wait(&device->give_back_lock, &device->give_back_done);
     gc_lock_release(&device->give_back_lock);
     return waited;
@@ -244,19 +230,6 @@ void gc_device_release_measured(struct gc_device *device, uint64_t bytes)
 {
     gc_budget_release_measured(&device->budget, bytes);
     gc_supply_renew(&device->supply);
-}
-
-uint64_t gc_device_need_with(struct gc_device *device, uint64_t bytes)
-{
-    struct gc_gauge allocated;
-    gc_gauge_read(&device->stats.allocated, &allocated);
-    const uint64_t need = gc_max_u64(allocated.peak, allocated.current + bytes);
-    uint64_t most = atomic_load_explicit(&device->most_needed, memory_order_relaxed);
-    while (need > most &&
-           !atomic_compare_exchange_weak_explicit(&device->most_needed, &most, need,
-                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
-    return gc_max_u64(need, most);
 }
 
 uint64_t gc_device_idle_bytes(const struct gc_device *device)

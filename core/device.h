@@ -45,19 +45,17 @@ struct gc_device {
 };
 
 /* Brackets a give-back: from before its segment leaves the pool until its bytes are released, so
- * that a thread that finds neither idle memory nor room can wait for what is under way. */
-void gc_device_give_back_begin(struct gc_device *device);
-void gc_device_give_back_end(struct gc_device *device);
-/* Waits until no give-back is under way; false if none was. The caller has none of its own, and no
- * lock. */
-bool gc_device_await_give_backs(struct gc_device *device);
+ * that a thread that finds neither idle memory nor room can wait for what is under way. `share`:
+ * whose it is, or NULL. */
+void gc_device_give_back_begin(struct gc_device *device, struct gc_share *share);
+void gc_device_give_back_end(struct gc_device *device, struct gc_share *share);
+/* Waits until no give-back is under way, of a share if one is named; false if none was. The caller
+ * has none of its own, and no lock. */
+bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share);
 /* Releases budget and makes those look again who found none. */
 void gc_device_release(struct gc_device *device, uint64_t bytes);
 /* The same for an amount that was measured by difference and may be more than is held. */
 void gc_device_release_measured(struct gc_device *device, uint64_t bytes);
-/* The most that allocations ever had at once, with `bytes` more now, whatever the program resets.
- */
-uint64_t gc_device_need_with(struct gc_device *device, uint64_t bytes);
 /* By how much more is held than the limit allows, the process's own or the group's. */
 uint64_t gc_device_excess_bytes(const struct gc_device *device);
 uint64_t gc_device_idle_bytes(const struct gc_device *device);

@@ -59,8 +59,8 @@ static bool try_reserve(struct gc_core *core, struct gc_device *device, struct g
     gc_core_serve(core);
     if (gc_share_reserve(device, share, bytes, &held, &decline))
         return true;
-    if (bytes <= gc_device_limit_bytes(device)) {
-        gc_shortage_begin(&shortage, device, NULL);
+    if (bytes <= gc_share_limit_bytes(device, share)) {
+        gc_shortage_begin(&shortage, device, share, NULL);
         while (gc_shortage_relieve(&shortage, bytes, &decline)) {
             if (shortage.attempts == 1)
                 gc_counter_add(&device->stats.retry_count, 1);
@@ -70,7 +70,7 @@ static bool try_reserve(struct gc_core *core, struct gc_device *device, struct g
         do {
             if (gc_share_reserve(device, share, bytes, &held, &decline))
                 return true;
-        } while (gc_member_make_room(device, bytes, &room));
+        } while (!decline.is_share_short && gc_member_make_room(device, bytes, &room));
     }
     return false;
 }
@@ -128,7 +128,7 @@ bool gc_core_relieve(struct gc_core *core, struct gc_device *device, uint64_t wa
     struct gc_shortage shortage;
     const struct gc_decline decline = {0};
     (void)core;
-    gc_shortage_begin(&shortage, device, NULL);
+    gc_shortage_begin(&shortage, device, NULL, NULL);
     const bool changed = gc_shortage_relieve(&shortage, wanted_bytes, &decline);
     if (changed)
         gc_counter_add(&device->stats.retry_count, 1);

@@ -206,7 +206,7 @@ uint64_t gc_elastic_shrink(struct gc_elastic *pool, struct gc_context *context, 
     int code = 0;
     while (code == 0 && given < enough) {
         struct outgoing out;
-        gc_device_give_back_begin(pool->device);
+        gc_device_give_back_begin(pool->device, pool->share);
         gc_lock_acquire(&pool->lock);
         const bool is_any = take_outgoing_locked(pool, keep, enough - given, &out);
         gc_lock_release(&pool->lock);
@@ -214,7 +214,7 @@ uint64_t gc_elastic_shrink(struct gc_elastic *pool, struct gc_context *context, 
             code = give_run(pool, context, &out, &given);
         else if (is_any && (code = release_page(pool, context, out.loose)) == 0)
             given++;
-        gc_device_give_back_end(pool->device);
+        gc_device_give_back_end(pool->device, pool->share);
         if (!is_any)
             break;
     }

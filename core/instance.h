@@ -104,33 +104,44 @@ void gc_reuse_note_handed(struct gc_context *context);
 
 /* ---- shortage.c: what is done before a request fails ---- */
 
+/* `share`, here and below: only what is its own is asked and waited for; NULL: all of the device.
+ */
+
 /* Gives idle segments back, the longest idle of each pool first, until at most `keep_bytes` are
- * idle in the device or `enough_bytes` went back. Pools that capture are left alone. Returns bytes
- * given back. */
-uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes,
-                               uint64_t enough_bytes);
+ * idle or `enough_bytes` went back. Pools that capture are left alone. Returns bytes given back. */
+uint64_t gc_shortage_give_back(struct gc_device *device, struct gc_share *share,
+                               uint64_t keep_bytes, uint64_t enough_bytes);
 
 /* Gives everything idle of one record back, unless something captures. */
 void gc_shortage_empty_pool(struct gc_context *context);
 
 /* What is freed becomes free: the threads' magazines are emptied, and what is pending is waited for
  * where no capture forbids it. True if anything became free. */
-bool gc_shortage_resolve(struct gc_device *device);
+bool gc_shortage_resolve(struct gc_device *device, struct gc_share *share);
+
+/* Gives back what a limit that was lowered, of the share or of the device, does not allow; after a
+ * free. Cheap where there is nothing. */
+void gc_shortage_trim(struct gc_context *context);
+/* gc_device_settle, and gc_share_settle where the context has a share. */
+bool gc_shortage_settle(struct gc_context *context);
 
 /* State of one request that is short. */
 struct gc_shortage {
     struct gc_device *device;
-    struct gc_pool *pool; /* where the request would be served; may be NULL */
+    struct gc_share *share; /* that pays first; may be NULL, as the next */
+    struct gc_pool *pool;   /* where the request would be served */
     unsigned attempts;
     uint64_t device_generation;
+    uint64_t share_generation;
     uint64_t pool_generation;
-    uint64_t rollback_count; /* of the request itself: no room that it did not have before */
+    struct gc_decline seen; /* the request's own rollbacks: no room that it did not have before */
 };
 void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device,
-                       struct gc_pool *pool);
+                       struct gc_share *share, struct gc_pool *pool);
 /* After an attempt found no room for `wanted_bytes`: true if something changed, so that another
- * attempt is worth while; `decline` is how the request's attempts ended. False for good once
- * nothing idle is left and nothing is under way. */
+ * attempt is worth while. `decline` is how the last one ended: where the share alone is short only
+ * what is its own is given back and waited for. False for good once nothing idle is left and
+ * nothing is under way. */
 bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
                          const struct gc_decline *decline);
 

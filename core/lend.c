@@ -33,11 +33,12 @@ static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
 {
     struct gc_pages *pages = &lending->pool->pages;
     struct gc_device *device = lending->context->device;
+    struct gc_share *share = lending->context->share;
     struct gc_donor_search search = GC_DONOR_SEARCH_START;
     const uint64_t before = pages->idle_count;
-    const uint64_t peak = gc_device_need_with(device, lending->claim->bytes);
+    const uint64_t peak = gc_share_need_with(device, share, lending->claim->bytes);
     const uint64_t slack = (peak >> GC_PAGE_SLACK_SHIFT) + GC_PAGE_SLACK_BYTES;
-    uint64_t mapped = atomic_load_explicit(&device->mapped_bytes, memory_order_relaxed);
+    uint64_t mapped = gc_share_mapped_bytes(device, share);
     lending->create_count = 0;
     for (uint64_t i = lending->first; i < lending->end; i++) {
         struct gc_slot *slot = slot_at(lending, i);

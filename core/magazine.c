@@ -104,12 +104,29 @@ static void merge_api(struct gc_device *device, struct gc_api_tally *tally)
     merge_tally(&cell->live, &tally->live);
 }
 
+/* Before the device's, which empties the tallies. */
+static void merge_share(const struct gc_magazine *magazine, struct gc_share *share)
+{
+    if (magazine->alloc_count != 0) {
+        gc_counter_add(&share->alloc_count, magazine->alloc_count);
+        gc_counter_add(&share->hit_count, magazine->alloc_count);
+    }
+    if (magazine->free_count != 0)
+        gc_counter_add(&share->free_count, magazine->free_count);
+    if (magazine->requested.delta != 0 || magazine->requested.peak != 0)
+        gc_gauge_merge(&share->requested, magazine->requested.delta, magazine->requested.peak);
+    if (magazine->allocated.delta != 0 || magazine->allocated.peak != 0)
+        gc_gauge_merge(&share->allocated, magazine->allocated.delta, magazine->allocated.peak);
+}
+
 void gc_magazine_merge(struct gc_magazine *magazine)
 {
     if (magazine->context == NULL)
         return;
     struct gc_device *device = magazine->context->device;
     struct gc_stats *stats = &device->stats;
+    if (magazine->context->share != NULL)
+        merge_share(magazine, magazine->context->share);
     if (magazine->alloc_count != 0)
         gc_counter_add(&stats->hit_count, magazine->alloc_count);
     merge_count(&stats->alloc_count, &magazine->alloc_count);
@@ -301,9 +318,11 @@ static bool drain(struct gc_magazine *magazine)
 void gc_magazine_size(struct gc_context *context)
 {
     const struct gc_device *device = context->device;
-    uint64_t cap = gc_min_u64(gc_device_total_bytes(device) / CAP_SHARE, CAP_MAX);
+    const struct gc_share *share = context->share;
+    uint64_t cap = gc_min_u64(gc_share_total_bytes(device, share) / CAP_SHARE, CAP_MAX);
     cap = gc_min_u64(cap, device->trim_bytes / TRIM_SHARE);
-    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed))
+    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) ||
+        (share != NULL && atomic_load_explicit(&share->is_over_limit, memory_order_relaxed)))
         cap = 0;
     atomic_store_explicit(&context->magazine_bytes, cap, memory_order_relaxed);
     atomic_store_explicit(&context->magazine_block_bytes, gc_min_u64(cap / 2, BLOCK_MAX),

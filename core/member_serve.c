@@ -55,10 +55,10 @@ static uint64_t give_room(struct gc_device *device, uint64_t wanted)
 {
     if (wanted == 0)
         return 0;
-    gc_magazine_flush_device(device);
-    uint64_t given = gc_shortage_give_back(device, 0, wanted);
-    if (given < wanted && gc_shortage_resolve(device))
-        given += gc_shortage_give_back(device, 0, wanted - given);
+    gc_magazine_flush_device(device, NULL);
+    uint64_t given = gc_shortage_give_back(device, NULL, 0, wanted);
+    if (given < wanted && gc_shortage_resolve(device, NULL))
+        given += gc_shortage_give_back(device, NULL, 0, wanted - given);
     return given;
 }
 
@@ -145,7 +145,7 @@ static void settle_all(struct gc_member *member, bool may_be_over)
         if (may_be_over) {
             if (device->budget.account != NULL)
                 atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed);
-            gc_magazine_flush_device(device);
+            gc_magazine_flush_device(device, NULL);
             (void)gc_device_settle(device);
         }
         gc_member_write(device, now_ns);

@@ -1,6 +1,8 @@
 #include "core/share.h"
 
+#include "core/bits.h"
 #include "core/instance.h"
+#include "core/magazine.h"
 
 #include <stddef.h>
 
@@ -44,6 +46,52 @@ void gc_share_release(struct gc_device *device, struct gc_share *share, uint64_t
         gc_budget_release(&share->budget, bytes);
         gc_supply_renew(&share->supply);
     }
+}
+
+uint64_t gc_share_limit_bytes(const struct gc_device *device, const struct gc_share *share)
+{
+    const uint64_t limit = gc_device_limit_bytes(device);
+    return share == NULL ? limit : gc_min_u64(limit, gc_budget_limit(&share->budget));
+}
+
+uint64_t gc_share_total_bytes(const struct gc_device *device, const struct gc_share *share)
+{
+    return gc_min_u64(gc_share_limit_bytes(device, share), device->info.total_bytes);
+}
+
+void gc_share_apply_limit(struct gc_share *share)
+{
+    (void)gc_share_settle(share); /* what is live stays */
+    gc_magazine_size_all(share->device);
+}
+
+uint64_t gc_share_excess_bytes(const struct gc_share *share)
+{
+    return gc_sub_or_zero_u64(gc_budget_held(&share->budget), gc_budget_limit(&share->budget));
+}
+
+uint64_t gc_share_idle_bytes(const struct gc_device *device, const struct gc_share *share)
+{
+    return gc_supply_idle_bytes(share == NULL ? &device->supply : &share->supply);
+}
+
+uint64_t gc_share_need_with(struct gc_device *device, struct gc_share *share, uint64_t bytes)
+{
+    atomic_uint_fast64_t *most = share == NULL ? &device->most_needed : &share->most_needed;
+    struct gc_gauge allocated;
+    gc_gauge_read(share == NULL ? &device->stats.allocated : &share->allocated, &allocated);
+    const uint64_t need = gc_max_u64(allocated.peak, allocated.current + bytes);
+    uint64_t before = atomic_load_explicit(most, memory_order_relaxed);
+    while (need > before && !atomic_compare_exchange_weak_explicit(
+                                most, &before, need, memory_order_relaxed, memory_order_relaxed))
+        ;
+    return gc_max_u64(need, before);
+}
+
+uint64_t gc_share_mapped_bytes(const struct gc_device *device, const struct gc_share *share)
+{
+    return atomic_load_explicit(share == NULL ? &device->mapped_bytes : &share->mapped_bytes,
+                                memory_order_relaxed);
 }
 
 /* ---- accounts ---- */

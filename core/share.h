@@ -56,6 +56,24 @@ void gc_share_confirm(struct gc_device *device, struct gc_share *share, const st
 /* Releases budget and makes those look again who found none. */
 void gc_share_release(struct gc_device *device, struct gc_share *share, uint64_t bytes);
 
+/* What holds: the share's own limit, the process's or the group's; UINT64_MAX: none. */
+uint64_t gc_share_limit_bytes(const struct gc_device *device, const struct gc_share *share);
+/* The same, or what the device has. */
+uint64_t gc_share_total_bytes(const struct gc_device *device, const struct gc_share *share);
+/* After the budget's limit was changed: what is idle beyond it goes back, and threads keep less.
+ * New requests fail while more is held. No lock may be held. */
+void gc_share_apply_limit(struct gc_share *share);
+/* As gc_device_settle. (shortage.c) */
+bool gc_share_settle(struct gc_share *share);
+/* By how much more is held than the limit allows. */
+uint64_t gc_share_excess_bytes(const struct gc_share *share);
+uint64_t gc_share_idle_bytes(const struct gc_device *device, const struct gc_share *share);
+/* The most that allocations of the share, or of the device without one, ever had at once, with
+ * `bytes` more now, whatever the program resets. */
+uint64_t gc_share_need_with(struct gc_device *device, struct gc_share *share, uint64_t bytes);
+/* Its physical pages. */
+uint64_t gc_share_mapped_bytes(const struct gc_device *device, const struct gc_share *share);
+
 /* ---- accounts of one allocation ---- */
 
 /* Counts it. Called under the pool's lock when a block becomes live, so that a context that is

@@ -337,8 +337,8 @@ bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_
     if (result->refusal != GC_SWAP_OK)
         return false;
     /* What threads keep for themselves is used until it is in the pool. */
-    (void)gc_shortage_resolve(context->device);
-    (void)gc_shortage_give_back(context->device, 0, UINT64_MAX);
+    (void)gc_shortage_resolve(context->device, context->share);
+    (void)gc_shortage_give_back(context->device, context->share, 0, UINT64_MAX);
     const enum gc_status status = gc_arena_change_begin(context, &change);
     if (status == GC_DRIVER)
         return refuse(result, GC_SWAP_CAPTURES);
@@ -523,8 +523,9 @@ static bool make_room(struct gc_shortage *shortage, struct gc_room *room,
 {
     const struct gc_context *context = swap->change.context;
     const uint64_t bytes = arena_end(swap) * context->pool.pages.page_bytes;
-    return gc_shortage_relieve(shortage, bytes, &swap->refusal.decline) ||
-           gc_member_make_room(context->device, bytes, room);
+    const struct gc_decline *decline = &swap->refusal.decline;
+    return gc_shortage_relieve(shortage, bytes, decline) ||
+           (!decline->is_share_short && gc_member_make_room(context->device, bytes, room));
 }
 
 bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
@@ -536,7 +537,7 @@ bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
     if (swap == NULL)
         return refuse(result, GC_SWAP_AGAIN);
     swap->refusal = (struct gc_segment_refusal){0};
-    gc_shortage_begin(&shortage, context->device, &context->pool);
+    gc_shortage_begin(&shortage, context->device, context->share, &context->pool);
     enum gc_status status = bring_all(swap, result);
     while (status == GC_OUT_OF_MEMORY && make_room(&shortage, &room, swap))
         status = bring_all(swap, result);

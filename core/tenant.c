@@ -183,6 +183,11 @@ void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes)
             gc_budget_set_limit(&share->budget, limit_bytes);
     }
     gc_lock_release(&tenant->core->registry);
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_share *share = share_at(tenant, i);
+        if (share != NULL)
+            gc_share_apply_limit(share);
+    }
 }
 
 uint64_t gc_tenant_limit_bytes(const struct gc_tenant *tenant)

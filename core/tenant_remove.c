@@ -96,7 +96,7 @@ static enum gc_status empty_record(struct gc_context *record)
     gc_pool_release(pool);
     gc_shortage_empty_pool(record);
     /* What another thread was giving back may have been refused. */
-    if (gc_device_await_give_backs(record->device))
+    if (gc_device_await_give_backs(record->device, record->share))
         gc_shortage_empty_pool(record);
     if (!is_empty(pool) && !gc_context_is_dropped(record))
         return gc_context_is_capturing(record) ? GC_CAPTURING : GC_DRIVER;

@@ -233,7 +233,7 @@ gpucache_status gpucache_would_fit(int device, uint64_t bytes, int *fits, uint64
     if (status != GPUCACHE_OK)
         return status;
     gc_public_enter_context(NULL, NULL, GC_API_COUNT, &call);
-    asked = gc_core_available(gc_shim.core, found, &available, &driver_code);
+    asked = gc_core_available(gc_shim.core, found, NULL, &available, &driver_code);
     gc_public_leave(&call);
     if (asked != GC_OK)
         return gc_public_status(asked, driver_code);

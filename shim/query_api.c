@@ -30,7 +30,7 @@ static bool mem_info(uint64_t *free_bytes, uint64_t *total_bytes, CUresult *resu
     *free_bytes = available;
     *total_bytes = total;
     if (*result == CUDA_SUCCESS)
-        gc_core_mem_info(gc_shim.core, device, free_bytes, total_bytes);
+        gc_core_mem_info(gc_shim.core, device, NULL, free_bytes, total_bytes);
     return true;
 }
 

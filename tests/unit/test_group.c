@@ -138,7 +138,7 @@ static uint64_t available(struct member *member, uint64_t *total)
 {
     uint64_t free_bytes = CAPACITY - gc_device_reserved_bytes(member->device);
     *total = CAPACITY;
-    gc_core_mem_info(member->core, member->device, &free_bytes, total);
+    gc_core_mem_info(member->core, member->device, NULL, &free_bytes, total);
     return free_bytes;
 }
 
