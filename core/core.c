@@ -256,8 +256,11 @@ static enum gc_status serve(struct order *order)
     struct gc_shortage shortage;
     struct gc_room room = {.is_short = order->is_trial};
     enum gc_status status = GC_OUT_OF_MEMORY;
-    if (!gc_shortage_settle(order->context))
-        return GC_OUT_OF_MEMORY; /* the limit was set below what is live */
+    /* A limit was set below what is held. Where it is the group's, others may have idle memory. */
+    while (!gc_shortage_settle(order->context))
+        if (gc_device_excess_bytes(device) == 0 ||
+            !gc_member_make_room(device, order->plan.bytes, &room))
+            return GC_OUT_OF_MEMORY;
     if (order->plan.class != GC_CLASS_ONCE && !is_suspect(order))
         status = take_free(order, false); /* the hot path: one lock, no driver */
     if (status != GC_OUT_OF_MEMORY)
@@ -326,8 +329,10 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
                              .bytes = order.claim.bytes,
                              .stream = request->stream,
                              .api = request->api};
-    if (status == GC_OUT_OF_MEMORY && !request->is_trial)
+    if (status == GC_OUT_OF_MEMORY && !request->is_trial) {
         gc_share_note_oom(device, context->share, &entry);
+        gc_member_write(device, now_ns(core));
+    }
     if (status != GC_OK)
         return status;
     entry.address = order.address;

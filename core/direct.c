@@ -49,6 +49,13 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 
 /* ---- charges ---- */
 
+/* To other processes. */
+static void show(struct gc_device *device)
+{
+    if (device != NULL && device->core->member != NULL)
+        gc_member_write(device, device->core->driver.clock_ns(device->core->driver.self));
+}
+
 static bool try_reserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,
                         uint64_t bytes, bool is_trial)
 {
@@ -88,6 +95,7 @@ enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device,
     if (try_reserve(core, device, share, bytes, false))
         return GC_OK;
     gc_share_note_oom(device, share, &entry);
+    show(device);
     return GC_OUT_OF_MEMORY;
 }
 
@@ -194,6 +202,7 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
         settle(&old, false);
     if (device != NULL && gc_direct_is_allocation(direct->kind))
         gc_device_trace(device, GC_TRACE_ALLOC, &entry);
+    show(device);
     return GC_OK;
 }
 
@@ -204,6 +213,7 @@ enum gc_status gc_core_untrack(struct gc_core *core, enum gc_direct_kind kind, u
     if (!gc_tracker_remove(&core->tracker, kind, key, &removed))
         return GC_NOT_OURS;
     settle(&removed, true);
+    show(removed.device);
     if (direct != NULL)
         *direct = removed;
     return GC_OK;

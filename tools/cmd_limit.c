@@ -21,8 +21,9 @@ static int trim(struct live_session *session)
             if (live_round_ask(session, i, &request) != TOOL_DONE)
                 status = TOOL_FAILED;
         }
-        if (live_round_hear(session, &round, false) != TOOL_DONE)
+        if (live_round_hear(session, &round) != TOOL_DONE)
             status = TOOL_FAILED;
+        live_round_print(session, &round, false);
         if (session->target.count == 0) {
             gc_out_text(&session->out, "group ");
             gc_out_text(&session->out, live_show(session->target.group, shown));
@@ -79,7 +80,8 @@ static int limit_process(struct live_session *session, const struct gc_size_spec
     if (status == TOOL_DONE)
         status = limit_member(session, size);
     if (status == TOOL_DONE)
-        status = live_round_hear(session, &round, true);
+        status = live_round_hear(session, &round);
+    live_round_print(session, &round, true);
     live_round_close(&round);
     return status;
 }
@@ -126,7 +128,7 @@ static int ask_members(struct live_session *session, struct live_round *round,
         if (live_round_ask(session, i, &request) != TOOL_DONE)
             status = TOOL_FAILED;
     }
-    if (live_round_hear(session, round, false) != TOOL_DONE)
+    if (live_round_hear(session, round) != TOOL_DONE)
         status = TOOL_FAILED;
     return status;
 }
@@ -180,6 +182,7 @@ static int limit_group(struct live_session *session, const struct gc_size_spec *
         status = set_group(session, size);
     if (status == TOOL_DONE && read_group(session, &after)) {
         status = settle_members(session, &round, &after);
+        live_round_print(session, &round, false);
         if (read_group(session, &after))
             put_group(session, &before, &after);
     }

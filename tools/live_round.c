@@ -102,7 +102,7 @@ int live_round_open(struct live_session *session, struct live_round *round)
     return TOOL_DONE;
 }
 
-int live_round_hear(struct live_session *session, struct live_round *round, bool limits)
+int live_round_hear(struct live_session *session, struct live_round *round)
 {
     int status = TOOL_DONE;
     for (size_t i = 0; i < session->target.count; i++) {
@@ -124,9 +124,16 @@ int live_round_hear(struct live_session *session, struct live_round *round, bool
         /* It has just answered: what it holds now is worth the rest of the time. */
         refresh(session, member, 1, live_left_ms(&session->wait));
         read_member(session, member, false, round->changes[i]);
-        put_member(session, member, limits, round->changes[i]);
+        member->is_heard = true;
     }
     return status;
+}
+
+void live_round_print(struct live_session *session, const struct live_round *round, bool limits)
+{
+    for (size_t i = 0; i < session->target.count; i++)
+        if (session->target.members[i].is_heard)
+            put_member(session, &session->target.members[i], limits, round->changes[i]);
 }
 
 void live_round_close(struct live_round *round)

@@ -249,6 +249,21 @@ static void a_helper_gives_idle_memory_at_once(void **state)
     gc_ledger_close(&ledger);
 }
 
+/* What the driver took unasked, of which nobody could be asked before. */
+static void a_group_over_its_limit_gives_idle_memory_for_requests(void **state)
+{
+    uint64_t address;
+    (void)state;
+    must_free(&members[0], must_alloc(&members[0], MIB(100)));
+    must_alloc(&members[1], MIB(100));
+    gc_core_adjust(members[1].core, members[1].device, (int64_t)MIB(60));
+    assert_true(held() > LIMIT);
+    assert_int_equal(alloc(&members[1], MIB(20), &address), GC_OUT_OF_MEMORY);
+    gc_core_serve(members[0].core);
+    must_alloc(&members[1], MIB(20));
+    assert_true(held() <= LIMIT);
+}
+
 static uint64_t now_ms(void)
 {
     struct timespec now;
@@ -450,6 +465,7 @@ int main(void)
         CASE(what_the_driver_refuses_is_given_back),
         CASE(idle_memory_of_others_is_had_at_the_next_try),
         CASE(a_helper_gives_idle_memory_at_once),
+        CASE(a_group_over_its_limit_gives_idle_memory_for_requests),
         CASE(waiting_ends),
         CASE(who_waits_gets_what_is_freed),
         CASE(a_limit_is_in_force_with_the_next_call),
