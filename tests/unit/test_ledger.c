@@ -77,6 +77,22 @@ static void expect_refused(const char *word)
     }
 }
 
+static void expect_refused_with_mode(const char *name, mode_t mode, const char *word)
+{
+    assert_int_equal(chmod(name, mode), 0);
+    expect_refused(word);
+}
+
+/* As far as this user may give things away. */
+static void expect_refused_of_another(const char *name)
+{
+    if (geteuid() != 0)
+        return;
+    assert_int_equal(chown(name, 1, 1), 0);
+    expect_refused("another user");
+    assert_int_equal(chown(name, 0, 0), 0);
+}
+
 /* A good one, then closed. */
 static void make_file(void)
 {
@@ -99,13 +115,9 @@ static void folders_of_others_are_refused(void **state)
     (void)state;
     assert_int_equal(mkdir(folder, 0755), 0);
     expect_refused("others may enter");
-    assert_int_equal(chmod(folder, 0720), 0);
-    expect_refused("others may enter");
+    expect_refused_with_mode(folder, 0720, "others may enter");
     assert_int_equal(chmod(folder, 0700), 0);
-    if (geteuid() == 0) {
-        assert_int_equal(chown(folder, 1, 1), 0);
-        expect_refused("another user");
-    }
+    expect_refused_of_another(folder);
     rmdir(folder);
     scratch_path(other, sizeof(other), base, "other");
     assert_int_equal(mkdir(other, 0700), 0);
@@ -122,16 +134,10 @@ static void files_that_are_no_ledger_are_refused(void **state)
     char other[300];
     (void)state;
     make_file();
-    assert_int_equal(chmod(path, 0640), 0);
-    expect_refused("mode is not 0600");
-    assert_int_equal(chmod(path, 04600), 0);
-    expect_refused("mode is not 0600");
+    expect_refused_with_mode(path, 0640, "mode is not 0600");
+    expect_refused_with_mode(path, 04600, "mode is not 0600");
     assert_int_equal(chmod(path, 0600), 0);
-    if (geteuid() == 0) {
-        assert_int_equal(chown(path, 1, 1), 0);
-        expect_refused("another user");
-        assert_int_equal(chown(path, 0, 0), 0);
-    }
+    expect_refused_of_another(path);
     scratch_path(other, sizeof(other), base, "other");
     assert_int_equal(link(path, other), 0);
     expect_refused("other names");

@@ -149,8 +149,7 @@ static void what_could_be_had_once_work_is_done(void **state)
         const uint64_t pending = available_now(&bench);
         /* Ten at the front of a segment of twenty; or five whole pages. */
         assert_int_equal(pending - at_first, has_mapping != 0 ? GC_MIB(10) : 0);
-        sim_driver_complete(&bench.sim, 1);
-        gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+        workbench_retire(&bench);
         assert_int_equal(available_now(&bench), pending);
         sim_driver_submit(&bench.sim, 1, blocks[2], GC_MIB(5));
         workbench_free(&bench, blocks[2]);

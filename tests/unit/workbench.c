@@ -50,6 +50,15 @@ void workbench_open_plain(struct workbench *bench)
     workbench_open(bench, &setup);
 }
 
+void workbench_open_fenced(struct workbench *bench, uint64_t capacity_bytes)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = capacity_bytes,
+                                          .trim_percent = 100,
+                                          .is_fenced = true};
+    workbench_open(bench, &setup);
+}
+
 /* What the pools hold, by a walk over their blocks. */
 struct pool_sums {
     uint64_t segments;
@@ -201,6 +210,21 @@ void workbench_capture(struct workbench *bench, unsigned context, bool begin)
     sim_driver_set_capturing(&bench->sim, context + 1, begin);
     if (!begin)
         gc_context_capture_end(bench->contexts[context]);
+}
+
+uint64_t workbench_free_busy(struct workbench *bench, uint64_t handle, uint64_t bytes)
+{
+    const uint64_t address = workbench_alloc(bench, 0, bytes);
+    sim_driver_submit(&bench->sim, handle, address, bytes);
+    workbench_free(bench, address);
+    return address;
+}
+
+void workbench_retire(struct workbench *bench)
+{
+    struct gc_context *context = bench->contexts[0];
+    sim_driver_complete(&bench->sim, context->handle);
+    gc_core_retire(bench->core, context, gc_context_epoch(context));
 }
 
 void workbench_drop(struct workbench *bench, unsigned context)

@@ -39,6 +39,8 @@ struct workbench {
 void workbench_open(struct workbench *bench, const struct workbench_setup *setup);
 /* A cached one of 1 GiB without a limit. */
 void workbench_open_plain(struct workbench *bench);
+/* The same of another size, whose memory is used again by fences. */
+void workbench_open_fenced(struct workbench *bench, uint64_t capacity_bytes);
 /* Checks and destroys. */
 void workbench_close(struct workbench *bench);
 /* Every invariant, and that nothing was done that the driver forbids. */
@@ -53,6 +55,10 @@ void workbench_export(struct workbench *bench, uint64_t address);
 uint64_t workbench_alloc(struct workbench *bench, unsigned context, uint64_t bytes);
 enum gc_status workbench_try_free(struct workbench *bench, uint64_t address);
 void workbench_free(struct workbench *bench, uint64_t address);
+/* Allocates in the first context and frees while work of the context `handle` on it is queued. */
+uint64_t workbench_free_busy(struct workbench *bench, uint64_t handle, uint64_t bytes);
+/* All work of the first context is done, and core hears of it. */
+void workbench_retire(struct workbench *bench);
 /* A copy of the device's figures; `apis` is NULL in it. */
 struct gc_device_snapshot workbench_figures(struct workbench *bench);
 struct gc_api_figures workbench_api_figures(struct workbench *bench, enum workbench_api api);
