@@ -25,13 +25,21 @@ void gc_arena_note_peers_locked(struct gc_change *change)
 }
 
 /* What a change does beside changing mappings. */
-#define WAITS_FOR_SWAP 1U /* until what is swapped out is back */
-#define WAITS_FOR_WORK 2U /* so that captures forbid it */
+#define WAITS_FOR_SWAP 1U   /* until what is swapped out is back */
+#define WAITS_FOR_WORK 2U   /* so that captures forbid it */
+#define WAITS_FOR_COMING 4U /* until what comes back has come */
+
+static bool must_wait_locked(const struct gc_pages *pages, unsigned kind)
+{
+    return pages->is_changing &&
+           (pages->swap == NULL || (kind & WAITS_FOR_SWAP) != 0 ||
+            ((kind & WAITS_FOR_COMING) != 0 && gc_swap_is_coming_locked(pages->swap)));
+}
 
 static enum gc_status begin_locked(struct gc_change *change, unsigned kind)
 {
     struct gc_pool *pool = &change->context->pool;
-    while (pool->pages.is_changing && ((kind & WAITS_FOR_SWAP) != 0 || pool->pages.swap == NULL))
+    while (must_wait_locked(&pool->pages, kind))
         gc_lock_wait(&pool->lock, &pool->pages.changed);
     if (pool->is_dropped || gc_context_is_dropped(change->context))
         return GC_INVALID_ARGUMENT;
@@ -67,7 +75,7 @@ enum gc_status gc_arena_change_try_begin(struct gc_context *context, struct gc_c
 
 enum gc_status gc_arena_share_begin(struct gc_context *context, struct gc_change *change)
 {
-    return begin_change(context, change, 0);
+    return begin_change(context, change, WAITS_FOR_COMING);
 }
 
 void gc_arena_change_end(struct gc_change *change)
@@ -301,8 +309,9 @@ enum gc_status gc_arena_return_range(struct gc_context *context)
 void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)
 {
     struct gc_pages *pages = &pool->pages;
-    struct gc_swap *swap = gc_swap_take_locked(pool);
-    while (pages->is_changing)
+    struct gc_swap *swap;
+    /* What is on its way out when the context ends is swapped out after that. */
+    while ((swap = gc_swap_take_locked(pool)) == NULL && pages->is_changing)
         gc_lock_wait(&pool->lock, &pages->changed);
     const uint64_t before = pages->idle_count;
     *remains = (struct gc_arena_remains){.swap = swap,

@@ -42,8 +42,8 @@ enum gc_status gc_arena_change_begin(struct gc_context *context,
                                      struct gc_change *change) GC_CHECKED;
 enum gc_status gc_arena_change_try_begin(struct gc_context *context,
                                          struct gc_change *change) GC_CHECKED;
-/* The same for who gives access only, which waits for nothing and takes nothing away: a capture
- * does not forbid it. GC_DRIVER: memory is swapped out. */
+/* The same for who gives access only, which waits for no work and takes nothing away: a capture
+ * does not forbid it. GC_DRIVER: memory is swapped out, and is not on its way back. */
 enum gc_status gc_arena_share_begin(struct gc_context *context,
                                     struct gc_change *change) GC_CHECKED;
 /* The devices that get access are those of the peers there are now. */

@@ -179,18 +179,19 @@ struct gc_swap_result {
     enum gc_swap_refusal refusal;
     int driver_code;
     uint64_t moved_bytes; /* physical memory that went, or came */
-    uint64_t stays_bytes; /* that cannot be moved */
+    uint64_t stays_bytes; /* of a pause: what the process holds all the same */
 };
 
 /* A short text; static storage. */
 const char *gc_swap_refusal_text(enum gc_swap_refusal refusal);
 /* Takes the physical memory of the context's pool away, its content to host memory if
  * `keeps_content`. No work of the program may be under way that no wait of the context covers, none
- * may be submitted until it is back. True if it did; else nothing has changed, or some of it stays
- * and the rest is away, as moved_bytes and stays_bytes say. */
+ * may be submitted until it is back. True if it did, though pages may stay that the driver did not
+ * unmap; else nothing has changed. */
 bool gc_core_swap_out(struct gc_context *context, bool keeps_content,
                       struct gc_swap_result *result);
-/* And back, at the same addresses. False: it is away as before, or part of it; try again. */
+/* And back, at the same addresses. False: it is away as before, or part of it; try again.
+ * GC_SWAP_CAPTURES: when the capture is over. */
 bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result);
 bool gc_context_is_swapped(struct gc_context *context);
 

@@ -36,6 +36,11 @@ struct gc_member {
 void gc_member_attach(struct gc_core *core, struct gc_device *device);
 /* Writes the device's figures into the own slot. A few dozen stores. */
 void gc_member_write(struct gc_device *device, uint64_t now_ns);
+/* Serves what was asked, if anything was, and waits for nothing. True: it did. No lock may be held.
+ */
+bool gc_member_serve(struct gc_core *core);
+/* Whether nobody but the program's own threads hears what is asked. */
+bool gc_member_needs_threads(const struct gc_core *core);
 /* Forgets everything, the slot too. */
 void gc_member_fini(struct gc_core *core);
 

@@ -219,30 +219,31 @@ static void check_descriptor(struct gc_member *member)
     atomic_store_explicit(&member->is_serving, false, memory_order_release);
 }
 
-/* A process without a helper has nobody else to hear that it is to go on. */
-static void serve_while_paused(struct gc_member *member)
+bool gc_member_needs_threads(const struct gc_core *core)
 {
-    while (gc_core_is_paused(member->core)) {
-        const uint32_t seen = atomic_load_explicit(&member->watch->seen, memory_order_relaxed);
-        gc_ledger_await_request(&member->ledger, seen);
-        (void)serve(member, UINT32_MAX);
-    }
+    const struct gc_member *member = core->member;
+    return member != NULL && !atomic_load_explicit(&member->has_helper, memory_order_relaxed);
+}
+
+bool gc_member_serve(struct gc_core *core)
+{
+    struct gc_member *member = core->member;
+    if (member == NULL || !gc_watch_is_asked(member->watch))
+        return false;
+    return serve(member, gc_member_needs_threads(core) ? UINT32_MAX : ~HELPER_ASKS);
 }
 
 void gc_core_serve(struct gc_core *core)
 {
-    struct gc_member *member = core->member;
-    if (member == NULL)
+    if (core->member == NULL)
         return;
-    if (atomic_fetch_add_explicit(&member->checks, 1, memory_order_relaxed) % CHECK_EVERY == 0) {
-        check_descriptor(member);
-        check_name(member);
+    if (atomic_fetch_add_explicit(&core->member->checks, 1, memory_order_relaxed) % CHECK_EVERY ==
+        0) {
+        check_descriptor(core->member);
+        check_name(core->member);
     }
-    if (!gc_watch_is_asked(member->watch))
-        return;
-    const bool has_helper = atomic_load_explicit(&member->has_helper, memory_order_relaxed);
-    if (serve(member, has_helper ? ~HELPER_ASKS : UINT32_MAX) && !has_helper)
-        serve_while_paused(member);
+    if (gc_member_serve(core) && gc_member_needs_threads(core))
+        gc_core_await_resume(core);
 }
 
 void gc_core_set_ask_function(struct gc_core *core, enum gc_ledger_ask ask,

@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "core/instance.h"
 #include "core/ledger.h"
+#include "core/member.h"
 #include "core/swap.h"
 #include "core/text.h"
 
@@ -13,6 +14,8 @@
 #define POLL_NS 200000
 /* What a request lets work under way take to finish. */
 #define WORK_MS 5000
+/* How often a thread that waits looks whether something is asked, where no helper does. */
+#define LISTEN_MS 20
 
 /* ---- all contexts ---- */
 
@@ -148,7 +151,21 @@ bool gc_core_is_paused(struct gc_core *core)
 
 void gc_core_await_resume(struct gc_core *core)
 {
-    gc_turnstile_await_open(&core->work.turnstile);
+    const uint32_t patience_ms = gc_member_needs_threads(core) ? LISTEN_MS : GC_TURNSTILE_FOREVER;
+    while (!gc_turnstile_await_open(&core->work.turnstile, patience_ms))
+        (void)gc_member_serve(core);
+}
+
+/* Waits until nobody is inside. */
+static bool await_empty(struct gc_core *core, const struct deadline *deadline)
+{
+    const struct timespec pause = {0, POLL_NS};
+    while (!gc_turnstile_is_empty(&core->work.turnstile)) {
+        if (is_over(deadline))
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
 }
 
 static bool pause_all(struct gc_core *core, bool keeps_content, uint32_t timeout_ms,
@@ -166,7 +183,7 @@ static bool pause_all(struct gc_core *core, bool keeps_content, uint32_t timeout
     if (!visit_all(core, check, &pausing))
         return false;
     gc_turnstile_close(&core->work.turnstile);
-    if (!gc_turnstile_await_empty(&core->work.turnstile, timeout_ms))
+    if (!await_empty(core, &pausing.deadline))
         result->refusal = GC_SWAP_BUSY;
     else if (visit_all(core, check, &pausing) && visit_all(core, settle, &pausing))
         (void)visit_all(core, move_out, &pausing);

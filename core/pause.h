@@ -21,7 +21,9 @@ bool gc_core_resume(struct gc_core *core, struct gc_swap_result *result) GC_CHEC
 bool gc_core_is_paused(struct gc_core *core);
 /* Answers requests to pause and resume that come through the ledger. */
 void gc_pause_join(struct gc_core *core);
-/* Where the process is paused, waits until it is not. No lock may be held. */
+/* Where the process is paused, waits until it is not. Where no helper hears the requests of others
+ * the thread answers them meanwhile, so that the process can be resumed at all. No lock may be
+ * held, and nobody who is inside the turnstile may wait here. */
 void gc_core_await_resume(struct gc_core *core);
 
 #endif

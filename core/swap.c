@@ -100,16 +100,6 @@ enum gc_swap_refusal gc_swap_check(struct gc_context *context)
     return refusal;
 }
 
-/* Segments of the driver's own. */
-static uint64_t plain_bytes_locked(const struct gc_pool *pool)
-{
-    uint64_t bytes = 0;
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
-         segment = segment->next)
-        bytes += segment->arena == NULL ? segment->bytes : 0;
-    return bytes;
-}
-
 /* ---- out ---- */
 
 static struct gc_swap *create_swap(struct gc_context *context, uint64_t room)
@@ -125,7 +115,6 @@ void gc_swap_forget(struct gc_context *context, struct gc_swap *swap)
 {
     if (swap == NULL)
         return;
-    gc_context_wait_end(&swap->change.set);
     if (swap->copy != NULL)
         gc_host_unmap(&context->core->host, swap->copy, swap->copy_bytes);
     gc_host_unmap(&context->core->host, swap, swap->host_bytes);
@@ -283,8 +272,9 @@ static enum gc_swap_refusal move_out(struct gc_swap *swap, bool keeps_content,
     struct gc_leaving leaving = {.change = swap->change};
     enum gc_swap_refusal refusal = GC_SWAP_OK;
     choose(swap, &leaving);
-    if (gc_fence_synchronize(context, &result->driver_code) != GC_OK)
-        refusal = GC_SWAP_DRIVER;
+    const enum gc_status status = gc_fence_synchronize(context, &result->driver_code);
+    if (status != GC_OK)
+        refusal = status == GC_CAPTURING ? GC_SWAP_CAPTURES : GC_SWAP_DRIVER;
     else if (keeps_content)
         refusal = save(swap, result);
     if (refusal != GC_SWAP_OK) {
@@ -292,10 +282,8 @@ static enum gc_swap_refusal move_out(struct gc_swap *swap, bool keeps_content,
         return refusal;
     }
     gc_leaving_unmap(&leaving);
-    const uint64_t chosen = swap->count;
     keep_refused(swap, &leaving);
     result->moved_bytes += release(swap, &leaving);
-    result->stays_bytes += (chosen - swap->count) * context->pool.pages.page_bytes;
     return GC_SWAP_OK;
 }
 
@@ -316,17 +304,17 @@ static enum gc_swap_refusal swap_out_changing(struct gc_change *change, bool kee
     if (swap == NULL)
         return GC_SWAP_HOST;
     swap->change = *change;
+    swap->change.set = (struct gc_wait_set){.count = 0}; /* the caller's */
     const enum gc_swap_refusal refusal = move_out(swap, keeps_content, result);
     if (refusal != GC_SWAP_OK) {
-        swap->change.set.count = 0; /* the caller ends the change */
         gc_swap_forget(context, swap);
         return refusal;
     }
     gc_pool_acquire_plain(pool);
-    result->stays_bytes += plain_bytes_locked(pool);
     pool->pages.swap = swap;
     pthread_cond_broadcast(&pool->pages.changed); /* who does not wait for a swap goes on */
     gc_pool_release(pool);
+    gc_context_wait_end(&change->set);
     return GC_SWAP_OK;
 }
 
@@ -352,6 +340,11 @@ bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_
 
 /* ---- in ---- */
 
+bool gc_swap_is_coming_locked(const struct gc_swap *swap)
+{
+    return swap->is_coming;
+}
+
 struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
 {
     struct gc_pages *pages = &pool->pages;
@@ -366,18 +359,26 @@ struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
     return swap;
 }
 
-/* The caller is the one who swaps in; NULL: there is nothing, or another one is at it. */
-static struct gc_swap *claim(struct gc_pool *pool)
+/* GC_SWAP_OK: the caller is the one who swaps in, and captures wait. GC_SWAP_AGAIN: there is
+ * nothing, or another one is at it. */
+static enum gc_swap_refusal claim_locked(struct gc_context *context, struct gc_swap **swap)
 {
-    struct gc_swap *swap = NULL;
-    gc_pool_acquire_plain(pool);
-    if (pool->pages.swap != NULL && !pool->pages.swap->is_coming) {
-        swap = pool->pages.swap;
-        swap->is_coming = true;
-        gc_arena_note_peers_locked(&swap->change);
-    }
-    gc_pool_release(pool);
-    return swap;
+    *swap = context->pool.pages.swap;
+    if (*swap == NULL || (*swap)->is_coming)
+        return GC_SWAP_AGAIN;
+    if (!gc_context_wait_begin_locked(context, &(*swap)->change.set))
+        return GC_SWAP_CAPTURES;
+    (*swap)->is_coming = true;
+    gc_arena_note_peers_locked(&(*swap)->change);
+    return GC_SWAP_OK;
+}
+
+static enum gc_swap_refusal claim(struct gc_context *context, struct gc_swap **swap)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const enum gc_swap_refusal refusal = claim_locked(context, swap);
+    gc_pool_release(&context->pool);
+    return refusal;
 }
 
 /* Slots whose blocks were freed meanwhile need nothing. */
@@ -421,8 +422,8 @@ static void commit(const struct gc_swap *swap, struct gc_lending *lending, uint6
 {
     struct gc_pool *pool = lending->pool;
     gc_pool_acquire_plain(pool);
-    const uint64_t before = pool->pages.idle_count;
     gc_lend_commit_locked(lending, is_done);
+    const uint64_t before = pool->pages.idle_count; /* what that made idle it has told */
     for (uint64_t i = first; i < end; i++) {
         struct gc_slot *slot = swap->list[i].slot;
         if (is_done) {
@@ -505,6 +506,7 @@ static void end_coming(struct gc_swap *swap, bool is_over)
 {
     struct gc_context *context = swap->change.context;
     struct gc_pool *pool = &context->pool;
+    gc_context_wait_end(&swap->change.set);
     gc_pool_acquire_plain(pool);
     swap->is_coming = false;
     if (is_over) {
@@ -517,36 +519,53 @@ static void end_coming(struct gc_swap *swap, bool is_over)
         gc_swap_forget(context, swap);
 }
 
-/* What this process can do itself, then what others of its group can. */
-static bool make_room(struct gc_shortage *shortage, struct gc_room *room,
-                      const struct gc_swap *swap)
+/* What there must be room for before the next attempt. */
+struct missing {
+    uint64_t bytes;
+    struct gc_segment_refusal refusal; /* of all attempts so far */
+};
+
+static enum gc_swap_refusal come(struct gc_context *context, struct missing *missing,
+                                 struct gc_swap_result *result)
 {
-    const struct gc_context *context = swap->change.context;
-    const uint64_t bytes = arena_end(swap) * context->pool.pages.page_bytes;
-    const struct gc_decline *decline = &swap->refusal.decline;
-    return gc_shortage_relieve(shortage, bytes, decline) ||
-           (!decline->is_share_short && gc_member_make_room(context->device, bytes, room));
+    struct gc_swap *swap;
+    const enum gc_swap_refusal refusal = claim(context, &swap);
+    if (refusal != GC_SWAP_OK)
+        return refusal;
+    swap->refusal = missing->refusal;
+    const enum gc_status status = bring_all(swap, result);
+    if (status == GC_OK)
+        gc_arena_share_rest(&swap->change);
+    missing->bytes = arena_end(swap) * context->pool.pages.page_bytes;
+    missing->refusal = swap->refusal;
+    end_coming(swap, status == GC_OK);
+    if (status == GC_OUT_OF_MEMORY)
+        return GC_SWAP_FULL;
+    if (status == GC_NO_HOST_MEMORY)
+        return GC_SWAP_HOST;
+    return status == GC_OK ? GC_SWAP_OK : GC_SWAP_DRIVER;
+}
+
+/* What this process can do itself, then what others of its group can. Not while the pages come: who
+ * ends the context waits for that, and room may be what it has in hand. */
+static bool make_room(struct gc_shortage *shortage, struct gc_room *room,
+                      const struct missing *missing)
+{
+    const struct gc_decline *decline = &missing->refusal.decline;
+    return gc_shortage_relieve(shortage, missing->bytes, decline) ||
+           (!decline->is_share_short &&
+            gc_member_make_room(shortage->device, missing->bytes, room));
 }
 
 bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
 {
     struct gc_shortage shortage;
     struct gc_room room = {0};
+    struct missing missing = {0};
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
-    struct gc_swap *swap = claim(&context->pool);
-    if (swap == NULL)
-        return refuse(result, GC_SWAP_AGAIN);
-    swap->refusal = (struct gc_segment_refusal){0};
     gc_shortage_begin(&shortage, context->device, context->share, &context->pool);
-    enum gc_status status = bring_all(swap, result);
-    while (status == GC_OUT_OF_MEMORY && make_room(&shortage, &room, swap))
-        status = bring_all(swap, result);
-    if (status == GC_OUT_OF_MEMORY)
-        result->refusal = GC_SWAP_FULL;
-    else if (status == GC_NO_HOST_MEMORY)
-        result->refusal = GC_SWAP_HOST;
-    else if (status != GC_OK)
-        result->refusal = GC_SWAP_DRIVER;
-    end_coming(swap, status == GC_OK);
-    return status == GC_OK;
+    do
+        result->refusal = come(context, &missing, result);
+    while (result->refusal == GC_SWAP_FULL && make_room(&shortage, &room, &missing));
+    return result->refusal == GC_SWAP_OK;
 }

@@ -3,8 +3,8 @@
  * has the work, so that a closer who sees nobody inside knows that no work is on its way.
  *
  * An open turnstile costs two atomic additions. Threads that find it closed sleep until it opens;
- * an asker of gc_turnstile_await_empty polls, since a thread inside may be in the driver for as
- * long as work it waits for runs. Thread-safe; closing is the business of one at a time. */
+ * the closer asks gc_turnstile_is_empty again and again, since a thread inside may be in the driver
+ * for as long as work it waits for runs. Thread-safe; closing is the business of one at a time. */
 #ifndef GC_TURNSTILE_H
 #define GC_TURNSTILE_H
 
@@ -17,24 +17,22 @@ struct gc_turnstile {
     atomic_uint is_closed; /* a futex */
 };
 
-/* Waits until it is open, and is inside then: for gc_turnstile_enter. */
-void gc_turnstile_wait(struct gc_turnstile *turnstile);
-/* Waits until it is open, for who is outside. */
-void gc_turnstile_await_open(struct gc_turnstile *turnstile);
+static inline void gc_turnstile_leave(struct gc_turnstile *turnstile)
+{
+    /* Release: pairs with the acquire in gc_turnstile_is_empty. */
+    atomic_fetch_sub_explicit(&turnstile->inside, 1, memory_order_release);
+}
 
-static inline void gc_turnstile_enter(struct gc_turnstile *turnstile)
+/* True: inside. False: it is closed, and the caller is outside. */
+static inline bool gc_turnstile_try_enter(struct gc_turnstile *turnstile)
 {
     /* Sequentially consistent, as in gc_turnstile_close: either this sees it closed, or that sees
      * us. */
     atomic_fetch_add_explicit(&turnstile->inside, 1, memory_order_seq_cst);
-    if (__builtin_expect(atomic_load_explicit(&turnstile->is_closed, memory_order_seq_cst) != 0, 0))
-        gc_turnstile_wait(turnstile);
-}
-
-static inline void gc_turnstile_leave(struct gc_turnstile *turnstile)
-{
-    /* Release: pairs with the acquire in gc_turnstile_await_empty. */
-    atomic_fetch_sub_explicit(&turnstile->inside, 1, memory_order_release);
+    if (__builtin_expect(atomic_load_explicit(&turnstile->is_closed, memory_order_seq_cst) == 0, 1))
+        return true;
+    gc_turnstile_leave(turnstile);
+    return false;
 }
 
 void gc_turnstile_close(struct gc_turnstile *turnstile);
@@ -43,7 +41,11 @@ static inline bool gc_turnstile_is_closed(const struct gc_turnstile *turnstile)
 {
     return atomic_load_explicit(&turnstile->is_closed, memory_order_acquire) != 0;
 }
-/* Whether everybody has left; waits for that, `timeout_ms` at most. */
-bool gc_turnstile_await_empty(struct gc_turnstile *turnstile, uint32_t timeout_ms);
+/* Whether everybody has left. One look. */
+bool gc_turnstile_is_empty(const struct gc_turnstile *turnstile);
+/* Waits until it is open, for who is outside; GC_TURNSTILE_FOREVER, or that long at most. False: it
+ * is closed still. */
+bool gc_turnstile_await_open(struct gc_turnstile *turnstile, uint32_t timeout_ms);
+#define GC_TURNSTILE_FOREVER UINT32_MAX
 
 #endif

@@ -43,6 +43,16 @@ static inline CUresult gc_submit_begin(uint64_t key, struct gc_work **work)
 /* Serves what other processes ask of this one. */
 void gc_submit_serve(void);
 
+/* The turnstile is closed: waits until it is open. */
+void gc_submit_wait(void);
+
+/* Inside the turnstile from now on, until gc_turnstile_leave. */
+static inline void gc_submit_pass(struct gc_work *work)
+{
+    while (__builtin_expect(!gc_turnstile_try_enter(&work->turnstile), 0))
+        gc_submit_wait();
+}
+
 /* The same for who submits now: it is inside the turnstile until gc_submit_end. Only where there is
  * something to count may it be looked whether anything is asked: a forked child has no ledger. */
 static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work)
@@ -54,16 +64,22 @@ static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work)
     if (__builtin_expect(gc_watch_is_asked(&gc_shim.watch), 0))
         gc_submit_serve();
     if (result == CUDA_SUCCESS)
-        gc_turnstile_enter(&(*work)->turnstile);
+        gc_submit_pass(*work);
     return result;
+}
+
+/* Where nothing was submitted. */
+static inline void gc_submit_leave(struct gc_work *work)
+{
+    if (work != NULL)
+        gc_turnstile_leave(&work->turnstile);
 }
 
 static inline void gc_submit_end(struct gc_work *work)
 {
-    if (work != NULL) {
+    if (work != NULL)
         gc_work_end(work);
-        gc_turnstile_leave(&work->turnstile);
-    }
+    gc_submit_leave(work);
 }
 
 #define GC_SUBMIT(stream, is_per_thread, call)                                                     \

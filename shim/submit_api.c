@@ -11,6 +11,7 @@
  * stream's context. */
 #include "shim/submit.h"
 
+#include "core/pause.h"
 #include "shim/mempool.h"
 #include "shim/peer.h"
 #include "shim/resolve.h"
@@ -33,6 +34,13 @@ void gc_submit_serve(void)
         return;
     gc_shim_enter(GC_API_COUNT);
     gc_core_serve(gc_shim.core);
+    gc_shim_leave();
+}
+
+void gc_submit_wait(void)
+{
+    gc_shim_enter(GC_API_COUNT); /* a request served meanwhile may call the driver */
+    gc_core_await_resume(gc_shim.core);
     gc_shim_leave();
 }
 
