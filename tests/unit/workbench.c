@@ -141,15 +141,45 @@ void workbench_close(struct workbench *bench)
     sim_driver_fini(&bench->sim);
 }
 
-enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
-                                   uint64_t *address)
+enum gc_status workbench_try_alloc_in(struct workbench *bench, struct gc_context *record,
+                                      uint64_t bytes, uint64_t *address)
 {
     const struct gc_request request = {.bytes = bytes, .api = API_MALLOC};
-    const enum gc_status status = gc_core_alloc(bench->core, bench->contexts[context], &request,
-                                                address, &bench->driver_code);
+    const enum gc_status status =
+        gc_core_alloc(bench->core, record, &request, address, &bench->driver_code);
     if (status == GC_OK)
         sim_driver_expect_idle(&bench->sim, *address, bytes);
     return status;
+}
+
+uint64_t workbench_alloc_in(struct workbench *bench, struct gc_context *record, uint64_t bytes)
+{
+    uint64_t address = 0;
+    assert_status(workbench_try_alloc_in(bench, record, bytes, &address), GC_OK);
+    return address;
+}
+
+enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
+                                   uint64_t *address)
+{
+    return workbench_try_alloc_in(bench, bench->contexts[context], bytes, address);
+}
+
+struct gc_tenant *workbench_add_tenant(struct workbench *bench, const char *name,
+                                       uint64_t capacity_bytes, uint64_t limit_bytes)
+{
+    const struct gc_tenant_config config = {name, capacity_bytes, limit_bytes};
+    struct gc_tenant *tenant = NULL;
+    assert_status(gc_core_add_tenant(bench->core, &config, &tenant), GC_OK);
+    return tenant;
+}
+
+struct gc_context *workbench_record(struct workbench *bench, struct gc_tenant *tenant,
+                                    unsigned context)
+{
+    struct gc_context *record = NULL;
+    assert_status(gc_tenant_context(tenant, bench->contexts[context], &record), GC_OK);
+    return record;
 }
 
 uint64_t workbench_alloc_whole(struct workbench *bench, unsigned context, uint64_t bytes)

@@ -48,6 +48,16 @@ void workbench_check(struct workbench *bench);
 
 enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
                                    uint64_t *address);
+/* The same for a record of a tenant's. */
+enum gc_status workbench_try_alloc_in(struct workbench *bench, struct gc_context *record,
+                                      uint64_t bytes, uint64_t *address);
+/* Must succeed, as must the next two. */
+uint64_t workbench_alloc_in(struct workbench *bench, struct gc_context *record, uint64_t bytes);
+struct gc_tenant *workbench_add_tenant(struct workbench *bench, const char *name,
+                                       uint64_t capacity_bytes, uint64_t limit_bytes);
+/* The tenant's record beside one of the contexts. */
+struct gc_context *workbench_record(struct workbench *bench, struct gc_tenant *tenant,
+                                    unsigned context);
 /* A whole segment; must succeed, as must the next. */
 uint64_t workbench_alloc_whole(struct workbench *bench, unsigned context, uint64_t bytes);
 void workbench_export(struct workbench *bench, uint64_t address);
