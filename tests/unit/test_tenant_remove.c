@@ -217,10 +217,9 @@ static void the_debug_aids_let_it_go(void **state)
     static const unsigned kinds[] = {GC_DEBUG_POISON, GC_DEBUG_UAF, GC_DEBUG_GUARD,
                                      GC_DEBUG_POISON | GC_DEBUG_UAF | GC_DEBUG_GUARD};
     (void)state;
-    for (unsigned i = 0; i < 2 * sizeof(kinds) / sizeof(kinds[0]); i++) {
+    for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         struct workbench bench;
-        const bool has_mapping = i % 2 == 0;
-        open_with(&bench, has_mapping, kinds[i / 2]);
+        open_with(&bench, i != 0, kinds[i]);
         struct gc_tenant *tenant = add_tenant(&bench);
         struct gc_context *record = workbench_record(&bench, tenant, 0);
         const uint64_t a = workbench_alloc_in(&bench, record, 5000);
@@ -353,7 +352,7 @@ static void failing_calls_lose_nothing(void **state)
 /* ---- threads ---- */
 
 #define THREADS 4
-#define ROUNDS 150
+#define ROUNDS 40
 #define HELD_MAX 8
 
 struct town {
@@ -441,7 +440,7 @@ static void *govern(void *argument)
         gc_core_trim(core, town->bench.device, GC_MIB(16));
         (void)gc_tenant_read(tenant, NULL, &figures);
         gc_tenant_set_limit(tenant, GC_MIB(64) + GC_MIB(i % 3 * 16));
-        for (unsigned k = 0; k < 200; k++) {
+        for (unsigned k = 0; k < 50; k++) {
             const enum gc_status removed = gc_core_remove_tenant(core, tenant);
             if (removed != GC_OK && removed != GC_BUSY && removed != GC_CAPTURING)
                 atomic_fetch_add(&town->unexpected, 1);
