@@ -223,7 +223,7 @@ static void the_debug_aids_let_it_go(void **state)
         struct gc_tenant *tenant = add_tenant(&bench);
         struct gc_context *record = workbench_record(&bench, tenant, 0);
         const uint64_t a = workbench_alloc_in(&bench, record, 5000);
-        const uint64_t b = workbench_alloc_in(&bench, record, LARGE);
+        const uint64_t b = workbench_alloc_in(&bench, record, GC_MIB(1) + 5);
         workbench_free(&bench, a);
         assert_status(remove_tenant(&bench, tenant), GC_BUSY);
         workbench_free(&bench, b);
