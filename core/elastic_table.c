@@ -79,6 +79,8 @@ static uint64_t loose_bytes(const struct gc_elastic *pool)
 static void destroy_record(struct gc_elastic *pool)
 {
     struct gc_host *host = &pool->device->host;
+    if (pool->share != NULL)
+        atomic_fetch_sub_explicit(&pool->share->elastic_count, 1, memory_order_relaxed);
     pthread_cond_destroy(&pool->changed);
     gc_lock_fini(&pool->lock);
     gc_host_unmap(host, pool->loose, loose_bytes(pool));
@@ -218,6 +220,8 @@ enum gc_status gc_elastic_create(struct gc_core *core, struct gc_context *contex
     pool->stock_max = setup->keeps_none ? 0 : stock_of(pool);
     pool->api = setup->api;
     pool->share = setup->share;
+    if (pool->share != NULL)
+        atomic_fetch_add_explicit(&pool->share->elastic_count, 1, memory_order_relaxed);
     status = reserve(pool, context, driver_code);
     if (status != GC_OK)
         goto fail_reserve;

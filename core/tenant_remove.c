@@ -146,7 +146,8 @@ static bool has_direct(const struct gc_tenant *tenant)
         const struct gc_share *share =
             atomic_load_explicit(&tenant->shares[i], memory_order_acquire);
         if (share != NULL &&
-            atomic_load_explicit(&share->allocated.current, memory_order_relaxed) > 0)
+            (atomic_load_explicit(&share->allocated.current, memory_order_relaxed) > 0 ||
+             atomic_load_explicit(&share->elastic_count, memory_order_relaxed) > 0))
             return true;
     }
     return false;

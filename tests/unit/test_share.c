@@ -291,6 +291,25 @@ static void a_lower_limit_takes_what_is_idle_and_holds(void **state)
     }
 }
 
+static void nothing_is_handed_out_above_the_limit(void **state)
+{
+    struct house house;
+    uint64_t blocks[3];
+    (void)state;
+    open_plain(&house, 0, false);
+    for (unsigned i = 0; i < 3; i++)
+        blocks[i] = alloc(&house, 0, GC_KIB(100));
+    workbench_free(&house.bench, blocks[1]); /* a hole among what is live */
+    const uint64_t before = held(&house, 0);
+    gc_tenant_set_limit(house.tenants[0], GC_KIB(512));
+    refuse(&house, house.own[0], GC_KIB(100));
+    gc_tenant_set_limit(house.tenants[0], before);
+    blocks[1] = alloc(&house, 0, GC_KIB(100)); /* at the limit is not above it */
+    for (unsigned i = 0; i < 3; i++)
+        workbench_free(&house.bench, blocks[i]);
+    workbench_close(&house.bench);
+}
+
 static void what_is_freed_above_the_limit_goes_back(void **state)
 {
     struct house house;
@@ -359,6 +378,7 @@ int main(void)
         cmocka_unit_test(a_request_may_need_room_in_both),
         cmocka_unit_test(only_its_own_pending_memory_is_waited_for),
         cmocka_unit_test(a_lower_limit_takes_what_is_idle_and_holds),
+        cmocka_unit_test(nothing_is_handed_out_above_the_limit),
         cmocka_unit_test(what_is_freed_above_the_limit_goes_back),
         cmocka_unit_test(what_could_be_had_is_what_is_given),
     };

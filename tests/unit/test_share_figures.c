@@ -267,19 +267,57 @@ static enum gc_status elastic(struct lodger *lodger, uint64_t pool, uint64_t pag
                                &bench->driver_code);
 }
 
-static void elastic_pools_are_charged_to_the_share(void **state)
+static uint64_t create_elastic(struct lodger *lodger, struct gc_share *share)
 {
-    struct lodger lodger;
+    struct workbench *bench = &lodger->bench;
+    const struct gc_elastic_setup setup = {
+        .capacity_bytes = STOCK * 8 * PAGE, .share = share, .api = API_OTHER};
     uint64_t pool;
     uint64_t base;
-    (void)state;
-    open_lodger(&lodger, GC_MODE_CACHE, true);
-    struct workbench *bench = &lodger.bench;
-    const struct gc_elastic_setup setup = {
-        .capacity_bytes = STOCK * 8 * PAGE, .share = lodger.share, .api = API_OTHER};
     assert_status(gc_elastic_create(bench->core, bench->contexts[0], &setup, &pool, &base,
                                     &bench->driver_code),
                   GC_OK);
+    return pool;
+}
+
+static void destroy_elastic(struct lodger *lodger, uint64_t pool)
+{
+    struct workbench *bench = &lodger->bench;
+    assert_status(gc_elastic_destroy(bench->core, bench->contexts[0], pool, &bench->driver_code),
+                  GC_OK);
+}
+
+static void elastic_stock_of_others_stays(void **state)
+{
+    struct lodger lodger;
+    (void)state;
+    open_lodger(&lodger, GC_MODE_CACHE, true);
+    struct workbench *bench = &lodger.bench;
+    const uint64_t own = create_elastic(&lodger, lodger.share);
+    const uint64_t others = create_elastic(&lodger, NULL);
+    assert_status(elastic(&lodger, own, 0, STOCK, true), GC_OK);
+    assert_status(elastic(&lodger, own, 0, STOCK, false), GC_OK);
+    assert_status(elastic(&lodger, others, 0, STOCK, true), GC_OK);
+    assert_status(elastic(&lodger, others, 0, STOCK, false), GC_OK);
+    assert_int_equal(gc_device_idle_bytes(bench->device), 2 * STOCK * PAGE);
+    const uint64_t block = alloc(&lodger, LIMIT);
+    assert_int_equal(gc_device_idle_bytes(bench->device), STOCK * PAGE);
+    workbench_free(bench, block);
+    assert_status(gc_core_remove_tenant(bench->core, lodger.tenant), GC_BUSY); /* it has a pool */
+    destroy_elastic(&lodger, own);
+    assert_status(gc_core_remove_tenant(bench->core, lodger.tenant), GC_OK);
+    assert_int_equal(figures_of(&lodger).reserved.current, 0);
+    destroy_elastic(&lodger, others);
+    workbench_close(bench);
+}
+
+static void elastic_pools_are_charged_to_the_share(void **state)
+{
+    struct lodger lodger;
+    (void)state;
+    open_lodger(&lodger, GC_MODE_CACHE, true);
+    struct workbench *bench = &lodger.bench;
+    const uint64_t pool = create_elastic(&lodger, lodger.share);
     workbench_free(bench, workbench_alloc(bench, 0, GC_MIB(16)));
     workbench_free(bench, alloc(&lodger, GC_MIB(16)));
     assert_status(elastic(&lodger, pool, 0, 30, true), GC_OK); /* its own idle memory made room */
@@ -295,8 +333,7 @@ static void elastic_pools_are_charged_to_the_share(void **state)
     assert_int_equal(figures_of(&lodger).idle_bytes, STOCK * PAGE);
     workbench_free(bench, alloc(&lodger, LIMIT - PAGE)); /* takes from the stock */
     assert_true(figures_of(&lodger).reserved.current <= LIMIT);
-    assert_status(gc_elastic_destroy(bench->core, bench->contexts[0], pool, &bench->driver_code),
-                  GC_OK);
+    destroy_elastic(&lodger, pool);
     workbench_close(bench);
 }
 
@@ -336,6 +373,7 @@ int main(void)
         cmocka_unit_test(direct_memory_is_charged_to_the_share),
         cmocka_unit_test(direct_memory_goes_with_its_context),
         cmocka_unit_test(elastic_pools_are_charged_to_the_share),
+        cmocka_unit_test(elastic_stock_of_others_stays),
         cmocka_unit_test(what_is_swapped_out_is_not_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
