@@ -4,6 +4,7 @@
 #include "shim/handles.h"
 #include "shim/shim.h"
 #include "shim/submit.h"
+#include "shim/tenant.h"
 
 /* An address no allocation can hold: asking about it makes the driver say what it says of such
  * addresses. */
@@ -30,7 +31,7 @@ static bool mem_info(uint64_t *free_bytes, uint64_t *total_bytes, CUresult *resu
     *free_bytes = available;
     *total_bytes = total;
     if (*result == CUDA_SUCCESS)
-        gc_core_mem_info(gc_shim.core, device, NULL, free_bytes, total_bytes);
+        gc_tenants_mem_info(device, free_bytes, total_bytes);
     return true;
 }
 
@@ -42,6 +43,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
+    GC_NOTE_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo_v2);
     /* Whether one of them may be missing is for the driver to say. */
     if (free_bytes == NULL || total_bytes == NULL)
@@ -66,6 +68,7 @@ CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes)
 
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
+    GC_NOTE_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo);
     /* Whether one of them may be missing is for the driver to say. */
     if (free_bytes == NULL || total_bytes == NULL)
