@@ -195,6 +195,48 @@ static void a_capture_puts_it_off(void **state)
     }
 }
 
+struct attempt {
+    struct workbench *bench;
+    struct gc_tenant *tenant;
+    struct gc_context *record;
+    unsigned count;
+};
+
+static void try_meanwhile(void *argument, enum sim_call call, uint64_t context)
+{
+    struct attempt *attempt = argument;
+    struct gc_context *own;
+    uint64_t address;
+    (void)context;
+    if (call != SIM_SYNCHRONIZE && call != SIM_PAGE_RELEASE && call != SIM_ADDRESS_FREE)
+        return;
+    attempt->count++;
+    assert_status(workbench_try_alloc_in(attempt->bench, attempt->record, LARGE, &address),
+                  GC_INVALID_ARGUMENT);
+    assert_status(gc_tenant_context(attempt->tenant, attempt->bench->contexts[1], &own),
+                  GC_INVALID_ARGUMENT);
+    assert_status(gc_core_remove_tenant(attempt->bench->core, attempt->tenant), GC_BUSY);
+}
+
+static void it_serves_nobody_meanwhile(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    open_with(&bench, true, 0);
+    struct attempt attempt = {.bench = &bench, .tenant = add_tenant(&bench)};
+    attempt.record = workbench_record(&bench, attempt.tenant, 0);
+    const uint64_t a = workbench_alloc_in(&bench, attempt.record, LARGE);
+    sim_driver_submit(&bench.sim, 1, a, LARGE);
+    workbench_free(&bench, a);
+    bench.sim.hook_argument = &attempt;
+    bench.sim.hook = try_meanwhile;
+    assert_status(remove_tenant(&bench, attempt.tenant), GC_OK);
+    bench.sim.hook = NULL;
+    assert_true(attempt.count >= 3);
+    assert_gone(&bench, attempt.tenant, attempt.record);
+    workbench_close(&bench);
+}
+
 static void its_handle_may_go_before(void **state)
 {
     struct workbench bench;
@@ -223,7 +265,7 @@ static void the_debug_aids_let_it_go(void **state)
         struct gc_tenant *tenant = add_tenant(&bench);
         struct gc_context *record = workbench_record(&bench, tenant, 0);
         const uint64_t a = workbench_alloc_in(&bench, record, 5000);
-        const uint64_t b = workbench_alloc_in(&bench, record, GC_MIB(1) + 5);
+        const uint64_t b = workbench_alloc_in(&bench, record, 70000);
         workbench_free(&bench, a);
         assert_status(remove_tenant(&bench, tenant), GC_BUSY);
         workbench_free(&bench, b);
@@ -352,13 +394,15 @@ static void failing_calls_lose_nothing(void **state)
 /* ---- threads ---- */
 
 #define THREADS 4
-#define ROUNDS 40
+#define ROUNDS 40 /* at least, and until so much was served: */
+#define SERVED 2000
 #define HELD_MAX 8
 
 struct town {
     struct workbench bench;
     atomic_uint unexpected;
     atomic_uint removed;
+    atomic_uint served;
     atomic_bool is_over;
 };
 
@@ -400,6 +444,7 @@ static void take_some(struct citizen *citizen)
         sim_driver_expect_idle(&bench->sim, address, request.bytes);
         sim_driver_submit(&bench->sim, context + 1, address, request.bytes);
         citizen->held[citizen->count++] = address;
+        atomic_fetch_add(&town->served, 1);
     } else if (status != GC_OUT_OF_MEMORY && status != GC_INVALID_ARGUMENT) {
         atomic_fetch_add(&town->unexpected, 1);
     }
@@ -430,7 +475,7 @@ static void *govern(void *argument)
     struct town *town = citizen->town;
     struct gc_core *core = town->bench.core;
     struct gc_tenant_figures figures;
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < ROUNDS || atomic_load(&town->served) < SERVED; i++) {
         const char *name = i % 2 == 0 ? "one" : "two";
         const struct gc_tenant_config config = {name, GC_MIB(128), GC_MIB(96)};
         struct gc_tenant *tenant;
@@ -489,6 +534,7 @@ int main(void)
         cmocka_unit_test(it_is_refused_while_direct_memory_is_in_use),
         cmocka_unit_test(what_a_thread_keeps_goes_too),
         cmocka_unit_test(a_capture_puts_it_off),
+        cmocka_unit_test(it_serves_nobody_meanwhile),
         cmocka_unit_test(its_handle_may_go_before),
         cmocka_unit_test(the_debug_aids_let_it_go),
         cmocka_unit_test(poison_is_looked_at_in_a_tenants_block),
