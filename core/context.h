@@ -18,12 +18,6 @@ struct gc_context {
     struct gc_core *core;
     struct gc_device *device;
     uint64_t handle;
-    struct gc_context *head;                  /* of the handle; ordinary: the record itself */
-    struct gc_tenant *tenant;                 /* whose requests it serves; NULL: everyone else's */
-    struct gc_share *share;                   /* the tenant's account on the device; NULL: none */
-    _Atomic(struct gc_context *) next_record; /* of the handle; the head is the first */
-    struct gc_context *next_dropped;          /* of who drops the handle */
-    atomic_bool has_peers;                    /* it knows the peers of its head */
     struct gc_context
         *next_of_all; /* every record ever, for the end; guarded by the registry's lock */
     _Atomic(struct gc_context *) next_in_bucket;
@@ -42,6 +36,12 @@ struct gc_context {
     uint16_t number;                           /* from 1; 0: one too many to have magazines */
     atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
     atomic_uint_fast64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
+    struct gc_context *head;                   /* of the handle; ordinary: the record itself */
+    struct gc_tenant *tenant;                  /* whose requests it serves; NULL: everyone else's */
+    struct gc_share *share;                    /* the tenant's account on the device; NULL: none */
+    _Atomic(struct gc_context *) next_record;  /* of the handle; the head is the first */
+    struct gc_context *next_dropped;           /* of who drops the handle */
+    atomic_bool has_peers;                     /* it knows the peers of its head */
     struct gc_pool pool;
     /* Guarded by the pool's lock. */
     struct gc_fences fences;
