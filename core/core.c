@@ -9,6 +9,7 @@
 #include "core/instance.h"
 #include "core/magazine.h"
 #include "core/member.h"
+#include "core/pause.h"
 #include "core/tenant_record.h"
 
 #include <stddef.h>
@@ -319,6 +320,8 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
     if (request->bytes == 0)
         return GC_INVALID_ARGUMENT;
     gc_core_serve(core);
+    if (context->tenant != NULL)
+        gc_core_await_tenant(core, context->tenant);
     enum gc_status status = make_order(core, context, request, &order);
     if (status == GC_OK)
         status = serve(&order);

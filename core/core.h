@@ -171,6 +171,7 @@ enum gc_swap_refusal {
     GC_SWAP_HOST,       /* no host memory for the copy */
     GC_SWAP_FULL,       /* the device, or a limit, has no room for it */
     GC_SWAP_BUSY,       /* work under way did not end in time */
+    GC_SWAP_UNSEEN,     /* work may be submitted that the library does not see */
     GC_SWAP_DRIVER,     /* the driver refused; the code is beside */
     GC_SWAP_REFUSAL_COUNT
 };
@@ -255,6 +256,11 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
  * (info.is_whole). GC_NOT_OURS, GC_INVALID_POINTER as gc_core_find_block. GC_CAPTURING,
  * GC_DRIVER: it cannot be waited for. */
 enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code) GC_CHECKED;
+
+/* Others, a network card or another process, may reach the memory of the live blocks in the range
+ * by ways that the library does not see, for as long as these live: it may not be moved (pause.h).
+ */
+void gc_core_pin(struct gc_core *core, uint64_t address, uint64_t bytes);
 
 /* ---- a thread's own cache: magazine.c ---- */
 

@@ -33,6 +33,7 @@ struct gc_core {
         host; /* what belongs to no device: this record, the pagemap, the tracker, contexts */
     struct gc_work work;
     atomic_bool is_moving; /* a thread pauses or resumes */
+    atomic_bool is_paused; /* the process, not only a tenant */
     struct gc_pagemap pagemap;
     struct gc_tracker tracker;
     atomic_uint_fast64_t next_block_id;

@@ -262,6 +262,19 @@ void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes
         gc_gauge_sub(&shared->ordered_marks[i], bytes);
 }
 
+void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    pool->pinned_count += !block->is_pinned;
+    block->is_pinned = true;
+    atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
+}
+
+void gc_pool_unpin_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    pool->pinned_count -= block->is_pinned;
+    block->is_pinned = false;
+}
+
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
                               const struct gc_claim *claim)
 {
@@ -270,6 +283,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->live.id = take_id(pool);
     block->api = claim->api;
     block->is_shared = false;
+    block->is_pinned = false;
     block->is_ordered = claim->is_ordered;
     if (claim->is_ordered)
         gc_pool_count_ordered(&pool->shared, claim->requested_bytes);

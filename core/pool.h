@@ -80,9 +80,10 @@ struct gc_pool {
     struct gc_stream_list streams[GC_STREAM_LISTS];
     struct gc_block *spares; /* block records at hand, linked by `next` */
     uint32_t spare_count;
-    bool is_dropped;     /* for good: the context is gone, and with it every segment */
-    bool is_closed;      /* hands nothing out: its tenant is about to be removed */
-    uint64_t generation; /* rises whenever memory becomes free or the pool grows */
+    bool is_dropped;       /* for good: the context is gone, and with it every segment */
+    bool is_closed;        /* hands nothing out: its tenant is about to be removed */
+    uint64_t generation;   /* rises whenever memory becomes free or the pool grows */
+    uint64_t pinned_count; /* live blocks that others reach: see gc_core_pin */
     struct gc_pages pages;
     uint64_t next_id; /* ids left of the range taken from the process */
     uint64_t end_id;
@@ -125,6 +126,9 @@ struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_plac
                                       uint64_t bytes);
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
                               const struct gc_claim *claim);
+/* A live block: see gc_core_pin. */
+void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block);
+void gc_pool_unpin_locked(struct gc_pool *pool, struct gc_block *block);
 /* Puts back what was carved and never became live. */
 void gc_pool_uncarve_locked(struct gc_pool *pool, struct gc_block *block);
 /* Adds an arena, one free block. */

@@ -351,6 +351,7 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     if (block->is_ordered)
         gc_pool_uncount_ordered(&context->pool.shared, entry.requested_bytes);
     block->is_ordered = false; /* if the free fails the block stays, plain from now on */
+    gc_pool_unpin_locked(&context->pool, block);
     gc_pool_release(&context->pool);
     if (is_synchronous(context))
         return free_waiting(context, block, &entry, is_once, driver_code);

@@ -41,11 +41,12 @@ const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
         [GC_SWAP_AGAIN] = "it is paused already, or was not",
         [GC_SWAP_CAPTURES] = "a graph is being captured",
         [GC_SWAP_PEERS] = "other devices or contexts have access to the memory",
-        [GC_SWAP_EXPORTED] = "other processes may have the memory open",
+        [GC_SWAP_EXPORTED] = "other processes or devices may have the memory open",
         [GC_SWAP_NOT_MAPPED] = "the memory is not mapped page by page (backend `driver`)",
         [GC_SWAP_HOST] = "no host memory for a copy",
         [GC_SWAP_FULL] = "no room for it on the device, or within a limit",
         [GC_SWAP_BUSY] = "work under way did not end in time",
+        [GC_SWAP_UNSEEN] = "work may be submitted that the library does not see",
         [GC_SWAP_DRIVER] = "the driver refused",
     };
     return (unsigned)refusal < GC_SWAP_REFUSAL_COUNT ? texts[refusal] : "?";
@@ -87,7 +88,7 @@ static enum gc_swap_refusal check_locked(const struct gc_context *context)
     }
     if (pool->pages.arenas == NULL)
         return has_plain ? GC_SWAP_NOT_MAPPED : GC_SWAP_OK;
-    return has_once ? GC_SWAP_EXPORTED : GC_SWAP_OK;
+    return has_once || pool->pinned_count > 0 ? GC_SWAP_EXPORTED : GC_SWAP_OK;
 }
 
 enum gc_swap_refusal gc_swap_check(struct gc_context *context)

@@ -200,9 +200,29 @@ const char *gc_tenant_name(const struct gc_tenant *tenant)
     return tenant->name;
 }
 
+enum gc_status gc_tenant_begin_pause(struct gc_tenant *tenant)
+{
+    enum gc_status status = GC_OK;
+    gc_lock_acquire(&tenant->core->registry);
+    if (!gc_tenant_is_open(tenant))
+        status = GC_INVALID_ARGUMENT;
+    else if (gc_tenant_is_paused(tenant))
+        status = GC_BUSY;
+    else
+        gc_tenant_show_paused(tenant, true);
+    gc_lock_release(&tenant->core->registry);
+    return status;
+}
+
 void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused)
 {
-    atomic_store_explicit(&tenant->is_paused, is_paused, memory_order_relaxed);
+    /* Sequentially consistent, as the turnstile's word, which changes after it. */
+    atomic_store_explicit(&tenant->is_paused, is_paused, memory_order_seq_cst);
+}
+
+bool gc_tenant_is_paused(const struct gc_tenant *tenant)
+{
+    return atomic_load_explicit(&tenant->is_paused, memory_order_seq_cst);
 }
 
 uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct gc_device *device)

@@ -15,28 +15,19 @@ static void futex(atomic_uint *word, int operation, unsigned value, const struct
     errno = kept_errno;
 }
 
-bool gc_turnstile_await_open(struct gc_turnstile *turnstile, uint32_t timeout_ms)
+void gc_turnstile_await(struct gc_turnstile *turnstile, uint32_t word, uint32_t timeout_ms)
 {
     const struct timespec timeout = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
-    while (gc_turnstile_is_closed(turnstile)) {
-        futex(&turnstile->is_closed, FUTEX_WAIT, 1,
-              timeout_ms == GC_TURNSTILE_FOREVER ? NULL : &timeout);
-        if (timeout_ms != GC_TURNSTILE_FOREVER)
-            return !gc_turnstile_is_closed(turnstile);
-    }
-    return true;
+    futex(&turnstile->word, FUTEX_WAIT, word, timeout_ms == GC_TURNSTILE_FOREVER ? NULL : &timeout);
 }
 
-void gc_turnstile_close(struct gc_turnstile *turnstile)
+void gc_turnstile_set(struct gc_turnstile *turnstile, enum gc_turnstile_mode mode)
 {
-    atomic_store_explicit(&turnstile->is_closed, 1, memory_order_seq_cst);
-}
-
-void gc_turnstile_open(struct gc_turnstile *turnstile)
-{
-    /* Release: who comes in sees the memory where it is now. */
-    atomic_store_explicit(&turnstile->is_closed, 0, memory_order_release);
-    futex(&turnstile->is_closed, FUTEX_WAKE, INT_MAX, NULL);
+    const uint32_t changes = gc_turnstile_read(turnstile) & ~GC_TURNSTILE_MODES;
+    /* Who comes in sees the memory where it is now. */
+    atomic_store_explicit(&turnstile->word, (changes + GC_TURNSTILE_MODES + 1) | (unsigned)mode,
+                          memory_order_seq_cst);
+    futex(&turnstile->word, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 bool gc_turnstile_is_empty(const struct gc_turnstile *turnstile)

@@ -17,6 +17,8 @@ static gpucache_status status_of(const struct gc_swap_result *result)
         return GPUCACHE_OUT_OF_MEMORY;
     case GC_SWAP_BUSY:
         return GPUCACHE_BUSY;
+    case GC_SWAP_UNSEEN:
+        return GPUCACHE_NOT_SUPPORTED;
     case GC_SWAP_DRIVER:
         return gc_public_status(GC_DRIVER, result->driver_code);
     default:
@@ -37,12 +39,16 @@ static gpucache_status end(const struct gc_swap_result *result, uint64_t *moved_
 gpucache_status gpucache_pause(int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes)
 {
     const gpucache_status state = gc_public_state();
+    /* Without a preload the program itself sees to it that nothing is submitted meanwhile. */
+    const struct gc_pause_request request = {.keeps_content = keep_content != 0,
+                                             .is_vouched = !gc_resolve_is_interposing(),
+                                             .timeout_ms = timeout_ms};
     struct gc_swap_result result;
 
     if (state != GPUCACHE_OK)
         return state;
     gc_shim_enter(GC_API_COUNT);
-    (void)!gc_core_pause(gc_shim.core, keep_content != 0, timeout_ms, &result);
+    (void)!gc_core_pause(gc_shim.core, &request, &result);
     return end(&result, moved_bytes);
 }
 
@@ -54,6 +60,6 @@ gpucache_status gpucache_resume(uint64_t *moved_bytes)
     if (state != GPUCACHE_OK)
         return state;
     gc_shim_enter(GC_API_COUNT);
-    (void)!gc_core_resume(gc_shim.core, &result);
+    (void)!gc_core_resume(gc_shim.core, NULL, &result);
     return end(&result, moved_bytes);
 }

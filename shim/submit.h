@@ -43,14 +43,16 @@ static inline CUresult gc_submit_begin(uint64_t key, struct gc_work **work)
 /* Serves what other processes ask of this one. */
 void gc_submit_serve(void);
 
-/* The turnstile is closed: waits until it is open. */
-void gc_submit_wait(void);
+/* The turnstile is not open: inside it when this returns. */
+void gc_submit_pass_slowly(struct gc_work *work, enum gc_turnstile_mode mode);
 
-/* Inside the turnstile from now on, until gc_turnstile_leave. */
+/* Inside the turnstile from now on, until gc_submit_leave. */
 static inline void gc_submit_pass(struct gc_work *work)
 {
-    while (__builtin_expect(!gc_turnstile_try_enter(&work->turnstile), 0))
-        gc_submit_wait();
+    const enum gc_turnstile_mode mode = gc_turnstile_enter(&work->turnstile);
+
+    if (__builtin_expect(mode != GC_TURNSTILE_OPEN, 0))
+        gc_submit_pass_slowly(work, mode);
 }
 
 /* The same for who submits now: it is inside the turnstile until gc_submit_end. Only where there is

@@ -37,10 +37,13 @@ void gc_submit_serve(void)
     gc_shim_leave();
 }
 
-void gc_submit_wait(void)
+void gc_submit_pass_slowly(struct gc_work *work, enum gc_turnstile_mode mode)
 {
     gc_shim_enter(GC_API_COUNT); /* a request served meanwhile may call the driver */
-    gc_core_await_resume(gc_shim.core);
+    while (mode == GC_TURNSTILE_CLOSED) {
+        gc_core_await_resume(gc_shim.core);
+        mode = gc_turnstile_enter(&work->turnstile);
+    }
     gc_shim_leave();
 }
 
