@@ -382,5 +382,6 @@ int main(void)
         cmocka_unit_test(what_is_freed_above_the_limit_goes_back),
         cmocka_unit_test(what_could_be_had_is_what_is_given),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("share", tests, NULL, NULL);
 }

@@ -376,5 +376,6 @@ int main(void)
         cmocka_unit_test(elastic_stock_of_others_stays),
         cmocka_unit_test(what_is_swapped_out_is_not_held),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("share figures", tests, NULL, NULL);
 }

@@ -350,5 +350,6 @@ int main(void)
         cmocka_unit_test(every_call_fails_once),
         cmocka_unit_test(every_call_fails_for_good),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("share stress", tests, NULL, NULL);
 }
