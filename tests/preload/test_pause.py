@@ -6,6 +6,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import time
 
 from live import MIB, OUT_OF_MEMORY, PATIENCE, TOOL, Client, equal, finish, ok, tool
 
@@ -69,8 +70,11 @@ def pause(turns, group):
     with subprocess.Popen([TOOL, "pause", turns.pid, "--timeout", str(PATIENCE)], env=environment, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asked:
         turns.ask("fill 99")
-        while asked.poll() is None:  # what came before the request is answered
-            if turns.hears(0.05) is not None:
+        pace = 0.1
+        while asked.poll() is None:
+            if turns.hears(pace) is not None:  # it came before the request; not so often that its work piles up
+                time.sleep(pace)
+                pace *= 2
                 turns.ask("fill 99")
         out, error = asked.communicate(timeout=2 * PATIENCE)
     return (asked.returncode, out + error), "fill 99"
