@@ -145,6 +145,8 @@ def check_idle(base):
     equal("without a group: a limit waits for the next call", tool(base, "limit", client.pid, "150MiB", "--timeout", "0.2"),
           (1, "", f"gpucache limit: process {client.pid} (quiet) did not answer within 0.2 s: it has no group, so it "
            "answers when it next allocates or submits work; the request stays\n"))
+    equal("without a group: its name is no group", tool(base, "trim", "quiet"),
+          (1, "", f"gpucache trim: no group is called quiet; process {client.pid} is: say its PID\n"))
     equal("without a group: and is in force then", client.say("alloc 60"), OUT_OF_MEMORY)
     device = top(base)[1]["quiet"]["devices"][0]
     equal("without a group: what it held idle is back, and the miss is shown", (device["reserved_bytes"], device["oom_count"]), (100 * MIB, 1))
