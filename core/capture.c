@@ -14,14 +14,19 @@
 
 /* ---- captures ---- */
 
-/* Whether a wait for the handle's work is under way, or one for everybody's. */
+static bool is_everyone_waited_for(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->everyone_count, memory_order_seq_cst) != 0;
+}
+
+/* Whether a wait for the handle's work is under way. */
 static bool is_waited_for(const struct gc_context *head)
 {
-    bool is_waited = atomic_load_explicit(&head->core->everyone_count, memory_order_seq_cst) != 0;
-    for (const struct gc_context *record = head; record != NULL && !is_waited;
+    for (const struct gc_context *record = head; record != NULL;
          record = gc_context_next_record(record))
-        is_waited = atomic_load_explicit(&record->wait_count, memory_order_seq_cst) != 0;
-    return is_waited;
+        if (atomic_load_explicit(&record->wait_count, memory_order_seq_cst) != 0)
+            return true;
+    return false;
 }
 
 void gc_context_capture_begin(struct gc_context *context)
@@ -38,8 +43,11 @@ void gc_context_capture_begin(struct gc_context *context)
     gc_lock_release(&core->registry);
     /* A synchronisation of ours that ended inside the capture would invalidate it. No wait begins
      * any more; those under way are the device's to end, so not for ever. */
-    for (unsigned i = 0; i < CAPTURE_PAUSES_MAX && is_waited_for(context->head); i++)
+    for (unsigned i = 0; i < CAPTURE_PAUSES_MAX; i++) {
+        if (!is_waited_for(context->head) && !is_everyone_waited_for(core))
+            return;
         nanosleep(&pause, NULL);
+    }
 }
 
 void gc_context_capture_end(struct gc_context *context)

@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LARGE GC_MIB(24)
 #define PEER_HANDLE 9
@@ -526,6 +527,96 @@ static void tenants_come_and_go_while_others_work(void **state)
     workbench_close(&town.bench);
 }
 
+struct dropper {
+    struct workbench bench;
+    _Atomic(struct gc_context *) context;
+    _Atomic(struct gc_tenant *) tenant;
+    atomic_bool is_over;
+    atomic_uint unexpected;
+    atomic_uint served;
+};
+
+static void *use_doomed(void *argument)
+{
+    struct dropper *dropper = argument;
+    while (!atomic_load(&dropper->is_over)) {
+        const struct gc_request request = {.bytes = 4096};
+        struct gc_context *record;
+        uint64_t address;
+        int code;
+        if (gc_tenant_context(atomic_load(&dropper->tenant), atomic_load(&dropper->context),
+                              &record) != GC_OK)
+            continue;
+        const enum gc_status status =
+            gc_core_alloc(dropper->bench.core, record, &request, &address, &code);
+        if (status != GC_OK && status != GC_INVALID_ARGUMENT && status != GC_OUT_OF_MEMORY)
+            atomic_fetch_add(&dropper->unexpected, 1);
+        if (status != GC_OK)
+            continue;
+        atomic_fetch_add(&dropper->served, 1);
+        const enum gc_status freed = gc_core_free(dropper->bench.core, address, 0, &code);
+        /* After a drop the address is unknown, or another thread's already. */
+        if (freed != GC_OK && freed != GC_NOT_OURS && freed != GC_INVALID_POINTER &&
+            freed != GC_DRIVER)
+            atomic_fetch_add(&dropper->unexpected, 1);
+    }
+    return NULL;
+}
+
+static void replace_handle(struct dropper *dropper)
+{
+    struct workbench *bench = &dropper->bench;
+    struct gc_context *fresh;
+    workbench_drop(bench, 0);
+    assert_status(gc_core_add_context(bench->core, 1, bench->device, &fresh), GC_OK);
+    bench->contexts[0] = fresh;
+    atomic_store(&dropper->context, fresh);
+}
+
+static void replace_doomed(struct dropper *dropper)
+{
+    struct workbench *bench = &dropper->bench;
+    struct gc_tenant *tenant = atomic_load(&dropper->tenant);
+    const enum gc_status status = gc_core_remove_tenant(bench->core, tenant);
+    if (status != GC_OK && status != GC_BUSY)
+        atomic_fetch_add(&dropper->unexpected, 1);
+    if (status == GC_OK)
+        atomic_store(&dropper->tenant, add_tenant(bench));
+}
+
+static void run_handles_come_and_go_under_tenants(bool has_mapping)
+{
+    static struct dropper dropper;
+    pthread_t threads[2];
+    memset(&dropper, 0, sizeof(dropper));
+    open_with(&dropper.bench, has_mapping, 0);
+    atomic_store(&dropper.context, dropper.bench.contexts[0]);
+    atomic_store(&dropper.tenant, add_tenant(&dropper.bench));
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, use_doomed, &dropper), 0);
+    for (unsigned i = 0; i < 60 || atomic_load(&dropper.served) < 200; i++) {
+        replace_handle(&dropper);
+        replace_doomed(&dropper);
+    }
+    atomic_store(&dropper.is_over, true);
+    for (unsigned i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(atomic_load(&dropper.unexpected), 0);
+    workbench_drop(&dropper.bench, 0);
+    assert_status(remove_tenant(&dropper.bench, atomic_load(&dropper.tenant)), GC_OK);
+    assert_int_equal(dropper.bench.sim.used_bytes, 0);
+    assert_int_equal(dropper.bench.sim.range_count, 0);
+    assert_int_equal(gc_device_reserved_bytes(dropper.bench.device), 0);
+    workbench_close(&dropper.bench);
+}
+
+static void handles_come_and_go_under_tenants(void **state)
+{
+    (void)state;
+    run_handles_come_and_go_under_tenants(false);
+    run_handles_come_and_go_under_tenants(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -540,6 +631,7 @@ int main(void)
         cmocka_unit_test(poison_is_looked_at_in_a_tenants_block),
         cmocka_unit_test(failing_calls_lose_nothing),
         cmocka_unit_test(tenants_come_and_go_while_others_work),
+        cmocka_unit_test(handles_come_and_go_under_tenants),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("tenant_remove", tests, NULL, NULL);
