@@ -1,6 +1,7 @@
 /* The report as text for people: 80 columns, the largest things first, then what to do. */
 #include "core/out.h"
 #include "core/report.h"
+#include "core/report_tenant.h"
 #include "core/text.h"
 
 #include <string.h>
@@ -311,6 +312,7 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
     write_gauges(out, device);
     write_counters(out, device);
     write_fragmentation(out, device);
+    gc_report_tenants_text(out, device);
     write_apis(out, report, device);
     write_driver_calls(out, report, device);
     write_direct(out, device);

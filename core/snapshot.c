@@ -7,6 +7,7 @@
 #include "core/direct.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/tenant.h"
 
 #include <stddef.h>
 
@@ -120,13 +121,37 @@ void gc_core_read_device(struct gc_core *core, struct gc_device *device,
             atomic_load_explicit(&device->direct_bytes[kind], memory_order_relaxed);
 }
 
+struct tenant_reading {
+    struct gc_device *device;
+    struct gc_device_snapshot *to;
+    bool of_removed;
+};
+
+static void read_tenant(void *argument, struct gc_tenant *tenant)
+{
+    const struct tenant_reading *reading = argument;
+    struct gc_device_snapshot *to = reading->to;
+    if (to->tenant_count == GC_TENANT_MAX)
+        return;
+    struct gc_tenant_figures *figures = &to->tenants[to->tenant_count];
+    if (gc_tenant_read(tenant, reading->device, figures) &&
+        figures->is_removed == reading->of_removed)
+        to->tenant_count++;
+}
+
 static void read_all(struct gc_core *core, struct gc_device *device, struct gc_device_snapshot *to)
 {
     struct leak_sum leaks = {0, 0};
     struct gc_api_figures *apis = to->apis;
+    struct gc_tenant_figures *tenants = to->tenants;
+    struct tenant_reading reading = {device, to, false};
     gc_core_read_device(core, device, to);
     gc_core_read_holes(core, device, to);
     to->apis = apis;
+    to->tenants = tenants;
+    gc_core_visit_tenants(core, read_tenant, &reading);
+    reading.of_removed = true;
+    gc_core_visit_tenants(core, read_tenant, &reading);
     see_all(core, device, add_leak, &leaks);
     to->leak_count = leaks.count;
     to->leak_bytes = leaks.bytes;
@@ -134,10 +159,12 @@ static void read_all(struct gc_core *core, struct gc_device *device, struct gc_d
         gc_api_cell_read(&device->apis[api], &to->apis[api]);
 }
 
-/* One mapping: the head, the devices, their figures by entry point, the process's calls. */
+/* One mapping: the head, the devices, their tenants, their figures by entry point, the process's
+ * calls. */
 static struct snapshot_memory *map_snapshot(uint32_t devices, uint16_t apis)
 {
-    const uint64_t figures_bytes = (uint64_t)apis * sizeof(struct gc_api_figures);
+    const uint64_t figures_bytes = (uint64_t)apis * sizeof(struct gc_api_figures) +
+                                   GC_TENANT_MAX * sizeof(struct gc_tenant_figures);
     const uint64_t bytes = sizeof(struct snapshot_memory) +
                            devices * (sizeof(struct gc_device_snapshot) + figures_bytes) +
                            apis * sizeof(uint64_t);
@@ -148,9 +175,14 @@ static struct snapshot_memory *map_snapshot(uint32_t devices, uint16_t apis)
     memory->bytes = bytes;
     memory->snapshot.api_count = apis;
     memory->snapshot.devices = (struct gc_device_snapshot *)(memory + 1);
-    struct gc_api_figures *figures = (struct gc_api_figures *)(memory->snapshot.devices + devices);
-    for (uint32_t i = 0; i < devices; i++)
+    struct gc_tenant_figures *tenants =
+        (struct gc_tenant_figures *)(memory->snapshot.devices + devices);
+    struct gc_api_figures *figures =
+        (struct gc_api_figures *)(tenants + (uint64_t)devices * GC_TENANT_MAX);
+    for (uint32_t i = 0; i < devices; i++) {
+        memory->snapshot.devices[i].tenants = tenants + (uint64_t)i * GC_TENANT_MAX;
         memory->snapshot.devices[i].apis = figures + (uint64_t)i * apis;
+    }
     memory->snapshot.process_driver_calls = (uint64_t *)(figures + (uint64_t)devices * apis);
     return memory;
 }

@@ -6,6 +6,8 @@
 #include "core/core.h"
 #include "core/hist.h"
 
+struct gc_tenant_figures; /* tenant.h */
+
 struct gc_gauge {
     uint64_t current;
     uint64_t peak;
@@ -39,6 +41,9 @@ struct gc_device_snapshot {
     uint64_t leak_count; /* live blocks and direct records now */
     uint64_t leak_bytes;
     struct gc_api_figures *apis; /* api_count entries, owned by the snapshot */
+    uint32_t tenant_count;       /* that used it: those there are, then those removed, as many as
+                                    there is room for */
+    struct gc_tenant_figures *tenants; /* owned by the snapshot */
 };
 
 struct gc_snapshot {
