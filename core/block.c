@@ -123,6 +123,7 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_
         const uint64_t end_ns = now_ns(core);
         gc_hist_add(&core->free_ns, end_ns - start_ns);
         gc_member_write(context->device, end_ns);
+        gc_member_write_record(context);
     }
     return status;
 }

@@ -334,6 +334,7 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
     if (status == GC_OUT_OF_MEMORY && !request->is_trial) {
         gc_share_note_oom(device, context->share, &entry);
         gc_member_write(device, now_ns(core));
+        gc_member_write_record(context);
     }
     if (status != GC_OK)
         return status;
@@ -346,6 +347,7 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
     const uint64_t end_ns = now_ns(core);
     gc_hist_add(&core->alloc_ns, end_ns - start_ns);
     gc_member_write(device, end_ns);
+    gc_member_write_record(context);
     return GC_OK;
 }
 

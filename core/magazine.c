@@ -220,12 +220,13 @@ static void sample_end(const struct gc_cache *cache, struct gc_hist *hist, uint6
 }
 
 /* For other processes to read. */
-static void show_figures(struct gc_cache *cache, struct gc_device *device, uint64_t now_ns)
+static void show_figures(struct gc_cache *cache, struct gc_context *context, uint64_t now_ns)
 {
     if (cache->core->member == NULL)
         return;
     gc_core_cache_settle(cache);
-    gc_member_write(device, now_ns);
+    gc_member_write(context->device, now_ns);
+    gc_member_write_record(context);
 }
 
 /* ---- bins ---- */
@@ -503,7 +504,7 @@ uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64
         trace_alloc(context, address, bytes, block_bytes, api);
     if (!LIKELY(start_ns == 0)) {
         sample_end(cache, &cache->core->alloc_ns, start_ns);
-        show_figures(cache, context->device, start_ns);
+        show_figures(cache, context, start_ns);
     }
     return address;
 }

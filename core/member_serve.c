@@ -6,6 +6,7 @@
 #include "core/magazine.h"
 #include "core/member.h"
 #include "core/pause.h"
+#include "core/tenant.h"
 #include "core/text.h"
 
 #include <stdio.h>
@@ -133,6 +134,12 @@ static void serve_handler(struct gc_member *member, enum gc_ledger_ask ask)
     answer(member, ask, result, text);
 }
 
+static void write_tenant(void *argument, struct gc_tenant *tenant)
+{
+    (void)argument;
+    gc_member_write_tenant(tenant);
+}
+
 /* Figures; and where the group's limit may have been changed, what it takes to keep it. */
 static void settle_all(struct gc_member *member, bool may_be_over)
 {
@@ -150,6 +157,7 @@ static void settle_all(struct gc_member *member, bool may_be_over)
         }
         gc_member_write(device, now_ns);
     }
+    gc_core_visit_tenants(core, write_tenant, NULL);
 }
 
 /* ---- one at a time ---- */

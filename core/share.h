@@ -29,7 +29,8 @@ struct gc_share {
     atomic_uint_fast64_t most_needed;
     atomic_bool is_over_limit;
     atomic_uint elastic_count; /* elastic pools that are charged to it */
-    uint32_t give_back_count; /* guarded by the device's give_back_lock */
+    atomic_uint ledger_index;  /* of its row in the process's slot, plus one; 0: none */
+    uint32_t give_back_count;  /* guarded by the device's give_back_lock */
 };
 
 void gc_share_init(struct gc_share *share, struct gc_device *device, uint64_t limit_bytes);

@@ -4,6 +4,7 @@
 #include "core/bits.h"
 #include "core/check.h"
 #include "core/instance.h"
+#include "core/member.h"
 #include "core/options_parse.h"
 #include "core/tenant_record.h"
 
@@ -218,6 +219,7 @@ void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused)
 {
     /* Sequentially consistent, as the turnstile's word, which changes after it. */
     atomic_store_explicit(&tenant->is_paused, is_paused, memory_order_seq_cst);
+    gc_member_write_tenant(tenant);
 }
 
 bool gc_tenant_is_paused(const struct gc_tenant *tenant)

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/member.h"
 #include "core/tenant_record.h"
 
 #include <stddef.h>
@@ -175,5 +176,7 @@ enum gc_status gc_core_remove_tenant(struct gc_core *core, struct gc_tenant *ten
     if (status != GC_OK)
         (void)visit_records(tenant, open_record);
     end_leaving(tenant, status == GC_OK ? GC_TENANT_REMOVED : GC_TENANT_OPEN);
+    if (status == GC_OK)
+        gc_member_forget_tenant(tenant);
     return status;
 }

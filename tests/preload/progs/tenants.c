@@ -549,19 +549,22 @@ static void early(const struct object *one, const char *path)
     EXPECT(live_of(find("one")) == 0);
 }
 
-/* What its report and top shall say. */
-static void shown(const struct object *one)
+/* What its report and top shall say: one has two blocks and a third idle, two has four and was
+ * refused one. Allocation calls make the figures known. */
+static void shown(const struct object *one, const struct object *two)
 {
     uint64_t what;
     program_start();
+    for (int i = 0; i < 4; i++)
+        EXPECT(two->take("plain", BLOCK, &what) == 0);
+    EXPECT(two->take("plain", 5 * BLOCK, &what) == CUDA_ERROR_OUT_OF_MEMORY);
     for (int i = 0; i < 3; i++)
         EXPECT(one->take("plain", BLOCK, &what) == 0);
-    EXPECT(one->give("plain", what) == 0);
-    for (int i = 0; i < 300; i++) { /* figures are shown now and then */
-        EXPECT(one->take("plain", BLOCK, &what) == 0);
+    for (int i = 0; i < 300; i++) {
         EXPECT(one->give("plain", what) == 0);
+        EXPECT(one->take("plain", BLOCK, &what) == 0);
     }
-    CHECK(cuCtxSynchronize());
+    EXPECT(one->give("async", what) == 0);
     printf("ready\n");
     fflush(stdout);
     (void)getchar();
@@ -596,7 +599,7 @@ int main(int argc, char **argv)
     else if (strcmp(argv[1], "early") == 0)
         early(&objects[0], argv[3]);
     else if (strcmp(argv[1], "shown") == 0)
-        shown(&objects[0]);
+        shown(&objects[0], &objects[1]);
     else
         return EXIT_FAILURE;
     return EXIT_SUCCESS;
