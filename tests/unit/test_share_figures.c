@@ -293,8 +293,8 @@ static void elastic_stock_of_others_stays(void **state)
     (void)state;
     open_lodger(&lodger, GC_MODE_CACHE, true);
     struct workbench *bench = &lodger.bench;
+    const uint64_t others = create_elastic(&lodger, NULL); /* the first that would be asked */
     const uint64_t own = create_elastic(&lodger, lodger.share);
-    const uint64_t others = create_elastic(&lodger, NULL);
     assert_status(elastic(&lodger, own, 0, STOCK, true), GC_OK);
     assert_status(elastic(&lodger, own, 0, STOCK, false), GC_OK);
     assert_status(elastic(&lodger, others, 0, STOCK, true), GC_OK);
