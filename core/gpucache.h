@@ -91,7 +91,8 @@ typedef uint64_t gpucache_tenant;
 #define GPUCACHE_MODE_OFF 2
 
 /* Figures of one device. Set struct_bytes to sizeof(struct gpucache_statistics) before the call;
- * later versions add fields at the end. Each figure is exact; two may be a moment apart. */
+ * later versions add fields at the end. Two figures may be a moment apart; what other threads do in
+ * their own caches shows a little later, by 16 MiB each at most. */
 struct gpucache_statistics {
     uint64_t struct_bytes;
     uint64_t total_bytes;     /* of the device */

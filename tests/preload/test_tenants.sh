@@ -28,6 +28,8 @@ for backend in auto driver; do
     for case in api limits frees forked; do
         ok "$case, backend $backend" silent preloaded timeout 20 "$program" $case
     done
+    ok "threads come and go while it does, backend $backend" silent preloaded timeout 60 "$program" churn
+    ok "the current one changes from call to call, backend $backend" silent preloaded timeout 20 "$program" switches "$one"
     # Of what PyTorch and CuPy could not have a line tells.
     GPUCACHE_LOG=error ok "every way to take memory, backend $backend" silent preloaded timeout 20 "$program" ways "$one"
 done
@@ -38,11 +40,12 @@ for case in limits frees; do
 done
 GPUCACHE_MODE=off ok "mode off: the API says so, the driver serves" silent preloaded timeout 20 "$program" off
 if simulated "$BUILD_DIR/tests/preload/public_api" has_mapping "$LIB" > /dev/null 2>&1; then
+    SIMCUDA_DEVICES=2 ok "two devices, two contexts of one" silent preloaded timeout 20 "$program" devices
     for case in ranges capacities info; do
         ok "$case" silent preloaded timeout 20 "$program" $case
     done
 else
-    skip "ranges, capacities, free memory" "the library does not map memory on this device"
+    skip "devices, ranges, capacities, free memory" "the library does not map memory on this device"
 fi
 
 # ---- by the object that called ----

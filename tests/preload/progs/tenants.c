@@ -10,6 +10,8 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -412,6 +414,117 @@ static void info(void)
     EXPECT(total_bytes == total_before && free_bytes == free_before);
 }
 
+/* The caches of the thread hold blocks of each: what is current decides, call by call. */
+static void switches(const struct object *object)
+{
+    const gpucache_tenant tenants[] = {make("a", 0, GIB), make("b", 0, GIB), 0};
+    uint64_t blocks[3];
+    program_start();
+    for (int i = 0; i < 300; i++) {
+        const char *way = i % 3 == 0 ? "plain" : "runtime";
+        for (int k = 0; k < 3; k++) {
+            set(tenants[k]);
+            EXPECT(object->take(way, 4096, &blocks[k]) == 0);
+        }
+        EXPECT(live_of(tenants[0]) == 4096 && live_of(tenants[1]) == 4096);
+        for (int k = 0; k < 3; k++) /* by a thread that has the last one's current */
+            EXPECT(object->give(way, blocks[k]) == 0);
+        EXPECT(live_of(tenants[0]) == 0 && live_of(tenants[1]) == 0);
+    }
+    EXPECT(figures_of(tenants[0]).alloc_count == 300 && figures_of(tenants[1]).alloc_count == 300);
+    EXPECT(figures_of(tenants[0]).hit_count > 250 && figures_of(tenants[1]).hit_count > 250);
+}
+
+/* The same tenant in several contexts and on two devices: a limit on each. */
+static void devices(void)
+{
+    const gpucache_tenant a = make("a", 0, 2 * BLOCK);
+    struct gpucache_tenant_statistics all = {.struct_bytes = sizeof(all)};
+    CUcontext contexts[3];
+    CUdeviceptr blocks[3], none;
+    contexts[0] = program_start();
+    CHECK(cuDevicePrimaryCtxRetain(&contexts[1], 1));
+#if CUDA_VERSION >= 13000
+    CHECK(cuCtxCreate(&contexts[2], NULL, 0, 1));
+#else
+    CHECK(cuCtxCreate(&contexts[2], 0, 1));
+#endif
+    set(a);
+    for (int i = 0; i < 3; i++) {
+        CHECK(cuCtxSetCurrent(contexts[i]));
+        CHECK(try_alloc(BLOCK, &blocks[i]));
+    }
+    EXPECT(try_alloc(BLOCK, &none) == CUDA_ERROR_OUT_OF_MEMORY); /* device 1 is full */
+    CHECK(cuCtxSetCurrent(contexts[0]));
+    CHECK(try_alloc(BLOCK, &none));
+    EXPECT_STATUS(gc.gpucache_tenant_get_statistics(a, GPUCACHE_ALL_DEVICES, &all), GPUCACHE_OK);
+    EXPECT(all.requested_bytes == 4 * BLOCK && live_of(a) == 2 * BLOCK && all.base == NULL);
+    EXPECT_STATUS(gc.gpucache_tenant_get_statistics(a, 7, &all), GPUCACHE_NOT_READY);
+    EXPECT_STATUS(gc.gpucache_tenant_get_statistics(a, -2, &all), GPUCACHE_INVALID_DEVICE);
+    CHECK(cuCtxDestroy(contexts[2])); /* with what was allocated there */
+    EXPECT_STATUS(gc.gpucache_tenant_get_statistics(a, 1, &all), GPUCACHE_OK);
+    EXPECT(all.requested_bytes == BLOCK);
+    CHECK(cuCtxSetCurrent(contexts[1]));
+    CHECK(try_alloc(BLOCK, &none));
+}
+
+/* Some threads come to a tenant and leave it while another registers and unregisters it. */
+static _Atomic(gpucache_tenant) offered;
+static atomic_bool is_over;
+static atomic_uint visits;
+
+static void *visit(void *context)
+{
+    CUdeviceptr block;
+    CHECK(cuCtxSetCurrent(context));
+    while (!is_over) {
+        const gpucache_tenant tenant = offered;
+        const gpucache_status status = gc.gpucache_tenant_set_current(tenant, NULL);
+        if (tenant == 0 || status != GPUCACHE_OK) {
+            EXPECT(tenant == 0 || status == GPUCACHE_INVALID_HANDLE || status == GPUCACHE_BUSY);
+            sched_yield();
+            continue;
+        }
+        /* While it is current it stays. */
+        for (int i = 0; i < 10; i++) {
+            CHECK(try_alloc(4096, &block));
+            CHECK(cuMemFree(block));
+        }
+        set(0);
+        visits++;
+    }
+    return NULL;
+}
+
+static void churn(void)
+{
+    pthread_t threads[3];
+    CUcontext context = program_start();
+    gpucache_tenant last = 0;
+    for (int i = 0; i < 3; i++)
+        EXPECT(pthread_create(&threads[i], NULL, visit, context) == 0);
+    for (int round = 0; round < 40; round++) {
+        const unsigned before = visits;
+        const gpucache_tenant tenant = make("a", 64 * MIB, 64 * MIB);
+        EXPECT(tenant != last);
+        last = tenant;
+        offered = tenant;
+        while (visits - before < 6)
+            sched_yield();
+        offered = 0;
+        for (;;) {
+            const gpucache_status status = gc.gpucache_tenant_unregister(tenant);
+            if (status == GPUCACHE_OK)
+                break;
+            EXPECT_STATUS(status, GPUCACHE_BUSY);
+            sched_yield();
+        }
+    }
+    is_over = true;
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+}
+
 static void states(gpucache_status wanted)
 {
     struct gpucache_tenant_statistics figures = {.struct_bytes = sizeof(figures)};
@@ -578,9 +691,16 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } cases[] = {{"api", api},       {"limits", limits},         {"frees", frees},
-                 {"ranges", ranges}, {"capacities", capacities}, {"info", info},
-                 {"off", off},       {"forked", forked}};
+    } cases[] = {{"api", api},
+                 {"limits", limits},
+                 {"frees", frees},
+                 {"ranges", ranges},
+                 {"capacities", capacities},
+                 {"devices", devices},
+                 {"churn", churn},
+                 {"info", info},
+                 {"off", off},
+                 {"forked", forked}};
     EXPECT(argc > 1);
     EXPECT(gpucache_load(NULL, &gc) == GPUCACHE_OK);
     for (int i = 0; i < 2 && i + 2 < argc && !(loads_itself && (i == 1 || argv[1][0] == 'r')); i++)
@@ -592,6 +712,8 @@ int main(int argc, char **argv)
         }
     if (strcmp(argv[1], "ways") == 0)
         every_way(&objects[0]);
+    else if (strcmp(argv[1], "switches") == 0)
+        switches(&objects[0]);
     else if (strcmp(argv[1], "rules") == 0)
         rules(&objects[0], &objects[1]);
     else if (strcmp(argv[1], "reload") == 0)
