@@ -386,8 +386,8 @@ gpucache_status gpucache_tenant_unregister(gpucache_tenant tenant);
 gpucache_status gpucache_tenant_find(const char *name, gpucache_tenant *tenant);
 /* Makes it current on the calling thread, in the place of the one that was, whose handle comes back
  * in *previous (may be NULL): set that again at the end of the scope. 0: none; then what
- * GPUCACHE_TENANTS says holds, if anything. A thread that ends lets its tenant go. BUSY: it is being
- * unregistered. INVALID_HANDLE. */
+ * GPUCACHE_TENANTS says holds, if anything. A thread that ends lets its tenant go. BUSY: it is
+ * being unregistered. INVALID_HANDLE. */
 gpucache_status gpucache_tenant_set_current(gpucache_tenant tenant, gpucache_tenant *previous);
 /* What was set on the calling thread; 0: nothing. */
 gpucache_status gpucache_tenant_get_current(gpucache_tenant *tenant);
