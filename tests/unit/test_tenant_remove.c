@@ -173,6 +173,38 @@ static void what_a_thread_keeps_goes_too(void **state)
     workbench_close(&bench);
 }
 
+/* Blocks that other processes were given, and a program that is only watched. */
+static void other_kinds_of_memory_go_too(void **state)
+{
+    (void)state;
+    for (unsigned is_tracked = 0; is_tracked < 2; is_tracked++) {
+        const struct workbench_setup setup = {.mode = is_tracked ? GC_MODE_TRACK : GC_MODE_CACHE,
+                                              .capacity_bytes = GC_MIB(1024),
+                                              .trim_percent = 100,
+                                              .has_mapping = true,
+                                              .is_fenced = true};
+        struct workbench bench;
+        uint64_t whole[2];
+        workbench_open(&bench, &setup);
+        bench.sim.free_waits = is_tracked != 0;
+        struct gc_tenant *tenant = add_tenant(&bench);
+        struct gc_context *record = workbench_record(&bench, tenant, 0);
+        const struct gc_request request = {.bytes = LARGE, .api = API_MALLOC, .is_whole = true};
+        for (unsigned i = 0; i < 2; i++)
+            assert_status(
+                gc_core_alloc(bench.core, record, &request, &whole[i], &bench.driver_code), GC_OK);
+        workbench_export(&bench, whole[0]);
+        for (unsigned i = 0; i < 2; i++) {
+            sim_driver_submit(&bench.sim, 1, whole[i], LARGE);
+            assert_status(remove_tenant(&bench, tenant), GC_BUSY);
+            workbench_free(&bench, whole[i]);
+        }
+        assert_status(remove_tenant(&bench, tenant), GC_OK);
+        assert_gone(&bench, tenant, record);
+        workbench_close(&bench);
+    }
+}
+
 /* A graph's memory stays until its tenant goes. */
 static void a_capture_puts_it_off(void **state)
 {
@@ -624,6 +656,7 @@ int main(void)
         cmocka_unit_test(it_is_refused_while_memory_is_in_use),
         cmocka_unit_test(it_is_refused_while_direct_memory_is_in_use),
         cmocka_unit_test(what_a_thread_keeps_goes_too),
+        cmocka_unit_test(other_kinds_of_memory_go_too),
         cmocka_unit_test(a_capture_puts_it_off),
         cmocka_unit_test(it_serves_nobody_meanwhile),
         cmocka_unit_test(its_handle_may_go_before),
