@@ -428,7 +428,7 @@ static void failing_calls_lose_nothing(void **state)
 
 #define THREADS 4
 #define ROUNDS 40 /* at least, and until so much was served: */
-#define SERVED 2000
+#define SERVED 800
 #define HELD_MAX 8
 
 struct town {
@@ -626,7 +626,7 @@ static void run_handles_come_and_go_under_tenants(bool has_mapping)
     atomic_store(&dropper.tenant, add_tenant(&dropper.bench));
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, use_doomed, &dropper), 0);
-    for (unsigned i = 0; i < 60 || atomic_load(&dropper.served) < 200; i++) {
+    for (unsigned i = 0; i < 30 || atomic_load(&dropper.served) < 200; i++) {
         replace_handle(&dropper);
         replace_doomed(&dropper);
     }
