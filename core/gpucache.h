@@ -242,7 +242,10 @@ struct gpucache_cupy_param {
     X(gpucache_status, gpucache_tenant_get_current, (gpucache_tenant *tenant))                     \
     X(gpucache_status, gpucache_tenant_set_limit, (gpucache_tenant tenant, uint64_t limit_bytes))  \
     X(gpucache_status, gpucache_tenant_get_statistics,                                             \
-      (gpucache_tenant tenant, int device, struct gpucache_tenant_statistics *figures))
+      (gpucache_tenant tenant, int device, struct gpucache_tenant_statistics *figures))            \
+    X(gpucache_status, gpucache_tenant_pause,                                                      \
+      (gpucache_tenant tenant, int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes))      \
+    X(gpucache_status, gpucache_tenant_resume, (gpucache_tenant tenant, uint64_t *moved_bytes))
 /* clang-format on */
 
 #ifndef GPUCACHE_NO_PROTOTYPES
@@ -287,8 +290,9 @@ gpucache_status gpucache_trim(int device, uint64_t keep_bytes, uint64_t *given_b
  * maps itself stay. `timeout_ms`: what work under way may take to end. *moved_bytes (may be NULL):
  * what the devices have back. From outside: gpucache pause, gpucache resume.
  *
- * PINNED, CAPTURING, BUSY, NO_HOST_MEMORY (for the copy), DRIVER_ERROR: nothing has changed.
- * PAUSED: it is paused. */
+ * PINNED, CAPTURING, BUSY, NO_HOST_MEMORY (for the copy), NOT_SUPPORTED (work may be submitted that
+ * the library does not see), DRIVER_ERROR: nothing has changed. PAUSED: it is paused. Without a
+ * preload no work is seen: then the program sees to it that none is submitted. */
 gpucache_status gpucache_pause(int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes);
 /* And back, at the same addresses. OUT_OF_MEMORY: the devices, or a limit, have no room; it is
  * paused as before, or part of it: try again. PAUSED: it is not paused. BUSY, DRIVER_ERROR. */
@@ -396,6 +400,14 @@ gpucache_status gpucache_tenant_set_limit(gpucache_tenant tenant, uint64_t limit
 /* Of one device, or GPUCACHE_ALL_DEVICES: the sum. Zeros where it was not used. */
 gpucache_status gpucache_tenant_get_statistics(gpucache_tenant tenant, int device,
                                                struct gpucache_tenant_statistics *figures);
+/* As gpucache_pause and gpucache_resume, for the memory of one tenant. Until it is resumed threads
+ * that have it current, or whose objects GPUCACHE_TENANTS gives it, wait where they submit work or
+ * need pages; so does whoever copies or fills by an address of it, or asks about one. All others go
+ * on: what their kernels and graphs use is not known, none may use that memory meanwhile. Also
+ * PAUSED: it is paused already, about to be unregistered, or was not paused. INVALID_HANDLE. */
+gpucache_status gpucache_tenant_pause(gpucache_tenant tenant, int keep_content, uint32_t timeout_ms,
+                                      uint64_t *moved_bytes);
+gpucache_status gpucache_tenant_resume(gpucache_tenant tenant, uint64_t *moved_bytes);
 
 /* ---- for allocators of others: signatures as they expect them; NULL means out of memory ----
  *

@@ -106,7 +106,7 @@ void gc_capture_drop_context(struct gc_context *context)
         /* What is captured runs later, beside other work: one stream's order is not enough. And   \
          * none begins while memory moves, which would end it. */                                  \
         struct gc_work *work;                                                                      \
-        CUresult result = gc_submit_enter(GC_STREAM_OTHER, &work);                                 \
+        CUresult result = gc_submit_enter(GC_STREAM_OTHER, &work, GC_CALLER);                      \
         if (result != CUDA_SUCCESS)                                                                \
             return result;                                                                         \
         gc_shim_enter(GC_API_##symbol);                                                            \

@@ -113,10 +113,11 @@ struct gc_thread {
     /* Where an allocation there is served without a question: the record, or that of the thread's
      * tenant. NULL: gc_shim_target says. */
     struct gc_context *target;
-    struct gc_tenant *tenant; /* current by the program's word; NULL: none */
-    uint64_t tenant_handle;   /* its handle; 0: none */
-    const void *caller;       /* who called the outermost entry point; NULL: not noted */
-    bool ends_tenant;         /* at its end the thread lets its tenant go */
+    struct gc_tenant *tenant;      /* current by the program's word; NULL: none */
+    uint64_t tenant_handle;        /* its handle; 0: none */
+    struct gc_tenant *last_tenant; /* whom the rules last named for a call of the thread's */
+    const void *caller;            /* who called the outermost entry point; NULL: not noted */
+    bool ends_tenant;              /* at its end the thread lets its tenant go */
     /* The context in which the last cudaMalloc or cudaFree of `runtime` was served beneath; NULL:
      * what it will do next is for it to say (runtime_api.c). */
     CUcontext landed;

@@ -3,6 +3,7 @@
 
 #include "core/tenant_rules.h"
 #include "shim/elf.h"
+#include "shim/route.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -47,12 +48,18 @@ static void find_owner(void *argument, const char *path)
     owner->tenant = found < 0 ? NULL : tenants.by_name[found];
 }
 
-static struct gc_tenant *tenant_of_caller(void)
+static struct gc_tenant *tenant_of(const void *caller)
 {
     struct owner owner = {NULL};
 
-    gc_elf_visit_path(gc_thread.caller, find_owner, &owner);
+    gc_elf_visit_path(caller, find_owner, &owner);
     return owner.tenant;
+}
+
+static struct gc_tenant *tenant_of_caller(void)
+{
+    gc_thread.last_tenant = tenant_of(gc_thread.caller);
+    return gc_thread.last_tenant;
 }
 
 static void make_tenant(uint32_t name)
@@ -97,6 +104,17 @@ struct gc_tenant *gc_tenants_of_call(void)
     if (gc_thread.tenant != NULL)
         return gc_thread.tenant;
     return tenants.has_rules ? tenant_of_caller() : NULL;
+}
+
+struct gc_tenant *gc_tenants_of_work(const void *caller)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+
+    if (gc_thread.tenant != NULL || !tenants.has_rules)
+        return gc_thread.tenant;
+    if (libc == NULL || gc_route_is_in_runtime(libc, caller))
+        return gc_thread.last_tenant;
+    return tenant_of(caller);
 }
 
 enum gc_status gc_tenants_share(struct gc_device *device, struct gc_share **share)

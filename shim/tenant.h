@@ -16,6 +16,10 @@ void gc_tenants_start(void);
 bool gc_tenants_is_any_meant(void);
 /* Whom the call of this thread that is under way is for; NULL: nobody. */
 struct gc_tenant *gc_tenants_of_call(void);
+/* Whose work a call from `caller` submits; NULL: nobody's. A runtime that several objects share
+ * says nothing of who called it: then it is whose memory the thread allocated last, by the rules.
+ */
+struct gc_tenant *gc_tenants_of_work(const void *caller);
 /* The account that is charged for the call, before the device; NULL: none. GC_NO_HOST_MEMORY. */
 enum gc_status gc_tenants_share(struct gc_device *device, struct gc_share **share) GC_CHECKED;
 /* What a malloc of the call's tenant could get, and the most there is for it: see gc_core_mem_info.
