@@ -24,6 +24,8 @@ static void write_tenant(struct gc_json *json, const struct gc_tenant_figures *t
     gc_json_put_string(json, "name", tenant->name);
     gc_json_key(json, "removed");
     gc_json_bool(json, tenant->is_removed);
+    gc_json_key(json, "paused");
+    gc_json_bool(json, tenant->is_paused);
     gc_json_put_uint(json, "capacity_bytes", tenant->capacity_bytes);
     if (tenant->limit_bytes == UINT64_MAX)
         gc_json_put_null(json, "limit_bytes");
@@ -82,6 +84,6 @@ void gc_report_tenants_text(struct gc_out *out, const struct gc_device_snapshot 
         right_size(out, 69, tenant->requested.current);
         gc_out_text(out, "  ");
         gc_out_uint(out, tenant->oom_count);
-        gc_out_char(out, '\n');
+        gc_out_text(out, tenant->is_paused ? "  (paused)\n" : "\n");
     }
 }

@@ -210,7 +210,7 @@ enum gc_status gc_tenant_begin_pause(struct gc_tenant *tenant)
     else if (gc_tenant_is_paused(tenant))
         status = GC_BUSY;
     else
-        gc_tenant_show_paused(tenant, true);
+        atomic_store_explicit(&tenant->is_paused, true, memory_order_seq_cst);
     gc_lock_release(&tenant->core->registry);
     return status;
 }

@@ -62,14 +62,25 @@ class Client:
             return json.load(stream)["devices"][0]
 
 
-def tool(base, *arguments):
-    """Exit status, standard output, standard error. What it asks for is waited for, unless the arguments say how long."""
+def start_tool(base, *arguments):
+    """The tool's process. What it asks for is waited for, unless the arguments say how long."""
     if arguments[0] in ("limit", "trim", "pause", "resume") and "--timeout" not in arguments:
         arguments += ("--timeout", str(PATIENCE))
     environment = {"PATH": os.environ["PATH"], "GPUCACHE_LEDGER": os.path.join(base, "ledger"), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run([TOOL, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=2 * PATIENCE, check=False)
-    return done.returncode, done.stdout, done.stderr
+    return subprocess.Popen([TOOL, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def end_tool(process):
+    """Exit status, standard output, standard error."""
+    with process:
+        out, error = process.communicate(timeout=2 * PATIENCE)
+    return process.returncode, out, error
+
+
+def tool(base, *arguments):
+    """The same, all at once."""
+    return end_tool(start_tool(base, *arguments))
 
 
 def finish():

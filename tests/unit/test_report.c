@@ -82,11 +82,11 @@ static const char *const device_keys[] = {"ordinal",
                                           "leak_bytes",
                                           "tenants",
                                           NULL};
-static const char *const tenant_keys[] = {"name",           "removed",         "capacity_bytes",
-                                          "limit_bytes",    "requested_bytes", "allocated_bytes",
-                                          "reserved_bytes", "pending_bytes",   "idle_bytes",
-                                          "alloc_count",    "free_count",      "hit_count",
-                                          "miss_count",     "oom_count",       NULL};
+static const char *const tenant_keys[] = {
+    "name",          "removed",         "paused",          "capacity_bytes",
+    "limit_bytes",   "requested_bytes", "allocated_bytes", "reserved_bytes",
+    "pending_bytes", "idle_bytes",      "alloc_count",     "free_count",
+    "hit_count",     "miss_count",      "oom_count",       NULL};
 static const char *const gauge_keys[] = {"current", "peak", NULL};
 static const char *const api_keys[] = {"count", "bytes", "current_bytes", "peak_bytes", NULL};
 static const char *const fragmentation_keys[] = {"free_bytes", "largest_free_bytes", "ratio",
@@ -150,6 +150,7 @@ static void values_are_those_given(void **state)
     tenant = json_array_get(json_object_get(other, "tenants"), 1);
     assert_true(json_is_null(json_object_get(tenant, "limit_bytes")));
     assert_true(json_is_true(json_object_get(tenant, "removed")));
+    assert_true(json_is_false(json_object_get(tenant, "paused")));
     assert_int_equal(integer(json_object_get(device, "reserved_bytes"), "current"), 102);
     assert_int_equal(integer(json_object_get(device, "reserved_bytes"), "peak"), 102000);
     assert_int_equal(integer(device, "alloc_count"), 104);
