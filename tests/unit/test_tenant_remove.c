@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define LARGE GC_MIB(24)
 #define PEER_HANDLE 9
@@ -627,8 +628,10 @@ static void run_handles_come_and_go_under_tenants(bool has_mapping)
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, use_doomed, &dropper), 0);
     for (unsigned i = 0; i < 30 || atomic_load(&dropper.served) < 200; i++) {
+        const struct timespec pause = {0, 1000000};
         replace_handle(&dropper);
         replace_doomed(&dropper);
+        nanosleep(&pause, NULL); /* the others shall come to something in between */
     }
     atomic_store(&dropper.is_over, true);
     for (unsigned i = 0; i < 2; i++)
