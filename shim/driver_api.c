@@ -128,8 +128,10 @@ static void note_free_landing(void)
 {
     CUcontext handle;
 
+    if (gc_thread.outer_api != GC_API_cudaFree)
+        return;
     (void)gc_hot_target(&handle);
-    if (gc_thread.outer_api == GC_API_cudaFree && handle != NULL && handle == gc_thread.handle)
+    if (handle != NULL && handle == gc_thread.handle)
         gc_thread.landed = handle;
 }
 
