@@ -161,6 +161,23 @@ def check_refusals(base):
     equal("killed while it is paused: top", tool(base, "top", "--once")[0], 0)
 
 
+def check_ends(base):
+    """Paused by the program itself, resumed from outside; and a paused program that ends."""
+    one = Turns(base, "self", False)
+    equal("itself: memory", one.allocate(64), {"0"})
+    one.say("fill 3")
+    equal("itself: paused", one.say("pause"), "0")
+    one.ask("fill 5")
+    equal("itself: its work waits", one.hears(0.3), None)
+    status, answer = one.move("resume")
+    ok("itself: who waits hears the resume", status == 0 and "back on the device" in answer, answer)
+    equal("itself: it goes on", one.hears(PATIENCE), "0")
+    equal("itself: with its memory", one.say("check 5"), "same")
+    equal("itself: paused again", one.say("pause"), "0")
+    equal("itself: memory is freed meanwhile", one.say("free 0"), "0")
+    equal("itself: it ends and reports", one.client.end()["reserved_bytes"]["current"] < 80 * MIB, True)
+
+
 def states(base):
     """The state of each tenant that top shows."""
     shown = json.loads(tool(base, "top", "--once", "--json")[1])
@@ -192,7 +209,7 @@ def check_tenants(base):
 def main():
     """All of it; ends with 1 if anything failed."""
     for check in (lambda base: check_turns(base, True), lambda base: check_turns(base, False), check_refusals,
-                  check_tenants):
+                  check_ends, check_tenants):
         with tempfile.TemporaryDirectory(prefix="gpucache-pause.") as base:
             check(base)
     return finish()
