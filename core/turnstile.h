@@ -16,8 +16,9 @@
 
 enum gc_turnstile_mode { GC_TURNSTILE_OPEN, GC_TURNSTILE_CLOSED, GC_TURNSTILE_GUARDED };
 
-#define GC_TURNSTILE_MODES 3U /* the bits of the word that are the mode; the others count changes  \
-                               */
+#define GC_TURNSTILE_MODES                                                                         \
+    3U /* the bits of the word that are the mode; the others count changes                         \
+        */
 #define GC_TURNSTILE_FOREVER UINT32_MAX
 
 struct gc_turnstile {
