@@ -10,8 +10,8 @@
  * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by
  * symbol version, which our unversioned names take the place of. So each call goes to the runtime
  * that the calling object is bound to: the one in its own scope of dependencies, else the first
- * behind us, else one that is loaded. Answers are kept in a table by return address; the runtimes themselves are held so
- * that they stay. */
+ * behind us, else one that is loaded. Answers are kept in a table by return address; the runtimes
+ * themselves are held so that they stay. */
 #define _GNU_SOURCE
 #include "shim/elf.h"
 #include "shim/hot.h"
@@ -86,8 +86,8 @@ static void *find_in_scope_of(const struct gc_libc *libc, const struct gc_row *r
     return found != row->wrapper && gc_route_is_in_runtime(libc, found) ? found : NULL;
 }
 
-/* The runtime that is loaded, wherever: a library that nobody else sees calls it, and its own return
- * address is not what we see, since its last act was the call. */
+/* The runtime that is loaded, wherever: a library that nobody else sees calls it, and its own
+ * return address is not what we see, since its last act was the call. */
 static void *find_in_loaded_runtime(const struct gc_libc *libc, const struct gc_row *row)
 {
     char path[PATH_BYTES];
