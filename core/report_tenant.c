@@ -84,6 +84,6 @@ void gc_report_tenants_text(struct gc_out *out, const struct gc_device_snapshot 
         right_size(out, 69, tenant->requested.current);
         gc_out_text(out, "  ");
         gc_out_uint(out, tenant->oom_count);
-        gc_out_text(out, tenant->is_paused ? "  (paused)\n" : "\n");
+        gc_out_text(out, tenant->is_paused ? "\n       (paused)\n" : "\n");
     }
 }

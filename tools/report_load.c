@@ -220,10 +220,20 @@ static void load_fragmentation(struct loader *loader, const json_t *json,
         device->stitchable_bytes = get_uint(loader, fragmentation, "stitchable_bytes");
 }
 
+/* Beyond the schema: absent means false. */
+static bool get_flag(struct loader *loader, const json_t *object, const char *key)
+{
+    const json_t *flag = json_object_get(object, key);
+    if (flag != NULL && !json_is_boolean(flag))
+        fail(loader, "\"%s\" is neither true nor false", key);
+    return json_is_true(flag);
+}
+
 static void load_tenant(struct loader *loader, const json_t *json, struct gc_tenant_figures *tenant)
 {
     copy_string(loader, json, "name", tenant->name, sizeof(tenant->name));
-    tenant->is_removed = json_is_true(json_object_get(json, "removed"));
+    tenant->is_removed = get_flag(loader, json, "removed");
+    tenant->is_paused = get_flag(loader, json, "paused");
     tenant->capacity_bytes = get_uint(loader, json, "capacity_bytes");
     tenant->limit_bytes = UINT64_MAX;
     if (!json_is_null(json_object_get(json, "limit_bytes")))

@@ -41,6 +41,7 @@ static const struct gc_snapshot snapshot = {
 
 static struct gc_tenant_figures tenants[2] = {
     {.name = "llama",
+     .is_paused = true,
      .capacity_bytes = UINT64_C(96) << 30,
      .limit_bytes = UINT64_C(24) << 30,
      .requested = {1, 2},

@@ -139,7 +139,7 @@ static void every_key_is_needed_in_its_type(void **state)
     static const char *const optional_leak[] = {"stack", NULL};
     static const char *const optional_fragmentation[] = {"ratio", "stitchable_bytes", NULL};
     static const char *const optional_latency[] = {"count", NULL};
-    static const char *const optional_tenant[] = {"removed", NULL};
+    static const char *const optional_tenant[] = {"removed", "paused", NULL};
     static const char *const none[] = {NULL};
     json_error_t error;
     size_t bytes;
