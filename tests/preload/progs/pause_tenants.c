@@ -315,7 +315,8 @@ int main(int argc, char **argv)
     alarm(30);
     program_start();
     CHECK(cuCtxGetCurrent(&context));
-    EXPECT_STATUS(gpucache_load(NULL, &gc), GPUCACHE_OK);
+    if (gpucache_load(NULL, &gc) != GPUCACHE_OK)
+        return EXIT_FAILURE;
     CHECK(cuMemFree(take(0, MIB)));
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) {
