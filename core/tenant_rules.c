@@ -35,7 +35,38 @@ static int find_name(struct gc_tenant_rules *rules, const char *text, size_t len
     return (int)added;
 }
 
-/* name=object:size; the object's name may hold anything but ',' and is followed by the last ':'. */
+static bool is_size(const char *text, size_t length)
+{
+    char size[SIZE_TEXT_BYTES];
+    uint64_t bytes;
+    return gc_text_copy(size, sizeof(size), text, length) && gc_parse_size(size, &bytes) == GC_OK;
+}
+
+/* What is no object's name but a slip, which would leave its object without a limit: a pattern, an
+ * entry that a ';' was to end, a size too many, a blank at an end. */
+static bool is_object(const char *text, size_t length)
+{
+    const char *colon = memrchr(text, ':', length);
+    if (length == 1 && text[0] == '*')
+        return true;
+    return memchr(text, '*', length) == NULL && memchr(text, ';', length) == NULL &&
+           strchr(" \t", text[0]) == NULL && strchr(" \t", text[length - 1]) == NULL &&
+           (colon == NULL || !is_size(colon + 1, length - (size_t)(colon + 1 - text)));
+}
+
+/* Whether an entry before takes all that the object could be. */
+static bool is_taken(const struct gc_tenant_rules *rules, const char *object, size_t length)
+{
+    for (uint32_t i = 0; i < rules->rule_count; i++) {
+        const struct gc_tenant_rule *rule = &rules->rules[i];
+        if ((rule->object_length == 1 && rule->object[0] == '*') ||
+            (rule->object_length == length && memcmp(rule->object, object, length) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* name=object:size; the object's name is followed by the last ':'. */
 static bool add_rule(struct gc_tenant_rules *rules, const char *text, size_t length)
 {
     const char *equals = memchr(text, '=', length);
@@ -51,11 +82,14 @@ static bool add_rule(struct gc_tenant_rules *rules, const char *text, size_t len
         !gc_text_copy(size, sizeof(size), colon + 1, rest - (size_t)(colon - object) - 1) ||
         gc_parse_size(size, &bytes) != GC_OK)
         return false;
+    const size_t object_length = (size_t)(colon - object);
+    if (!is_object(object, object_length) || is_taken(rules, object, object_length))
+        return false;
     const int name = find_name(rules, text, (size_t)(equals - text), bytes);
     if (name < 0)
         return false;
     rules->rules[rules->rule_count++] =
-        (struct gc_tenant_rule){object, (size_t)(colon - object), (uint32_t)name};
+        (struct gc_tenant_rule){object, object_length, (uint32_t)name};
     return true;
 }
 

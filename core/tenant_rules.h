@@ -29,7 +29,8 @@ struct gc_tenant_rules {
 };
 
 /* `text` is borrowed and must live as long as the rules. GC_FORMAT: it is no such list, two sizes
- * of one name differ, or there are more than GC_TENANT_RULE_MAX entries. */
+ * of one name differ, an entry is never reached for one before it, or there are more than
+ * GC_TENANT_RULE_MAX entries. */
 enum gc_status gc_tenant_rules_parse(const char *text, struct gc_tenant_rules *rules) GC_CHECKED;
 
 /* The name's index for an object loaded from `path`; "": code that belongs to no object. -1: no
