@@ -126,9 +126,14 @@ static void create_core(void)
     config.driver = &platform;
     config.trace = gc_shim.trace;
     if (gc_core_create(&config, &gc_shim.core) == GC_OK) {
+        if (!gc_tenants_start()) {
+            gc_core_destroy(gc_shim.core);
+            gc_shim.core = NULL;
+            gc_shim.is_refused = true;
+            return;
+        }
         count_early_calls();
         join_ledger();
-        gc_tenants_start();
         /* Only called by name: what the program submits does not come by. */
         if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
             (void)gc_core_set_conservative(gc_shim.core);

@@ -62,7 +62,7 @@ static struct gc_tenant *tenant_of_caller(void)
     return gc_thread.last_tenant;
 }
 
-static void make_tenant(uint32_t name)
+static bool make_tenant(uint32_t name)
 {
     const struct gc_tenant_config config = {
         .name = tenants.rules.names[name].text,
@@ -72,24 +72,28 @@ static void make_tenant(uint32_t name)
     const enum gc_status status = gc_core_add_tenant(gc_shim.core, &config, &tenant);
 
     if (status != GC_OK) {
-        gc_log_write(&gc_shim.log, GC_LOG_ERROR, "tenant %s: %s; its memory counts for none",
-                     config.name, gc_status_text(status));
-        return;
+        gc_log_write(&gc_shim.log, GC_LOG_ERROR, "tenant %s: %s; CUDA is refused", config.name,
+                     gc_status_text(status));
+        return false;
     }
     tenants.by_name[name] = tenant;
     (void)gc_tenants_publish(tenant, true);
+    return true;
 }
 
-void gc_tenants_start(void)
+bool gc_tenants_start(void)
 {
-    if (gc_shim.options->tenants[0] == '\0' ||
-        gc_tenant_rules_parse(gc_shim.options->tenants, &tenants.rules) != GC_OK)
-        return;
+    if (gc_shim.options->tenants[0] == '\0')
+        return true;
+    if (gc_tenant_rules_parse(gc_shim.options->tenants, &tenants.rules) != GC_OK)
+        return false;
     if (readlink("/proc/self/exe", tenants.program, PATH_BYTES - 1) < 0)
         tenants.program[0] = '\0';
     for (uint32_t i = 0; i < tenants.rules.name_count; i++)
-        make_tenant(i);
+        if (!make_tenant(i))
+            return false;
     tenants.has_rules = true;
+    return true;
 }
 
 /* ---- what a call is for ---- */

@@ -10,8 +10,9 @@
 #include "core/tenant.h"
 #include "shim/shim.h"
 
-/* Makes the tenants that GPUCACHE_TENANTS names. Once, at the start. */
-void gc_tenants_start(void);
+/* Makes the tenants that GPUCACHE_TENANTS names. Once, at the start. False: not all of them; what
+ * follows would be limited by nothing. */
+bool gc_tenants_start(void) GC_CHECKED;
 /* Whether a call of this thread may be for one: cheap, false in programs without. */
 bool gc_tenants_is_any_meant(void);
 /* Whom the call of this thread that is under way is for; NULL: nobody. */
