@@ -35,6 +35,7 @@ void gc_context_capture_begin(struct gc_context *context)
     struct gc_core *core = context->core;
     int ignored;
     (void)gc_work_leave_single(core, &ignored); /* inside the capture it could not wait */
+    atomic_store_explicit(&core->has_captured, true, memory_order_relaxed);
     gc_lock_acquire(&core->registry); /* a record that is made meanwhile has the same count */
     for (struct gc_context *record = context->head; record != NULL;
          record = gc_context_next_record(record))

@@ -40,6 +40,8 @@ struct gc_core {
     gc_counter *process_driver_calls; /* api_count */
     atomic_bool was_used;
     atomic_bool has_several_contexts;
+    atomic_bool has_captured;             /* there may be graphs that use memory */
+    atomic_uint_fast64_t given_up_ranges; /* reserved for good, so that these fail: see range.c */
     struct gc_hist alloc_ns;
     struct gc_hist free_ns;
 

@@ -197,10 +197,20 @@ static void forget_range(struct gc_context *context, struct gc_arena *arenas,
     }
 }
 
+/* A graph that was captured with memory of the range may still be run. The driver must not give the
+ * addresses to anybody else then: it would write there. Where nothing is mapped it fails. */
+static int free_range(struct gc_context *context, uint64_t address, uint64_t bytes)
+{
+    struct gc_core *core = context->core;
+    if (!atomic_load_explicit(&core->has_captured, memory_order_relaxed))
+        return core->driver.address_free(core->driver.self, context->handle, address, bytes);
+    atomic_fetch_add_explicit(&core->given_up_ranges, 1, memory_order_relaxed);
+    return 0;
+}
+
 enum gc_status gc_arena_return_range(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    const struct gc_driver *driver = &context->core->driver;
     struct gc_block *blocks[GC_CLASS_CUT_COUNT] = {NULL};
     struct gc_change change;
     enum gc_status status = gc_arena_change_begin(context, &change);
@@ -211,7 +221,7 @@ enum gc_status gc_arena_return_range(struct gc_context *context)
     const uint64_t bytes = pool->pages.range_bytes;
     struct gc_arena *arenas = bytes == 0 ? NULL : take_arenas_locked(pool, blocks);
     gc_pool_release(pool);
-    if (bytes != 0 && driver->address_free(driver->self, context->handle, address, bytes) != 0) {
+    if (bytes != 0 && free_range(context, address, bytes) != 0) {
         gc_pool_acquire_plain(pool);
         put_arenas_locked(pool, arenas, blocks);
         gc_pool_release(pool);

@@ -26,10 +26,11 @@ struct gc_tenant_config {
  */
 enum gc_status gc_core_add_tenant(struct gc_core *core, const struct gc_tenant_config *config,
                                   struct gc_tenant **tenant) GC_CHECKED;
-/* Waits for what the tenant freed, gives all of its memory back, and its addresses. From then on
- * graphs that were captured with memory of it must not run. GC_BUSY, with nothing changed, while it
- * has live allocations or is paused, or another thread is at it; GC_CAPTURING: a capture forbids to
- * wait; GC_DRIVER: the driver did not take all of it back, the tenant lives on;
+/* Waits for what the tenant freed, gives all of its memory back, and its addresses; where the
+ * process ever captured a graph they stay reserved and serve nobody, so that a graph which is run
+ * all the same finds no memory there instead of another tenant's. GC_BUSY, with nothing changed,
+ * while it has live allocations or is paused, or another thread is at it; GC_CAPTURING: a capture
+ * forbids to wait; GC_DRIVER: the driver did not take all of it back, the tenant lives on;
  * GC_INVALID_ARGUMENT: it is removed already. May call the driver; no lock may be held. */
 enum gc_status gc_core_remove_tenant(struct gc_core *core, struct gc_tenant *tenant) GC_CHECKED;
 
@@ -58,7 +59,7 @@ uint64_t gc_tenant_limit_bytes(const struct gc_tenant *tenant);
 const char *gc_tenant_name(const struct gc_tenant *tenant);
 /* It serves requests: it is neither removed nor about to be. */
 bool gc_tenant_is_open(const struct gc_tenant *tenant);
-/* How many addresses it has on the device. */
+/* How many addresses it has on the device: what it was at the first use stays. */
 uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct gc_device *device);
 
 struct gc_tenant_figures {
