@@ -28,6 +28,7 @@ struct gc_share {
     atomic_uint_fast64_t mapped_bytes; /* as the device's */
     atomic_uint_fast64_t most_needed;
     atomic_bool is_over_limit;
+    uint64_t capacity_bytes;   /* addresses of its tenant there, for good */
     atomic_uint elastic_count; /* elastic pools that are charged to it */
     atomic_uint ledger_index;  /* of its row in the process's slot, plus one; 0: none */
     uint32_t give_back_count;  /* guarded by the device's give_back_lock */

@@ -139,6 +139,7 @@ enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *devic
     if (created == NULL)
         return GC_NO_HOST_MEMORY;
     gc_share_init(created, device, gc_tenant_limit_bytes(tenant));
+    created->capacity_bytes = gc_tenant_capacity_bytes(tenant, device);
     gc_lock_acquire(&core->registry);
     *share = share_at(tenant, ordinal);
     if (*share == NULL) {
@@ -229,6 +230,9 @@ bool gc_tenant_is_paused(const struct gc_tenant *tenant)
 
 uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct gc_device *device)
 {
+    const struct gc_share *share = share_at(tenant, gc_device_get_info(device)->ordinal);
+    if (share != NULL)
+        return share->capacity_bytes;
     if (tenant->capacity_bytes != 0)
         return tenant->capacity_bytes;
     return CAPACITY_TIMES *
@@ -272,8 +276,7 @@ static bool add_device(struct gc_tenant *tenant, struct gc_device *device,
     figures->miss_count += gc_counter_read(&share->miss_count);
     figures->oom_count += gc_counter_read(&share->oom_count);
     figures->idle_bytes += gc_supply_idle_bytes(&share->supply);
-    figures->capacity_bytes =
-        gc_max_u64(figures->capacity_bytes, gc_tenant_capacity_bytes(tenant, device));
+    figures->capacity_bytes = gc_max_u64(figures->capacity_bytes, share->capacity_bytes);
     for (struct gc_context *record = gc_context_first(device); record != NULL;
          record = gc_context_next(record))
         if (record->tenant == tenant)
