@@ -154,6 +154,12 @@ void gc_caches_resume(struct gc_core *core)
     gc_lock_release(&core->caches_lock);
 }
 
+void gc_core_settle(struct gc_core *core)
+{
+    gc_caches_stop(core);
+    gc_caches_resume(core);
+}
+
 /* ---- flushing ---- */
 
 static bool has_cached_blocks(struct gc_core *core)

@@ -147,7 +147,9 @@ struct gpucache_elastic_statistics {
     void *base;            /* first address of the range */
 };
 
-/* Figures of one tenant on one device, or their sum over all; struct_bytes as above. */
+/* Figures of one tenant on one device, or their sum over all; struct_bytes as above. Exact; but the
+ * peaks of requested and allocated bytes may be off by what several threads did at one time, by
+ * 16 MiB each at most. */
 struct gpucache_tenant_statistics {
     uint64_t struct_bytes;
     uint64_t capacity_bytes; /* addresses on a device; of all devices: the most of any */
@@ -376,7 +378,7 @@ gpucache_status gpucache_elastic_compact(gpucache_elastic pool, uint64_t *given_
  * GPUCACHE_DISABLED. */
 
 /* `name`: letters, digits, '.', '_' and '-', 63 at most. `capacity_bytes`: addresses on each
- * device, for good; 0: four times what the tenant may hold there. `limit_bytes`: physical memory on
+ * device, for good; 0: four times what it may hold there at its first use. `limit_bytes`: memory on
  * each device, GPUCACHE_NO_LIMIT: none but the device's. ALREADY_EXISTS; TOO_MANY: 64 at a time;
  * INVALID_ARGUMENT: no such name, a limit of 0, a capacity above 64 TiB. */
 gpucache_status gpucache_tenant_register(const char *name, uint64_t capacity_bytes,
@@ -384,7 +386,7 @@ gpucache_status gpucache_tenant_register(const char *name, uint64_t capacity_byt
 /* Gives its idle memory and its addresses back; waits for what it freed. BUSY, with nothing
  * changed: it has live allocations, is current on a thread (the calling one too), or is paused.
  * NOT_SUPPORTED: GPUCACHE_TENANTS made it, and it stays. Graphs that were captured with its memory
- * must not run after it. */
+ * must not run after it: they find no memory where it was. */
 gpucache_status gpucache_tenant_unregister(gpucache_tenant tenant);
 /* By its name; those of GPUCACHE_TENANTS are there from the start. NOT_FOUND. */
 gpucache_status gpucache_tenant_find(const char *name, gpucache_tenant *tenant);

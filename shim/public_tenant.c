@@ -13,6 +13,7 @@ gpucache_status gpucache_tenant_register(const char *name, uint64_t capacity_byt
         .name = name, .capacity_bytes = capacity_bytes, .limit_bytes = limit_bytes};
     struct gc_tenant *added;
     gpucache_status status;
+    uint64_t handle;
 
     if (name == NULL || tenant == NULL || limit_bytes == 0 || capacity_bytes > CAPACITY_MAX)
         return GPUCACHE_INVALID_ARGUMENT;
@@ -20,9 +21,15 @@ gpucache_status gpucache_tenant_register(const char *name, uint64_t capacity_byt
     if (status != GPUCACHE_OK)
         return status;
     status = gc_public_status(gc_core_add_tenant(gc_shim.core, &config, &added), 0);
-    if (status == GPUCACHE_OK)
-        *tenant = gc_tenants_publish(added, false); /* as many places as core takes tenants */
-    return status;
+    if (status != GPUCACHE_OK)
+        return status;
+    handle = gc_tenants_publish(added, false);
+    if (handle == 0) { /* the place of one that is removed already is not free yet */
+        (void)!gc_core_remove_tenant(gc_shim.core, added);
+        return GPUCACHE_TOO_MANY;
+    }
+    *tenant = handle;
+    return GPUCACHE_OK;
 }
 
 gpucache_status gpucache_tenant_unregister(gpucache_tenant tenant)
@@ -145,7 +152,7 @@ gpucache_status gpucache_tenant_get_statistics(gpucache_tenant tenant, int devic
         status = gc_public_find_device(device, &found_device);
     if (status != GPUCACHE_OK)
         return status;
-    gc_core_cache_settle(gc_thread.cache);
+    gc_core_settle(gc_shim.core);
     (void)gc_tenant_read(found, found_device, &read); /* where it was not used, zeros */
     if (read.capacity_bytes == 0 && found_device != NULL)
         read.capacity_bytes = gc_tenant_capacity_bytes(found, found_device);
