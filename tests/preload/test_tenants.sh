@@ -38,11 +38,18 @@ for case in limits frees; do
     GPUCACHE_REUSE=sync ok "$case, reuse sync" silent preloaded timeout 20 "$program" $case
     GPUCACHE_MODE=track ok "$case, mode track" silent preloaded timeout 20 "$program" $case
 done
+for case in figures capacity; do
+    ok "exact $case" silent preloaded timeout 20 "$BUILD_DIR/tests/preload/tenant_exact" $case
+done
 GPUCACHE_MODE=off ok "mode off: the API says so, the driver serves" silent preloaded timeout 20 "$program" off
 if simulated "$BUILD_DIR/tests/preload/public_api" has_mapping "$LIB" > /dev/null 2>&1; then
     SIMCUDA_DEVICES=2 ok "two devices, two contexts of one" silent preloaded timeout 20 "$program" devices
     for case in ranges capacities info; do
         ok "$case" silent preloaded timeout 20 "$program" $case
+    done
+    for case in graph graph_memory; do
+        ok "a graph that is run after its tenant is gone: $case" silent \
+            preloaded timeout 20 "$BUILD_DIR/tests/preload/tenant_exact" $case
     done
 else
     skip "devices, ranges, capacities, free memory" "the library does not map memory on this device"
@@ -60,6 +67,9 @@ is "objects that come and go: each allocation is the right one's" $? 0
 ok "objects that come and go: at the same addresses" test "$same" -gt 0
 for _ in 1 2 3; do
     ok "a constructor allocates while another thread does" silent preloaded timeout 20 "$program" early "$one" "$two"
+done
+for bad in "one=libtenant-one.so:64MiB;two=*:64MiB" "one=lib*.so:64MiB" "one=*:64MiB,two=libtenant-one.so:1GiB"; do
+    GPUCACHE_TENANTS=$bad not_ok "$bad refuses CUDA" preloaded timeout 20 "$program" rules "$one" "$two"
 done
 GPUCACHE_TENANTS="one=libtenant-one.so:64MiB,one=*:32MiB" not_ok "two sizes of one name refuse CUDA" \
     preloaded timeout 20 "$program" rules "$one" "$two"
