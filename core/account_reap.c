@@ -9,6 +9,7 @@
 #include "core/ledger_process.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #define DYING_NS_MAX (UINT64_C(10) * 1000000000)
 #define GRACE_NS (UINT64_C(100) * 1000000)
@@ -20,15 +21,29 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* How long ago somebody first saw that the slot's owner is dead. */
+/* How long ago somebody first saw that the slot's owner is dead. The low bits are its generation: a
+ * note that came late, when the slot was another's already, says nothing of that one. */
 static uint64_t dead_for_ns(struct gc_ledger_slot *slot)
 {
-    const uint64_t now = now_ns();
-    uint64_t first = 0;
-    if (atomic_compare_exchange_strong_explicit(&slot->death_ns, &first, now, memory_order_relaxed,
-                                                memory_order_relaxed))
+    const uint64_t generation =
+        atomic_load_explicit(&slot->generation, memory_order_relaxed) & GC_ACCOUNT_GENERATIONS;
+    const uint64_t now = (now_ns() & ~(uint64_t)GC_ACCOUNT_GENERATIONS) | generation;
+    uint64_t first = atomic_load_explicit(&slot->death_ns, memory_order_relaxed);
+    if (first == 0 || (first & GC_ACCOUNT_GENERATIONS) != generation) {
+        (void)atomic_compare_exchange_strong_explicit(&slot->death_ns, &first, now,
+                                                      memory_order_relaxed, memory_order_relaxed);
         return 0;
+    }
     return now < first ? UINT64_MAX : now - first;
+}
+
+/* Whether it was this process, before it executed the program that it runs now: then all that it
+ * held went with the old program. */
+static bool is_former_self(const struct gc_ledger_slot *slot, uint32_t pid)
+{
+    return pid == (uint32_t)getpid() &&
+           atomic_load_explicit(&slot->start_ticks, memory_order_relaxed) ==
+               gc_ledger_start_ticks(pid);
 }
 
 /* Whether the slot's owner, which is dead, may still have device memory. */
@@ -41,7 +56,8 @@ static bool is_dying(struct gc_ledger_slot *slot)
     if (atomic_load_explicit(&slot->pid_namespace, memory_order_relaxed) !=
         gc_ledger_pid_namespace())
         return dead_ns < GRACE_NS;
-    return gc_ledger_process_exists(pid,
+    return !is_former_self(slot, pid) &&
+           gc_ledger_process_exists(pid,
                                     atomic_load_explicit(&slot->start_ticks, memory_order_relaxed));
 }
 
@@ -66,8 +82,8 @@ static uint64_t reap_slot(const struct gc_ledger *ledger, uint32_t device, uint3
     uint64_t word, tentative;
     const uint64_t bytes = bytes_of(&file->accounts[device][slot], &word);
     if ((bytes | bytes_of(&file->tentative[device][slot], &tentative)) == 0 ||
-        gc_ledger_is_held(ledger, slot))
-        return 0;
+        gc_ledger_is_held(ledger, slot) || !gc_ledger_is_intact(ledger))
+        return 0; /* the last: the program may have closed the descriptor this moment */
     if (is_dying(&file->slots[slot])) {
         *dying = true;
         return 0;

@@ -1,8 +1,9 @@
-/* Ranges of addresses, and the right to change what is mapped in them. */
+/* The right to change what is mapped, and the end of a pool whose memory is. */
 #include "core/arena.h"
 
 #include "core/check.h"
 #include "core/instance.h"
+#include "core/range.h"
 #include "core/swap.h"
 
 #include <stddef.h>
@@ -24,13 +25,21 @@ void gc_arena_note_peers_locked(struct gc_change *change)
 }
 
 /* What a change does beside changing mappings. */
-#define WAITS_FOR_SWAP 1U /* until what is swapped out is back */
-#define WAITS_FOR_WORK 2U /* so that captures forbid it */
+#define WAITS_FOR_SWAP 1U   /* until what is swapped out is back */
+#define WAITS_FOR_WORK 2U   /* so that captures forbid it */
+#define WAITS_FOR_COMING 4U /* until what comes back has come */
+
+static bool must_wait_locked(const struct gc_pages *pages, unsigned kind)
+{
+    return pages->is_changing &&
+           (pages->swap == NULL || (kind & WAITS_FOR_SWAP) != 0 ||
+            ((kind & WAITS_FOR_COMING) != 0 && gc_swap_is_coming_locked(pages->swap)));
+}
 
 static enum gc_status begin_locked(struct gc_change *change, unsigned kind)
 {
     struct gc_pool *pool = &change->context->pool;
-    while (pool->pages.is_changing && ((kind & WAITS_FOR_SWAP) != 0 || pool->pages.swap == NULL))
+    while (must_wait_locked(&pool->pages, kind))
         gc_lock_wait(&pool->lock, &pool->pages.changed);
     if (pool->is_dropped || gc_context_is_dropped(change->context))
         return GC_INVALID_ARGUMENT;
@@ -66,7 +75,7 @@ enum gc_status gc_arena_change_try_begin(struct gc_context *context, struct gc_c
 
 enum gc_status gc_arena_share_begin(struct gc_context *context, struct gc_change *change)
 {
-    return begin_change(context, change, 0);
+    return begin_change(context, change, WAITS_FOR_COMING);
 }
 
 void gc_arena_change_end(struct gc_change *change)
@@ -79,112 +88,25 @@ void gc_arena_change_end(struct gc_change *change)
     gc_context_wait_end(&change->set);
 }
 
-/* ---- ranges ---- */
-
-static uint64_t whole_pages(uint64_t bytes, uint64_t page_bytes)
-{
-    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
-}
-
-/* As many addresses as the driver gives: fewer are tried where it refuses. */
-static int reserve_range(struct gc_context *context, uint64_t needed, uint64_t *address,
-                         uint64_t *bytes)
-{
-    const struct gc_driver *driver = &context->core->driver;
-    const uint64_t page = context->pool.pages.page_bytes;
-    const uint64_t least = whole_pages(needed, page);
-    const uint64_t most = whole_pages(context->device->info.total_bytes, page);
-    for (*bytes = gc_max_u64(GC_ARENA_TIMES * most, least);;
-         *bytes = gc_max_u64(whole_pages(*bytes / 2, page), least)) {
-        const int code =
-            driver->address_reserve(driver->self, context->handle, *bytes, page, address);
-        if (code == 0 || *bytes == least)
-            return code;
-    }
-}
-
-static struct gc_arena *create_arena(uint64_t address, uint64_t bytes, uint64_t page_bytes,
-                                     struct gc_segment *segment)
-{
-    const uint64_t slot_count = bytes / page_bytes;
-    struct gc_arena *arena = gc_host_reserve(gc_arena_host_bytes(slot_count));
-    if (arena == NULL)
-        return NULL;
-    *arena = (struct gc_arena){.segment = segment,
-                               .slots = (struct gc_slot *)(arena + 1),
-                               .slot_count = slot_count,
-                               .prepared_end = address};
-    segment->address = address;
-    segment->bytes = bytes;
-    return arena;
-}
-
-static void destroy_arena(struct gc_arena *arena)
-{
-    gc_host_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
-}
-
-enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class, uint64_t bytes)
-{
-    struct gc_pool *pool = &context->pool;
-    const struct gc_driver *driver = &context->core->driver;
-    uint64_t address;
-    uint64_t range_bytes;
-    enum gc_status status = GC_NO_HOST_MEMORY;
-    struct gc_segment *segment = gc_slab_take(&context->device->segments);
-    if (segment == NULL)
-        return status;
-    if (reserve_range(context, bytes, &address, &range_bytes) != 0) {
-        status = GC_DRIVER;
-        /* Only the holder of the change adds arenas. */
-        if (pool->pages.arenas == NULL) {
-            atomic_store_explicit(&pool->pages.is_refused, true, memory_order_relaxed);
-            gc_log_write(context->core->log, GC_LOG_WARN,
-                         "device %d gives no range of addresses to map memory in: plain "
-                         "allocations are used",
-                         context->device->info.ordinal);
-        }
-        goto fail_range;
-    }
-    struct gc_arena *arena = create_arena(address, range_bytes, pool->pages.page_bytes, segment);
-    if (arena == NULL)
-        goto fail_arena;
-    /* Where its one free block starts. */
-    status = gc_pagemap_prepare(&context->core->pagemap, address, GC_GRANULE);
-    if (status == GC_OK)
-        status = gc_pool_acquire(pool);
-    if (status != GC_OK)
-        goto fail_pool;
-    segment->class = (uint8_t) class;
-    gc_pool_add_arena_locked(pool, arena);
-    gc_pool_release(pool);
-    gc_host_count(&context->device->host, gc_arena_host_bytes(0));
-    return GC_OK;
-
-fail_pool:
-    destroy_arena(arena);
-fail_arena:
-    /* A range that the driver keeps is addresses, not memory. */
-    (void)driver->address_free(driver->self, context->handle, address, range_bytes);
-fail_range:
-    gc_slab_put(&context->device->segments, segment);
-    return status == GC_INVALID_ARGUMENT ? GC_DRIVER : status;
-}
-
 /* ---- the end ---- */
 
 void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)
 {
     struct gc_pages *pages = &pool->pages;
-    struct gc_swap *swap = gc_swap_take_locked(pool);
-    while (pages->is_changing)
+    struct gc_swap *swap;
+    /* What is on its way out when the context ends is swapped out after that. */
+    while ((swap = gc_swap_take_locked(pool)) == NULL && pages->is_changing)
         gc_lock_wait(&pool->lock, &pages->changed);
     const uint64_t before = pages->idle_count;
     *remains = (struct gc_arena_remains){.swap = swap,
                                          .arenas = pages->arenas,
+                                         .range_address = pages->range_address,
+                                         .range_bytes = pages->range_bytes,
                                          .unmapped = pages->idle[0],
                                          .page_count = pages->count};
     pages->arenas = NULL;
+    pages->range_address = 0;
+    pages->range_bytes = 0;
     pages->idle[0] = (struct gc_page_list){NULL, NULL};
     pages->idle[1] = (struct gc_page_list){NULL, NULL};
     pages->idle_count = 0;
@@ -232,7 +154,6 @@ static void unmap_slots(struct gc_context *context, const struct gc_arena *arena
  * unmapped stays with the device: returns how many pages. */
 static uint64_t bury_arena(struct gc_context *context, struct gc_arena *arena)
 {
-    const struct gc_driver *driver = &context->core->driver;
     uint64_t stuck = 0;
     uint64_t end;
     for (uint64_t i = 0; i < arena->touched_count; i = end + 1) {
@@ -245,12 +166,30 @@ static uint64_t bury_arena(struct gc_context *context, struct gc_arena *arena)
                 stuck += !bury_page(context, page);
         }
     }
-    (void)driver->address_free(driver->self, context->handle, arena->segment->address,
-                               arena->segment->bytes);
-    gc_host_discount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
-    gc_slab_put(&context->device->segments, arena->segment);
-    destroy_arena(arena);
     return stuck;
+}
+
+static void bury_addresses(struct gc_context *context, const struct gc_arena_remains *remains)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    struct gc_arena *next;
+    for (struct gc_arena *arena = remains->arenas; arena != NULL; arena = next) {
+        next = arena->next;
+        if (remains->range_bytes == 0)
+            (void)driver->address_free(driver->self, context->handle, arena->segment->address,
+                                       arena->segment->bytes);
+        gc_host_discount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
+        gc_range_destroy_arena(context, arena);
+    }
+    if (remains->range_bytes != 0)
+        (void)driver->address_free(driver->self, context->handle, remains->range_address,
+                                   remains->range_bytes);
+}
+
+void gc_arena_drop_pages(struct gc_context *context, uint64_t count)
+{
+    gc_context_sub_pages(context, count * context->pool.pages.page_bytes);
+    gc_context_release(context, count * context->pool.pages.page_bytes);
 }
 
 void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *remains)
@@ -263,14 +202,11 @@ void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *re
         stuck += !bury_page(context, page);
         page = next;
     }
-    for (struct gc_arena *arena = remains->arenas; arena != NULL;) {
-        struct gc_arena *next = arena->next;
+    for (struct gc_arena *arena = remains->arenas; arena != NULL; arena = arena->next)
         stuck += bury_arena(context, arena);
-        arena = next;
-    }
+    bury_addresses(context, remains);
     if (remains->page_count > 0)
-        gc_device_drop_pages(context->device,
-                             (remains->page_count - stuck) * context->pool.pages.page_bytes);
+        gc_arena_drop_pages(context, remains->page_count - stuck);
 }
 
 void gc_arena_forget(struct gc_pool *pool)
@@ -280,6 +216,6 @@ void gc_arena_forget(struct gc_pool *pool)
     while (pool->pages.arenas != NULL) {
         struct gc_arena *arena = pool->pages.arenas;
         pool->pages.arenas = arena->next;
-        destroy_arena(arena);
+        gc_range_destroy_arena(pool->context, arena);
     }
 }

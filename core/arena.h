@@ -24,6 +24,8 @@
 #define GC_PAGE_SLACK_BYTES (UINT64_C(128) << 20)
 /* Addresses of one arena: this often what the device has. */
 #define GC_ARENA_TIMES 4
+/* A tenant has this share of its capacity beside it, for small blocks. */
+#define GC_ARENA_SMALL_SHARE 8
 
 /* A change of mappings under way. */
 struct gc_change {
@@ -40,8 +42,8 @@ enum gc_status gc_arena_change_begin(struct gc_context *context,
                                      struct gc_change *change) GC_CHECKED;
 enum gc_status gc_arena_change_try_begin(struct gc_context *context,
                                          struct gc_change *change) GC_CHECKED;
-/* The same for who gives access only, which waits for nothing and takes nothing away: a capture
- * does not forbid it. GC_DRIVER: memory is swapped out. */
+/* The same for who gives access only, which waits for no work and takes nothing away: a capture
+ * does not forbid it. GC_DRIVER: memory is swapped out, and is not on its way back. */
 enum gc_status gc_arena_share_begin(struct gc_context *context,
                                     struct gc_change *change) GC_CHECKED;
 /* The devices that get access are those of the peers there are now. */
@@ -53,13 +55,21 @@ void gc_arena_change_end(struct gc_change *change);
 enum gc_status gc_arena_create(struct gc_context *context, const struct gc_segment_plan *plan,
                                const struct gc_claim *claim, uint64_t *address,
                                struct gc_segment_refusal *refusal) GC_CHECKED;
-/* Adds a range of addresses for at least `bytes`. The change is the caller's; no lock. */
+/* Adds a range of addresses for at least `bytes`. A tenant's record gets one, as large as the
+ * tenant says, and no second: GC_OUT_OF_MEMORY. The change is the caller's; no lock. */
 enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class,
                             uint64_t bytes) GC_CHECKED;
+
+/* The only range of a pool goes back, where all of it is free and no page is left; its tenant hands
+ * nothing out meanwhile. GC_DRIVER: the driver keeps it, it is as before; GC_CAPTURING;
+ * GC_INVALID_ARGUMENT: the context was dropped. No lock. */
+enum gc_status gc_arena_return_range(struct gc_context *context) GC_CHECKED;
 
 /* Gives idle pages back, the longest idle first, until `enough_bytes` went. Returns bytes given
  * back. No lock; the caller has begun a give-back of the device. */
 uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes);
+/* Physical pages of the context went, and their budget with them. */
+void gc_arena_drop_pages(struct gc_context *context, uint64_t count);
 /* A device more gets access to all that is mapped, also in a capture. GC_DRIVER with the driver's
  * code; what comes after the refusal is shared all the same, and it is tried again when something
  * is mapped. */
@@ -71,6 +81,8 @@ void gc_arena_share_rest(struct gc_change *change);
 struct gc_arena_remains {
     struct gc_swap *swap; /* what was swapped out; NULL: nothing */
     struct gc_arena *arenas;
+    uint64_t range_address; /* of all arenas together; 0 bytes: each has its own */
+    uint64_t range_bytes;
     struct gc_page_list unmapped;
     uint64_t page_count;
 };

@@ -63,37 +63,66 @@ static uint64_t pool_bytes(struct gc_pool *pool)
     return bytes;
 }
 
-/* Idle once pending work is done. */
-static uint64_t soon_idle_bytes(struct gc_device *device)
+/* Idle now, or once pending work is done; at most what is held. */
+static uint64_t spare_bytes(struct gc_device *device, const struct gc_share *share)
 {
-    uint64_t bytes = 0;
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
-    for (; context != NULL;
-         context = atomic_load_explicit(&context->next_in_device, memory_order_acquire))
-        bytes += pool_bytes(&context->pool);
-    return bytes;
+    const struct gc_budget *budget = share == NULL ? &device->budget : &share->budget;
+    uint64_t bytes = gc_share_idle_bytes(device, share);
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        if (share == NULL || context->share == share)
+            bytes += pool_bytes(&context->pool);
+    return gc_min_u64(bytes, gc_budget_held(budget));
 }
 
-void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *free_bytes,
-                      uint64_t *total_bytes)
+/* What a budget still allows, once `spare` of what it holds has gone back. */
+static uint64_t room_of(const struct gc_budget *budget, uint64_t spare)
+{
+    const uint64_t used = gc_sub_or_zero_u64(gc_budget_held(budget), spare);
+    return gc_sub_or_zero_u64(gc_budget_limit(budget), used);
+}
+
+void gc_core_mem_info(struct gc_core *core, struct gc_device *device, const struct gc_share *share,
+                      uint64_t *free_bytes, uint64_t *total_bytes)
 {
     (void)core;
-    gc_magazine_flush_device(device); /* what is idle there shall count as idle */
+    gc_magazine_flush_device(device, NULL); /* what is idle there shall count as idle */
     struct gc_account *account = device->budget.account;
     /* A malloc that is short waits for what is pending, so that counts as free too. */
-    const uint64_t idle = gc_min_u64(gc_device_idle_bytes(device) + soon_idle_bytes(device),
-                                     gc_budget_held(&device->budget));
-    const uint64_t used = gc_sub_or_zero_u64(gc_budget_held(&device->budget), idle);
+    const uint64_t spare = spare_bytes(device, NULL);
     uint64_t available;
-    if (!gc_add_u64(*free_bytes, idle, &available))
+    if (!gc_add_u64(*free_bytes, spare, &available))
         available = UINT64_MAX;
-    available = gc_min_u64(available, gc_sub_or_zero_u64(gc_device_own_limit_bytes(device), used));
+    available = gc_min_u64(available, room_of(&device->budget, spare));
     if (account != NULL) {
-        const uint64_t used_by_all = gc_sub_or_zero_u64(gc_account_held(account), idle);
+        const uint64_t used_by_all = gc_sub_or_zero_u64(gc_account_held(account), spare);
         available =
             gc_min_u64(available, gc_sub_or_zero_u64(gc_account_limit(account), used_by_all));
     }
-    *total_bytes = gc_min_u64(*total_bytes, gc_device_limit_bytes(device));
+    if (share != NULL)
+        available = gc_min_u64(available, room_of(&share->budget, spare_bytes(device, share)));
+    *total_bytes = gc_min_u64(*total_bytes, gc_share_limit_bytes(device, share));
     *free_bytes = gc_min_u64(available, *total_bytes);
+}
+
+enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
+                                 const struct gc_share *share, uint64_t *available_bytes,
+                                 int *driver_code)
+{
+    uint64_t free_bytes =
+        gc_sub_or_zero_u64(device->info.total_bytes, gc_budget_held(&device->budget));
+    uint64_t total_bytes = device->info.total_bytes;
+    const struct gc_context *context = gc_context_first(device);
+    while (context != NULL && gc_context_is_dropped(context))
+        context = gc_context_next(context);
+    const int code = context == NULL ? 0
+                                     : core->driver.mem_info(core->driver.self, context->handle,
+                                                             &free_bytes, &total_bytes);
+    if (code != 0) {
+        *driver_code = code;
+        return GC_DRIVER;
+    }
+    gc_core_mem_info(core, device, share, &free_bytes, &total_bytes);
+    *available_bytes = free_bytes;
+    return GC_OK;
 }

@@ -46,8 +46,11 @@ struct gc_block {
     uint16_t api;
     _Atomic uint8_t state; /* enum gc_block_state */
     uint8_t slack;         /* while cached: granules beyond the size it was last asked for */
-    bool is_shared;        /* while live: other streams use it too */
-    bool is_ordered;       /* while live: counted as stream-ordered; never in a magazine */
+    /* These two while live. */
+    bool is_shared : 1; /* other streams use it too */
+    bool
+        is_pinned : 1; /* others reach its memory by ways that no pause sees; never in a magazine */
+    bool is_ordered;   /* while live: counted as stream-ordered; never in a magazine */
     /* While live: the number of its context; 0: a freed block is not for a magazine. Lock-free
      * readers take it as a hint. */
     _Atomic uint16_t magazine;

@@ -154,6 +154,12 @@ void gc_caches_resume(struct gc_core *core)
     gc_lock_release(&core->caches_lock);
 }
 
+void gc_core_settle(struct gc_core *core)
+{
+    gc_caches_stop(core);
+    gc_caches_resume(core);
+}
+
 /* ---- flushing ---- */
 
 static bool has_cached_blocks(struct gc_core *core)
@@ -165,7 +171,7 @@ static bool has_cached_blocks(struct gc_core *core)
     return false;
 }
 
-bool gc_magazine_flush_device(struct gc_device *device)
+bool gc_magazine_flush_device(struct gc_device *device, const struct gc_share *share)
 {
     struct gc_core *core = device->core;
     bool any = false;
@@ -175,7 +181,9 @@ bool gc_magazine_flush_device(struct gc_device *device)
     for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache)) {
         for (unsigned i = 0; may_look(cache) && i < GC_CACHE_MAGAZINES; i++) {
             struct gc_magazine *magazine = &cache->magazines[i];
-            if (magazine->context != NULL && magazine->context->device == device)
+            const struct gc_context *context = magazine->context;
+            if (context != NULL && context->device == device &&
+                (share == NULL || context->share == share))
                 any |= gc_magazine_empty(magazine);
         }
     }

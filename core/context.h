@@ -1,11 +1,17 @@
 /* A context: its pool, its captures, who else may work on its memory. The record stays readable
- * until the core is destroyed, also after the context was dropped. */
+ * until the core is destroyed, also after the context was dropped.
+ *
+ * A driver context has one record, its head, and one more for each tenant that uses it: pools of
+ * their own over the same handle. The driver's work is the handle's, so captures, peers, failures
+ * and the end reach all of its records; a fence or a wait of one covers the work of all. */
 #ifndef GC_CONTEXT_H
 #define GC_CONTEXT_H
 
 #include "core/core.h"
+#include "core/device.h"
 #include "core/fence.h"
 #include "core/pool.h"
+#include "core/share.h"
 #include "core/work.h"
 
 struct gc_context {
@@ -13,7 +19,7 @@ struct gc_context {
     struct gc_device *device;
     uint64_t handle;
     struct gc_context
-        *next_of_all; /* every context ever, for the end; guarded by the registry's lock */
+        *next_of_all; /* every record ever, for the end; guarded by the registry's lock */
     _Atomic(struct gc_context *) next_in_bucket;
     _Atomic(struct gc_context *) next_in_device;
     atomic_bool is_dropped; /* set before the pool is emptied */
@@ -30,6 +36,12 @@ struct gc_context {
     uint16_t number;                           /* from 1; 0: one too many to have magazines */
     atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
     atomic_uint_fast64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
+    struct gc_context *head;                   /* of the handle; ordinary: the record itself */
+    struct gc_tenant *tenant;                  /* whose requests it serves; NULL: everyone else's */
+    struct gc_share *share;                    /* the tenant's account on the device; NULL: none */
+    _Atomic(struct gc_context *) next_record;  /* of the handle; the head is the first */
+    struct gc_context *next_dropped;           /* of who drops the handle */
+    atomic_bool has_peers;                     /* it knows the peers of its head */
     struct gc_pool pool;
     /* Guarded by the pool's lock. */
     struct gc_fences fences;
@@ -44,6 +56,24 @@ struct gc_wait_set {
     uint32_t count;
     struct gc_context *contexts[1 + GC_PEER_MAX];
 };
+
+/* The contexts of a device, one after the other; NULL: no more. Dropped ones may be among them, and
+ * a walk that stands on one goes on. Acquire: pairs with the release in context.c. */
+static inline struct gc_context *gc_context_first(const struct gc_device *device)
+{
+    return atomic_load_explicit(&device->contexts, memory_order_acquire);
+}
+
+static inline struct gc_context *gc_context_next(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
+}
+
+/* The records of a handle, beginning with its head. Acquire: as above. */
+static inline struct gc_context *gc_context_next_record(const struct gc_context *record)
+{
+    return atomic_load_explicit(&record->next_record, memory_order_acquire);
+}
 
 /* Whether a block of the context that was freed with `stamp` is idle. */
 static inline bool gc_context_is_retired(const struct gc_context *context, uint64_t stamp)
@@ -71,9 +101,84 @@ static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_wo
     return atomic_load_explicit(&work->is_single, memory_order_seq_cst);
 }
 
+/* ---- what its memory is charged to, and counted for ---- */
+
+/* Before its pool has anything: what it takes is charged to the share too. */
+void gc_context_set_share(struct gc_context *context, struct gc_share *share);
+
+static inline bool gc_context_reserve(struct gc_context *context, uint64_t bytes,
+                                      struct gc_held *held, struct gc_decline *decline)
+{
+    return gc_share_reserve(context->device, context->share, bytes, held, decline);
+}
+
+static inline void gc_context_confirm(struct gc_context *context, const struct gc_held *held)
+{
+    gc_share_confirm(context->device, context->share, held);
+}
+
+static inline void gc_context_release(struct gc_context *context, uint64_t bytes)
+{
+    gc_share_release(context->device, context->share, bytes);
+}
+
+/* Physical pages came, whose budget was reserved; or went, and their budget has its own way. */
+void gc_context_add_pages(struct gc_context *context, uint64_t bytes);
+void gc_context_sub_pages(struct gc_context *context, uint64_t bytes);
+
+static inline void gc_context_note_alloc(struct gc_context *context, const struct gc_entry *entry)
+{
+    gc_share_note_alloc(context->device, context->share, entry);
+}
+
+static inline void gc_context_note_free(struct gc_context *context, const struct gc_entry *entry)
+{
+    gc_share_note_free(context->device, context->share, entry);
+}
+
+static inline void gc_context_unnote_free(struct gc_context *context, const struct gc_entry *entry)
+{
+    gc_share_unnote_free(context->device, context->share, entry);
+}
+
+static inline void gc_context_note_vanished(struct gc_context *context,
+                                            const struct gc_entry *entry)
+{
+    gc_share_note_vanished(context->device, context->share, entry);
+}
+
+/* ---- work and waits ---- */
+
 /* All work counted up to `mark` is done, that of peers too. */
 void gc_context_raise_retired(struct gc_context *context, uint64_t mark);
 bool gc_context_is_dropped(const struct gc_context *context);
+/* The driver's context is gone: a record may be dropped before. */
+static inline bool gc_context_is_gone(const struct gc_context *context)
+{
+    return gc_context_is_dropped(context->head);
+}
+/* What is known of the handle's work holds for all its records. */
+void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
+
+/* ---- records of tenants: for tenant*.c ---- */
+
+/* NULL: the tenant has none. Lock-free. */
+struct gc_context *gc_context_find_record(const struct gc_context *head,
+                                          const struct gc_tenant *tenant);
+/* The tenant's record, made if there is none. GC_INVALID_ARGUMENT: the context is dropped, or the
+ * tenant is being removed. */
+enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *tenant,
+                                     struct gc_share *share, struct gc_context **record) GC_CHECKED;
+/* Makes a new record know the peers of its head. */
+void gc_context_copy_peers(struct gc_context *record);
+/* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went
+ * with its handle already. */
+bool gc_context_drop_record(struct gc_context *record);
+/* After that, once: captures need not look at it any more. */
+void gc_context_forget_record(struct gc_context *record);
+
+/* ---- waits ---- */
+
 /* Fills the set under the pool's lock and announces the wait; a capture that begins meanwhile waits
  * for its end. False, with an empty set, if one of them captures: nothing may be asked of the
  * driver then. */

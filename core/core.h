@@ -24,6 +24,8 @@
 struct gc_core;
 struct gc_device;
 struct gc_context;
+struct gc_tenant;
+struct gc_share; /* what a tenant has of a device: share.h */
 struct gc_options;
 struct gc_trace;
 struct gc_log;
@@ -143,6 +145,8 @@ bool gc_core_has_several_contexts(const struct gc_core *core);
 void gc_core_drop_context(struct gc_core *core, uint64_t handle);
 struct gc_device *gc_context_device(const struct gc_context *context);
 uint64_t gc_context_handle(const struct gc_context *context);
+/* What is charged for its memory before the device is; NULL: nothing. */
+struct gc_share *gc_context_share(const struct gc_context *context);
 
 /* Between begin and end (nested, counted) nothing is synchronised in the context: frees stay
  * pending and allocation takes idle or fresh memory. The last end does not synchronise either; the
@@ -167,6 +171,7 @@ enum gc_swap_refusal {
     GC_SWAP_HOST,       /* no host memory for the copy */
     GC_SWAP_FULL,       /* the device, or a limit, has no room for it */
     GC_SWAP_BUSY,       /* work under way did not end in time */
+    GC_SWAP_UNSEEN,     /* work may be submitted that the library does not see */
     GC_SWAP_DRIVER,     /* the driver refused; the code is beside */
     GC_SWAP_REFUSAL_COUNT
 };
@@ -175,18 +180,19 @@ struct gc_swap_result {
     enum gc_swap_refusal refusal;
     int driver_code;
     uint64_t moved_bytes; /* physical memory that went, or came */
-    uint64_t stays_bytes; /* that cannot be moved */
+    uint64_t stays_bytes; /* of a pause: what the process holds all the same */
 };
 
 /* A short text; static storage. */
 const char *gc_swap_refusal_text(enum gc_swap_refusal refusal);
 /* Takes the physical memory of the context's pool away, its content to host memory if
  * `keeps_content`. No work of the program may be under way that no wait of the context covers, none
- * may be submitted until it is back. True if it did; else nothing has changed, or some of it stays
- * and the rest is away, as moved_bytes and stays_bytes say. */
+ * may be submitted until it is back. True if it did, though pages may stay that the driver did not
+ * unmap; else nothing has changed. */
 bool gc_core_swap_out(struct gc_context *context, bool keeps_content,
                       struct gc_swap_result *result);
-/* And back, at the same addresses. False: it is away as before, or part of it; try again. */
+/* And back, at the same addresses. False: it is away as before, or part of it; try again.
+ * GC_SWAP_CAPTURES: when the capture is over. */
 bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result);
 bool gc_context_is_swapped(struct gc_context *context);
 
@@ -232,7 +238,9 @@ struct gc_block_info {
     bool is_mapped;   /* its memory is mapped, not the driver's own allocation */
     bool is_whole;    /* it is one allocation of the driver's, and nothing else lies in that */
     uint64_t context; /* handle */
-    uint64_t id;      /* unique in the process, never reused */
+    struct gc_context
+        *owner;  /* the record whose pool it is in: a tenant's own, or that of the handle */
+    uint64_t id; /* unique in the process, never reused */
     uint16_t api;
     bool is_ordered;
 };
@@ -248,6 +256,11 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
  * (info.is_whole). GC_NOT_OURS, GC_INVALID_POINTER as gc_core_find_block. GC_CAPTURING,
  * GC_DRIVER: it cannot be waited for. */
 enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code) GC_CHECKED;
+
+/* Others, a network card or another process, may reach the memory of the live blocks in the range
+ * by ways that the library does not see, for as long as these live: it may not be moved (pause.h).
+ */
+void gc_core_pin(struct gc_core *core, uint64_t address, uint64_t bytes);
 
 /* ---- a thread's own cache: magazine.c ---- */
 
@@ -269,6 +282,8 @@ bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t add
  * a peak that one thread makes is exact. With several threads a peak may be short of what others
  * gained lately: at most 16 MiB each. */
 void gc_core_cache_settle(struct gc_cache *cache);
+/* The same for all threads: what they did until now shows in the figures. No lock may be held. */
+void gc_core_settle(struct gc_core *core);
 
 /* ---- stream order: stream.c ---- */
 
@@ -311,15 +326,17 @@ uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t k
  * bytes given back. */
 uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device);
 
-/* What cuMemGetInfo should say. In: what the driver said; out: total = min(limit, total), free =
- * what a malloc could really get (idle cache is free), never negative. */
-void gc_core_mem_info(struct gc_core *core, struct gc_device *device, uint64_t *free_bytes,
-                      uint64_t *total_bytes);
+/* What cuMemGetInfo should say to a thread whose memory is charged to `share` (NULL: to none). In:
+ * what the driver said; out: total = min(limits, total), free = what a malloc could really get
+ * (idle cache is free), never negative. */
+void gc_core_mem_info(struct gc_core *core, struct gc_device *device, const struct gc_share *share,
+                      uint64_t *free_bytes, uint64_t *total_bytes);
 
 /* What a malloc could get on the device now, as gc_core_mem_info says, asked of the driver where
  * the device has a context. GC_DRIVER. */
 enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
-                                 uint64_t *available_bytes, int *driver_code) GC_CHECKED;
+                                 const struct gc_share *share, uint64_t *available_bytes,
+                                 int *driver_code) GC_CHECKED;
 
 /* ---- direct memory: what the program takes from the driver by other ways ---- */
 
@@ -336,19 +353,23 @@ struct gc_direct {
     uint64_t requested_bytes;
     uint64_t charged_bytes; /* what was reserved in the budget; 0 for kinds that are not charged */
     struct gc_device *device; /* may be NULL for host memory */
+    struct gc_share *share;   /* that the charge was reserved in too; NULL: none */
     uint64_t context;         /* handle; 0 if it outlives contexts */
     uint16_t api;
 };
 
-/* Charges `bytes` to the device before the driver is asked, giving idle cache back if that makes
- * room. GC_OUT_OF_MEMORY (counted) if the limit has no room. Undo with gc_core_unreserve. */
+/* Charges `bytes` to the device, and to the share of it if there is one (NULL: none, here and
+ * below), before the driver is asked, giving idle cache back if that makes room. GC_OUT_OF_MEMORY
+ * (counted) if a limit has no room. Undo with gc_core_unreserve. */
 enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device,
-                               uint64_t bytes) GC_CHECKED;
+                               struct gc_share *share, uint64_t bytes) GC_CHECKED;
 /* The same for a caller that knows another way to make room: a refusal is not counted. */
-bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes) GC_CHECKED;
+bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,
+                         uint64_t bytes) GC_CHECKED;
 /* The driver agreed to what was reserved: it counts for the peak. */
-void gc_core_confirm(struct gc_core *core, struct gc_device *device);
-void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t bytes);
+void gc_core_confirm(struct gc_core *core, struct gc_device *device, struct gc_share *share);
+void gc_core_unreserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,
+                       uint64_t bytes);
 /* Makes the account agree with what the driver did after the fact: charges without asking (a
  * context, a module: measured by difference) or gives back. May exceed the limit; new requests then
  * fail. */
@@ -372,7 +393,7 @@ enum gc_status gc_core_find_direct(struct gc_core *core, enum gc_direct_kind kin
 /* A call that reached the driver. `device` NULL: it belongs to no device. */
 void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api);
 /* A request that failed before core saw it (limit on a direct allocation, driver's refusal). */
-void gc_core_count_oom(struct gc_core *core, struct gc_device *device);
+void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_share *share);
 void gc_core_count_invalid_free(struct gc_core *core, struct gc_device *device);
 /* The program took device memory in a way that leaves no record: a report is due all the same. */
 void gc_core_note_use(struct gc_core *core);

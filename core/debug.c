@@ -338,8 +338,8 @@ void gc_debug_before_free(struct gc_core *core, uint64_t address, uint16_t api)
     struct gc_block_info info;
     if (gc_core_find_block(core, address, &info) != GC_OK || info.address != address)
         return;
-    struct gc_context *context = gc_core_find_context(core, info.context);
-    if (context == NULL)
+    struct gc_context *context = info.owner;
+    if (gc_context_is_dropped(context))
         return;
     struct freed freed = {
         .address = address,

@@ -6,6 +6,7 @@
 #include "core/magazine.h"
 #include "core/member.h"
 #include "core/page.h"
+#include "core/share.h"
 
 #include <stdio.h>
 
@@ -171,28 +172,6 @@ void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t 
     gc_magazine_size_all(device);
 }
 
-enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
-                                 uint64_t *available_bytes, int *driver_code)
-{
-    uint64_t free_bytes =
-        gc_sub_or_zero_u64(device->info.total_bytes, gc_budget_held(&device->budget));
-    uint64_t total_bytes = device->info.total_bytes;
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
-    while (context != NULL && gc_context_is_dropped(context))
-        context = atomic_load_explicit(&context->next_in_device, memory_order_acquire);
-    const int code = context == NULL ? 0
-                                     : core->driver.mem_info(core->driver.self, context->handle,
-                                                             &free_bytes, &total_bytes);
-    if (code != 0) {
-        *driver_code = code;
-        return GC_DRIVER;
-    }
-    gc_core_mem_info(core, device, &free_bytes, &total_bytes);
-    *available_bytes = free_bytes;
-    return GC_OK;
-}
-
 uint64_t gc_device_total_bytes(const struct gc_device *device)
 {
     return gc_min_u64(gc_device_limit_bytes(device), device->info.total_bytes);
@@ -210,26 +189,32 @@ uint64_t gc_device_reserved_bytes(const struct gc_device *device)
 
 /* ---- give-backs ---- */
 
-void gc_device_give_back_begin(struct gc_device *device)
+void gc_device_give_back_begin(struct gc_device *device, struct gc_share *share)
 {
     gc_lock_acquire(&device->give_back_lock);
     device->give_back_count++;
+    if (share != NULL)
+        share->give_back_count++;
     gc_lock_release(&device->give_back_lock);
 }
 
-void gc_device_give_back_end(struct gc_device *device)
+void gc_device_give_back_end(struct gc_device *device, struct gc_share *share)
 {
     gc_lock_acquire(&device->give_back_lock);
-    if (--device->give_back_count == 0)
+    bool is_last = --device->give_back_count == 0;
+    if (share != NULL)
+        is_last |= --share->give_back_count == 0;
+    if (is_last)
         pthread_cond_broadcast(&device->give_back_done);
     gc_lock_release(&device->give_back_lock);
 }
 
-bool gc_device_await_give_backs(struct gc_device *device)
+bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share)
 {
+    const uint32_t *count = share != NULL ? &share->give_back_count : &device->give_back_count;
     gc_lock_acquire(&device->give_back_lock);
-    const bool waited = device->give_back_count > 0;
-    while (device->give_back_count > 0)
+    const bool waited = *count > 0;
+    while (*count > 0)
         gc_lock_wait(&device->give_back_lock, &device->give_back_done);
     gc_lock_release(&device->give_back_lock);
     return waited;
@@ -238,44 +223,18 @@ bool gc_device_await_give_backs(struct gc_device *device)
 void gc_device_release(struct gc_device *device, uint64_t bytes)
 {
     gc_budget_release(&device->budget, bytes);
-    /* Release: pairs with the acquire in gc_shortage_relieve; who sees the new generation sees the
-     * room. */
-    atomic_fetch_add_explicit(&device->generation, 1, memory_order_release);
+    gc_supply_renew(&device->supply);
 }
 
 void gc_device_release_measured(struct gc_device *device, uint64_t bytes)
 {
     gc_budget_release_measured(&device->budget, bytes);
-    atomic_fetch_add_explicit(&device->generation, 1, memory_order_release); /* as above */
-}
-
-void gc_device_add_pages(struct gc_device *device, uint64_t bytes)
-{
-    atomic_fetch_add_explicit(&device->mapped_bytes, bytes, memory_order_relaxed);
-}
-
-void gc_device_drop_pages(struct gc_device *device, uint64_t bytes)
-{
-    atomic_fetch_sub_explicit(&device->mapped_bytes, bytes, memory_order_relaxed);
-    gc_device_release(device, bytes);
-}
-
-uint64_t gc_device_need_with(struct gc_device *device, uint64_t bytes)
-{
-    struct gc_gauge allocated;
-    gc_gauge_read(&device->stats.allocated, &allocated);
-    const uint64_t need = gc_max_u64(allocated.peak, allocated.current + bytes);
-    uint64_t most = atomic_load_explicit(&device->most_needed, memory_order_relaxed);
-    while (need > most &&
-           !atomic_compare_exchange_weak_explicit(&device->most_needed, &most, need,
-                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
-    return gc_max_u64(need, most);
+    gc_supply_renew(&device->supply);
 }
 
 uint64_t gc_device_idle_bytes(const struct gc_device *device)
 {
-    return atomic_load_explicit(&device->idle_bytes, memory_order_relaxed);
+    return gc_supply_idle_bytes(&device->supply);
 }
 
 /* ---- accounts ---- */
@@ -302,22 +261,6 @@ static struct gc_api_cell *cell_of(struct gc_device *device, uint16_t api)
     return api < device->core->api_count ? &device->apis[api] : NULL;
 }
 
-static void add_live(struct gc_device *device, const struct gc_entry *entry)
-{
-    struct gc_api_cell *cell = cell_of(device, entry->api);
-    gc_gauge_add(&device->stats.requested, entry->requested_bytes);
-    gc_gauge_add(&device->stats.allocated, entry->bytes);
-    if (cell != NULL)
-        gc_gauge_add(&cell->live, entry->requested_bytes);
-}
-
-static void sub_live(struct gc_device *device, const struct gc_entry *entry)
-{
-    gc_gauge_sub_early(&device->stats.requested, entry->requested_bytes);
-    gc_gauge_sub_early(&device->stats.allocated, entry->bytes);
-    gc_device_note_other_gone(device, entry);
-}
-
 void gc_device_note_other(struct gc_device *device, const struct gc_entry *entry)
 {
     struct gc_api_cell *cell = cell_of(device, entry->api);
@@ -335,39 +278,11 @@ void gc_device_note_other_gone(struct gc_device *device, const struct gc_entry *
         gc_gauge_sub_early(&cell->live, entry->requested_bytes);
 }
 
-void gc_device_note_alloc(struct gc_device *device, const struct gc_entry *entry)
+void gc_device_note_other_back(struct gc_device *device, const struct gc_entry *entry)
 {
-    gc_counter_add(&device->stats.alloc_count, 1);
-    gc_gauge_add(&device->stats.requested, entry->requested_bytes);
-    gc_gauge_add(&device->stats.allocated, entry->bytes);
-    gc_device_note_other(device, entry);
-    if (!atomic_load_explicit(&device->core->was_used, memory_order_relaxed))
-        atomic_store_explicit(&device->core->was_used, true, memory_order_relaxed);
-}
-
-void gc_device_note_free(struct gc_device *device, const struct gc_entry *entry)
-{
-    gc_counter_add(&device->stats.free_count, 1);
-    sub_live(device, entry);
-    gc_device_trace(device, GC_TRACE_FREE, entry);
-}
-
-void gc_device_unnote_free(struct gc_device *device, const struct gc_entry *entry)
-{
-    atomic_fetch_sub_explicit(&device->stats.free_count, 1, memory_order_relaxed);
-    add_live(device, entry);
-}
-
-void gc_device_note_vanished(struct gc_device *device, const struct gc_entry *entry)
-{
-    sub_live(device, entry);
-}
-
-void gc_device_note_oom(struct gc_device *device, uint64_t bytes, uint64_t stream, uint16_t api)
-{
-    const struct gc_entry entry = {.requested_bytes = bytes, .stream = stream, .api = api};
-    gc_core_count_oom(device->core, device);
-    gc_device_trace(device, GC_TRACE_OOM, &entry);
+    struct gc_api_cell *cell = cell_of(device, entry->api);
+    if (cell != NULL)
+        gc_gauge_add(&cell->live, entry->requested_bytes);
 }
 
 bool gc_device_is_mapped(const struct gc_device *device)

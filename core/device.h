@@ -9,6 +9,7 @@
 #include "core/lock.h"
 #include "core/slab.h"
 #include "core/stats.h"
+#include "core/supply.h"
 #include "core/trace.h"
 
 struct gc_device {
@@ -23,7 +24,7 @@ struct gc_device {
     atomic_flag over_limit_said;
     struct gc_stats stats;
     struct gc_gauge_cell ordered_marks[GC_ORDERED_MARK_COUNT]; /* as stats.ordered but for peaks */
-    atomic_uint_fast64_t idle_bytes; /* wholly free segments and idle pages of all pools */
+    struct gc_supply supply;                                   /* of all pools and elastic pools */
     atomic_uint_fast64_t direct_bytes[GC_DIRECT_KIND_COUNT];
     struct gc_api_cell *apis; /* core->api_count */
     struct gc_host host;      /* what this device's records take */
@@ -40,27 +41,21 @@ struct gc_device {
 
     struct gc_lock give_back_lock; /* guards give_back_count */
     pthread_cond_t give_back_done;
-    uint32_t give_back_count;        /* segments on their way back to the driver at this moment */
-    atomic_uint_fast64_t generation; /* rises when budget is released or a segment idles */
+    uint32_t give_back_count; /* segments on their way back to the driver at this moment */
 };
 
 /* Brackets a give-back: from before its segment leaves the pool until its bytes are released, so
- * that a thread that finds neither idle memory nor room can wait for what is under way. */
-void gc_device_give_back_begin(struct gc_device *device);
-void gc_device_give_back_end(struct gc_device *device);
-/* Waits until no give-back is under way; false if none was. The caller has none of its own, and no
- * lock. */
-bool gc_device_await_give_backs(struct gc_device *device);
+ * that a thread that finds neither idle memory nor room can wait for what is under way. `share`:
+ * whose it is, or NULL. */
+void gc_device_give_back_begin(struct gc_device *device, struct gc_share *share);
+void gc_device_give_back_end(struct gc_device *device, struct gc_share *share);
+/* Waits until no give-back is under way, of a share if one is named; false if none was. The caller
+ * has none of its own, and no lock. */
+bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share);
 /* Releases budget and makes those look again who found none. */
 void gc_device_release(struct gc_device *device, uint64_t bytes);
 /* The same for an amount that was measured by difference and may be more than is held. */
 void gc_device_release_measured(struct gc_device *device, uint64_t bytes);
-/* Physical pages came, whose budget was reserved; or went, and their budget with them. */
-void gc_device_add_pages(struct gc_device *device, uint64_t bytes);
-void gc_device_drop_pages(struct gc_device *device, uint64_t bytes);
-/* The most that allocations ever had at once, with `bytes` more now, whatever the program resets.
- */
-uint64_t gc_device_need_with(struct gc_device *device, uint64_t bytes);
 /* By how much more is held than the limit allows, the process's own or the group's. */
 uint64_t gc_device_excess_bytes(const struct gc_device *device);
 uint64_t gc_device_idle_bytes(const struct gc_device *device);
@@ -72,7 +67,7 @@ uint64_t gc_device_keep_bytes(const struct gc_device *device);
 bool gc_device_settle(struct gc_device *device);
 void gc_device_fini(struct gc_device *device);
 
-/* ---- accounts of one allocation ---- */
+/* ---- accounts of one allocation: share.h ---- */
 
 #define GC_API_NONE UINT16_MAX
 
@@ -85,20 +80,11 @@ struct gc_entry {
     uint16_t api;
 };
 
-/* Counts it. Called under the pool's lock when a block becomes live, so that a context that is
- * dropped finds every live block in the accounts. */
-void gc_device_note_alloc(struct gc_device *device, const struct gc_entry *entry);
-/* Counts and traces it, under no lock, before its memory can be handed out again. */
-void gc_device_note_free(struct gc_device *device, const struct gc_entry *entry);
-/* The driver refused after all: live as before. Under the pool's lock, as gc_device_note_alloc. */
-void gc_device_unnote_free(struct gc_device *device, const struct gc_entry *entry);
-/* It vanished with its context: no free is counted. */
-void gc_device_note_vanished(struct gc_device *device, const struct gc_entry *entry);
-/* Memory that is no allocation of the program: figures of its entry point only. */
+/* Figures of its entry point, which are all there is of memory that is no allocation. */
 void gc_device_note_other(struct gc_device *device, const struct gc_entry *entry);
 void gc_device_note_other_gone(struct gc_device *device, const struct gc_entry *entry);
+void gc_device_note_other_back(struct gc_device *device, const struct gc_entry *entry);
 /* Writes an event if there is a trace. Under no lock. */
 void gc_device_trace(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry);
-void gc_device_note_oom(struct gc_device *device, uint64_t bytes, uint64_t stream, uint16_t api);
 
 #endif

@@ -49,54 +49,69 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 
 /* ---- charges ---- */
 
-static bool try_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes,
-                        bool is_trial)
+/* To other processes. */
+static void show(struct gc_device *device)
+{
+    if (device != NULL && device->core->member != NULL)
+        gc_member_write(device, device->core->driver.clock_ns(device->core->driver.self));
+}
+
+static bool try_reserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,
+                        uint64_t bytes, bool is_trial)
 {
     struct gc_shortage shortage;
+    struct gc_held held;
+    struct gc_decline decline = {0};
     struct gc_room room = {.is_short = is_trial};
     gc_core_serve(core);
-    if (gc_budget_try_reserve(&device->budget, bytes, NULL))
+    if (gc_share_reserve(device, share, bytes, &held, &decline))
         return true;
-    if (bytes <= gc_device_limit_bytes(device)) {
-        gc_shortage_begin(&shortage, device, NULL);
-        while (gc_shortage_relieve(&shortage, bytes, 0)) {
+    if (bytes <= gc_share_limit_bytes(device, share)) {
+        gc_shortage_begin(&shortage, device, share, NULL);
+        while (gc_shortage_relieve(&shortage, bytes, &decline)) {
             if (shortage.attempts == 1)
                 gc_counter_add(&device->stats.retry_count, 1);
-            if (gc_budget_try_reserve(&device->budget, bytes, NULL))
+            if (gc_share_reserve(device, share, bytes, &held, &decline))
                 return true;
         }
         do {
-            if (gc_budget_try_reserve(&device->budget, bytes, NULL))
+            if (gc_share_reserve(device, share, bytes, &held, &decline))
                 return true;
-        } while (gc_member_make_room(device, bytes, &room));
+        } while (!decline.is_share_short && gc_member_make_room(device, bytes, &room));
     }
     return false;
 }
 
-bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
+bool gc_core_try_reserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,
+                         uint64_t bytes)
 {
-    return try_reserve(core, device, bytes, true);
+    return try_reserve(core, device, share, bytes, true);
 }
 
-enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
+enum gc_status gc_core_reserve(struct gc_core *core, struct gc_device *device,
+                               struct gc_share *share, uint64_t bytes)
 {
-    if (try_reserve(core, device, bytes, false))
+    const struct gc_entry entry = {.requested_bytes = bytes, .api = GC_API_NONE};
+    if (try_reserve(core, device, share, bytes, false))
         return GC_OK;
-    gc_device_note_oom(device, bytes, 0, GC_API_NONE);
+    gc_share_note_oom(device, share, &entry);
+    show(device);
     return GC_OUT_OF_MEMORY;
 }
 
-void gc_core_confirm(struct gc_core *core, struct gc_device *device)
+void gc_core_confirm(struct gc_core *core, struct gc_device *device, struct gc_share *share)
 {
+    const struct gc_held held = {0, 0};
     (void)core;
-    gc_budget_confirm(&device->budget, 0);
+    gc_share_confirm(device, share, &held);
 }
 
-void gc_core_unreserve(struct gc_core *core, struct gc_device *device, uint64_t bytes)
+void gc_core_unreserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,
+                       uint64_t bytes)
 {
     (void)core;
     if (bytes != 0)
-        gc_device_release(device, bytes);
+        gc_share_release(device, share, bytes);
 }
 
 void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t bytes)
@@ -119,9 +134,10 @@ void gc_core_adjust(struct gc_core *core, struct gc_device *device, int64_t byte
 bool gc_core_relieve(struct gc_core *core, struct gc_device *device, uint64_t wanted_bytes)
 {
     struct gc_shortage shortage;
+    const struct gc_decline decline = {0};
     (void)core;
-    gc_shortage_begin(&shortage, device, NULL);
-    const bool changed = gc_shortage_relieve(&shortage, wanted_bytes, 0);
+    gc_shortage_begin(&shortage, device, NULL, NULL);
+    const bool changed = gc_shortage_relieve(&shortage, wanted_bytes, &decline);
     if (changed)
         gc_counter_add(&device->stats.retry_count, 1);
     return changed;
@@ -139,9 +155,9 @@ static void uncount(const struct gc_direct *direct, bool is_freed)
     if (!gc_direct_is_allocation(direct->kind))
         gc_device_note_other_gone(device, &entry);
     else if (is_freed)
-        gc_device_note_free(device, &entry);
+        gc_share_note_free(device, direct->share, &entry);
     else
-        gc_device_note_vanished(device, &entry);
+        gc_share_note_vanished(device, direct->share, &entry);
     atomic_fetch_sub_explicit(&device->direct_bytes[direct->kind], gc_direct_bytes(direct),
                               memory_order_relaxed);
 }
@@ -150,7 +166,7 @@ static void settle(const struct gc_direct *direct, bool is_freed)
 {
     uncount(direct, is_freed);
     if (direct->device != NULL && direct->charged_bytes != 0)
-        gc_device_release(direct->device, direct->charged_bytes);
+        gc_share_release(direct->device, direct->share, direct->charged_bytes);
 }
 
 void gc_direct_vanished(const struct gc_direct *direct)
@@ -171,8 +187,8 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
         atomic_fetch_add_explicit(&device->direct_bytes[direct->kind], gc_direct_bytes(direct),
                                   memory_order_relaxed);
         if (gc_direct_is_allocation(direct->kind)) {
-            gc_device_note_alloc(device, &entry);
-            gc_counter_add(&device->stats.miss_count, 1);
+            gc_share_note_alloc(device, direct->share, &entry);
+            gc_share_note_hit(device, direct->share, false);
         } else {
             gc_device_note_other(device, &entry);
         }
@@ -186,6 +202,7 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
         settle(&old, false);
     if (device != NULL && gc_direct_is_allocation(direct->kind))
         gc_device_trace(device, GC_TRACE_ALLOC, &entry);
+    show(device);
     return GC_OK;
 }
 
@@ -196,6 +213,7 @@ enum gc_status gc_core_untrack(struct gc_core *core, enum gc_direct_kind kind, u
     if (!gc_tracker_remove(&core->tracker, kind, key, &removed))
         return GC_NOT_OURS;
     settle(&removed, true);
+    show(removed.device);
     if (direct != NULL)
         *direct = removed;
     return GC_OK;

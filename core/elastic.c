@@ -238,7 +238,7 @@ static enum gc_status serve(struct order *order)
     struct gc_elastic *pool = order->pool;
     const uint64_t bytes = order->create_count * pool->page_bytes;
     enum gc_status status = GC_OK;
-    if (bytes != 0 && !gc_core_try_reserve(pool->device->core, pool->device, bytes))
+    if (bytes != 0 && !gc_core_try_reserve(pool->device->core, pool->device, pool->share, bytes))
         return GC_OUT_OF_MEMORY;
     order->reserved_bytes = bytes;
     for (uint32_t i = 0; i < order->range.count && status == GC_OK; i++)
@@ -249,7 +249,7 @@ static enum gc_status serve(struct order *order)
 static void finish(struct order *order, bool is_served)
 {
     struct gc_elastic *pool = order->pool;
-    gc_core_unreserve(pool->device->core, pool->device, order->reserved_bytes);
+    gc_core_unreserve(pool->device->core, pool->device, pool->share, order->reserved_bytes);
     gc_lock_acquire(&pool->lock);
     pool->figures.map_count += order->bound_count;
     pool->figures.unmap_count += order->unbound_count;
@@ -274,6 +274,8 @@ static enum gc_status allocate(struct gc_elastic *pool, struct gc_context *conte
 {
     struct order order = {
         .pool = pool, .context = context, .range = range, .donors = GC_ELASTIC_PAGE_NONE};
+    const struct gc_entry entry = {.requested_bytes = range.count * pool->page_bytes,
+                                   .api = pool->api};
     struct gc_wait_set gate;
     int ignored;
     if (!gc_elastic_open_gate(context, &gate))
@@ -289,7 +291,7 @@ static enum gc_status allocate(struct gc_elastic *pool, struct gc_context *conte
     if (status == GC_DRIVER)
         *driver_code = order.driver_code;
     else if (status == GC_OUT_OF_MEMORY)
-        gc_device_note_oom(pool->device, range.count * pool->page_bytes, 0, pool->api);
+        gc_share_note_oom(pool->device, pool->share, &entry);
     if (status != GC_OK && is_free)
         gc_elastic_shrink(pool, context, pool->stock_max, UINT64_MAX, &ignored);
     gc_context_wait_end(&gate);

@@ -20,6 +20,7 @@ struct gc_elastic_setup {
     uint64_t capacity_bytes; /* rounded up to whole pages */
     uint64_t page_bytes;     /* a multiple of the device's; 0: the device's */
     bool keeps_none;         /* no stock */
+    struct gc_share *share;  /* that its pages are charged to beside the device; NULL: none */
     uint16_t api;            /* what its pages are counted under */
 };
 
@@ -71,9 +72,10 @@ enum gc_status gc_elastic_find_device(struct gc_core *core, uint64_t handle,
 
 /* ---- for core ---- */
 
-/* Gives stocks of the device's pools back until at most `keep_bytes` of the device are idle or
- * `enough_bytes` went. Returns bytes given back. */
-uint64_t gc_elastic_give_back(struct gc_device *device, uint64_t keep_bytes, uint64_t enough_bytes);
+/* Gives stocks of the device's pools, or only those of a share, back until at most `keep_bytes` of
+ * it are idle or `enough_bytes` went. Returns bytes given back. */
+uint64_t gc_elastic_give_back(struct gc_device *device, const struct gc_share *share,
+                              uint64_t keep_bytes, uint64_t enough_bytes);
 /* With the core: host memory only. */
 void gc_elastic_fini(struct gc_core *core);
 

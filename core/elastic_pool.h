@@ -26,6 +26,7 @@ struct gc_elastic_page {
 
 struct gc_elastic {
     struct gc_device *device;
+    struct gc_share *share; /* NULL: charged to the device alone */
     uint64_t base;
     uint64_t page_bytes;
     uint32_t page_count;

@@ -30,10 +30,8 @@ static enum gc_status wait_context(struct gc_context *context, int *driver_code)
 enum gc_status gc_elastic_wait_device(struct gc_device *device, int *driver_code)
 {
     enum gc_status status = GC_OK;
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
-    for (; context != NULL && status == GC_OK;
-         context = atomic_load_explicit(&context->next_in_device, memory_order_acquire))
+    for (struct gc_context *context = gc_context_first(device); context != NULL && status == GC_OK;
+         context = gc_context_next(context))
         status = wait_context(context, driver_code);
     return status;
 }
@@ -42,30 +40,30 @@ enum gc_status gc_elastic_wait_device(struct gc_device *device, int *driver_code
 
 static void add_idle(struct gc_elastic *pool, uint64_t pages)
 {
-    atomic_fetch_add_explicit(&pool->device->idle_bytes, pages * pool->page_bytes,
-                              memory_order_relaxed);
-    /* Release: as in gc_device_release; who looks for idle memory looks again. */
-    atomic_fetch_add_explicit(&pool->device->generation, 1, memory_order_release);
+    gc_supply_add(&pool->device->supply, pages * pool->page_bytes);
+    if (pool->share != NULL)
+        gc_supply_add(&pool->share->supply, pages * pool->page_bytes);
 }
 
 static void sub_idle(struct gc_elastic *pool, uint64_t pages)
 {
-    atomic_fetch_sub_explicit(&pool->device->idle_bytes, pages * pool->page_bytes,
-                              memory_order_relaxed);
+    gc_supply_sub(&pool->device->supply, pages * pool->page_bytes);
+    if (pool->share != NULL)
+        gc_supply_sub(&pool->share->supply, pages * pool->page_bytes);
 }
 
 void gc_elastic_note_created(struct gc_elastic *pool)
 {
     atomic_fetch_add_explicit(&pool->device->direct_bytes[GC_DIRECT_ELASTIC], pool->page_bytes,
                               memory_order_relaxed);
-    gc_core_confirm(pool->device->core, pool->device);
+    gc_core_confirm(pool->device->core, pool->device, pool->share);
 }
 
 static void note_released(struct gc_elastic *pool)
 {
     atomic_fetch_sub_explicit(&pool->device->direct_bytes[GC_DIRECT_ELASTIC], pool->page_bytes,
                               memory_order_relaxed);
-    gc_device_release(pool->device, pool->page_bytes);
+    gc_share_release(pool->device, pool->share, pool->page_bytes);
 }
 
 /* ---- in and out ---- */
@@ -208,7 +206,7 @@ uint64_t gc_elastic_shrink(struct gc_elastic *pool, struct gc_context *context, 
     int code = 0;
     while (code == 0 && given < enough) {
         struct outgoing out;
-        gc_device_give_back_begin(pool->device);
+        gc_device_give_back_begin(pool->device, pool->share);
         gc_lock_acquire(&pool->lock);
         const bool is_any = take_outgoing_locked(pool, keep, enough - given, &out);
         gc_lock_release(&pool->lock);
@@ -216,7 +214,7 @@ uint64_t gc_elastic_shrink(struct gc_elastic *pool, struct gc_context *context, 
             code = give_run(pool, context, &out, &given);
         else if (is_any && (code = release_page(pool, context, out.loose)) == 0)
             given++;
-        gc_device_give_back_end(pool->device);
+        gc_device_give_back_end(pool->device, pool->share);
         if (!is_any)
             break;
     }

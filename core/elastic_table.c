@@ -79,6 +79,8 @@ static uint64_t loose_bytes(const struct gc_elastic *pool)
 static void destroy_record(struct gc_elastic *pool)
 {
     struct gc_host *host = &pool->device->host;
+    if (pool->share != NULL)
+        atomic_fetch_sub_explicit(&pool->share->elastic_count, 1, memory_order_relaxed);
     pthread_cond_destroy(&pool->changed);
     gc_lock_fini(&pool->lock);
     gc_host_unmap(host, pool->loose, loose_bytes(pool));
@@ -217,6 +219,9 @@ enum gc_status gc_elastic_create(struct gc_core *core, struct gc_context *contex
         return GC_NO_HOST_MEMORY;
     pool->stock_max = setup->keeps_none ? 0 : stock_of(pool);
     pool->api = setup->api;
+    pool->share = setup->share;
+    if (pool->share != NULL)
+        atomic_fetch_add_explicit(&pool->share->elastic_count, 1, memory_order_relaxed);
     status = reserve(pool, context, driver_code);
     if (status != GC_OK)
         goto fail_reserve;
@@ -381,20 +386,19 @@ enum gc_status gc_elastic_compact(struct gc_core *core, struct gc_context *conte
 /* A context of the device to make calls in, with its gate open; NULL: none, or all capture. */
 static struct gc_context *enter_any_context(struct gc_device *device, struct gc_wait_set *gate)
 {
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
-    for (; context != NULL;
-         context = atomic_load_explicit(&context->next_in_device, memory_order_acquire)) {
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
         if (!gc_context_is_dropped(context) && gc_elastic_open_gate(context, gate))
             return context;
     }
     return NULL;
 }
 
-static uint64_t give_back(struct gc_elastic *pool, uint64_t keep_bytes, uint64_t enough_bytes)
+static uint64_t give_back(struct gc_elastic *pool, const struct gc_share *share,
+                          uint64_t keep_bytes, uint64_t enough_bytes)
 {
     struct gc_device *device = pool->device;
-    const uint64_t idle_bytes = gc_device_idle_bytes(device);
+    const uint64_t idle_bytes = gc_share_idle_bytes(device, share);
     struct gc_wait_set gate;
     int ignored;
     if (idle_bytes <= keep_bytes)
@@ -410,21 +414,27 @@ static uint64_t give_back(struct gc_elastic *pool, uint64_t keep_bytes, uint64_t
     return given * pool->page_bytes;
 }
 
-uint64_t gc_elastic_give_back(struct gc_device *device, uint64_t keep_bytes, uint64_t enough_bytes)
+static bool is_asked(const struct gc_elastic *pool, const struct gc_device *device,
+                     const struct gc_share *share)
+{
+    return pool != NULL && pool->device == device && (share == NULL || pool->share == share);
+}
+
+uint64_t gc_elastic_give_back(struct gc_device *device, const struct gc_share *share,
+                              uint64_t keep_bytes, uint64_t enough_bytes)
 {
     struct gc_core *core = device->core;
     uint64_t given = 0;
     for (uint32_t i = 0; i < GC_ELASTIC_MAX && given < enough_bytes; i++) {
         gc_lock_acquire(&core->elastic_lock);
         const struct slot *slot = core->elastics == NULL ? NULL : &core->elastics->slots[i];
-        const uint64_t handle = slot == NULL || slot->pool == NULL || slot->pool->device != device
-                                    ? 0
-                                    : handle_of(i, slot);
+        const uint64_t handle =
+            slot != NULL && is_asked(slot->pool, device, share) ? handle_of(i, slot) : 0;
         const bool is_end = core->elastics == NULL;
         gc_lock_release(&core->elastic_lock);
         struct gc_elastic *pool = handle == 0 ? NULL : gc_elastic_acquire(core, handle);
         if (pool != NULL) {
-            given += give_back(pool, keep_bytes, enough_bytes - given);
+            given += give_back(pool, share, keep_bytes, enough_bytes - given);
             gc_elastic_release(core, pool);
         }
         if (is_end)

@@ -38,3 +38,26 @@ enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *drive
     gc_pool_release(pool);
     return status == GC_OK ? await_former_life(pool->context, is_cut, driver_code) : status;
 }
+
+/* One block; *next is behind it. */
+static enum gc_status pin_block(struct gc_core *core, uint64_t address, uint64_t *next)
+{
+    struct gc_block *block;
+    const enum gc_status status = gc_core_lock_block(core, address, true, &block);
+    if (status != GC_OK)
+        return status;
+    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_relaxed);
+    if (is_live(block))
+        gc_pool_pin_locked(pool, block);
+    *next = block->address + block->bytes;
+    gc_pool_release(pool);
+    return GC_OK;
+}
+
+void gc_core_pin(struct gc_core *core, uint64_t address, uint64_t bytes)
+{
+    const uint64_t end = address + bytes;
+    while (address < end && pin_block(core, address, &address) == GC_OK)
+        ;
+}

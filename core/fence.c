@@ -12,8 +12,8 @@ static const struct gc_driver *driver_of(const struct gc_context *context)
 
 static void note_failure(struct gc_context *context)
 {
-    if (!gc_context_is_dropped(context))
-        atomic_store_explicit(&context->is_suspect, true, memory_order_relaxed);
+    if (!gc_context_is_gone(context))
+        gc_context_set_suspect(context, true);
 }
 
 /* The fence's handles go back to the driver; those of contexts that are gone went with them. */
@@ -22,7 +22,7 @@ static void release_members(const struct gc_fence *fence)
     for (uint32_t i = 0; i < fence->count; i++) {
         struct gc_context *member = fence->members[i].context;
         const struct gc_driver *driver = driver_of(member);
-        if (!gc_context_is_dropped(member))
+        if (!gc_context_is_gone(member))
             driver->fence_release(driver->self, member->handle, fence->members[i].handle);
     }
 }
@@ -91,7 +91,7 @@ static int record_all(const struct gc_wait_set *set, uint64_t mark, struct gc_fe
     fence->count = 0;
     fence->mark = mark;
     for (uint32_t i = 0; code == 0 && i < set->count; i++) {
-        if (!gc_context_is_dropped(set->contexts[i]))
+        if (!gc_context_is_gone(set->contexts[i]))
             code = record_member(set->contexts[i], fence);
     }
     if (code != 0)
@@ -131,13 +131,13 @@ static bool is_complete(const struct gc_fence *fence, ask_member *ask)
     for (uint32_t i = 0; i < fence->count; i++) {
         struct gc_context *member = fence->members[i].context;
         const struct gc_driver *driver = driver_of(member);
-        if (gc_context_is_dropped(member))
+        if (gc_context_is_gone(member))
             continue;
         gc_counter_add(&member->device->stats.fence_count, 1);
         const int code = ask(driver->self, member->handle, fence->members[i].handle);
         if (code == driver->not_ready)
             return false;
-        if (code != 0 && !gc_context_is_dropped(member)) {
+        if (code != 0 && !gc_context_is_gone(member)) {
             note_failure(member);
             return false;
         }
@@ -225,11 +225,11 @@ void gc_fence_forget(struct gc_context *context)
 static enum gc_status wait_one(struct gc_context *context, int *driver_code)
 {
     const struct gc_driver *driver = driver_of(context);
-    if (gc_context_is_dropped(context))
+    if (gc_context_is_gone(context))
         return GC_OK;
     gc_counter_add(&context->device->stats.fence_count, 1);
     const int code = driver->synchronize(driver->self, context->handle);
-    if (code == 0 || gc_context_is_dropped(context))
+    if (code == 0 || gc_context_is_gone(context))
         return GC_OK;
     note_failure(context);
     *driver_code = code;
@@ -241,13 +241,9 @@ static enum gc_status wait_everyone(struct gc_core *core, int *driver_code)
     enum gc_status status = GC_OK;
     for (int i = 0; i < GC_DEVICE_MAX && status == GC_OK; i++) {
         const struct gc_device *device = gc_core_find_device(core, i);
-        /* Acquire: pairs with the release in context.c's link_context. */
-        struct gc_context *context =
-            device == NULL ? NULL : atomic_load_explicit(&device->contexts, memory_order_acquire);
-        while (context != NULL && status == GC_OK) {
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL && status == GC_OK; context = gc_context_next(context))
             status = wait_one(context, driver_code);
-            context = atomic_load_explicit(&context->next_in_device, memory_order_acquire);
-        }
     }
     return status;
 }

@@ -31,7 +31,7 @@ extern "C" {
  * before the free. The report at exit is written as ever (GPUCACHE_REPORT). */
 
 /* Rises with every addition to this header. What was there keeps its name, meaning and layout. */
-#define GPUCACHE_API_VERSION 2
+#define GPUCACHE_API_VERSION 3
 
 /* ---- status ---- */
 
@@ -44,7 +44,7 @@ extern "C" {
     X(GPUCACHE_INVALID_ARGUMENT, 4, "an argument is NULL, zero or out of its range")               \
     X(GPUCACHE_INVALID_DEVICE, 5, "there is no such device")                                       \
     X(GPUCACHE_INVALID_POINTER, 6, "the address is no live allocation of the library")             \
-    X(GPUCACHE_INVALID_HANDLE, 7, "there is no elastic pool with this handle")                     \
+    X(GPUCACHE_INVALID_HANDLE, 7, "there is no elastic pool or tenant with this handle")           \
     X(GPUCACHE_OUT_OF_MEMORY, 8, "the device has no room")                                         \
     X(GPUCACHE_LIMIT_REACHED, 9, "the limit has no room")                                          \
     X(GPUCACHE_NO_HOST_MEMORY, 10, "host memory for bookkeeping could not be had")                 \
@@ -57,8 +57,11 @@ extern "C" {
     X(GPUCACHE_NOT_MAPPED, 17, "some of the range is not mapped")                                  \
     X(GPUCACHE_NO_LIBRARY, 18, "libgpucache is not in this process")                               \
     X(GPUCACHE_PINNED, 19, "the memory cannot be moved: peers, exports, or not mapped")            \
-    X(GPUCACHE_BUSY, 20, "work under way did not end in time, or another thread is at it")         \
-    X(GPUCACHE_PAUSED, 21, "the process is paused already, or is not")
+    X(GPUCACHE_BUSY, 20, "it is in use: by work under way, by memory, or by another thread")       \
+    X(GPUCACHE_PAUSED, 21, "the process is paused already, or is not")                             \
+    X(GPUCACHE_ALREADY_EXISTS, 22, "there is a tenant of this name")                               \
+    X(GPUCACHE_TOO_MANY, 23, "there are as many tenants as there may be")                          \
+    X(GPUCACHE_NOT_FOUND, 24, "there is no tenant of this name")
 
 typedef enum gpucache_status {
 #define GPUCACHE_STATUS_(name, value, text) name = value,
@@ -76,6 +79,9 @@ typedef void *gpucache_stream;
  * error and nothing worse. */
 typedef uint64_t gpucache_elastic;
 
+/* Names a tenant; 0 names none. Handles are never used again, as those of pools. */
+typedef uint64_t gpucache_tenant;
+
 #define GPUCACHE_NO_LIMIT ((uint64_t)-1)
 #define GPUCACHE_ALL_DEVICES (-1)
 
@@ -85,7 +91,8 @@ typedef uint64_t gpucache_elastic;
 #define GPUCACHE_MODE_OFF 2
 
 /* Figures of one device. Set struct_bytes to sizeof(struct gpucache_statistics) before the call;
- * later versions add fields at the end. Each figure is exact; two may be a moment apart. */
+ * later versions add fields at the end. Two figures may be a moment apart; what other threads do in
+ * their own caches shows a little later, by 16 MiB each at most. */
 struct gpucache_statistics {
     uint64_t struct_bytes;
     uint64_t total_bytes;     /* of the device */
@@ -138,6 +145,30 @@ struct gpucache_elastic_statistics {
     uint64_t unmap_count;  /* pages unmapped by the driver */
     uint64_t create_count; /* physical pages taken from the device */
     void *base;            /* first address of the range */
+};
+
+/* Figures of one tenant on one device, or their sum over all; struct_bytes as above. Exact; but the
+ * peaks of requested and allocated bytes may be off by what several threads did at one time, by
+ * 16 MiB each at most. */
+struct gpucache_tenant_statistics {
+    uint64_t struct_bytes;
+    uint64_t capacity_bytes; /* addresses on a device; of all devices: the most of any */
+    uint64_t limit_bytes;    /* on each device; GPUCACHE_NO_LIMIT: none */
+    uint64_t requested_bytes;
+    uint64_t requested_peak_bytes;
+    uint64_t allocated_bytes;
+    uint64_t allocated_peak_bytes;
+    uint64_t reserved_bytes; /* physical memory held; never above the limit */
+    uint64_t reserved_peak_bytes;
+    uint64_t pending_bytes;
+    uint64_t idle_bytes;
+    uint64_t alloc_count;
+    uint64_t free_count;
+    uint64_t hit_count;
+    uint64_t miss_count;
+    uint64_t oom_count;
+    uint64_t is_paused;
+    void *base; /* first address of its range; NULL: none yet, or no device was named */
 };
 
 /* Flags of gpucache_elastic_create. */
@@ -203,7 +234,20 @@ struct gpucache_cupy_param {
     X(void, gpucache_rmm_deallocate,                                                               \
       (void *pointer, size_t bytes, gpucache_stream stream, void *device))                                                          \
     X(gpucache_status, gpucache_pause, (int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes)) \
-    X(gpucache_status, gpucache_resume, (uint64_t *moved_bytes))
+    X(gpucache_status, gpucache_resume, (uint64_t *moved_bytes))                                   \
+    X(gpucache_status, gpucache_tenant_register,                                                   \
+      (const char *name, uint64_t capacity_bytes, uint64_t limit_bytes, gpucache_tenant *tenant))  \
+    X(gpucache_status, gpucache_tenant_unregister, (gpucache_tenant tenant))                       \
+    X(gpucache_status, gpucache_tenant_find, (const char *name, gpucache_tenant *tenant))          \
+    X(gpucache_status, gpucache_tenant_set_current,                                                \
+      (gpucache_tenant tenant, gpucache_tenant *previous))                                         \
+    X(gpucache_status, gpucache_tenant_get_current, (gpucache_tenant *tenant))                     \
+    X(gpucache_status, gpucache_tenant_set_limit, (gpucache_tenant tenant, uint64_t limit_bytes))  \
+    X(gpucache_status, gpucache_tenant_get_statistics,                                             \
+      (gpucache_tenant tenant, int device, struct gpucache_tenant_statistics *figures))            \
+    X(gpucache_status, gpucache_tenant_pause,                                                      \
+      (gpucache_tenant tenant, int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes))      \
+    X(gpucache_status, gpucache_tenant_resume, (gpucache_tenant tenant, uint64_t *moved_bytes))
 /* clang-format on */
 
 #ifndef GPUCACHE_NO_PROTOTYPES
@@ -248,8 +292,9 @@ gpucache_status gpucache_trim(int device, uint64_t keep_bytes, uint64_t *given_b
  * maps itself stay. `timeout_ms`: what work under way may take to end. *moved_bytes (may be NULL):
  * what the devices have back. From outside: gpucache pause, gpucache resume.
  *
- * PINNED, CAPTURING, BUSY, NO_HOST_MEMORY (for the copy), DRIVER_ERROR: nothing has changed.
- * PAUSED: it is paused. */
+ * PINNED, CAPTURING, BUSY, NO_HOST_MEMORY (for the copy), NOT_SUPPORTED (work may be submitted that
+ * the library does not see), DRIVER_ERROR: nothing has changed. PAUSED: it is paused. Without a
+ * preload no work is seen: then the program sees to it that none is submitted. */
 gpucache_status gpucache_pause(int keep_content, uint32_t timeout_ms, uint64_t *moved_bytes);
 /* And back, at the same addresses. OUT_OF_MEMORY: the devices, or a limit, have no room; it is
  * paused as before, or part of it: try again. PAUSED: it is not paused. BUSY, DRIVER_ERROR. */
@@ -323,6 +368,48 @@ gpucache_status gpucache_elastic_get_statistics(gpucache_elastic pool,
 /* Gives every idle page back to the driver. Moves nothing: what is mapped keeps its address and its
  * memory, and with pages no physical memory is lost between them. *given_bytes may be NULL. */
 gpucache_status gpucache_elastic_compact(gpucache_elastic pool, uint64_t *given_bytes);
+
+/* ---- tenants: parts of a program with a limit, addresses and figures of their own ----
+ *
+ * A tenant is current on the threads that make it so. What they allocate then comes from its own
+ * range of addresses, or is charged to it, and counts for the device's limit besides: both hold.
+ * Whose a block is, its address says: any thread may use it and free it. docs/tenants.md says which
+ * calls are served and what is not told apart. None of these starts CUDA; mode off is
+ * GPUCACHE_DISABLED. */
+
+/* `name`: letters, digits, '.', '_' and '-', 63 at most. `capacity_bytes`: addresses on each
+ * device, for good; 0: four times what it may hold there at its first use. `limit_bytes`: memory on
+ * each device, GPUCACHE_NO_LIMIT: none but the device's. ALREADY_EXISTS; TOO_MANY: 64 at a time;
+ * INVALID_ARGUMENT: no such name, a limit of 0, a capacity above 64 TiB. */
+gpucache_status gpucache_tenant_register(const char *name, uint64_t capacity_bytes,
+                                         uint64_t limit_bytes, gpucache_tenant *tenant);
+/* Gives its idle memory and its addresses back; waits for what it freed. BUSY, with nothing
+ * changed: it has live allocations, is current on a thread (the calling one too), or is paused.
+ * NOT_SUPPORTED: GPUCACHE_TENANTS made it, and it stays. Graphs that were captured with its memory
+ * must not run after it: they find no memory where it was. */
+gpucache_status gpucache_tenant_unregister(gpucache_tenant tenant);
+/* By its name; those of GPUCACHE_TENANTS are there from the start. NOT_FOUND. */
+gpucache_status gpucache_tenant_find(const char *name, gpucache_tenant *tenant);
+/* Makes it current on the calling thread, in the place of the one that was, whose handle comes back
+ * in *previous (may be NULL): set that again at the end of the scope. 0: none; then what
+ * GPUCACHE_TENANTS says holds, if anything. A thread that ends lets its tenant go. BUSY: it is
+ * being unregistered. INVALID_HANDLE. */
+gpucache_status gpucache_tenant_set_current(gpucache_tenant tenant, gpucache_tenant *previous);
+/* What was set on the calling thread; 0: nothing. */
+gpucache_status gpucache_tenant_get_current(gpucache_tenant *tenant);
+/* At once. Below what is held nothing is taken away: new allocations fail until less is held. */
+gpucache_status gpucache_tenant_set_limit(gpucache_tenant tenant, uint64_t limit_bytes);
+/* Of one device, or GPUCACHE_ALL_DEVICES: the sum. Zeros where it was not used. */
+gpucache_status gpucache_tenant_get_statistics(gpucache_tenant tenant, int device,
+                                               struct gpucache_tenant_statistics *figures);
+/* As gpucache_pause and gpucache_resume, for the memory of one tenant. Until it is resumed threads
+ * that have it current, or whose objects GPUCACHE_TENANTS gives it, wait where they submit work or
+ * need pages; so does whoever copies or fills by an address of it, or asks about one. All others go
+ * on: what their kernels and graphs use is not known, none may use that memory meanwhile. Also
+ * PAUSED: it is paused already, about to be unregistered, or was not paused. INVALID_HANDLE. */
+gpucache_status gpucache_tenant_pause(gpucache_tenant tenant, int keep_content, uint32_t timeout_ms,
+                                      uint64_t *moved_bytes);
+gpucache_status gpucache_tenant_resume(gpucache_tenant tenant, uint64_t *moved_bytes);
 
 /* ---- for allocators of others: signatures as they expect them; NULL means out of memory ----
  *

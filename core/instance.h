@@ -33,12 +33,15 @@ struct gc_core {
         host; /* what belongs to no device: this record, the pagemap, the tracker, contexts */
     struct gc_work work;
     atomic_bool is_moving; /* a thread pauses or resumes */
+    atomic_bool is_paused; /* the process, not only a tenant */
     struct gc_pagemap pagemap;
     struct gc_tracker tracker;
     atomic_uint_fast64_t next_block_id;
     gc_counter *process_driver_calls; /* api_count */
     atomic_bool was_used;
     atomic_bool has_several_contexts;
+    atomic_bool has_captured;             /* there may be graphs that use memory */
+    atomic_uint_fast64_t given_up_ranges; /* reserved for good, so that these fail: see range.c */
     struct gc_hist alloc_ns;
     struct gc_hist free_ns;
 
@@ -48,13 +51,14 @@ struct gc_core {
     _Atomic(struct gc_cache *) caches;
     uint16_t context_count; /* that have a number; guarded by the registry's lock */
 
-    struct gc_lock registry; /* guards changes of the four below; reading takes no lock */
+    struct gc_lock registry; /* guards changes of the five below; reading takes no lock */
     _Atomic(struct gc_device *) devices[GC_DEVICE_MAX];
     _Atomic(struct gc_context *) buckets[GC_CONTEXT_BUCKETS];
     struct gc_context *all_contexts;
     uint32_t live_contexts;
-    atomic_uint capture_count;  /* of all contexts together */
-    atomic_uint everyone_count; /* waits under way for the work of all contexts */
+    _Atomic(struct gc_tenant *) tenants; /* all there ever were, the oldest first */
+    atomic_uint capture_count;           /* of all contexts together */
+    atomic_uint everyone_count;          /* waits under way for the work of all contexts */
 
     struct gc_lock elastic_lock; /* guards the table and its references: elastic_table.c */
     pthread_cond_t elastic_changed;
@@ -103,32 +107,45 @@ void gc_reuse_note_handed(struct gc_context *context);
 
 /* ---- shortage.c: what is done before a request fails ---- */
 
+/* `share`, here and below: only what is its own is asked and waited for; NULL: all of the device.
+ */
+
 /* Gives idle segments back, the longest idle of each pool first, until at most `keep_bytes` are
- * idle in the device or `enough_bytes` went back. Pools that capture are left alone. Returns bytes
- * given back. */
-uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes,
-                               uint64_t enough_bytes);
+ * idle or `enough_bytes` went back. Pools that capture are left alone. Returns bytes given back. */
+uint64_t gc_shortage_give_back(struct gc_device *device, struct gc_share *share,
+                               uint64_t keep_bytes, uint64_t enough_bytes);
+
+/* Gives everything idle of one record back, unless something captures. */
+void gc_shortage_empty_pool(struct gc_context *context);
 
 /* What is freed becomes free: the threads' magazines are emptied, and what is pending is waited for
  * where no capture forbids it. True if anything became free. */
-bool gc_shortage_resolve(struct gc_device *device);
+bool gc_shortage_resolve(struct gc_device *device, struct gc_share *share);
+
+/* Gives back what a limit that was lowered, of the share or of the device, does not allow; after a
+ * free. Cheap where there is nothing. */
+void gc_shortage_trim(struct gc_context *context);
+/* gc_device_settle, and gc_share_settle where the context has a share. */
+bool gc_shortage_settle(struct gc_context *context);
 
 /* State of one request that is short. */
 struct gc_shortage {
     struct gc_device *device;
-    struct gc_pool *pool; /* where the request would be served; may be NULL */
+    struct gc_share *share; /* that pays first; may be NULL, as the next */
+    struct gc_pool *pool;   /* where the request would be served */
     unsigned attempts;
     uint64_t device_generation;
+    uint64_t share_generation;
     uint64_t pool_generation;
-    uint64_t
-        own_rollbacks; /* of the request itself: they make no room that it did not have before */
+    struct gc_decline seen; /* the request's own rollbacks: no room that it did not have before */
 };
 void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device,
-                       struct gc_pool *pool);
+                       struct gc_share *share, struct gc_pool *pool);
 /* After an attempt found no room for `wanted_bytes`: true if something changed, so that another
- * attempt is worth while; `own_rollbacks` are the request's own so far. False for good once nothing
- * idle is left and nothing is under way. */
+ * attempt is worth while. `decline` is how the last one ended: where the share alone is short only
+ * what is its own is given back and waited for. False for good once nothing idle is left and
+ * nothing is under way. */
 bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
-                         uint64_t own_rollbacks);
+                         const struct gc_decline *decline);
 
 #endif

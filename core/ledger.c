@@ -103,13 +103,17 @@ static void raise_high(struct gc_ledger_file *file, uint32_t high)
         ;
 }
 
+/* Of a file that took the descriptor's number meanwhile nothing is asked, and if it did so this
+ * moment its size stays. */
 static bool has_memory(const struct gc_ledger *ledger, const void *part, size_t bytes)
 {
     const off_t offset = (const char *)part - (const char *)ledger->file;
     const int kept_errno = errno;
     int code;
+    if (!gc_ledger_is_intact(ledger))
+        return false;
     do
-        code = fallocate(ledger->fd, 0, offset, (off_t)bytes);
+        code = fallocate(ledger->fd, FALLOC_FL_KEEP_SIZE, offset, (off_t)bytes);
     while (code != 0 && errno == EINTR);
     const bool is_there = code == 0 || errno == EOPNOTSUPP || errno == ENOSYS;
     errno = kept_errno;
@@ -220,7 +224,8 @@ uint32_t gc_ledger_claim_device(struct gc_ledger *ledger, const struct gc_ledger
             found = i;
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES && found == GC_LEDGER_NONE; i++) {
         const uint64_t old = load(&file->devices[i].key);
-        if (!is_device_used(ledger, i) && swap_key(&file->devices[i].key, old, key))
+        if (gc_ledger_is_intact(ledger) && !is_device_used(ledger, i) &&
+            swap_key(&file->devices[i].key, old, key))
             found = i;
     }
     if (found == GC_LEDGER_NONE ||
@@ -255,7 +260,8 @@ uint32_t gc_ledger_claim_group(struct gc_ledger *ledger, const char *name)
             found = i;
     for (uint32_t i = 0; i < GC_LEDGER_GROUPS && found == GC_LEDGER_NONE; i++) {
         const uint64_t old = load(&file->groups[i].key);
-        if (!is_group_used(ledger, old) && swap_key(&file->groups[i].key, old, key)) {
+        if (gc_ledger_is_intact(ledger) && !is_group_used(ledger, old) &&
+            swap_key(&file->groups[i].key, old, key)) {
             clear_limits(&file->groups[i]);
             found = i;
         }
@@ -378,15 +384,18 @@ bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
     return true;
 }
 
-static void ask_members(const struct gc_ledger *ledger, uint64_t key)
+/* A member that uses one of the devices only later finds the limit agreed to. */
+static void tell_members(const struct gc_ledger *ledger, uint64_t key, uint64_t device_mask)
 {
     const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH};
     const uint32_t high = gc_ledger_slot_high(ledger);
     for (uint32_t i = 0; i < high; i++) {
+        struct gc_ledger_slot *slot = gc_ledger_slot(ledger, i);
         struct gc_ledger_ticket ticket;
-        if (load(&ledger->file->group_keys[i]) == key)
-            (void)gc_ledger_ask(ledger, i, load_half(&ledger->file->slots[i].generation), &request,
-                                &ticket);
+        if (load(&ledger->file->group_keys[i]) != key || !gc_ledger_is_held(ledger, i))
+            continue;
+        atomic_fetch_or_explicit(&slot->agreed_mask, device_mask, memory_order_seq_cst);
+        (void)gc_ledger_ask(ledger, i, load_half(&slot->generation), &request, &ticket);
     }
 }
 
@@ -396,12 +405,12 @@ bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uin
     const uint32_t row = gc_ledger_find_group(ledger, name);
     if (row == GC_LEDGER_NONE || (device >= GC_LEDGER_DEVICES && device != GC_LEDGER_NONE))
         return false;
+    const uint64_t mask = device == GC_LEDGER_NONE ? UINT64_MAX : UINT64_C(1) << device;
     /* A limit of nothing at all: as near as the table comes to it. */
-    const uint64_t value = bytes == UINT64_MAX ? 0 : gc_max_u64(bytes, 1);
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
-        if (device == GC_LEDGER_NONE || device == i)
-            atomic_store_explicit(&ledger->file->groups[row].limits[i], value,
+        if ((mask >> i & 1) != 0)
+            atomic_store_explicit(&ledger->file->groups[row].limits[i], gc_max_u64(bytes, 1),
                                   memory_order_seq_cst);
-    ask_members(ledger, load(&ledger->file->groups[row].key));
+    tell_members(ledger, load(&ledger->file->groups[row].key), mask);
     return true;
 }

@@ -35,6 +35,8 @@ enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger 
 /* Whether its descriptor is still what was opened: programs close what they do not know, and
  * numbers serve again. Without it nobody can be told dead. */
 bool gc_ledger_is_intact(const struct gc_ledger *ledger);
+/* Whether its name is gone, or another file's: who comes later does not know of this one. */
+bool gc_ledger_is_removed(const struct gc_ledger *ledger);
 /* Opens the file again. The own slot stays held meanwhile: the mapping keeps its lock. */
 bool gc_ledger_repair(struct gc_ledger *ledger);
 /* Unmaps and closes: a slot held through it is free. */
@@ -54,7 +56,7 @@ struct gc_ledger_process {
     int pid;
     uint32_t mode; /* enum gc_mode */
     bool is_paused;
-    bool has_helper;      /* answers at once, not only at its next allocation call */
+    bool has_helper;      /* answers at once, not only when it next allocates or submits */
     uint64_t device_mask; /* bit i: uses device row i */
     uint64_t start_unix;
     uint64_t figures_ns; /* CLOCK_MONOTONIC: when its figures were written; 0: never */
@@ -85,7 +87,8 @@ struct gc_ledger_group {
 
 /* Slots from this number on were never used. */
 uint32_t gc_ledger_slot_high(const struct gc_ledger *ledger);
-/* False if no live process holds the slot (asks the kernel). */
+/* False if no live process holds the slot (asks the kernel). One that is just taking it may for a
+ * moment be shown as its former owner. */
 bool gc_ledger_read_process(const struct gc_ledger *ledger, uint32_t slot,
                             struct gc_ledger_process *process);
 /* False if the slot's process does not use the device, or the index is out of range. */

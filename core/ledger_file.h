@@ -99,7 +99,8 @@ struct gc_ledger_slot {
     struct gc_ledger_figure_row figures[GC_LEDGER_DEVICES];
 };
 
-#define GC_LEDGER_HAS_HELPER 1U /* asks are answered at once, else at its next allocation call */
+#define GC_LEDGER_HAS_HELPER                                                                       \
+    1U /* asks are answered at once, else when it next allocates or submits */
 
 struct gc_ledger_device_row {
     gc_ledger_word key; /* 0: free */
@@ -112,7 +113,8 @@ struct gc_ledger_device_row {
 struct gc_ledger_group_row {
     gc_ledger_word key; /* 0: free */
     char name[GC_LEDGER_NAME_BYTES];
-    gc_ledger_word limits[GC_LEDGER_DEVICES]; /* 0: none */
+    /* 0: none, and the next member may bring one; UINT64_MAX: none, as somebody said. */
+    gc_ledger_word limits[GC_LEDGER_DEVICES];
 };
 
 struct gc_ledger_file {

@@ -292,6 +292,17 @@ bool gc_ledger_is_intact(const struct gc_ledger *ledger)
     return is_intact;
 }
 
+bool gc_ledger_is_removed(const struct gc_ledger *ledger)
+{
+    struct statx facts;
+    const int kept_errno = errno;
+    const bool is_removed = ledger->fd >= 0 && look(ledger->fd, &facts) == 0 &&
+                            device_number(&facts) == ledger->device_number &&
+                            facts.stx_ino == ledger->file_number && facts.stx_nlink == 0;
+    errno = kept_errno;
+    return is_removed;
+}
+
 bool gc_ledger_repair(struct gc_ledger *ledger)
 {
     const int kept_errno = errno;

@@ -23,7 +23,7 @@ static uint64_t address_of(const struct gc_lending *lending, uint64_t i)
 
 static bool is_small(const struct gc_lending *lending)
 {
-    return lending->plan->class == GC_CLASS_SMALL;
+    return lending->arena->segment->class == GC_CLASS_SMALL;
 }
 
 /* ---- the plan ---- */
@@ -33,11 +33,12 @@ static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
 {
     struct gc_pages *pages = &lending->pool->pages;
     struct gc_device *device = lending->context->device;
+    struct gc_share *share = lending->context->share;
     struct gc_donor_search search = GC_DONOR_SEARCH_START;
     const uint64_t before = pages->idle_count;
-    const uint64_t peak = gc_device_need_with(device, lending->claim->bytes);
+    const uint64_t peak = gc_share_need_with(device, share, lending->claim->bytes);
     const uint64_t slack = (peak >> GC_PAGE_SLACK_SHIFT) + GC_PAGE_SLACK_BYTES;
-    uint64_t mapped = atomic_load_explicit(&device->mapped_bytes, memory_order_relaxed);
+    uint64_t mapped = gc_share_mapped_bytes(device, share);
     lending->create_count = 0;
     for (uint64_t i = lending->first; i < lending->end; i++) {
         struct gc_slot *slot = slot_at(lending, i);
@@ -59,9 +60,9 @@ static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
 
 static bool reserve_budget(struct gc_lending *lending)
 {
-    return gc_budget_try_reserve(&lending->context->device->budget,
-                                 lending->create_count * lending->pool->pages.page_bytes,
-                                 &lending->held);
+    return gc_context_reserve(lending->context,
+                              lending->create_count * lending->pool->pages.page_bytes,
+                              &lending->held, &lending->refusal->decline);
 }
 
 static enum gc_status plan_locked(struct gc_lending *lending, bool is_thrifty)
@@ -86,6 +87,7 @@ static enum gc_status refuse(struct gc_lending *lending, int code)
 {
     lending->refusal->driver_code = code;
     lending->is_device_full = code == lending->context->core->driver.out_of_memory;
+    lending->refusal->decline.is_share_short = false;
     return lending->is_device_full ? GC_OUT_OF_MEMORY : GC_DRIVER;
 }
 
@@ -109,7 +111,7 @@ static enum gc_status create_pages(struct gc_lending *lending)
         }
         slot->planned = page;
         lending->create_count--;
-        gc_device_add_pages(context->device, lending->pool->pages.page_bytes);
+        gc_context_add_pages(context, lending->pool->pages.page_bytes);
     }
     return GC_OK;
 }
@@ -216,7 +218,7 @@ uint64_t gc_lend_uncreate(struct gc_lending *lending)
         slot->planned = NULL;
         gc_slab_put(&context->device->page_records, page);
         lending->create_count++;
-        atomic_fetch_sub_explicit(&context->device->mapped_bytes, page_bytes, memory_order_relaxed);
+        gc_context_sub_pages(context, page_bytes);
     }
     return lending->create_count;
 }
@@ -251,7 +253,7 @@ void gc_lend_commit_locked(struct gc_lending *lending, bool is_done)
             commit_slot_locked(lending, slot_at(lending, i), is_done);
     }
     if (gc_pages_settle_locked(lending->pool, before))
-        lending->refusal->rollback_count++;
+        lending->refusal->decline.rollback_count++;
 }
 
 static void give_up_locked(struct gc_lending *lending)
@@ -259,7 +261,7 @@ static void give_up_locked(struct gc_lending *lending)
     struct gc_block *block = lending->block;
     gc_lend_commit_locked(lending, false);
     if (gc_pages_unuse_locked(lending->pool, lending->arena, block->address, block->bytes))
-        lending->refusal->rollback_count++;
+        lending->refusal->decline.rollback_count++;
     gc_pool_uncarve_locked(lending->pool, block);
     lending->block = NULL;
 }
@@ -268,8 +270,8 @@ static void release_budget(struct gc_lending *lending, uint64_t count)
 {
     if (count == 0)
         return;
-    gc_device_release(lending->context->device, count * lending->pool->pages.page_bytes);
-    lending->refusal->rollback_count++;
+    gc_context_release(lending->context, count * lending->pool->pages.page_bytes);
+    lending->refusal->decline.rollback_count++;
 }
 
 static void make_live_locked(struct gc_lending *lending)
@@ -279,7 +281,7 @@ static void make_live_locked(struct gc_lending *lending)
     gc_pool_make_live_locked(lending->pool, block, claim);
     const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
                                    claim->stream, claim->api};
-    gc_device_note_alloc(lending->context->device, &entry);
+    gc_context_note_alloc(lending->context, &entry);
 }
 
 /* ---- the place ---- */
@@ -309,6 +311,18 @@ static enum gc_status prepare_unlock(struct gc_lending *lending, const struct gc
     return status;
 }
 
+/* Where addresses cannot be added those of the other class are better than none. */
+static bool find_place_locked(const struct gc_lending *lending, struct gc_place *place)
+{
+    const struct gc_pool *pool = lending->pool;
+    const enum gc_class class = lending->plan->class;
+    const enum gc_class other = class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL;
+    const uint64_t bytes = lending->claim->bytes;
+    return gc_pool_find_place_locked(pool, class, bytes, lending->plan->is_tight, place) ||
+           (pool->pages.range_bytes != 0 &&
+            gc_pool_find_place_locked(pool, other, bytes, lending->plan->is_tight, place));
+}
+
 /* Carves the block: with GC_OK the lock is held, else not. */
 static enum gc_status carve_lock(struct gc_lending *lending)
 {
@@ -318,8 +332,11 @@ static enum gc_status carve_lock(struct gc_lending *lending)
         enum gc_status status = gc_pool_acquire(pool);
         if (status != GC_OK)
             return status;
-        if (gc_pool_find_place_locked(pool, lending->plan->class, lending->claim->bytes,
-                                      lending->plan->is_tight, &place)) {
+        if (pool->is_closed) {
+            gc_pool_release(pool);
+            return GC_INVALID_ARGUMENT;
+        }
+        if (find_place_locked(lending, &place)) {
             lending->arena =
                 atomic_load_explicit(&place.hole->segment, memory_order_relaxed)->arena;
             if (lending->arena == NULL ||
@@ -332,6 +349,8 @@ static enum gc_status carve_lock(struct gc_lending *lending)
         } else {
             gc_pool_release(pool);
             status = gc_arena_add(lending->context, lending->plan->class, lending->claim->bytes);
+            /* Its addresses are all in use: only what the tenant frees itself makes room. */
+            lending->refusal->decline.is_share_short = status == GC_OUT_OF_MEMORY;
         }
         if (status != GC_OK)
             return status;
@@ -356,7 +375,7 @@ static enum gc_status lend_unlocked(struct gc_lending *lending)
     uint64_t unused = 0;
     const enum gc_status status = gc_lend_ask_driver(lending);
     if (status == GC_OK)
-        gc_budget_confirm(&lending->context->device->budget, lending->held);
+        gc_context_confirm(lending->context, &lending->held);
     else
         unused = gc_lend_uncreate(lending);
     gc_pool_acquire_plain(lending->pool);

@@ -18,7 +18,7 @@ struct gc_lending {
     uint64_t first; /* slots of the block: [first, end) */
     uint64_t end;
     uint64_t create_count; /* pages that are to be created; their budget is reserved */
-    uint64_t held;         /* of the budget, to be confirmed */
+    struct gc_held held;   /* of the budget, to be confirmed */
     bool must_unmap;
     bool is_device_full; /* the driver had no page more */
     bool may_be_thrifty; /* and idle pages were left */

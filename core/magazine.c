@@ -104,12 +104,29 @@ static void merge_api(struct gc_device *device, struct gc_api_tally *tally)
     merge_tally(&cell->live, &tally->live);
 }
 
+/* Before the device's, which empties the tallies. */
+static void merge_share(const struct gc_magazine *magazine, struct gc_share *share)
+{
+    if (magazine->alloc_count != 0) {
+        gc_counter_add(&share->alloc_count, magazine->alloc_count);
+        gc_counter_add(&share->hit_count, magazine->alloc_count);
+    }
+    if (magazine->free_count != 0)
+        gc_counter_add(&share->free_count, magazine->free_count);
+    if (magazine->requested.delta != 0 || magazine->requested.peak != 0)
+        gc_gauge_merge(&share->requested, magazine->requested.delta, magazine->requested.peak);
+    if (magazine->allocated.delta != 0 || magazine->allocated.peak != 0)
+        gc_gauge_merge(&share->allocated, magazine->allocated.delta, magazine->allocated.peak);
+}
+
 void gc_magazine_merge(struct gc_magazine *magazine)
 {
     if (magazine->context == NULL)
         return;
     struct gc_device *device = magazine->context->device;
     struct gc_stats *stats = &device->stats;
+    if (magazine->context->share != NULL)
+        merge_share(magazine, magazine->context->share);
     if (magazine->alloc_count != 0)
         gc_counter_add(&stats->hit_count, magazine->alloc_count);
     merge_count(&stats->alloc_count, &magazine->alloc_count);
@@ -203,12 +220,13 @@ static void sample_end(const struct gc_cache *cache, struct gc_hist *hist, uint6
 }
 
 /* For other processes to read. */
-static void show_figures(struct gc_cache *cache, struct gc_device *device, uint64_t now_ns)
+static void show_figures(struct gc_cache *cache, struct gc_context *context, uint64_t now_ns)
 {
     if (cache->core->member == NULL)
         return;
     gc_core_cache_settle(cache);
-    gc_member_write(device, now_ns);
+    gc_member_write(context->device, now_ns);
+    gc_member_write_record(context);
 }
 
 /* ---- bins ---- */
@@ -301,9 +319,11 @@ static bool drain(struct gc_magazine *magazine)
 void gc_magazine_size(struct gc_context *context)
 {
     const struct gc_device *device = context->device;
-    uint64_t cap = gc_min_u64(gc_device_total_bytes(device) / CAP_SHARE, CAP_MAX);
+    const struct gc_share *share = context->share;
+    uint64_t cap = gc_min_u64(gc_share_total_bytes(device, share) / CAP_SHARE, CAP_MAX);
     cap = gc_min_u64(cap, device->trim_bytes / TRIM_SHARE);
-    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed))
+    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) ||
+        (share != NULL && atomic_load_explicit(&share->is_over_limit, memory_order_relaxed)))
         cap = 0;
     atomic_store_explicit(&context->magazine_bytes, cap, memory_order_relaxed);
     atomic_store_explicit(&context->magazine_block_bytes, gc_min_u64(cap / 2, BLOCK_MAX),
@@ -312,10 +332,8 @@ void gc_magazine_size(struct gc_context *context)
 
 void gc_magazine_size_all(struct gc_device *device)
 {
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
-    for (; context != NULL;
-         context = atomic_load_explicit(&context->next_in_device, memory_order_acquire))
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
         gc_magazine_size(context);
 }
 
@@ -486,7 +504,7 @@ uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64
         trace_alloc(context, address, bytes, block_bytes, api);
     if (!LIKELY(start_ns == 0)) {
         sample_end(cache, &cache->core->alloc_ns, start_ns);
-        show_figures(cache, context->device, start_ns);
+        show_figures(cache, context, start_ns);
     }
     return address;
 }

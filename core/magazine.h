@@ -92,8 +92,9 @@ void gc_magazine_size_all(struct gc_device *device);
 void gc_caches_stop(struct gc_core *core);
 void gc_caches_resume(struct gc_core *core);
 /* Everything in the magazines goes to the pools: what is ready to the bins, the rest to their
- * pending lists. True if anything went. Cheap where the magazines are empty. */
-bool gc_magazine_flush_device(struct gc_device *device);
+ * pending lists. `share`: what belongs to it only; NULL: all. True if anything went. Cheap where
+ * the magazines are empty. */
+bool gc_magazine_flush_device(struct gc_device *device, const struct gc_share *share);
 /* The same for one context, with the caches stopped: it is about to be dropped. */
 void gc_magazine_empty_context(struct gc_context *context);
 

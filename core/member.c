@@ -126,15 +126,13 @@ static void limit_alone(struct gc_device *device, uint64_t limit)
     gc_budget_set_limit(&device->budget, limit);
 }
 
-/* Not counting those that are just joining: of them each brings its limit, and the last one's
- * holds.
- */
-static bool has_other_members(const struct gc_ledger *ledger, uint64_t key, uint32_t row)
+/* Whether members hold a limit on the device, their own or one that was set from outside. Not
+ * counting those that are just joining: of them each brings its limit, and the last one's holds. */
+static bool is_agreed(const struct gc_ledger *ledger, uint64_t key, uint32_t row)
 {
     const uint32_t high = gc_ledger_slot_high(ledger);
     for (uint32_t i = 0; i < high; i++)
-        if (i != ledger->own &&
-            atomic_load_explicit(&ledger->file->group_keys[i], memory_order_seq_cst) == key &&
+        if (atomic_load_explicit(&ledger->file->group_keys[i], memory_order_seq_cst) == key &&
             (atomic_load_explicit(&ledger->file->slots[i].agreed_mask, memory_order_relaxed) >>
                  row &
              1) != 0 &&
@@ -149,14 +147,14 @@ static void limit_group(struct gc_device *device, uint64_t limit)
     struct gc_account *account = &device->account;
     const uint64_t present = gc_account_limit(account);
     struct gc_ledger *ledger = account->ledger;
-    if (present != limit && !has_other_members(ledger, account->group_key, device->ledger_row))
+    if (!is_agreed(ledger, account->group_key, device->ledger_row))
         gc_account_set_limit(account, limit);
     else if (present != limit && limit != UINT64_MAX && !gc_account_offer_limit(account, limit))
         gc_log_write(device->core->log, GC_LOG_INFO,
-                     "group %s is held to %llu MiB on device %d, which its members have already; "
+                     "group %s keeps its limit on device %d, which is %llu MiB, or was taken away; "
                      "GPUCACHE_GROUP_LIMIT changes nothing",
-                     account->group, (unsigned long long)(gc_account_limit(account) >> 20),
-                     device->info.ordinal);
+                     account->group, device->info.ordinal,
+                     (unsigned long long)(gc_account_limit(account) >> 20));
     atomic_fetch_or_explicit(&gc_ledger_slot(ledger, ledger->own)->agreed_mask,
                              UINT64_C(1) << device->ledger_row, memory_order_seq_cst);
 }
@@ -176,6 +174,10 @@ static void join_group(struct gc_device *device, const struct gc_ledger_device *
         return;
     }
     device->ledger_row = atomic_load_explicit(&device->account.device_row, memory_order_relaxed);
+    /* What the dead held, this process before it executed another program among them. */
+    bool has_dying;
+    (void)gc_account_reap(&member->ledger, device->ledger_row, device->account.group_key,
+                          &has_dying);
     limit_group(device, limit);
     device->budget.account = &device->account;
     atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed); /* to be looked at */
@@ -209,6 +211,8 @@ void gc_member_attach(struct gc_core *core, struct gc_device *device)
         limit_alone(device, limit);
         return;
     }
+    if (!gc_ledger_is_intact(&core->member->ledger))
+        (void)gc_ledger_repair(&core->member->ledger);
     gc_ledger_get_text(described.uuid, sizeof(described.uuid), device->info.uuid);
     gc_ledger_get_text(described.name, sizeof(described.name), device->info.name);
     if (core->member->has_group) {

@@ -6,6 +6,7 @@
 #include "core/magazine.h"
 #include "core/member.h"
 #include "core/pause.h"
+#include "core/tenant.h"
 #include "core/text.h"
 
 #include <stdio.h>
@@ -55,10 +56,10 @@ static uint64_t give_room(struct gc_device *device, uint64_t wanted)
 {
     if (wanted == 0)
         return 0;
-    gc_magazine_flush_device(device);
-    uint64_t given = gc_shortage_give_back(device, 0, wanted);
-    if (given < wanted && gc_shortage_resolve(device))
-        given += gc_shortage_give_back(device, 0, wanted - given);
+    gc_magazine_flush_device(device, NULL);
+    uint64_t given = gc_shortage_give_back(device, NULL, 0, wanted);
+    if (given < wanted && gc_shortage_resolve(device, NULL))
+        given += gc_shortage_give_back(device, NULL, 0, wanted - given);
     return given;
 }
 
@@ -133,6 +134,12 @@ static void serve_handler(struct gc_member *member, enum gc_ledger_ask ask)
     answer(member, ask, result, text);
 }
 
+static void write_tenant(void *argument, struct gc_tenant *tenant)
+{
+    (void)argument;
+    gc_member_write_tenant(tenant);
+}
+
 /* Figures; and where the group's limit may have been changed, what it takes to keep it. */
 static void settle_all(struct gc_member *member, bool may_be_over)
 {
@@ -145,11 +152,12 @@ static void settle_all(struct gc_member *member, bool may_be_over)
         if (may_be_over) {
             if (device->budget.account != NULL)
                 atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed);
-            gc_magazine_flush_device(device);
+            gc_magazine_flush_device(device, NULL);
             (void)gc_device_settle(device);
         }
         gc_member_write(device, now_ns);
     }
+    gc_core_visit_tenants(core, write_tenant, NULL);
 }
 
 /* ---- one at a time ---- */
@@ -191,12 +199,23 @@ static bool serve(struct gc_member *member, uint32_t mine)
     return true;
 }
 
+/* Somebody removes the file, or at the user's last logout the system does (RemoveIPC). Members go
+ * on with what they have open; those that come later make a new one. */
+static void check_name(struct gc_member *member)
+{
+    if (gc_ledger_is_removed(&member->ledger))
+        gc_log_once(member->core->log, &member->removal_said,
+                    member->has_group ? GC_LOG_WARN : GC_LOG_INFO,
+                    "%s was removed or replaced: programs that start from now on do not know of "
+                    "this one, and its group's limit does not hold with them",
+                    member->ledger.path);
+}
+
 /* A program may close descriptors that it does not know. The slot stays ours, but the dead could
  * not be told from the living. */
 static void check_descriptor(struct gc_member *member)
 {
-    if (atomic_fetch_add_explicit(&member->checks, 1, memory_order_relaxed) % CHECK_EVERY != 0 ||
-        gc_ledger_is_intact(&member->ledger) ||
+    if (gc_ledger_is_intact(&member->ledger) ||
         atomic_exchange_explicit(&member->is_serving, true, memory_order_acquire))
         return;
     if (!gc_ledger_is_intact(&member->ledger) && !gc_ledger_repair(&member->ledger))
@@ -208,27 +227,31 @@ static void check_descriptor(struct gc_member *member)
     atomic_store_explicit(&member->is_serving, false, memory_order_release);
 }
 
-/* A process without a helper has nobody else to hear that it is to go on. */
-static void serve_while_paused(struct gc_member *member)
+bool gc_member_needs_threads(const struct gc_core *core)
 {
-    while (gc_core_is_paused(member->core)) {
-        const uint32_t seen = atomic_load_explicit(&member->watch->seen, memory_order_relaxed);
-        gc_ledger_await_request(&member->ledger, seen);
-        (void)serve(member, UINT32_MAX);
-    }
+    const struct gc_member *member = core->member;
+    return member != NULL && !atomic_load_explicit(&member->has_helper, memory_order_relaxed);
+}
+
+bool gc_member_serve(struct gc_core *core)
+{
+    struct gc_member *member = core->member;
+    if (member == NULL || !gc_watch_is_asked(member->watch))
+        return false;
+    return serve(member, gc_member_needs_threads(core) ? UINT32_MAX : ~HELPER_ASKS);
 }
 
 void gc_core_serve(struct gc_core *core)
 {
-    struct gc_member *member = core->member;
-    if (member == NULL)
+    if (core->member == NULL)
         return;
-    check_descriptor(member);
-    if (!gc_watch_is_asked(member->watch))
-        return;
-    const bool has_helper = atomic_load_explicit(&member->has_helper, memory_order_relaxed);
-    if (serve(member, has_helper ? ~HELPER_ASKS : UINT32_MAX) && !has_helper)
-        serve_while_paused(member);
+    if (atomic_fetch_add_explicit(&core->member->checks, 1, memory_order_relaxed) % CHECK_EVERY ==
+        0) {
+        check_descriptor(core->member);
+        check_name(core->member);
+    }
+    if (gc_member_serve(core) && gc_member_needs_threads(core))
+        gc_core_await_resume(core);
 }
 
 void gc_core_set_ask_function(struct gc_core *core, enum gc_ledger_ask ask,

@@ -1,6 +1,7 @@
 /* Parsers of option values, one a type. Each takes the whole text or refuses it. */
 #include "core/options_parse.h"
 
+#include "core/tenant_rules.h"
 #include "core/text.h"
 
 #include <string.h>
@@ -59,21 +60,6 @@ static bool parse_integer(const struct gc_option_rule *rule, const char *text, u
     return true;
 }
 
-/* A name may become part of a file's name: no '/', no leading '.'. */
-static bool is_name(const char *text, size_t length)
-{
-    if (length == 0 || text[0] == '.')
-        return false;
-    for (size_t i = 0; i < length; i++) {
-        const char c = text[i];
-        const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
-                           (c >= 'a' && c <= 'z') || c == '.' || c == '_' || c == '-';
-        if (!plain)
-            return false;
-    }
-    return true;
-}
-
 /* name=N */
 static bool is_dim(const char *text, size_t length)
 {
@@ -85,23 +71,11 @@ static bool is_dim(const char *text, size_t length)
     return gc_text_uint(equals + 1, length - name_length - 1, &value) && value > 0;
 }
 
-/* name=object:size; the object's name may hold anything but ',' and is followed by the last ':'. */
-static bool is_tenant(const char *text, size_t length)
+/* Of GPUCACHE_TENANTS. */
+static bool is_rules(const char *text)
 {
-    const char *equals = memchr(text, '=', length);
-    char size[64];
-    uint64_t bytes;
-    if (equals == NULL || !is_name(text, (size_t)(equals - text)))
-        return false;
-    const char *object = equals + 1;
-    const size_t rest = length - (size_t)(object - text);
-    const char *colon = object + rest;
-    while (colon > object && *colon != ':')
-        colon--;
-    if (rest == 0 || colon == object)
-        return false;
-    return gc_text_copy(size, sizeof(size), colon + 1, rest - (size_t)(colon - object) - 1) &&
-           gc_parse_size(size, &bytes) == GC_OK;
+    struct gc_tenant_rules rules;
+    return gc_tenant_rules_parse(text, &rules) == GC_OK;
 }
 
 static bool is_list(const char *text, bool (*is_item)(const char *, size_t))
@@ -141,7 +115,7 @@ bool gc_option_parse(const struct gc_option_rule *rule, const char *text, void *
         return parse_word(rule->accepts, text, &word) &&
                gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_TEXT_NAME:
-        return length < rule->bytes && is_name(text, length) &&
+        return length < rule->bytes && gc_tenant_is_name(text, length) &&
                gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_PATH:
         return length < rule->bytes && gc_text_copy(member, rule->bytes, text, length);
@@ -149,7 +123,7 @@ bool gc_option_parse(const struct gc_option_rule *rule, const char *text, void *
         return length < rule->bytes && is_list(text, is_dim) &&
                gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_LIST_TENANTS:
-        return length < rule->bytes && is_list(text, is_tenant) &&
+        return length < rule->bytes && is_rules(text) &&
                gc_text_copy(member, rule->bytes, text, length);
     }
     return false;

@@ -71,14 +71,10 @@ bool gc_pages_settle_locked(struct gc_pool *pool, uint64_t before)
     const uint64_t now = pool->pages.idle_count;
     const uint64_t page_bytes = pool->pages.page_bytes;
     if (now < before)
-        atomic_fetch_sub_explicit(pool->shared.idle_bytes, (before - now) * page_bytes,
-                                  memory_order_relaxed);
+        gc_pool_sub_idle(&pool->shared, (before - now) * page_bytes);
     if (now <= before)
         return false;
-    atomic_fetch_add_explicit(pool->shared.idle_bytes, (now - before) * page_bytes,
-                              memory_order_relaxed);
-    /* Release: as for a segment that becomes idle. */
-    atomic_fetch_add_explicit(pool->shared.generation, 1, memory_order_release);
+    gc_pool_add_idle(&pool->shared, (now - before) * page_bytes);
     return true;
 }
 
@@ -164,6 +160,20 @@ bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_
     for (uint64_t i = first; i < end; i++)
         unuse(pool, &arena->slots[i]);
     return gc_pages_settle_locked(pool, before);
+}
+
+void gc_pages_unkeep_locked(struct gc_pool *pool)
+{
+    const uint64_t before = pool->pages.idle_count;
+    for (struct gc_arena *arena = pool->pages.arenas; arena != NULL; arena = arena->next) {
+        for (uint64_t i = 0; i < arena->touched_count; i++) {
+            if (!arena->slots[i].is_kept)
+                continue;
+            arena->slots[i].is_kept = false;
+            unuse(pool, &arena->slots[i]);
+        }
+    }
+    gc_pages_settle_locked(pool, before);
 }
 
 /* ---- lending ---- */

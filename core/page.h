@@ -78,6 +78,8 @@ struct gc_page_list {
 struct gc_pages {
     uint64_t page_bytes; /* 0: the pool has plain segments only */
     struct gc_arena *arenas;
+    uint64_t range_address; /* which all arenas share, of a tenant's pool; 0 bytes: none */
+    uint64_t range_bytes;
     struct gc_page_list idle[2]; /* [0]: mapped nowhere */
     uint64_t idle_count;
     uint64_t small_idle_count; /* those of small blocks among them */
@@ -113,6 +115,9 @@ uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint6
 /* The block that used the range is free; pages become idle with their last use. True if one did. */
 bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                            uint64_t bytes);
+
+/* No slot is kept for a graph any more. */
+void gc_pages_unkeep_locked(struct gc_pool *pool);
 
 /* Where the search for pages to lend goes on, under one hold of the lock. */
 struct gc_donor_search {

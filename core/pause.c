@@ -3,7 +3,9 @@
 #include "core/check.h"
 #include "core/instance.h"
 #include "core/ledger.h"
+#include "core/member.h"
 #include "core/swap.h"
+#include "core/tenant.h"
 #include "core/text.h"
 
 #include <stddef.h>
@@ -13,31 +15,25 @@
 #define POLL_NS 200000
 /* What a request lets work under way take to finish. */
 #define WORK_MS 5000
+/* How often a thread that waits looks whether something is asked, where no helper does. */
+#define LISTEN_MS 20
 
 /* ---- all contexts ---- */
-
-static struct gc_context *first_context(struct gc_device *device)
-{
-    /* Acquire: pairs with the release in context.c's link_context. */
-    return atomic_load_explicit(&device->contexts, memory_order_acquire);
-}
-
-static struct gc_context *next_context(struct gc_context *context)
-{
-    return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
-}
 
 /* False ends the walk. */
 typedef bool visit_context(struct gc_context *context, void *argument);
 
-/* False if a visit said so. Contexts that end meanwhile are left out or visited. */
-static bool visit_all(struct gc_core *core, visit_context *visit, void *argument)
+/* Those of one tenant, or all. False if a visit said so. Contexts that end meanwhile are left out
+ * or visited. */
+static bool visit_scope(struct gc_core *core, const struct gc_tenant *tenant, visit_context *visit,
+                        void *argument)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(core, i);
-        struct gc_context *context = device == NULL ? NULL : first_context(device);
-        for (; context != NULL; context = next_context(context))
-            if (!gc_context_is_dropped(context) && !visit(context, argument))
+        const struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL; context = gc_context_next(context))
+            if ((tenant == NULL || context->tenant == tenant) && !gc_context_is_dropped(context) &&
+                !visit(context, argument))
                 return false;
     }
     return true;
@@ -90,32 +86,98 @@ static bool await_idle(struct gc_context *context, const struct deadline *deadli
     return false;
 }
 
+/* ---- who waits ---- */
+
+bool gc_core_is_paused(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->is_paused, memory_order_relaxed);
+}
+
+static void await_change(struct gc_core *core, uint32_t word)
+{
+    const bool hears = gc_member_needs_threads(core);
+    gc_turnstile_await(&core->work.turnstile, word, hears ? LISTEN_MS : GC_TURNSTILE_FOREVER);
+    if (hears)
+        (void)gc_member_serve(core);
+}
+
+void gc_core_await_resume(struct gc_core *core)
+{
+    uint32_t word;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    while (gc_turnstile_mode_of(word = gc_turnstile_read(&core->work.turnstile)) ==
+           GC_TURNSTILE_CLOSED)
+        await_change(core, word);
+}
+
+void gc_core_await_tenant(struct gc_core *core, const struct gc_tenant *tenant)
+{
+    GC_ASSERT(gc_lock_held_count() == 0);
+    for (;;) {
+        const uint32_t word = gc_turnstile_read(&core->work.turnstile);
+        if (!gc_tenant_is_paused(tenant))
+            return;
+        await_change(core, word);
+    }
+}
+
+struct gc_tenant *gc_core_find_paused(struct gc_core *core, uint64_t address)
+{
+    struct gc_block *block;
+    struct gc_tenant *tenant = NULL;
+    if (address == 0 || gc_core_lock_block(core, address, true, &block) != GC_OK)
+        return NULL;
+    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_relaxed);
+    tenant = pool->context->tenant;
+    gc_pool_release(pool);
+    return tenant != NULL && gc_tenant_is_paused(tenant) ? tenant : NULL;
+}
+
 /* ---- out ---- */
 
 struct pausing {
+    struct gc_core *core;
+    const struct gc_pause_request *request;
     struct deadline deadline;
-    bool keeps_content;
     struct gc_swap_result *result;
 };
+
+/* The process's pause finds the pools of paused tenants away, and its resume leaves them there. */
+static bool is_of_paused_tenant(const struct gc_context *context)
+{
+    return context->tenant != NULL && gc_tenant_is_paused(context->tenant);
+}
+
+static bool is_left_alone(const struct gc_context *context, const struct gc_tenant *tenant)
+{
+    return tenant == NULL && is_of_paused_tenant(context);
+}
 
 static bool check(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;
+    if (is_left_alone(context, pausing->request->tenant))
+        return true;
     pausing->result->refusal = gc_swap_check(context);
     return pausing->result->refusal == GC_SWAP_OK;
 }
 
+/* Whoever's work it is: it may use the memory. The records of a handle have their work in common.
+ */
 static bool settle(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;
-    return await_idle(context, &pausing->deadline, pausing->result);
+    return context->head != context || await_idle(context, &pausing->deadline, pausing->result);
 }
 
 static bool move_out(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;
     struct gc_swap_result one;
-    const bool is_done = gc_core_swap_out(context, pausing->keeps_content, &one);
+    if (is_left_alone(context, pausing->request->tenant))
+        return true;
+    const bool is_done = gc_core_swap_out(context, pausing->request->keeps_content, &one);
     pausing->result->refusal = one.refusal;
     pausing->result->driver_code = one.driver_code;
     pausing->result->moved_bytes += one.moved_bytes;
@@ -135,10 +197,24 @@ static bool move_in(struct gc_context *context, void *argument)
     return is_done;
 }
 
-/* What is held though all that can go is away. */
-static uint64_t held_bytes(struct gc_core *core)
+static bool move_in_unless_paused(struct gc_context *context, void *argument)
 {
+    return is_of_paused_tenant(context) || move_in(context, argument);
+}
+
+static bool bring_back(struct gc_core *core, const struct gc_tenant *tenant,
+                       struct gc_swap_result *result)
+{
+    return visit_scope(core, tenant, tenant == NULL ? move_in_unless_paused : move_in, result);
+}
+
+/* What is held though all that can go is away. */
+static uint64_t held_bytes(struct gc_core *core, struct gc_tenant *tenant)
+{
+    struct gc_tenant_figures figures;
     uint64_t bytes = 0;
+    if (tenant != NULL)
+        return gc_tenant_read(tenant, NULL, &figures) ? figures.reserved.current : 0;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         const struct gc_device *device = gc_core_find_device(core, i);
         bytes += device == NULL ? 0 : gc_device_reserved_bytes(device);
@@ -152,63 +228,122 @@ static bool refuse(struct gc_swap_result *result, enum gc_swap_refusal refusal)
     return false;
 }
 
-bool gc_core_is_paused(struct gc_core *core)
+/* Waits until nobody is inside. */
+static bool await_empty(struct gc_core *core, const struct deadline *deadline)
 {
-    return gc_turnstile_is_closed(&core->work.turnstile);
+    const struct timespec pause = {0, POLL_NS};
+    while (!gc_turnstile_is_empty(&core->work.turnstile)) {
+        if (is_over(deadline))
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
 }
 
-void gc_core_await_resume(struct gc_core *core)
+static void note_paused(void *argument, struct gc_tenant *tenant)
 {
-    gc_turnstile_await_open(&core->work.turnstile);
+    *(bool *)argument |= gc_tenant_is_paused(tenant);
 }
 
-static bool pause_all(struct gc_core *core, bool keeps_content, uint32_t timeout_ms,
-                      struct gc_swap_result *result)
+/* As is fit for what is paused now. Who waits looks again. */
+static void set_turnstile(struct gc_core *core)
+{
+    bool is_any_paused = false;
+    gc_core_visit_tenants(core, note_paused, &is_any_paused);
+    gc_turnstile_set(&core->work.turnstile, gc_core_is_paused(core) ? GC_TURNSTILE_CLOSED
+                                            : is_any_paused         ? GC_TURNSTILE_GUARDED
+                                                                    : GC_TURNSTILE_OPEN);
+}
+
+static void show(struct gc_core *core, struct gc_tenant *tenant, bool is_paused)
+{
+    if (tenant != NULL) {
+        gc_tenant_show_paused(tenant, is_paused);
+        return;
+    }
+    atomic_store_explicit(&core->is_paused, is_paused, memory_order_relaxed);
+    gc_core_show_paused(core, is_paused);
+}
+
+/* The turnstile is closed. True: all of it is away. */
+static bool empty(struct pausing *pausing)
+{
+    struct gc_core *core = pausing->core;
+    const struct gc_tenant *tenant = pausing->request->tenant;
+    if (!await_empty(core, &pausing->deadline))
+        return refuse(pausing->result, GC_SWAP_BUSY);
+    return visit_scope(core, tenant, check, pausing) && visit_scope(core, NULL, settle, pausing) &&
+           visit_scope(core, tenant, move_out, pausing);
+}
+
+/* True: it is paused; that is also so where part of it is away and finds no room any more: it is to
+ * be resumed when there is. */
+static bool pause_scope(struct pausing *pausing)
+{
+    struct gc_core *core = pausing->core;
+    struct gc_tenant *tenant = pausing->request->tenant;
+    struct gc_swap_result *result = pausing->result;
+    if (!visit_scope(core, tenant, check, pausing))
+        return false;
+    gc_turnstile_set(&core->work.turnstile, GC_TURNSTILE_CLOSED);
+    if (!empty(pausing)) {
+        const struct gc_swap_result why = *result;
+        if (bring_back(core, tenant, result)) {
+            *result = why;
+            result->moved_bytes = 0;
+            return false;
+        }
+        result->refusal = GC_SWAP_OK;
+    }
+    result->stays_bytes = held_bytes(core, tenant);
+    return true;
+}
+
+static bool begin_pause(struct gc_core *core, const struct gc_pause_request *request,
+                        struct gc_swap_result *result)
+{
+    if (!request->is_vouched &&
+        atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed))
+        return refuse(result, GC_SWAP_UNSEEN);
+    if (request->tenant == NULL && gc_core_is_paused(core))
+        return refuse(result, GC_SWAP_AGAIN);
+    return request->tenant == NULL || gc_tenant_begin_pause(request->tenant) == GC_OK ||
+           refuse(result, GC_SWAP_AGAIN);
+}
+
+static bool pause_it(struct gc_core *core, const struct gc_pause_request *request,
+                     struct gc_swap_result *result)
 {
     const struct gc_driver *driver = &core->driver;
-    struct pausing pausing = {
-        .deadline = {driver, driver->clock_ns(driver->self) + timeout_ms * UINT64_C(1000000)},
-        .keeps_content = keeps_content,
-        .result = result};
+    struct pausing pausing = {.core = core, .request = request, .result = result};
     GC_ASSERT(gc_lock_held_count() == 0);
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
-    if (gc_core_is_paused(core))
-        return refuse(result, GC_SWAP_AGAIN);
-    if (!visit_all(core, check, &pausing))
+    if (!begin_pause(core, request, result))
         return false;
-    gc_turnstile_close(&core->work.turnstile);
-    if (!gc_turnstile_await_empty(&core->work.turnstile, timeout_ms))
-        result->refusal = GC_SWAP_BUSY;
-    else if (visit_all(core, check, &pausing) && visit_all(core, settle, &pausing))
-        (void)visit_all(core, move_out, &pausing);
-    if (result->refusal == GC_SWAP_OK) {
-        result->stays_bytes = held_bytes(core);
-        return true;
-    }
-    const struct gc_swap_result why = *result;
-    if (visit_all(core, move_in, result)) {
-        gc_turnstile_open(&core->work.turnstile);
-        *result = why;
-        result->moved_bytes = 0;
-        return false;
-    }
-    /* Part of it is away and has no room: paused, and to be resumed when there is. */
-    result->refusal = GC_SWAP_OK;
-    result->stays_bytes = held_bytes(core);
-    return true;
+    pausing.deadline = (struct deadline){driver, driver->clock_ns(driver->self) +
+                                                     request->timeout_ms * UINT64_C(1000000)};
+    /* With the process all of it is away already. */
+    const bool is_away = request->tenant != NULL && gc_core_is_paused(core);
+    const bool is_done = is_away || pause_scope(&pausing);
+    show(core, request->tenant, is_done);
+    set_turnstile(core);
+    return is_done;
 }
 
 /* ---- in ---- */
 
-static bool resume_all(struct gc_core *core, struct gc_swap_result *result)
+static bool resume_it(struct gc_core *core, struct gc_tenant *tenant, struct gc_swap_result *result)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
-    if (!gc_core_is_paused(core))
+    if (!(tenant == NULL ? gc_core_is_paused(core) : gc_tenant_is_paused(tenant)))
         return refuse(result, GC_SWAP_AGAIN);
-    if (!visit_all(core, move_in, result))
+    /* While the process is paused the tenant's memory comes back with it. */
+    const bool is_later = tenant != NULL && gc_core_is_paused(core);
+    if (!is_later && !bring_back(core, tenant, result))
         return false;
-    gc_turnstile_open(&core->work.turnstile);
+    show(core, tenant, false);
+    set_turnstile(core);
     return true;
 }
 
@@ -222,21 +357,19 @@ static bool begin_moving(struct gc_core *core, struct gc_swap_result *result)
 
 static bool end_moving(struct gc_core *core, bool is_done)
 {
-    gc_core_show_paused(core, gc_core_is_paused(core));
     atomic_store_explicit(&core->is_moving, false, memory_order_release);
     return is_done;
 }
 
-bool gc_core_pause(struct gc_core *core, bool keeps_content, uint32_t timeout_ms,
+bool gc_core_pause(struct gc_core *core, const struct gc_pause_request *request,
                    struct gc_swap_result *result)
 {
-    return begin_moving(core, result) &&
-           end_moving(core, pause_all(core, keeps_content, timeout_ms, result));
+    return begin_moving(core, result) && end_moving(core, pause_it(core, request, result));
 }
 
-bool gc_core_resume(struct gc_core *core, struct gc_swap_result *result)
+bool gc_core_resume(struct gc_core *core, struct gc_tenant *tenant, struct gc_swap_result *result)
 {
-    return begin_moving(core, result) && end_moving(core, resume_all(core, result));
+    return begin_moving(core, result) && end_moving(core, resume_it(core, tenant, result));
 }
 
 /* ---- requests ---- */
@@ -251,12 +384,15 @@ static enum gc_ledger_result say_refusal(const struct gc_swap_result *result, ch
     return GC_ANSWER_REFUSED;
 }
 
-static enum gc_ledger_result answer_pause(struct gc_core *core, bool drop, char *text)
+static enum gc_ledger_result answer_pause(struct gc_core *core, struct gc_tenant *tenant, bool drop,
+                                          char *text)
 {
+    const struct gc_pause_request request = {
+        .tenant = tenant, .keeps_content = !drop, .timeout_ms = WORK_MS};
     struct gc_swap_result result;
     char moved[GC_TEXT_SIZE_BYTES];
     char stays[GC_TEXT_SIZE_BYTES];
-    if (!gc_core_pause(core, !drop, WORK_MS, &result))
+    if (!gc_core_pause(core, &request, &result))
         return say_refusal(&result, text);
     snprintf(text, GC_LEDGER_ANSWER_BYTES, "paused: %s %s, %s stays on the device",
              gc_text_size(result.moved_bytes, moved), drop ? "dropped" : "moved to host memory",
@@ -264,26 +400,29 @@ static enum gc_ledger_result answer_pause(struct gc_core *core, bool drop, char 
     return GC_ANSWER_DONE;
 }
 
-static enum gc_ledger_result answer_resume(struct gc_core *core, char *text)
+static enum gc_ledger_result answer_resume(struct gc_core *core, struct gc_tenant *tenant,
+                                           char *text)
 {
     struct gc_swap_result result;
     char moved[GC_TEXT_SIZE_BYTES];
-    if (!gc_core_resume(core, &result))
+    if (!gc_core_resume(core, tenant, &result))
         return say_refusal(&result, text);
     snprintf(text, GC_LEDGER_ANSWER_BYTES, "resumed: %s back on the device",
              gc_text_size(result.moved_bytes, moved));
     return GC_ANSWER_DONE;
 }
 
-static enum gc_ledger_result answer(void *argument, enum gc_ledger_ask ask, const char *tenant,
+static enum gc_ledger_result answer(void *argument, enum gc_ledger_ask ask, const char *name,
                                     bool drop, char *text)
 {
     struct gc_core *core = argument;
-    if (tenant[0] != '\0') {
+    struct gc_tenant *tenant = name[0] == '\0' ? NULL : gc_core_find_tenant(core, name);
+    if (name[0] != '\0' && tenant == NULL) {
         snprintf(text, GC_LEDGER_ANSWER_BYTES, "the process has no tenant of that name");
         return GC_ANSWER_REFUSED;
     }
-    return ask == GC_ASK_PAUSE ? answer_pause(core, drop, text) : answer_resume(core, text);
+    return ask == GC_ASK_PAUSE ? answer_pause(core, tenant, drop, text)
+                               : answer_resume(core, tenant, text);
 }
 
 void gc_pause_join(struct gc_core *core)

@@ -1,6 +1,9 @@
-/* Pause and resume of the whole process: the turnstile for work is closed, what is under way is let
- * finish, and the physical memory of all its pools goes out of the device (swap.h) until the
- * resume. All or nothing: where one pool may not go, all stay.
+/* Pause and resume of the process, or of one tenant in it: the turnstile for work is closed, what
+ * is under way is let finish, and the physical memory of its pools goes out of the device (swap.h)
+ * until the resume. All or nothing: where one pool may not go, all stay.
+ *
+ * The process's turnstile stays closed until it is resumed. Where a tenant is paused it opens
+ * again, guarded: threads of other tenants go on, those of the tenant wait.
  *
  * Nothing waits without an end: work that does not finish in time, because it waits for something
  * that the program would do next, means that the process goes on as if nothing had been asked.
@@ -12,16 +15,33 @@
 
 #include "core/core.h"
 
-/* False: the process goes on; the result says why. `keeps_content`: else what was in the memory is
- * lost. */
-bool gc_core_pause(struct gc_core *core, bool keeps_content, uint32_t timeout_ms,
+struct gc_tenant;
+
+struct gc_pause_request {
+    struct gc_tenant *tenant; /* NULL: the process */
+    bool keeps_content;       /* else what was in the memory is lost */
+    bool is_vouched; /* the caller knows that nothing is submitted which the library does not see */
+    uint32_t timeout_ms; /* for work under way */
+};
+
+/* False: it goes on; the result says why. */
+bool gc_core_pause(struct gc_core *core, const struct gc_pause_request *request,
                    struct gc_swap_result *result) GC_CHECKED;
-/* False: it is still paused, as a whole or in part; try again when there is room. */
-bool gc_core_resume(struct gc_core *core, struct gc_swap_result *result) GC_CHECKED;
-bool gc_core_is_paused(struct gc_core *core);
+/* Tenant NULL: the process; its paused tenants stay so. False: it is still paused, as a whole or in
+ * part; try again when there is room. */
+bool gc_core_resume(struct gc_core *core, struct gc_tenant *tenant,
+                    struct gc_swap_result *result) GC_CHECKED;
+bool gc_core_is_paused(const struct gc_core *core);
 /* Answers requests to pause and resume that come through the ledger. */
 void gc_pause_join(struct gc_core *core);
-/* Where the process is paused, waits until it is not. No lock may be held. */
+
+/* Each waits until what is paused there is not. Where no helper hears the requests of others the
+ * thread answers them meanwhile, so that it can be resumed at all. No lock may be held, and nobody
+ * who is inside the turnstile may wait here. */
 void gc_core_await_resume(struct gc_core *core);
+void gc_core_await_tenant(struct gc_core *core, const struct gc_tenant *tenant);
+
+/* The paused tenant whose live block contains the address; NULL: none. */
+struct gc_tenant *gc_core_find_paused(struct gc_core *core, uint64_t address);
 
 #endif

@@ -134,6 +134,20 @@ static bool spans_segment(const struct gc_block *block)
     return block->previous == NULL && block->next == NULL;
 }
 
+void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_supply_add(shared->supply, bytes);
+    if (shared->share_supply != NULL)
+        gc_supply_add(shared->share_supply, bytes);
+}
+
+void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_supply_sub(shared->supply, bytes);
+    if (shared->share_supply != NULL)
+        gc_supply_sub(shared->share_supply, bytes);
+}
+
 static void idle_add(struct gc_pool *pool, struct gc_segment *segment)
 {
     GC_ASSERT(!segment->is_idle);
@@ -145,10 +159,7 @@ static void idle_add(struct gc_pool *pool, struct gc_segment *segment)
     else
         pool->idle_oldest = segment;
     pool->idle_newest = segment;
-    atomic_fetch_add_explicit(pool->shared.idle_bytes, segment->bytes, memory_order_relaxed);
-    /* Who went over the pools for idle memory may have passed this one already. Release: pairs with
-     * the acquire in shortage.c's note_generations. */
-    atomic_fetch_add_explicit(pool->shared.generation, 1, memory_order_release);
+    gc_pool_add_idle(&pool->shared, segment->bytes);
 }
 
 static void idle_remove(struct gc_pool *pool, struct gc_segment *segment)
@@ -163,7 +174,7 @@ static void idle_remove(struct gc_pool *pool, struct gc_segment *segment)
         segment->idle_next->idle_previous = segment->idle_previous;
     else
         pool->idle_newest = segment->idle_previous;
-    atomic_fetch_sub_explicit(pool->shared.idle_bytes, segment->bytes, memory_order_relaxed);
+    gc_pool_sub_idle(&pool->shared, segment->bytes);
 }
 
 static void bin_insert(struct gc_pool *pool, struct gc_block *block)
@@ -251,6 +262,19 @@ void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes
         gc_gauge_sub(&shared->ordered_marks[i], bytes);
 }
 
+void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    pool->pinned_count += !block->is_pinned;
+    block->is_pinned = true;
+    atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
+}
+
+void gc_pool_unpin_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    pool->pinned_count -= block->is_pinned;
+    block->is_pinned = false;
+}
+
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
                               const struct gc_claim *claim)
 {
@@ -259,6 +283,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->live.id = take_id(pool);
     block->api = claim->api;
     block->is_shared = false;
+    block->is_pinned = false;
     block->is_ordered = claim->is_ordered;
     if (claim->is_ordered)
         gc_pool_count_ordered(&pool->shared, claim->requested_bytes);
@@ -413,4 +438,16 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
     if (state == GC_BLOCK_FREE)
         bin_insert(pool, block);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
+}
+
+void gc_pool_unkeep_locked(struct gc_pool *pool)
+{
+    for (struct gc_segment *segment = pool->segments; segment != NULL; segment = segment->next) {
+        const bool was_kept = segment->is_kept;
+        segment->is_kept = false;
+        if (was_kept && segment->arena == NULL && segment->first->state == GC_BLOCK_FREE &&
+            spans_segment(segment->first))
+            idle_add(pool, segment);
+    }
+    gc_pages_unkeep_locked(pool);
 }

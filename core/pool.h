@@ -34,6 +34,7 @@
 #include "core/stats.h"
 #include "core/status.h"
 #include "core/stream.h"
+#include "core/supply.h"
 
 #define GC_SMALL_MAX GC_MIB(1)
 #define GC_SMALL_SEGMENT GC_MIB(2)
@@ -55,8 +56,8 @@ struct gc_pool_shared {
     struct gc_slab *blocks;
     struct gc_slab *segments;
     atomic_uint_fast64_t *next_block_id; /* of the process */
-    atomic_uint_fast64_t *idle_bytes;    /* of the device: wholly free segments */
-    atomic_uint_fast64_t *generation;    /* of the device: rises when a segment becomes idle */
+    struct gc_supply *supply;            /* of the device */
+    struct gc_supply *share_supply;      /* of the tenant's share of it; NULL: none */
     struct gc_gauge_cell *pending;       /* of the device, as the next */
     struct gc_gauge_cell *ordered;
     struct gc_gauge_cell *ordered_marks; /* GC_ORDERED_MARK_COUNT */
@@ -79,8 +80,10 @@ struct gc_pool {
     struct gc_stream_list streams[GC_STREAM_LISTS];
     struct gc_block *spares; /* block records at hand, linked by `next` */
     uint32_t spare_count;
-    bool is_dropped;     /* for good: the context is gone, and with it every segment */
-    uint64_t generation; /* rises whenever memory becomes free or the pool grows */
+    bool is_dropped;       /* for good: the context is gone, and with it every segment */
+    bool is_closed;        /* hands nothing out: its tenant is about to be removed */
+    uint64_t generation;   /* rises whenever memory becomes free or the pool grows */
+    uint64_t pinned_count; /* live blocks that others reach: see gc_core_pin */
     struct gc_pages pages;
     uint64_t next_id; /* ids left of the range taken from the process */
     uint64_t end_id;
@@ -123,6 +126,9 @@ struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_plac
                                       uint64_t bytes);
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
                               const struct gc_claim *claim);
+/* A live block: see gc_core_pin. */
+void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block);
+void gc_pool_unpin_locked(struct gc_pool *pool, struct gc_block *block);
 /* Puts back what was carved and never became live. */
 void gc_pool_uncarve_locked(struct gc_pool *pool, struct gc_block *block);
 /* Adds an arena, one free block. */
@@ -142,7 +148,13 @@ void gc_pool_export_locked(struct gc_block *block);
 /* Puts back what gc_pool_remove_locked took. */
 void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
                             struct gc_block *block, enum gc_block_state state);
+/* Graphs that use its memory will not run any more: it goes back like any other. */
+void gc_pool_unkeep_locked(struct gc_pool *pool);
 void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
+
+/* Memory of the pool has become idle, or is no more. */
+void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes);
+void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes);
 
 /* A stream-ordered block has become live, or is no more. */
 void gc_pool_count_ordered(const struct gc_pool_shared *shared, uint64_t bytes);

@@ -3,6 +3,7 @@
 #include "core/bits.h"
 #include "core/json.h"
 #include "core/report.h"
+#include "core/report_tenant.h"
 
 static const struct direct_kind {
     char name[GC_REPORT_KEY_BYTES];
@@ -141,6 +142,14 @@ static void write_direct(struct gc_json *json, const struct gc_device_snapshot *
     gc_json_end_object(json);
 }
 
+static void write_limit(struct gc_json *json, const char *key, uint64_t limit)
+{
+    if (limit == UINT64_MAX)
+        gc_json_put_null(json, key);
+    else
+        gc_json_put_uint(json, key, limit);
+}
+
 static void write_device(struct gc_json *json, const struct gc_report *report, uint32_t index)
 {
     const struct gc_device_snapshot *device = &report->snapshot->devices[index];
@@ -152,10 +161,12 @@ static void write_device(struct gc_json *json, const struct gc_report *report, u
     gc_json_put_string(json, "backend", device->is_mapped ? "vmm" : "driver");
     gc_json_put_string(json, "backend_reason", device->info.backend_reason);
     gc_json_put_uint(json, "total_bytes", device->info.total_bytes);
-    if (device->limit_bytes == UINT64_MAX)
-        gc_json_put_null(json, "limit_bytes");
+    write_limit(json, "limit_bytes", device->limit_bytes);
+    if (device->group[0] == '\0')
+        gc_json_put_null(json, "group");
     else
-        gc_json_put_uint(json, "limit_bytes", device->limit_bytes);
+        gc_json_put_string(json, "group", device->group);
+    write_limit(json, "group_limit_bytes", device->group_limit_bytes);
 #define GC_GAUGE(field, text) write_gauge(json, #field "_bytes", &device->field);
 #define GC_COUNTER(field, text)
 #include "core/stats.def"
@@ -175,6 +186,7 @@ static void write_device(struct gc_json *json, const struct gc_report *report, u
     gc_json_put_uint(json, "leak_bytes", device->leak_bytes);
     gc_json_put_uint(json, "idle_bytes", device->idle_bytes);
     write_direct(json, device);
+    gc_report_tenants_json(json, device);
     gc_json_end_object(json);
 }
 

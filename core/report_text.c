@@ -2,6 +2,7 @@
 #include "core/bits.h"
 #include "core/out.h"
 #include "core/report.h"
+#include "core/report_tenant.h"
 #include "core/text.h"
 
 #include <string.h>
@@ -271,6 +272,26 @@ static void write_fragmentation(struct gc_out *out, const struct gc_device_snaps
     gc_out_char(out, '\n');
 }
 
+/* The process's own, and the group's, whichever there are. */
+static void write_limits(struct gc_out *out, const struct gc_device_snapshot *device)
+{
+    char text[sizeof(device->group)];
+    char size[GC_TEXT_SIZE_BYTES];
+    const bool is_limited = device->limit_bytes != UINT64_MAX;
+    gc_out_text(out, is_limited ? ", limit " : ", no limit");
+    if (is_limited)
+        gc_out_text(out, gc_text_size(device->limit_bytes, size));
+    if (device->group[0] != '\0') {
+        const bool is_group_limited = device->group_limit_bytes != UINT64_MAX;
+        gc_out_text(out, is_limited ? "\n   group      " : " of its own\n   group      ");
+        gc_out_text(out, shown(device->group, 44, text));
+        gc_out_text(out, is_group_limited ? ", limit " : ", no limit");
+        if (is_group_limited)
+            gc_out_text(out, gc_text_size(device->group_limit_bytes, size));
+    }
+    gc_out_char(out, '\n');
+}
+
 static void write_device(struct gc_out *out, const struct gc_report *report, uint32_t index)
 {
     const struct gc_device_snapshot *device = &report->snapshot->devices[index];
@@ -282,13 +303,7 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
     gc_out_text(out, shown(device->info.name, 32, text));
     gc_out_text(out, ", ");
     gc_out_text(out, gc_text_size(device->info.total_bytes, size));
-    if (device->limit_bytes == UINT64_MAX) {
-        gc_out_text(out, ", no limit\n");
-    } else {
-        gc_out_text(out, ", limit ");
-        gc_out_text(out, gc_text_size(device->limit_bytes, size));
-        gc_out_char(out, '\n');
-    }
+    write_limits(out, device);
     gc_out_text(out, device->is_mapped ? "   backend    vmm" : "   backend    driver");
     if (device->info.backend_reason[0] != '\0') {
         gc_out_text(out, ": ");
@@ -298,6 +313,7 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
     write_gauges(out, device);
     write_counters(out, device);
     write_fragmentation(out, device);
+    gc_report_tenants_text(out, device);
     write_apis(out, report, device);
     write_driver_calls(out, report, device);
     write_direct(out, device);
@@ -359,6 +375,10 @@ static void advise_limit(struct gc_out *out, const struct gc_device_snapshot *de
         gc_out_text(out, ": raise GPUCACHE_LIMIT above\n     ");
         gc_out_text(out, gc_text_size(device->limit_bytes, size));
         gc_out_text(out, ", or ask for less\n");
+    } else if (device->group_limit_bytes != UINT64_MAX) {
+        gc_out_text(out, ": its group is held to\n     ");
+        gc_out_text(out, gc_text_size(device->group_limit_bytes, size));
+        gc_out_text(out, "; `gpucache limit` raises that, GPUCACHE_WAIT lets them wait\n");
     } else {
         gc_out_text(out, ": the program needs\n     more than the device has\n");
     }

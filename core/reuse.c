@@ -50,19 +50,12 @@ static void give_back_once(struct gc_context *context)
     while (goes_on) {
         struct gc_wait_set set = {.count = 0};
         struct gc_block *block = NULL;
-        gc_device_give_back_begin(context->device);
+        gc_device_give_back_begin(context->device, context->share);
         struct gc_segment *segment = take_once(context, &set, &block);
         goes_on = segment != NULL && gc_segment_give_back(context, segment, block, NULL) == 0;
         gc_context_wait_end(&set);
-        gc_device_give_back_end(context->device);
+        gc_device_give_back_end(context->device, context->share);
     }
-}
-
-static void trim_to_threshold(struct gc_device *device)
-{
-    const uint64_t keep_bytes = gc_device_keep_bytes(device);
-    if (gc_device_idle_bytes(device) > keep_bytes)
-        gc_shortage_give_back(device, keep_bytes, UINT64_MAX);
 }
 
 /* ---- pending memory ---- */
@@ -80,7 +73,7 @@ bool gc_reuse_collect(struct gc_context *context)
     if (any_once)
         give_back_once(context);
     if (pending.first != NULL)
-        trim_to_threshold(context->device);
+        gc_shortage_trim(context);
     return pending.first != NULL;
 }
 
@@ -106,9 +99,10 @@ static struct backlog look(struct gc_context *context)
     return backlog;
 }
 
-static uint64_t share(const struct gc_context *context, uint64_t parts)
+/* Of what the context's memory may come to. */
+static uint64_t part_of(const struct gc_context *context, uint64_t parts)
 {
-    return gc_device_total_bytes(context->device) / parts;
+    return gc_share_total_bytes(context->device, context->share) / parts;
 }
 
 static bool is_synchronous(const struct gc_context *context)
@@ -148,7 +142,7 @@ static bool is_worth_asking(struct gc_context *context, uint64_t wanted_bytes)
     gc_pool_acquire_plain(&context->pool);
     fences->missed_bytes = gc_min_u64(UINT64_MAX - wanted_bytes, fences->missed_bytes);
     fences->missed_bytes += wanted_bytes;
-    const bool is_worth = fences->missed_bytes >= share(context, ASK_SHARE);
+    const bool is_worth = fences->missed_bytes >= part_of(context, ASK_SHARE);
     if (is_worth)
         fences->missed_bytes = 0;
     gc_pool_release(&context->pool);
@@ -168,7 +162,7 @@ bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes)
         gc_fence_poll(context) && gc_reuse_collect(context))
         return true;
     backlog = look(context);
-    if (backlog.bytes > share(context, PENDING_SHARE))
+    if (backlog.bytes > part_of(context, PENDING_SHARE))
         return gc_reuse_wait_oldest(context);
     if (backlog.open_fences == 0 && backlog.unfenced_count > 0)
         gc_fence_record(context); /* for the next one that misses */
@@ -184,7 +178,7 @@ static bool is_fence_due(struct gc_context *context)
     gc_pool_acquire_plain(pool);
     const bool is_due =
         pool->unfenced_count - fences->considered_count >= FENCE_COUNT ||
-        pool->unfenced_bytes - fences->considered_bytes >= share(context, FENCE_SHARE);
+        pool->unfenced_bytes - fences->considered_bytes >= part_of(context, FENCE_SHARE);
     if (is_due) {
         fences->considered_count = pool->unfenced_count;
         fences->considered_bytes = pool->unfenced_bytes;
@@ -206,7 +200,7 @@ static void consider_fence(struct gc_context *context)
 void gc_reuse_note_handed(struct gc_context *context)
 {
     consider_fence(context);
-    trim_to_threshold(context->device);
+    gc_shortage_trim(context);
 }
 
 void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
@@ -253,7 +247,7 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
                                    const struct gc_entry *entry, uint64_t stamp)
 {
     struct gc_pool *pool = &context->pool;
-    gc_device_note_free(context->device, entry);
+    gc_context_note_free(context, entry);
     gc_pool_acquire_plain(pool);
     /* Of a stream: where the block was freed in its order, and no other stream uses it. */
     if (!pool->is_dropped &&
@@ -273,8 +267,8 @@ static enum gc_status free_once(struct gc_context *context, struct gc_block *blo
     struct gc_pool *pool = &context->pool;
     struct gc_segment *segment = NULL;
     int code = 0;
-    gc_device_note_free(device, entry);
-    gc_device_give_back_begin(device);
+    gc_context_note_free(context, entry);
+    gc_device_give_back_begin(device, context->share);
     gc_pool_acquire_plain(pool);
     if (!pool->is_dropped) {
         segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
@@ -283,7 +277,7 @@ static enum gc_status free_once(struct gc_context *context, struct gc_block *blo
     gc_pool_release(pool);
     if (segment != NULL)
         code = gc_segment_give_back(context, segment, block, entry);
-    gc_device_give_back_end(device);
+    gc_device_give_back_end(device, context->share);
     if (code == 0) {
         if (context->core->mode != GC_MODE_CACHE)
             gc_reuse_drain(context); /* nothing else would look at what captures left */
@@ -298,7 +292,7 @@ static void free_pooled(struct gc_context *context, struct gc_block *block,
                         const struct gc_entry *entry)
 {
     struct gc_pool *pool = &context->pool;
-    gc_device_note_free(context->device, entry);
+    gc_context_note_free(context, entry);
     gc_pool_acquire_plain(pool);
     if (!pool->is_dropped)
         gc_pool_give_locked(pool, block);
@@ -315,7 +309,7 @@ static void revive(struct gc_context *context, struct gc_block *block, const str
         block->state = GC_BLOCK_LIVE;
     gc_pool_release(pool);
     if (!alive)
-        gc_device_note_vanished(context->device, entry);
+        gc_context_note_vanished(context, entry);
 }
 
 static enum gc_status free_waiting(struct gc_context *context, struct gc_block *block,
@@ -337,7 +331,7 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
     if (is_once)
         return free_once(context, block, entry, driver_code);
     free_pooled(context, block, entry);
-    trim_to_threshold(context->device);
+    gc_shortage_trim(context);
     return GC_OK;
 }
 
@@ -357,6 +351,7 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     if (block->is_ordered)
         gc_pool_uncount_ordered(&context->pool.shared, entry.requested_bytes);
     block->is_ordered = false; /* if the free fails the block stays, plain from now on */
+    gc_pool_unpin_locked(&context->pool, block);
     gc_pool_release(&context->pool);
     if (is_synchronous(context))
         return free_waiting(context, block, &entry, is_once, driver_code);
@@ -366,6 +361,6 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     if (is_once || !gc_context_may_reuse(context, &context->core->work, stamp))
         return free_pending(context, block, &entry, stamp);
     free_pooled(context, block, &entry);
-    trim_to_threshold(context->device);
+    gc_shortage_trim(context);
     return GC_OK;
 }

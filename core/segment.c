@@ -36,7 +36,7 @@ static int return_memory(struct gc_context *context, uint64_t address, uint64_t 
 static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
     if (return_memory(context, address, bytes) == 0)
-        gc_device_release(context->device, bytes);
+        gc_context_release(context, bytes);
 }
 
 /* Reserves and asks the driver. */
@@ -44,19 +44,19 @@ static enum gc_status take_memory(struct gc_context *context, const struct gc_se
                                   uint64_t *address, struct gc_segment_refusal *refusal)
 {
     struct gc_core *core = context->core;
-    struct gc_device *device = context->device;
+    struct gc_held held;
     GC_ASSERT(gc_lock_held_count() == 0);
-    uint64_t held;
-    if (!gc_budget_try_reserve(&device->budget, plan->bytes, &held))
+    if (!gc_context_reserve(context, plan->bytes, &held, &refusal->decline))
         return GC_OUT_OF_MEMORY;
     const int code = ask_memory(context, plan, address);
     if (code != 0) {
-        gc_device_release(device, plan->bytes);
-        refusal->rollback_count++;
+        gc_context_release(context, plan->bytes);
+        refusal->decline.rollback_count++;
+        refusal->decline.is_share_short = false;
         refusal->driver_code = code;
         return code == core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
     }
-    gc_budget_confirm(&device->budget, held);
+    gc_context_confirm(context, &held);
     const enum gc_status status = gc_pagemap_prepare(&core->pagemap, *address, plan->bytes);
     if (status != GC_OK) {
         undo_mem_alloc(context, *address, plan->bytes);
@@ -71,7 +71,7 @@ static void settle_dropped(struct gc_context *context, const struct gc_segment *
     int ignored;
     if (context->core->debug != NULL)
         (void)gc_debug_mem_free(context, segment->address, &ignored);
-    gc_device_release(context->device, segment->bytes);
+    gc_context_release(context, segment->bytes);
 }
 
 static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment *segment,
@@ -83,15 +83,18 @@ static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment 
         undo_mem_alloc(context, segment->address, segment->bytes);
         return status;
     }
-    if (pool->is_dropped) {
+    if (pool->is_dropped || pool->is_closed) {
         gc_pool_release(pool);
-        settle_dropped(context, segment);
+        if (gc_context_is_gone(context))
+            settle_dropped(context, segment);
+        else
+            undo_mem_alloc(context, segment->address, segment->bytes);
         return GC_INVALID_ARGUMENT;
     }
     const struct gc_block *block = gc_pool_add_locked(pool, segment, claim);
     const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
                                    claim->stream, claim->api};
-    gc_device_note_alloc(context->device, &entry);
+    gc_context_note_alloc(context, &entry);
     gc_pool_release(pool);
     return GC_OK;
 }
@@ -133,7 +136,7 @@ static bool restore(struct gc_context *context, struct gc_segment *segment, stru
     if (alive) {
         gc_pool_restore_locked(pool, segment, block, noted != NULL ? GC_BLOCK_LIVE : GC_BLOCK_FREE);
         if (noted != NULL)
-            gc_device_unnote_free(context->device, noted);
+            gc_context_unnote_free(context, noted);
     }
     gc_pool_release(pool);
     return alive;
@@ -150,7 +153,7 @@ int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
     const int code = is_idle ? return_memory(context, segment->address, segment->bytes) : NOT_IDLE;
     if (code != 0 && restore(context, segment, block, noted))
         return code;
-    gc_device_release(device, segment->bytes);
+    gc_context_release(context, segment->bytes);
     gc_slab_put(&device->segments, segment);
     gc_slab_put(&device->blocks, block);
     return 0;

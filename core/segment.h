@@ -9,6 +9,7 @@
 #define GC_SEGMENT_H
 
 #include "core/block.h"
+#include "core/share.h"
 #include "core/status.h"
 
 #include <stdatomic.h>
@@ -72,8 +73,7 @@ struct gc_claim {
 /* What an attempt that failed leaves to say. */
 struct gc_segment_refusal {
     int driver_code;
-    uint64_t rollback_count; /* reservations given back because the driver refused; adds up over
-                                attempts */
+    struct gc_decline decline;
 };
 
 /* Reserves, asks the driver, adds the segment to the context's pool and carves a live block from it

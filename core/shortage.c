@@ -2,7 +2,9 @@
  * out-of-memory. The caller has looked at free memory and at fences that have completed; then: give
  * idle memory back, as much as is wanted; wait for what is pending, the oldest first; give
  * everything idle back, as the driver may be fragmented; wait for give-backs that other threads
- * have under way. The caller tries again after each step that changed something. */
+ * have under way. The caller tries again after each step that changed something.
+ *
+ * A tenant whose own limit is what is short asks and waits for nobody but itself. */
 #include "core/arena.h"
 #include "core/bits.h"
 #include "core/check.h"
@@ -20,15 +22,10 @@
  * cache. */
 #define ATTEMPTS_MAX 64
 
-static struct gc_context *next_context(struct gc_context *context)
+/* Whether the context is one of those that are asked. */
+static bool is_asked(const struct gc_context *context, const struct gc_share *share)
 {
-    /* Acquire: pairs with the release in context.c's link_context. */
-    return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
-}
-
-static struct gc_context *first_context(struct gc_device *device)
-{
-    return atomic_load_explicit(&device->contexts, memory_order_acquire);
+    return share == NULL || context->share == share;
 }
 
 /* Gives back the longest idle segment of a pool, or up to `enough_bytes` of idle pages: its bytes,
@@ -40,7 +37,7 @@ static uint64_t give_back_oldest(struct gc_context *context, uint64_t enough_byt
     struct gc_block *block = NULL;
     struct gc_wait_set set = {.count = 0};
     uint64_t bytes = 0;
-    gc_device_give_back_begin(device);
+    gc_device_give_back_begin(device, context->share);
     gc_pool_acquire_plain(pool);
     /* What would have to be waited for captures: nothing is unmapped then either. */
     struct gc_segment *segment = pool->idle_oldest;
@@ -58,17 +55,21 @@ static uint64_t give_back_oldest(struct gc_context *context, uint64_t enough_byt
         bytes = gc_arena_give_back(context, enough_bytes);
     if (bytes != 0)
         gc_counter_add(&device->stats.trim_count, 1);
-    gc_device_give_back_end(device);
+    gc_device_give_back_end(device, context->share);
     return bytes;
 }
 
-uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, uint64_t enough_bytes)
+uint64_t gc_shortage_give_back(struct gc_device *device, struct gc_share *share,
+                               uint64_t keep_bytes, uint64_t enough_bytes)
 {
     uint64_t given = 0;
-    for (struct gc_context *context = first_context(device); context != NULL;
-         context = next_context(context)) {
-        while (given < enough_bytes && gc_device_idle_bytes(device) > keep_bytes) {
-            const uint64_t excess = gc_device_idle_bytes(device) - keep_bytes;
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
+        if (!is_asked(context, share))
+            continue;
+        while (given < enough_bytes && gc_share_idle_bytes(device, share) > keep_bytes) {
+            const uint64_t excess =
+                gc_sub_or_zero_u64(gc_share_idle_bytes(device, share), keep_bytes);
             const uint64_t bytes =
                 give_back_oldest(context, gc_min_u64(enough_bytes - given, excess));
             if (bytes == 0)
@@ -77,119 +78,199 @@ uint64_t gc_shortage_give_back(struct gc_device *device, uint64_t keep_bytes, ui
         }
     }
     if (given < enough_bytes)
-        given += gc_elastic_give_back(device, keep_bytes, enough_bytes - given);
+        given += gc_elastic_give_back(device, share, keep_bytes, enough_bytes - given);
     return given;
 }
 
-bool gc_shortage_resolve(struct gc_device *device)
+void gc_shortage_empty_pool(struct gc_context *context)
 {
-    bool any = gc_magazine_flush_device(device);
-    for (struct gc_context *context = first_context(device); context != NULL;
-         context = next_context(context))
-        any |= gc_reuse_drain(context);
+    while (give_back_oldest(context, UINT64_MAX) > 0)
+        ;
+}
+
+bool gc_shortage_resolve(struct gc_device *device, struct gc_share *share)
+{
+    bool any = gc_magazine_flush_device(device, share);
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        any |= is_asked(context, share) && gc_reuse_drain(context);
     return any;
 }
 
-/* Reads both generations, and says whether one has risen since the last time. */
-static bool note_generations(struct gc_shortage *shortage)
+/* ---- a request that is short ---- */
+
+static bool update(uint64_t *known, uint64_t now)
 {
-    /* Acquire: pairs with gc_device_release. */
-    const uint64_t of_device =
-        atomic_load_explicit(&shortage->device->generation, memory_order_acquire);
+    const bool has_risen = *known != now;
+    *known = now;
+    return has_risen;
+}
+
+/* Reads the generations, and says whether one that matters to `scope` has risen since the last
+ * time. */
+static bool note_generations(struct gc_shortage *shortage, const struct gc_share *scope)
+{
     uint64_t of_pool = 0;
+    uint64_t of_share = 0;
+    const bool has_device =
+        update(&shortage->device_generation, gc_supply_generation(&shortage->device->supply));
+    if (shortage->share != NULL)
+        of_share = gc_supply_generation(&shortage->share->supply);
     if (shortage->pool != NULL) {
         gc_pool_acquire_plain(shortage->pool);
         of_pool = shortage->pool->generation;
         gc_pool_release(shortage->pool);
     }
-    const bool risen =
-        of_device != shortage->device_generation || of_pool != shortage->pool_generation;
-    shortage->device_generation = of_device;
-    shortage->pool_generation = of_pool;
-    return risen;
+    const bool has_share = update(&shortage->share_generation, of_share);
+    const bool has_pool = update(&shortage->pool_generation, of_pool);
+    return has_pool || (scope != NULL ? has_share : has_device);
 }
 
-void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device, struct gc_pool *pool)
+void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device,
+                       struct gc_share *share, struct gc_pool *pool)
 {
-    *shortage = (struct gc_shortage){.device = device, .pool = pool};
-    note_generations(shortage);
+    *shortage = (struct gc_shortage){.device = device, .share = share, .pool = pool};
+    note_generations(shortage, NULL);
+}
+
+/* What the request itself released is no news. */
+static void discount(struct gc_shortage *shortage, const struct gc_decline *decline)
+{
+    const uint64_t both = decline->rollback_count - shortage->seen.rollback_count;
+    const uint64_t share_only = decline->share_rollback_count - shortage->seen.share_rollback_count;
+    shortage->device_generation += both;
+    if (shortage->share != NULL)
+        shortage->share_generation += both + share_only;
+    shortage->seen = *decline;
 }
 
 /* Waits no longer than it takes until something becomes free, the request's own context first. */
-static bool wait_for_oldest(const struct gc_shortage *shortage)
+static bool wait_for_oldest(const struct gc_shortage *shortage, struct gc_share *scope)
 {
     struct gc_device *device = shortage->device;
-    bool any = gc_magazine_flush_device(device);
-    for (struct gc_context *context = first_context(device); context != NULL;
-         context = next_context(context))
-        any |= gc_reuse_collect(context);
+    bool any = gc_magazine_flush_device(device, scope);
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        any |= is_asked(context, scope) && gc_reuse_collect(context);
     if (!any && shortage->pool != NULL)
         any = gc_reuse_wait_oldest(shortage->pool->context);
-    for (struct gc_context *context = first_context(device); !any && context != NULL;
-         context = next_context(context))
-        any = gc_reuse_wait_oldest(context);
+    for (struct gc_context *context = gc_context_first(device); !any && context != NULL;
+         context = gc_context_next(context))
+        any = is_asked(context, scope) && gc_reuse_wait_oldest(context);
     return any;
 }
 
 /* One step; false if it changed nothing. */
-static bool make_room(const struct gc_shortage *shortage, uint64_t wanted_bytes)
+static bool make_room(const struct gc_shortage *shortage, struct gc_share *scope,
+                      uint64_t wanted_bytes)
 {
     struct gc_device *device = shortage->device;
     if (shortage->attempts >= PATIENT_ATTEMPTS)
-        return gc_shortage_resolve(device) | (gc_shortage_give_back(device, 0, UINT64_MAX) > 0);
-    if (shortage->attempts < PARTIAL_ATTEMPTS && gc_shortage_give_back(device, 0, wanted_bytes) > 0)
+        return gc_shortage_resolve(device, scope) |
+               (gc_shortage_give_back(device, scope, 0, UINT64_MAX) > 0);
+    if (shortage->attempts < PARTIAL_ATTEMPTS &&
+        gc_shortage_give_back(device, scope, 0, wanted_bytes) > 0)
         return true;
-    return wait_for_oldest(shortage) || gc_shortage_give_back(device, 0, UINT64_MAX) > 0;
+    return wait_for_oldest(shortage, scope) ||
+           gc_shortage_give_back(device, scope, 0, UINT64_MAX) > 0;
 }
 
 bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
-                         uint64_t own_rollbacks)
+                         const struct gc_decline *decline)
 {
     struct gc_device *device = shortage->device;
+    struct gc_share *scope = decline->is_share_short ? shortage->share : NULL;
     if (shortage->attempts >= ATTEMPTS_MAX)
         return false;
-    shortage->device_generation += own_rollbacks - shortage->own_rollbacks;
-    shortage->own_rollbacks = own_rollbacks;
-    bool changed = make_room(shortage, wanted_bytes);
+    discount(shortage, decline);
+    bool changed = make_room(shortage, scope, wanted_bytes);
     if (!changed)
-        changed = gc_device_await_give_backs(device);
-    changed |= note_generations(shortage);
+        changed = gc_device_await_give_backs(device, scope);
+    changed |= note_generations(shortage, scope);
     shortage->attempts++;
     return changed;
 }
 
 uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
 {
-    gc_shortage_resolve(device);
+    gc_shortage_resolve(device, NULL);
     return gc_core_trim(core, device, 0);
 }
 
-static bool is_over_limit(const struct gc_device *device)
+/* ---- more is held than a limit allows ---- */
+
+static uint64_t excess_of(const struct gc_device *device, const struct gc_share *share)
 {
-    return gc_device_excess_bytes(device) > 0;
+    return share == NULL ? gc_device_excess_bytes(device) : gc_share_excess_bytes(share);
+}
+
+static uint64_t keep_of(const struct gc_device *device, const struct gc_share *share)
+{
+    if (share == NULL)
+        return gc_device_keep_bytes(device);
+    const uint64_t excess = gc_share_excess_bytes(share);
+    return excess == 0 ? UINT64_MAX
+                       : gc_sub_or_zero_u64(gc_share_idle_bytes(device, share), excess);
+}
+
+static void trim(struct gc_device *device, struct gc_share *share)
+{
+    const uint64_t keep_bytes = keep_of(device, share);
+    if (gc_share_idle_bytes(device, share) > keep_bytes)
+        gc_shortage_give_back(device, share, keep_bytes, UINT64_MAX);
+}
+
+void gc_shortage_trim(struct gc_context *context)
+{
+    trim(context->device, NULL);
+    if (context->share != NULL)
+        trim(context->device, context->share);
 }
 
 /* While too much is held, what threads free goes to the pool, and from there back to the driver. */
-static void note_over_limit(struct gc_device *device, bool is_over)
+static void note_over_limit(struct gc_device *device, atomic_bool *is_known, bool is_over)
 {
-    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) == is_over)
+    if (atomic_load_explicit(is_known, memory_order_relaxed) == is_over)
         return;
-    atomic_store_explicit(&device->is_over_limit, is_over, memory_order_relaxed);
+    atomic_store_explicit(is_known, is_over, memory_order_relaxed);
     gc_magazine_size_all(device);
+}
+
+static void trim_all(struct gc_device *device, struct gc_share *share)
+{
+    gc_magazine_flush_device(device, share);
+    trim(device, share);
+}
+
+/* False if more is still held. */
+static bool settle(struct gc_device *device, struct gc_share *share, atomic_bool *is_known)
+{
+    note_over_limit(device, is_known, excess_of(device, share) > 0);
+    if (!atomic_load_explicit(is_known, memory_order_relaxed))
+        return true;
+    trim_all(device, share);
+    if (excess_of(device, share) > 0 && gc_shortage_resolve(device, share))
+        trim_all(device, share);
+    note_over_limit(device, is_known, excess_of(device, share) > 0);
+    return excess_of(device, share) == 0;
 }
 
 bool gc_device_settle(struct gc_device *device)
 {
-    note_over_limit(device, is_over_limit(device));
-    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed)) {
-        gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-        if (is_over_limit(device) && gc_shortage_resolve(device))
-            gc_core_trim(device->core, device, gc_device_keep_bytes(device));
-        note_over_limit(device, is_over_limit(device));
-        if (is_over_limit(device))
-            return false;
-    }
+    if (!settle(device, NULL, &device->is_over_limit))
+        return false;
     if (atomic_load_explicit(&device->is_group_over, memory_order_relaxed))
         atomic_store_explicit(&device->is_group_over, false, memory_order_relaxed);
     return true;
+}
+
+bool gc_share_settle(struct gc_share *share)
+{
+    return settle(share->device, share, &share->is_over_limit);
+}
+
+bool gc_shortage_settle(struct gc_context *context)
+{
+    return gc_device_settle(context->device) &&
+           (context->share == NULL || gc_share_settle(context->share));
 }

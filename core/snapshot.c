@@ -7,6 +7,7 @@
 #include "core/direct.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/tenant.h"
 
 #include <stddef.h>
 
@@ -16,16 +17,6 @@ struct snapshot_memory {
     struct gc_host host;
     uint64_t bytes;
 };
-
-static struct gc_context *first_context(struct gc_device *device)
-{
-    return atomic_load_explicit(&device->contexts, memory_order_acquire);
-}
-
-static struct gc_context *next_context(struct gc_context *context)
-{
-    return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
-}
 
 /* ---- live allocations ---- */
 
@@ -70,8 +61,8 @@ static void see_direct(void *argument, const struct gc_direct *direct)
 static void see_all(struct gc_core *core, struct gc_device *device, see_leak *see, void *argument)
 {
     struct direct_filter filter = {device, see, argument};
-    for (struct gc_context *context = first_context(device); context != NULL;
-         context = next_context(context))
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
         see_blocks(&context->pool, see, argument);
     gc_tracker_visit(&core->tracker, see_direct, &filter);
 }
@@ -97,8 +88,8 @@ void gc_core_read_holes(struct gc_core *core, struct gc_device *device,
     to->free_bytes = 0;
     to->largest_free_bytes = 0;
     to->stitchable_bytes = 0;
-    for (struct gc_context *context = first_context(device); context != NULL;
-         context = next_context(context)) {
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
         struct gc_pool *pool = &context->pool;
         gc_pool_acquire_plain(pool);
         const struct gc_hole_sums sums = gc_pool_measure_locked(pool);
@@ -117,6 +108,11 @@ void gc_core_read_device(struct gc_core *core, struct gc_device *device,
     to->info = device->info;
     to->is_mapped = device->is_mapped;
     to->limit_bytes = gc_device_own_limit_bytes(device);
+    to->group_limit_bytes = UINT64_MAX;
+    if (device->budget.account != NULL) {
+        gc_ledger_get_text(to->group, sizeof(to->group), device->budget.account->group);
+        to->group_limit_bytes = gc_account_limit(device->budget.account);
+    }
     gc_stats_read(&device->stats, to);
     to->host_metadata_bytes = gc_host_bytes(&device->host);
     to->idle_bytes = gc_device_idle_bytes(device);
@@ -125,13 +121,37 @@ void gc_core_read_device(struct gc_core *core, struct gc_device *device,
             atomic_load_explicit(&device->direct_bytes[kind], memory_order_relaxed);
 }
 
+struct tenant_reading {
+    struct gc_device *device;
+    struct gc_device_snapshot *to;
+    bool of_removed;
+};
+
+static void read_tenant(void *argument, struct gc_tenant *tenant)
+{
+    const struct tenant_reading *reading = argument;
+    struct gc_device_snapshot *to = reading->to;
+    if (to->tenant_count == GC_TENANT_MAX)
+        return;
+    struct gc_tenant_figures *figures = &to->tenants[to->tenant_count];
+    if (gc_tenant_read(tenant, reading->device, figures) &&
+        figures->is_removed == reading->of_removed)
+        to->tenant_count++;
+}
+
 static void read_all(struct gc_core *core, struct gc_device *device, struct gc_device_snapshot *to)
 {
     struct leak_sum leaks = {0, 0};
     struct gc_api_figures *apis = to->apis;
+    struct gc_tenant_figures *tenants = to->tenants;
+    struct tenant_reading reading = {device, to, false};
     gc_core_read_device(core, device, to);
     gc_core_read_holes(core, device, to);
     to->apis = apis;
+    to->tenants = tenants;
+    gc_core_visit_tenants(core, read_tenant, &reading);
+    reading.of_removed = true;
+    gc_core_visit_tenants(core, read_tenant, &reading);
     see_all(core, device, add_leak, &leaks);
     to->leak_count = leaks.count;
     to->leak_bytes = leaks.bytes;
@@ -139,10 +159,12 @@ static void read_all(struct gc_core *core, struct gc_device *device, struct gc_d
         gc_api_cell_read(&device->apis[api], &to->apis[api]);
 }
 
-/* One mapping: the head, the devices, their figures by entry point, the process's calls. */
+/* One mapping: the head, the devices, their tenants, their figures by entry point, the process's
+ * calls. */
 static struct snapshot_memory *map_snapshot(uint32_t devices, uint16_t apis)
 {
-    const uint64_t figures_bytes = (uint64_t)apis * sizeof(struct gc_api_figures);
+    const uint64_t figures_bytes = (uint64_t)apis * sizeof(struct gc_api_figures) +
+                                   GC_TENANT_MAX * sizeof(struct gc_tenant_figures);
     const uint64_t bytes = sizeof(struct snapshot_memory) +
                            devices * (sizeof(struct gc_device_snapshot) + figures_bytes) +
                            apis * sizeof(uint64_t);
@@ -153,9 +175,14 @@ static struct snapshot_memory *map_snapshot(uint32_t devices, uint16_t apis)
     memory->bytes = bytes;
     memory->snapshot.api_count = apis;
     memory->snapshot.devices = (struct gc_device_snapshot *)(memory + 1);
-    struct gc_api_figures *figures = (struct gc_api_figures *)(memory->snapshot.devices + devices);
-    for (uint32_t i = 0; i < devices; i++)
+    struct gc_tenant_figures *tenants =
+        (struct gc_tenant_figures *)(memory->snapshot.devices + devices);
+    struct gc_api_figures *figures =
+        (struct gc_api_figures *)(tenants + (uint64_t)devices * GC_TENANT_MAX);
+    for (uint32_t i = 0; i < devices; i++) {
+        memory->snapshot.devices[i].tenants = tenants + (uint64_t)i * GC_TENANT_MAX;
         memory->snapshot.devices[i].apis = figures + (uint64_t)i * apis;
+    }
     memory->snapshot.process_driver_calls = (uint64_t *)(figures + (uint64_t)devices * apis);
     return memory;
 }
@@ -297,9 +324,11 @@ void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, u
         device != NULL ? &device->apis[api].driver_calls : &core->process_driver_calls[api], 1);
 }
 
-void gc_core_count_oom(struct gc_core *core, struct gc_device *device)
+void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_share *share)
 {
     gc_counter_add(&device->stats.oom_count, 1);
+    if (share != NULL)
+        gc_counter_add(&share->oom_count, 1);
     gc_core_note_use(core); /* what a program could not have is worth a report too */
 }
 

@@ -6,6 +6,8 @@
 #include "core/core.h"
 #include "core/hist.h"
 
+struct gc_tenant_figures; /* tenant.h */
+
 struct gc_gauge {
     uint64_t current;
     uint64_t peak;
@@ -21,8 +23,10 @@ struct gc_api_figures {
 
 struct gc_device_snapshot {
     struct gc_device_info info;
-    bool is_mapped;       /* its memory is mapped, not the driver's own allocations */
-    uint64_t limit_bytes; /* UINT64_MAX: none */
+    bool is_mapped;             /* its memory is mapped, not the driver's own allocations */
+    uint64_t limit_bytes;       /* UINT64_MAX: none; of the process alone */
+    char group[64];             /* whose account the device's memory is in, too; "": none */
+    uint64_t group_limit_bytes; /* UINT64_MAX: none */
 #define GC_GAUGE(field, text) struct gc_gauge field;
 #define GC_COUNTER(field, text) uint64_t field;
 #include "core/stats.def"
@@ -37,6 +41,9 @@ struct gc_device_snapshot {
     uint64_t leak_count; /* live blocks and direct records now */
     uint64_t leak_bytes;
     struct gc_api_figures *apis; /* api_count entries, owned by the snapshot */
+    uint32_t tenant_count;       /* that used it: those there are, then those removed, as many as
+                                    there is room for */
+    struct gc_tenant_figures *tenants; /* owned by the snapshot */
 };
 
 struct gc_snapshot {

@@ -30,6 +30,7 @@ struct gc_swap {
     uint64_t host_bytes; /* of this record with the list */
     uint64_t count;      /* in the list, by arena and slot; their slots are GC_SLOT_NEEDS */
     bool is_coming;      /* one thread swaps it in */
+    struct gc_segment_refusal refusal; /* its attempts */
     struct away list[];
 };
 
@@ -40,11 +41,12 @@ const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
         [GC_SWAP_AGAIN] = "it is paused already, or was not",
         [GC_SWAP_CAPTURES] = "a graph is being captured",
         [GC_SWAP_PEERS] = "other devices or contexts have access to the memory",
-        [GC_SWAP_EXPORTED] = "other processes may have the memory open",
+        [GC_SWAP_EXPORTED] = "other processes or devices may have the memory open",
         [GC_SWAP_NOT_MAPPED] = "the memory is not mapped page by page (backend `driver`)",
         [GC_SWAP_HOST] = "no host memory for a copy",
         [GC_SWAP_FULL] = "no room for it on the device, or within a limit",
         [GC_SWAP_BUSY] = "work under way did not end in time",
+        [GC_SWAP_UNSEEN] = "work may be submitted that the library does not see",
         [GC_SWAP_DRIVER] = "the driver refused",
     };
     return (unsigned)refusal < GC_SWAP_REFUSAL_COUNT ? texts[refusal] : "?";
@@ -86,7 +88,7 @@ static enum gc_swap_refusal check_locked(const struct gc_context *context)
     }
     if (pool->pages.arenas == NULL)
         return has_plain ? GC_SWAP_NOT_MAPPED : GC_SWAP_OK;
-    return has_once ? GC_SWAP_EXPORTED : GC_SWAP_OK;
+    return has_once || pool->pinned_count > 0 ? GC_SWAP_EXPORTED : GC_SWAP_OK;
 }
 
 enum gc_swap_refusal gc_swap_check(struct gc_context *context)
@@ -97,16 +99,6 @@ enum gc_swap_refusal gc_swap_check(struct gc_context *context)
     const enum gc_swap_refusal refusal = check_locked(context);
     gc_pool_release(&context->pool);
     return refusal;
-}
-
-/* Segments of the driver's own. */
-static uint64_t plain_bytes_locked(const struct gc_pool *pool)
-{
-    uint64_t bytes = 0;
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
-         segment = segment->next)
-        bytes += segment->arena == NULL ? segment->bytes : 0;
-    return bytes;
 }
 
 /* ---- out ---- */
@@ -124,7 +116,6 @@ void gc_swap_forget(struct gc_context *context, struct gc_swap *swap)
 {
     if (swap == NULL)
         return;
-    gc_context_wait_end(&swap->change.set);
     if (swap->copy != NULL)
         gc_host_unmap(&context->core->host, swap->copy, swap->copy_bytes);
     gc_host_unmap(&context->core->host, swap, swap->host_bytes);
@@ -264,7 +255,7 @@ static uint64_t release(struct gc_swap *swap, struct gc_leaving *leaving)
     gc_leaving_keep_locked(pool, leaving->first);
     gc_pool_release(pool);
     if (count > 0)
-        gc_device_drop_pages(swap->change.context->device, count * pool->pages.page_bytes);
+        gc_arena_drop_pages(swap->change.context, count);
     return count * pool->pages.page_bytes;
 }
 
@@ -282,8 +273,9 @@ static enum gc_swap_refusal move_out(struct gc_swap *swap, bool keeps_content,
     struct gc_leaving leaving = {.change = swap->change};
     enum gc_swap_refusal refusal = GC_SWAP_OK;
     choose(swap, &leaving);
-    if (gc_fence_synchronize(context, &result->driver_code) != GC_OK)
-        refusal = GC_SWAP_DRIVER;
+    const enum gc_status status = gc_fence_synchronize(context, &result->driver_code);
+    if (status != GC_OK)
+        refusal = status == GC_CAPTURING ? GC_SWAP_CAPTURES : GC_SWAP_DRIVER;
     else if (keeps_content)
         refusal = save(swap, result);
     if (refusal != GC_SWAP_OK) {
@@ -291,10 +283,8 @@ static enum gc_swap_refusal move_out(struct gc_swap *swap, bool keeps_content,
         return refusal;
     }
     gc_leaving_unmap(&leaving);
-    const uint64_t chosen = swap->count;
     keep_refused(swap, &leaving);
     result->moved_bytes += release(swap, &leaving);
-    result->stays_bytes += (chosen - swap->count) * context->pool.pages.page_bytes;
     return GC_SWAP_OK;
 }
 
@@ -315,17 +305,17 @@ static enum gc_swap_refusal swap_out_changing(struct gc_change *change, bool kee
     if (swap == NULL)
         return GC_SWAP_HOST;
     swap->change = *change;
+    swap->change.set = (struct gc_wait_set){.count = 0}; /* the caller's */
     const enum gc_swap_refusal refusal = move_out(swap, keeps_content, result);
     if (refusal != GC_SWAP_OK) {
-        swap->change.set.count = 0; /* the caller ends the change */
         gc_swap_forget(context, swap);
         return refusal;
     }
     gc_pool_acquire_plain(pool);
-    result->stays_bytes += plain_bytes_locked(pool);
     pool->pages.swap = swap;
     pthread_cond_broadcast(&pool->pages.changed); /* who does not wait for a swap goes on */
     gc_pool_release(pool);
+    gc_context_wait_end(&change->set);
     return GC_SWAP_OK;
 }
 
@@ -336,8 +326,8 @@ bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_
     if (result->refusal != GC_SWAP_OK)
         return false;
     /* What threads keep for themselves is used until it is in the pool. */
-    (void)gc_shortage_resolve(context->device);
-    (void)gc_shortage_give_back(context->device, 0, UINT64_MAX);
+    (void)gc_shortage_resolve(context->device, context->share);
+    (void)gc_shortage_give_back(context->device, context->share, 0, UINT64_MAX);
     const enum gc_status status = gc_arena_change_begin(context, &change);
     if (status == GC_DRIVER)
         return refuse(result, GC_SWAP_CAPTURES);
@@ -350,6 +340,11 @@ bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_
 }
 
 /* ---- in ---- */
+
+bool gc_swap_is_coming_locked(const struct gc_swap *swap)
+{
+    return swap->is_coming;
+}
 
 struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
 {
@@ -365,18 +360,26 @@ struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
     return swap;
 }
 
-/* The caller is the one who swaps in; NULL: there is nothing, or another one is at it. */
-static struct gc_swap *claim(struct gc_pool *pool)
+/* GC_SWAP_OK: the caller is the one who swaps in, and captures wait. GC_SWAP_AGAIN: there is
+ * nothing, or another one is at it. */
+static enum gc_swap_refusal claim_locked(struct gc_context *context, struct gc_swap **swap)
 {
-    struct gc_swap *swap = NULL;
-    gc_pool_acquire_plain(pool);
-    if (pool->pages.swap != NULL && !pool->pages.swap->is_coming) {
-        swap = pool->pages.swap;
-        swap->is_coming = true;
-        gc_arena_note_peers_locked(&swap->change);
-    }
-    gc_pool_release(pool);
-    return swap;
+    *swap = context->pool.pages.swap;
+    if (*swap == NULL || (*swap)->is_coming)
+        return GC_SWAP_AGAIN;
+    if (!gc_context_wait_begin_locked(context, &(*swap)->change.set))
+        return GC_SWAP_CAPTURES;
+    (*swap)->is_coming = true;
+    gc_arena_note_peers_locked(&(*swap)->change);
+    return GC_SWAP_OK;
+}
+
+static enum gc_swap_refusal claim(struct gc_context *context, struct gc_swap **swap)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const enum gc_swap_refusal refusal = claim_locked(context, swap);
+    gc_pool_release(&context->pool);
+    return refusal;
 }
 
 /* Slots whose blocks were freed meanwhile need nothing. */
@@ -420,8 +423,8 @@ static void commit(const struct gc_swap *swap, struct gc_lending *lending, uint6
 {
     struct gc_pool *pool = lending->pool;
     gc_pool_acquire_plain(pool);
-    const uint64_t before = pool->pages.idle_count;
     gc_lend_commit_locked(lending, is_done);
+    const uint64_t before = pool->pages.idle_count; /* what that made idle it has told */
     for (uint64_t i = first; i < end; i++) {
         struct gc_slot *slot = swap->list[i].slot;
         if (is_done) {
@@ -443,31 +446,33 @@ static enum gc_status bring(struct gc_swap *swap, uint64_t first, uint64_t end,
     const uint64_t page_bytes = context->pool.pages.page_bytes;
     struct gc_arena *arena = swap->list[first].arena;
     const struct gc_segment_plan plan = {.class = arena->segment->class};
-    struct gc_segment_refusal refusal = {0};
     struct gc_lending lending = {.change = swap->change,
                                  .context = context,
                                  .pool = &context->pool,
                                  .plan = &plan,
-                                 .refusal = &refusal,
+                                 .refusal = &swap->refusal,
                                  .arena = arena,
                                  .end = arena->touched_count,
                                  .create_count = end - first};
     const uint64_t bytes = (end - first) * page_bytes;
-    if (!gc_budget_try_reserve(&context->device->budget, bytes, &lending.held))
+    swap->refusal.driver_code = 0;
+    if (!gc_context_reserve(context, bytes, &lending.held, &swap->refusal.decline))
         return GC_OUT_OF_MEMORY;
     enum gc_status status = gc_lend_ask_driver(&lending);
     if (status == GC_OK) {
-        refusal.driver_code = restore(swap, first, end);
-        status = refusal.driver_code == 0 ? GC_OK : GC_DRIVER;
+        swap->refusal.driver_code = restore(swap, first, end);
+        status = swap->refusal.driver_code == 0 ? GC_OK : GC_DRIVER;
     }
     if (status == GC_OK) {
-        gc_budget_confirm(&context->device->budget, lending.held);
+        gc_context_confirm(context, &lending.held);
         result->moved_bytes += bytes;
     } else {
         const uint64_t unused = gc_lend_uncreate(&lending);
-        if (unused > 0)
-            gc_device_release(context->device, unused * page_bytes);
-        result->driver_code = refusal.driver_code;
+        if (unused > 0) {
+            gc_context_release(context, unused * page_bytes);
+            swap->refusal.decline.rollback_count++;
+        }
+        result->driver_code = swap->refusal.driver_code;
     }
     commit(swap, &lending, first, end, status == GC_OK);
     return status;
@@ -502,6 +507,7 @@ static void end_coming(struct gc_swap *swap, bool is_over)
 {
     struct gc_context *context = swap->change.context;
     struct gc_pool *pool = &context->pool;
+    gc_context_wait_end(&swap->change.set);
     gc_pool_acquire_plain(pool);
     swap->is_coming = false;
     if (is_over) {
@@ -514,34 +520,53 @@ static void end_coming(struct gc_swap *swap, bool is_over)
         gc_swap_forget(context, swap);
 }
 
-/* What this process can do itself, then what others of its group can. */
-static bool make_room(struct gc_shortage *shortage, struct gc_room *room,
-                      const struct gc_swap *swap)
+/* What there must be room for before the next attempt. */
+struct missing {
+    uint64_t bytes;
+    struct gc_segment_refusal refusal; /* of all attempts so far */
+};
+
+static enum gc_swap_refusal come(struct gc_context *context, struct missing *missing,
+                                 struct gc_swap_result *result)
 {
-    const struct gc_context *context = swap->change.context;
-    const uint64_t bytes = arena_end(swap) * context->pool.pages.page_bytes;
-    return gc_shortage_relieve(shortage, bytes, 0) ||
-           gc_member_make_room(context->device, bytes, room);
+    struct gc_swap *swap;
+    const enum gc_swap_refusal refusal = claim(context, &swap);
+    if (refusal != GC_SWAP_OK)
+        return refusal;
+    swap->refusal = missing->refusal;
+    const enum gc_status status = bring_all(swap, result);
+    if (status == GC_OK)
+        gc_arena_share_rest(&swap->change);
+    missing->bytes = arena_end(swap) * context->pool.pages.page_bytes;
+    missing->refusal = swap->refusal;
+    end_coming(swap, status == GC_OK);
+    if (status == GC_OUT_OF_MEMORY)
+        return GC_SWAP_FULL;
+    if (status == GC_NO_HOST_MEMORY)
+        return GC_SWAP_HOST;
+    return status == GC_OK ? GC_SWAP_OK : GC_SWAP_DRIVER;
+}
+
+/* What this process can do itself, then what others of its group can. Not while the pages come: who
+ * ends the context waits for that, and room may be what it has in hand. */
+static bool make_room(struct gc_shortage *shortage, struct gc_room *room,
+                      const struct missing *missing)
+{
+    const struct gc_decline *decline = &missing->refusal.decline;
+    return gc_shortage_relieve(shortage, missing->bytes, decline) ||
+           (!decline->is_share_short &&
+            gc_member_make_room(shortage->device, missing->bytes, room));
 }
 
 bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
 {
     struct gc_shortage shortage;
     struct gc_room room = {0};
+    struct missing missing = {0};
     *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
-    struct gc_swap *swap = claim(&context->pool);
-    if (swap == NULL)
-        return refuse(result, GC_SWAP_AGAIN);
-    gc_shortage_begin(&shortage, context->device, &context->pool);
-    enum gc_status status = bring_all(swap, result);
-    while (status == GC_OUT_OF_MEMORY && make_room(&shortage, &room, swap))
-        status = bring_all(swap, result);
-    if (status == GC_OUT_OF_MEMORY)
-        result->refusal = GC_SWAP_FULL;
-    else if (status == GC_NO_HOST_MEMORY)
-        result->refusal = GC_SWAP_HOST;
-    else if (status != GC_OK)
-        result->refusal = GC_SWAP_DRIVER;
-    end_coming(swap, status == GC_OK);
-    return status == GC_OK;
+    gc_shortage_begin(&shortage, context->device, context->share, &context->pool);
+    do
+        result->refusal = come(context, &missing, result);
+    while (result->refusal == GC_SWAP_FULL && make_room(&shortage, &room, &missing));
+    return result->refusal == GC_SWAP_OK;
 }

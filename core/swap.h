@@ -4,7 +4,8 @@
  *
  * Swapping out is a change of mappings (arena.h) that lasts until all is back: blocks whose pages
  * are away are freed as ever, but a request that needs pages waits. The program must submit no work
- * meanwhile that uses the memory; the caller sees to that (turnstile.h).
+ * meanwhile that uses the memory; the caller sees to that (turnstile.h). Captures are held up while
+ * pages move, not while they are away.
  *
  * Memory that is not mapped page by page stays where it is: driver allocations, elastic pools. A
  * context that captures, or whose memory others reach, is refused. */
@@ -18,6 +19,9 @@ struct gc_swap;
 
 /* Whether a swap would be refused now; GC_SWAP_OK: not for these reasons. No driver call. */
 enum gc_swap_refusal gc_swap_check(struct gc_context *context);
+
+/* Whether a thread brings it back. Called with the pool's lock held. */
+bool gc_swap_is_coming_locked(const struct gc_swap *swap);
 
 /* What a dropped pool had swapped out, or NULL; the change that it was is over. Waits for a
  * swapping in under way; called with the pool's lock held. */

@@ -1,5 +1,6 @@
 #include "core/turnstile.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stddef.h>
@@ -7,48 +8,30 @@
 #include <time.h>
 #include <unistd.h>
 
-#define POLL_NS 100000
-#define POLLS_PER_MS (1000000 / POLL_NS)
-
-static long futex(atomic_uint *word, int operation, unsigned value)
+static void futex(atomic_uint *word, int operation, unsigned value, const struct timespec *timeout)
 {
-    return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+    const int kept_errno = errno;
+    syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+    errno = kept_errno;
 }
 
-void gc_turnstile_await_open(struct gc_turnstile *turnstile)
+void gc_turnstile_await(struct gc_turnstile *turnstile, uint32_t word, uint32_t timeout_ms)
 {
-    while (gc_turnstile_is_closed(turnstile))
-        futex(&turnstile->is_closed, FUTEX_WAIT, 1);
+    const struct timespec timeout = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
+    futex(&turnstile->word, FUTEX_WAIT, word, timeout_ms == GC_TURNSTILE_FOREVER ? NULL : &timeout);
 }
 
-void gc_turnstile_wait(struct gc_turnstile *turnstile)
+void gc_turnstile_set(struct gc_turnstile *turnstile, enum gc_turnstile_mode mode)
 {
-    while (gc_turnstile_is_closed(turnstile)) {
-        gc_turnstile_leave(turnstile);
-        gc_turnstile_await_open(turnstile);
-        atomic_fetch_add_explicit(&turnstile->inside, 1, memory_order_seq_cst);
-    }
+    const uint32_t changes = gc_turnstile_read(turnstile) & ~GC_TURNSTILE_MODES;
+    /* Who comes in sees the memory where it is now. */
+    atomic_store_explicit(&turnstile->word, (changes + GC_TURNSTILE_MODES + 1) | (unsigned)mode,
+                          memory_order_seq_cst);
+    futex(&turnstile->word, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-void gc_turnstile_close(struct gc_turnstile *turnstile)
+bool gc_turnstile_is_empty(const struct gc_turnstile *turnstile)
 {
-    atomic_store_explicit(&turnstile->is_closed, 1, memory_order_seq_cst);
-}
-
-void gc_turnstile_open(struct gc_turnstile *turnstile)
-{
-    /* Release: who comes in sees the memory where it is now. */
-    atomic_store_explicit(&turnstile->is_closed, 0, memory_order_release);
-    futex(&turnstile->is_closed, FUTEX_WAKE, INT_MAX);
-}
-
-bool gc_turnstile_await_empty(struct gc_turnstile *turnstile, uint32_t timeout_ms)
-{
-    const struct timespec pause = {0, POLL_NS};
-    for (uint64_t i = 0; i <= (uint64_t)timeout_ms * POLLS_PER_MS; i++) {
-        if (atomic_load_explicit(&turnstile->inside, memory_order_seq_cst) == 0)
-            return true;
-        nanosleep(&pause, NULL);
-    }
-    return false;
+    /* Acquire, by its order: pairs with the release in gc_turnstile_leave. */
+    return atomic_load_explicit(&turnstile->inside, memory_order_seq_cst) == 0;
 }

@@ -136,7 +136,7 @@ static uint64_t give_chosen(struct gc_leaving *leaving)
     gc_leaving_keep_locked(pool, leaving->first);
     gc_pool_release(pool);
     if (count > 0)
-        gc_device_drop_pages(context->device, count * pool->pages.page_bytes);
+        gc_arena_drop_pages(context, count);
     return count * pool->pages.page_bytes;
 }
 
@@ -199,16 +199,25 @@ static int share_all(struct gc_change *change)
     return refused;
 }
 
+/* What is away comes back open to all peers there are then. What has come back already, where the
+ * rest could not, is shared with it. */
+static void share_later(struct gc_context *context)
+{
+    gc_pool_acquire_plain(&context->pool);
+    context->pool.pages.is_share_due = true;
+    gc_pool_release(&context->pool);
+}
+
 enum gc_status gc_arena_share(struct gc_context *context, int *driver_code)
 {
     struct gc_change change;
     if (context->pool.pages.page_bytes == 0)
         return GC_OK;
-    if (gc_context_is_swapped(context))
-        return GC_OK; /* what comes back is open to all peers there are then */
     const enum gc_status status = gc_arena_share_begin(context, &change);
+    if (status == GC_DRIVER)
+        share_later(context);
     if (status != GC_OK)
-        return status;
+        return status == GC_DRIVER ? GC_OK : status;
     *driver_code = share_all(&change);
     gc_arena_change_end(&change);
     return *driver_code == 0 ? GC_OK : GC_DRIVER;

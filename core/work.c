@@ -9,12 +9,9 @@
 static bool quiesce_device(struct gc_device *device, int *driver_code)
 {
     bool is_idle = true;
-    /* Acquire: pairs with the release in context.c's link_context. */
-    struct gc_context *context = atomic_load_explicit(&device->contexts, memory_order_acquire);
-    while (context != NULL) {
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
         is_idle &= gc_reuse_quiesce(context, driver_code);
-        context = atomic_load_explicit(&context->next_in_device, memory_order_acquire);
-    }
     return is_idle;
 }
 

@@ -99,7 +99,8 @@ static bool settle(struct gc_direct_request *request, CUresult asked, uint64_t n
         return true;
     if (needed > request->reserved_bytes)
         return gc_direct_charge(request, needed - request->reserved_bytes) == CUDA_SUCCESS;
-    gc_core_unreserve(gc_shim.core, request->device, request->reserved_bytes - needed);
+    gc_core_unreserve(gc_shim.core, request->device, request->share,
+                      request->reserved_bytes - needed);
     request->reserved_bytes = needed;
     return true;
 }
@@ -129,6 +130,7 @@ static CUresult finish_array(struct gc_direct_request *request, CUresult result,
         const CUDA_ARRAY3D_DESCRIPTOR whole = convert;                                             \
         uint64_t bytes = array_bytes(&whole, 1);                                                   \
         struct gc_direct_request request;                                                          \
+        GC_NOTE_CALLER();                                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
         CUresult result = gc_direct_charge(&request, bytes);                                       \
         if (result == CUDA_SUCCESS)                                                                \
@@ -169,6 +171,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESC
     CUDA_ARRAY_MEMORY_REQUIREMENTS needs = {0};
     uint64_t bytes = array_bytes(descriptor, levels);
     struct gc_direct_request request;
+    GC_NOTE_CALLER();
     gc_direct_begin(&request, GC_API_cuMipmappedArrayCreate);
     CUresult result = gc_direct_charge(&request, bytes);
     if (result == CUDA_SUCCESS)

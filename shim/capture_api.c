@@ -103,9 +103,10 @@ void gc_capture_drop_context(struct gc_context *context)
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
-        /* What is captured runs later, beside other work: one stream's order is not enough. */    \
+        /* What is captured runs later, beside other work: one stream's order is not enough. And   \
+         * none begins while memory moves, which would end it. */                                  \
         struct gc_work *work;                                                                      \
-        CUresult result = gc_submit_begin(GC_STREAM_OTHER, &work);                                 \
+        CUresult result = gc_submit_enter(GC_STREAM_OTHER, &work, GC_CALLER);                      \
         if (result != CUDA_SUCCESS)                                                                \
             return result;                                                                         \
         gc_shim_enter(GC_API_##symbol);                                                            \
@@ -116,6 +117,7 @@ void gc_capture_drop_context(struct gc_context *context)
         result = GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);        \
         if (result != CUDA_SUCCESS && context != NULL)                                             \
             count_end(key);                                                                        \
+        gc_submit_leave(work);                                                                     \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)

@@ -98,13 +98,13 @@ static void drop_context(CUcontext handle)
 static bool expect_context(struct gc_device *device, uint64_t *expected)
 {
     *expected = device == NULL ? 0 : gc_device_context_bytes(device);
-    return *expected == 0 || gc_core_reserve(gc_shim.core, device, *expected) == GC_OK;
+    return *expected == 0 || gc_core_reserve(gc_shim.core, device, NULL, *expected) == GC_OK;
 }
 
 static void end_expectation(struct gc_device *device, uint64_t expected,
                             const struct gc_measure *measure, int64_t taken)
 {
-    gc_core_unreserve(gc_shim.core, device, expected);
+    gc_core_unreserve(gc_shim.core, device, NULL, expected);
     if (device != NULL && taken > 0 && measure->is_exact)
         gc_device_note_context_bytes(device, (uint64_t)taken);
 }

@@ -2,6 +2,7 @@
  * is made from inside a wrapper, by the thread whose context is in question. */
 #include "shim/backend.h"
 #include "shim/handles.h"
+#include "shim/tenant.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -79,8 +80,11 @@ static CUcontext primary_of(CUcontext handle)
 /* For the hot path, which asks core whether the record is still good. */
 static struct gc_context *remember(CUcontext handle, struct gc_context *context)
 {
-    gc_thread.handle = handle;
-    gc_thread.context = context;
+    if (gc_thread.handle != handle || gc_thread.context != context) {
+        gc_thread.handle = handle;
+        gc_thread.context = context;
+        gc_tenants_forget_target();
+    }
     return context;
 }
 

@@ -10,6 +10,7 @@
 
 #include "shim/handles.h"
 #include "shim/mempool.h"
+#include "shim/tenant.h"
 
 #include <sched.h>
 
@@ -26,20 +27,32 @@ void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol)
     gc_core_cache_settle(gc_thread.cache);
     request->context = gc_shim_current_context();
     request->device = request->context ? gc_context_device(request->context) : NULL;
+    request->share = NULL;
     request->reserved_bytes = 0;
     request->is_refused = false;
+}
+
+/* Whose memory it is to be is known from the first charge on. False: the account is not to be had.
+ */
+static bool find_share(struct gc_direct_request *request)
+{
+    return request->reserved_bytes != 0 ||
+           gc_tenants_share(request->device, &request->share) == GC_OK;
 }
 
 CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
 {
     if (request->device == NULL || bytes == 0)
         return CUDA_SUCCESS;
-    bool is_reserved = gc_core_try_reserve(gc_shim.core, request->device, bytes);
+    if (!find_share(request))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    bool is_reserved = gc_core_try_reserve(gc_shim.core, request->device, request->share, bytes);
     bool may_fit = bytes <= gc_device_limit_bytes(request->device);
     for (int i = 0;
          !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_direct_make_room(request->device); i++)
-        is_reserved = gc_core_try_reserve(gc_shim.core, request->device, bytes);
-    if (!is_reserved && gc_core_reserve(gc_shim.core, request->device, bytes) != GC_OK) {
+        is_reserved = gc_core_try_reserve(gc_shim.core, request->device, request->share, bytes);
+    if (!is_reserved &&
+        gc_core_reserve(gc_shim.core, request->device, request->share, bytes) != GC_OK) {
         request->is_refused = true;
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -91,6 +104,7 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
         .requested_bytes = requested_bytes,
         .charged_bytes = request->reserved_bytes,
         .device = request->device,
+        .share = request->share,
         .context = outlives_contexts ? 0 : gc_context_handle(request->context),
         .api = (uint16_t)request->api,
     };
@@ -108,11 +122,11 @@ void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kin
 CUresult gc_direct_end(struct gc_direct_request *request, CUresult result)
 {
     if (request->device != NULL && request->reserved_bytes != 0)
-        gc_core_unreserve(gc_shim.core, request->device, request->reserved_bytes);
+        gc_core_unreserve(gc_shim.core, request->device, request->share, request->reserved_bytes);
     if (result == CUDA_SUCCESS && request->device != NULL)
-        gc_core_confirm(gc_shim.core, request->device);
+        gc_core_confirm(gc_shim.core, request->device, request->share);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && request->device != NULL && !request->is_refused)
-        gc_core_count_oom(gc_shim.core, request->device);
+        gc_core_count_oom(gc_shim.core, request->device, request->share);
     gc_shim_leave();
     return result;
 }

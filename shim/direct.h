@@ -42,6 +42,7 @@ void gc_capture_restore(struct gc_capture_guard *guard);
 struct gc_direct_request {
     struct gc_context *context; /* NULL: none current; the call is only forwarded */
     struct gc_device *device;   /* NULL: nothing is charged or recorded */
+    struct gc_share *share;     /* what was charged was charged to it too; NULL: to no tenant */
     uint64_t reserved_bytes;    /* charged so far */
     enum gc_api api;            /* the entry point to account under */
     bool is_refused;            /* the limit refused it; counted already */

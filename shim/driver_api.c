@@ -29,7 +29,8 @@ CUresult cuInit(unsigned flags)
 /* CUDA_ERROR_NOT_FOUND: there is no context to allocate in; the driver shall say so itself. */
 static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *address)
 {
-    struct gc_context *context = gc_shim_current_context();
+    struct gc_context *head = gc_shim_current_context();
+    struct gc_context *context = head == NULL ? NULL : gc_shim_target(head);
     struct gc_request request = {
         .bytes = bytes,
         .api = (uint16_t)api,
@@ -37,8 +38,10 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *addre
     };
     int driver_code = CUDA_SUCCESS;
 
-    if (context == NULL)
+    if (head == NULL)
         return CUDA_ERROR_NOT_FOUND;
+    if (context == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     gc_hot_prepare();
     gc_core_serve(gc_shim.core);
     if (gc_core_try_alloc(gc_thread.cache, context, &request, address))
@@ -67,13 +70,14 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
     CUresult result;
 
     if (gc_hot_is_open() && dptr != NULL &&
-        gc_hot_alloc(gc_hot_context(&handle), bytes, GC_API_cuMemAlloc_v2, &address)) {
+        gc_hot_alloc(gc_hot_target(&handle), bytes, GC_API_cuMemAlloc_v2, &address)) {
         note_landing(handle);
         *dptr = address;
         return CUDA_SUCCESS;
     }
     if (!gc_shim_ready() || dptr == NULL || bytes == 0)
         return GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
+    GC_NOTE_CALLER();
     result = alloc_from_pool(bytes, gc_shim_enter(GC_API_cuMemAlloc_v2), &address);
     if (result == CUDA_ERROR_NOT_FOUND) {
         result = GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
@@ -108,6 +112,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
 
     if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
         return GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
+    GC_NOTE_CALLER();
     row_bytes = pitch_of(width);
     result =
         alloc_from_pool(row_bytes * height, gc_shim_enter(GC_API_cuMemAllocPitch_v2), &address);
@@ -126,7 +131,10 @@ static void note_free_landing(void)
 {
     CUcontext handle;
 
-    if (gc_thread.outer_api == GC_API_cudaFree && gc_hot_context(&handle) != NULL)
+    if (gc_thread.outer_api != GC_API_cudaFree)
+        return;
+    (void)gc_hot_target(&handle);
+    if (handle != NULL && handle == gc_thread.handle)
         gc_thread.landed = handle;
 }
 
@@ -167,6 +175,7 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned bytes)
 
     if (!gc_shim_ready() || dptr == NULL || bytes == 0)
         return GC_FORWARD(cuMemAlloc, dptr, bytes);
+    GC_NOTE_CALLER();
     gc_direct_begin(&request, GC_API_cuMemAlloc);
     result = gc_direct_charge(&request, bytes);
     if (result == CUDA_SUCCESS)
@@ -187,6 +196,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned *pitch, unsigned width, 
     if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
         return GC_FORWARD(cuMemAllocPitch, dptr, pitch, width, height, element);
     bytes = pitch_of(width) * height;
+    GC_NOTE_CALLER();
     gc_direct_begin(&request, GC_API_cuMemAllocPitch);
     result = gc_direct_charge(&request, bytes);
     if (result == CUDA_SUCCESS)

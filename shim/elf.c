@@ -161,6 +161,78 @@ bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high)
     return true;
 }
 
+/* ---- an object's path ---- */
+
+/* The beginning of glibc's own, which may grow. */
+struct found_object {
+    unsigned long long flags;
+    void *start;
+    void *end;
+    struct link_map *map;
+    unsigned char rest[192];
+};
+typedef int find_object_function(void *address, struct found_object *result);
+
+/* Any object may export it: glibc's dynamic linker does. */
+static int find_finder(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct object object;
+
+    (void)size;
+    if (object_open(&object, info) && strncmp(object.soname, "ld", 2) == 0)
+        *(void **)argument = object_find(&object, "_dl_find_object");
+    return *(void **)argument != NULL;
+}
+
+/* NULL before glibc 2.35. Every thread may look: they find the same. */
+static find_object_function *object_finder(void)
+{
+    static _Atomic(void *) known;
+    static atomic_bool is_known;
+    void *found = NULL;
+    find_object_function *finder;
+
+    /* acquire: pairs with the release below */
+    if (atomic_load_explicit(&is_known, memory_order_acquire)) {
+        found = atomic_load_explicit(&known, memory_order_relaxed);
+    } else {
+        dl_iterate_phdr(find_finder, &found);
+        atomic_store_explicit(&known, found, memory_order_relaxed);
+        atomic_store_explicit(&is_known, true, memory_order_release);
+    }
+    *(void **)&finder = found;
+    return finder;
+}
+
+struct path_search {
+    struct range range;
+    gc_elf_visit *visit;
+    void *argument;
+};
+
+static int visit_holder(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct path_search *search = argument;
+
+    (void)size;
+    if (!holds(info, &search->range))
+        return 0;
+    search->visit(search->argument, info->dlpi_name != NULL ? info->dlpi_name : "");
+    return 1;
+}
+
+void gc_elf_visit_path(const void *address, gc_elf_visit *visit, void *argument)
+{
+    struct path_search search = {{.address = (uintptr_t)address}, visit, argument};
+    find_object_function *find = object_finder();
+    struct found_object found;
+
+    if (find != NULL && find((void *)(uintptr_t)address, &found) == 0) /* NOLINT: const, in glibc */
+        visit(argument, found.map->l_name);
+    else if (find != NULL || dl_iterate_phdr(visit_holder, &search) == 0)
+        visit(argument, NULL);
+}
+
 struct definer {
     struct range theirs, ours;
     const char *name;
@@ -193,6 +265,34 @@ enum gc_elf_place gc_elf_find_definer(const void *address, const char *name)
     if (!definer.is_found)
         return GC_ELF_NO_DEFINER;
     return definer.is_behind_us ? GC_ELF_BEHIND_US : GC_ELF_BEFORE_US;
+}
+
+struct named {
+    const char *prefix;
+    char *path;
+    size_t bytes;
+};
+
+static int find_named(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    const struct named *named = argument;
+    const char *path = info->dlpi_name != NULL ? info->dlpi_name : "";
+    const char *slash = strrchr(path, '/');
+    const size_t length = strlen(path);
+
+    (void)size;
+    if (strncmp(slash == NULL ? path : slash + 1, named->prefix, strlen(named->prefix)) != 0 ||
+        length >= named->bytes)
+        return 0;
+    memcpy(named->path, path, length + 1);
+    return 1;
+}
+
+bool gc_elf_find_path(const char *prefix, char *path, size_t bytes)
+{
+    struct named named = {prefix, path, bytes};
+
+    return dl_iterate_phdr(find_named, &named) != 0;
 }
 
 /* ---- what the program imports ---- */

@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct gc_libc {
@@ -27,6 +28,17 @@ const struct gc_libc *gc_elf_libc(void);
 
 /* The address range of the loaded object that contains `address`; false if there is none. */
 bool gc_elf_find_range(const void *address, uintptr_t *low, uintptr_t *high);
+
+/* The path of the first loaded object whose file name begins with `prefix`; false if there is none,
+ * or its path does not fit. */
+bool gc_elf_find_path(const char *prefix, char *path, size_t bytes);
+
+/* Calls `visit` with the path of the loaded object that contains `address`: "" is the program
+ * itself, NULL code of no object. The path lives as long as the object, which may end with the call
+ * where the address is none that is being executed. Takes the dynamic linker's lock for a moment
+ * before glibc 2.35, and none since; never the one that is held while constructors run. */
+typedef void gc_elf_visit(void *argument, const char *path);
+void gc_elf_visit_path(const void *address, gc_elf_visit *visit, void *argument);
 
 /* Whether the loaded object that contains `address` defines a function of that name itself, and
  * where it stands: behind us it may be what called us, before us we are its next one. */

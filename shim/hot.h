@@ -20,15 +20,15 @@ static inline bool gc_hot_is_open(void)
                      !gc_watch_is_asked(&gc_shim.watch));
 }
 
-/* The current context, if it is the one that the thread used last. */
-static inline struct gc_context *gc_hot_context(CUcontext *handle)
+/* Where the current context's allocations go, if it is the one that the thread used last. */
+static inline struct gc_context *gc_hot_target(CUcontext *handle)
 {
     CUresult (*get_current)(CUcontext *) = GC_REAL(cuCtxGetCurrent);
 
     *handle = NULL;
     if (!GC_LIKELY(get_current != NULL && get_current(handle) == CUDA_SUCCESS))
         return NULL;
-    return GC_LIKELY(*handle == gc_thread.handle) ? gc_thread.context : NULL;
+    return GC_LIKELY(*handle == gc_thread.handle) ? gc_thread.target : NULL;
 }
 
 static inline bool gc_hot_alloc(struct gc_context *context, size_t bytes, enum gc_api api,

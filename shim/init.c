@@ -16,6 +16,7 @@
 #include "core/report.h"
 #include "shim/resolve.h"
 #include "shim/submit.h"
+#include "shim/tenant.h"
 #include "shim/unknown.h"
 
 #include <pthread.h>
@@ -128,6 +129,12 @@ static void create_core(void)
     config.driver = &platform;
     config.trace = gc_shim.trace;
     if (gc_core_create(&config, &gc_shim.core) == GC_OK) {
+        if (!gc_tenants_start()) {
+            gc_core_destroy(gc_shim.core);
+            gc_shim.core = NULL;
+            gc_shim.is_refused = true;
+            return;
+        }
         count_early_calls();
         join_ledger();
         /* Only called by name: what the program submits does not come by. */
@@ -227,9 +234,17 @@ enum gc_api gc_shim_enter(enum gc_api api)
     return gc_thread.outer_api != GC_API_COUNT ? (enum gc_api)gc_thread.outer_api : api;
 }
 
+/* Who calls next is another one. */
+static void forget_caller(void)
+{
+    if (gc_thread.depth == 0 && gc_thread.outer_api == GC_API_COUNT)
+        gc_thread.caller = NULL;
+}
+
 void gc_shim_leave(void)
 {
     gc_thread.depth--;
+    forget_caller();
 }
 
 bool gc_shim_enter_runtime(enum gc_api api)
@@ -242,8 +257,10 @@ bool gc_shim_enter_runtime(enum gc_api api)
 
 void gc_shim_leave_runtime(bool outermost)
 {
-    if (outermost)
-        gc_thread.outer_api = GC_API_COUNT;
+    if (!outermost)
+        return;
+    gc_thread.outer_api = GC_API_COUNT;
+    forget_caller();
 }
 
 void gc_shim_count(struct gc_device *device, enum gc_api api)

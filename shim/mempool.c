@@ -234,7 +234,7 @@ static void add_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool
 
 static bool try_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim)
 {
-    if (!gc_core_try_reserve(gc_shim.core, pool->device, bytes))
+    if (!gc_core_try_reserve(gc_shim.core, pool->device, NULL, bytes))
         return false;
     add_claim(pool, bytes, claim);
     return true;
@@ -259,7 +259,7 @@ bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool
     /* What is idle but in one piece with what is in use could not go back. */
     promise_idle(pool, rounded, true, claim);
     uint64_t growth = rounded - claim->promised_bytes;
-    if (growth == 0 || gc_core_reserve(gc_shim.core, device, growth) == GC_OK) {
+    if (growth == 0 || gc_core_reserve(gc_shim.core, device, NULL, growth) == GC_OK) {
         add_claim(pool, growth, claim);
         return true;
     }
@@ -324,7 +324,7 @@ bool gc_mempool_settle(struct gc_mempool *pool, struct gc_mempool_claim *claim)
         gc_direct_adjust(device, excess);
         return true;
     }
-    if (gc_core_try_reserve(gc_shim.core, device, (uint64_t)excess))
+    if (gc_core_try_reserve(gc_shim.core, device, NULL, (uint64_t)excess))
         return true;
     gc_direct_adjust(device, excess);
     return false;

@@ -62,11 +62,11 @@ static void ask_core(struct gc_device *device, struct figures *figures)
     const uint64_t own_total = figures->total_bytes;
     uint64_t endless = ENDLESS;
 
-    gc_core_mem_info(gc_shim.core, device, &figures->free_bytes, &figures->total_bytes);
+    gc_core_mem_info(gc_shim.core, device, NULL, &figures->free_bytes, &figures->total_bytes);
     figures->is_limited = figures->total_bytes < own_total;
     /* What would be free if the device had no end: the limit less what is held. */
     figures->used_bytes = own_total;
-    gc_core_mem_info(gc_shim.core, device, &endless, &figures->used_bytes);
+    gc_core_mem_info(gc_shim.core, device, NULL, &endless, &figures->used_bytes);
     figures->used_bytes -= endless;
 }
 

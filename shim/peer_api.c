@@ -44,13 +44,23 @@ static void note_copy(CUcontext to, CUcontext from, CUstream stream)
     }
 }
 
-#define PEER_COPY(symbol, is_per_thread, stream, to, from, ...)                                    \
+/* For PEER_COPY, where what the copy uses must not be away. */
+static void await_memory(struct gc_work *work, uint64_t to, uint64_t from, const void *caller)
+{
+    if (work != NULL)
+        gc_submit_await_memory(work, to, from, caller);
+}
+
+#define PEER_COPY(symbol, is_per_thread, stream, to, from, to_address, from_address, ...)          \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_SUBMIT(stream, is_per_thread, GC_FORWARD(symbol, __VA_ARGS__));              \
         gc_shim_enter(GC_API_##symbol);                                                            \
         note_copy(to, from, stream);                                                               \
-        CUresult result = GC_SUBMIT(stream, is_per_thread, GC_FORWARD(symbol, __VA_ARGS__));       \
+        CUresult result = GC_SUBMIT(stream, is_per_thread, ({                                      \
+                                        await_memory(work_, to_address, from_address, GC_CALLER);  \
+                                        GC_FORWARD(symbol, __VA_ARGS__);                           \
+                                    }));                                                           \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)
@@ -59,7 +69,7 @@ GC_EXPORT
 CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                       CUcontext from_context, size_t bytes)
 {
-    PEER_COPY(cuMemcpyPeer, false, NULL, to_context, from_context, to, to_context, from,
+    PEER_COPY(cuMemcpyPeer, false, NULL, to_context, from_context, to, from, to, to_context, from,
               from_context, bytes);
 }
 
@@ -67,51 +77,55 @@ GC_EXPORT
 CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                            CUcontext from_context, size_t bytes)
 {
-    PEER_COPY(cuMemcpyPeer_ptds, true, NULL, to_context, from_context, to, to_context, from,
-              from_context, bytes);
+    PEER_COPY(cuMemcpyPeer_ptds, true, NULL, to_context, from_context, to, from, to, to_context,
+              from, from_context, bytes);
 }
 
 GC_EXPORT
 CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                            CUcontext from_context, size_t bytes, CUstream stream)
 {
-    PEER_COPY(cuMemcpyPeerAsync, false, stream, to_context, from_context, to, to_context, from,
-              from_context, bytes, stream);
+    PEER_COPY(cuMemcpyPeerAsync, false, stream, to_context, from_context, to, from, to, to_context,
+              from, from_context, bytes, stream);
 }
 
 GC_EXPORT
 CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                 CUcontext from_context, size_t bytes, CUstream stream)
 {
-    PEER_COPY(cuMemcpyPeerAsync_ptsz, true, stream, to_context, from_context, to, to_context, from,
-              from_context, bytes, stream);
+    PEER_COPY(cuMemcpyPeerAsync_ptsz, true, stream, to_context, from_context, to, from, to,
+              to_context, from, from_context, bytes, stream);
 }
 
 #define SIDE(copy, side) ((copy) == NULL ? NULL : (copy)->side)
+#define SIDE_ADDRESS(copy, side)                                                                   \
+    ((copy) != NULL && (copy)->side##MemoryType == CU_MEMORYTYPE_DEVICE ? (copy)->side##Device : 0)
 
 GC_EXPORT
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
 {
-    PEER_COPY(cuMemcpy3DPeer, false, NULL, SIDE(copy, dstContext), SIDE(copy, srcContext), copy);
+    PEER_COPY(cuMemcpy3DPeer, false, NULL, SIDE(copy, dstContext), SIDE(copy, srcContext),
+              SIDE_ADDRESS(copy, dst), SIDE_ADDRESS(copy, src), copy);
 }
 
 GC_EXPORT
 CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *copy)
 {
     PEER_COPY(cuMemcpy3DPeer_ptds, true, NULL, SIDE(copy, dstContext), SIDE(copy, srcContext),
-              copy);
+              SIDE_ADDRESS(copy, dst), SIDE_ADDRESS(copy, src), copy);
 }
 
 GC_EXPORT
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 {
     PEER_COPY(cuMemcpy3DPeerAsync, false, stream, SIDE(copy, dstContext), SIDE(copy, srcContext),
-              copy, stream);
+              SIDE_ADDRESS(copy, dst), SIDE_ADDRESS(copy, src), copy, stream);
 }
 
 GC_EXPORT
 CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
 {
     PEER_COPY(cuMemcpy3DPeerAsync_ptsz, true, stream, SIDE(copy, dstContext),
-              SIDE(copy, srcContext), copy, stream);
+              SIDE(copy, srcContext), SIDE_ADDRESS(copy, dst), SIDE_ADDRESS(copy, src), copy,
+              stream);
 }

@@ -7,6 +7,7 @@
 
 #include "shim/direct.h"
 #include "shim/resolve.h"
+#include "shim/tenant.h"
 
 static __thread int last_driver_error __attribute__((tls_model("initial-exec")));
 /* The reference that keeps a device's primary context for the life of the process. */
@@ -80,19 +81,39 @@ gpucache_status gc_public_status(enum gc_status status, int driver_code)
         return GPUCACHE_CAPTURING;
     case GC_NOT_SUPPORTED:
         return GPUCACHE_NOT_SUPPORTED;
+    case GC_ALREADY_EXISTS:
+        return GPUCACHE_ALREADY_EXISTS;
+    case GC_TOO_MANY:
+        return GPUCACHE_TOO_MANY;
+    case GC_BUSY:
+        return GPUCACHE_BUSY;
     default:
         last_driver_error = driver_code;
         return GPUCACHE_DRIVER_ERROR;
     }
 }
 
+static bool has_no_room(uint64_t limit, uint64_t reserved, uint64_t bytes)
+{
+    return limit != GPUCACHE_NO_LIMIT && (reserved >= limit || bytes > limit - reserved);
+}
+
+static bool tenant_has_no_room(struct gc_device *device, uint64_t bytes)
+{
+    struct gc_tenant *tenant = gc_tenants_of_call();
+    struct gc_tenant_figures figures;
+
+    return tenant != NULL && gc_tenant_read(tenant, device, &figures) &&
+           has_no_room(figures.limit_bytes, figures.reserved.current, bytes);
+}
+
 gpucache_status gc_public_alloc_status(enum gc_status status, int driver_code,
-                                       const struct gc_device *device, uint64_t bytes)
+                                       struct gc_device *device, uint64_t bytes)
 {
     const uint64_t limit = gc_device_limit_bytes(device);
     const uint64_t reserved = gc_device_reserved_bytes(device);
-    if (status == GC_OUT_OF_MEMORY && limit != GPUCACHE_NO_LIMIT &&
-        (reserved >= limit || bytes > limit - reserved))
+    if (status == GC_OUT_OF_MEMORY &&
+        (has_no_room(limit, reserved, bytes) || tenant_has_no_room(device, bytes)))
         return GPUCACHE_LIMIT_REACHED;
     return gc_public_status(status, driver_code);
 }

@@ -28,7 +28,7 @@ gpucache_status gc_public_find_device(int ordinal, struct gc_device **device);
 gpucache_status gc_public_status(enum gc_status status, int driver_code);
 /* The same for a request of `bytes`: tells the limit from the device. */
 gpucache_status gc_public_alloc_status(enum gc_status status, int driver_code,
-                                       const struct gc_device *device, uint64_t bytes);
+                                       struct gc_device *device, uint64_t bytes);
 
 /* Makes a context of the device current, if none is: the primary one. Starts CUDA. */
 gpucache_status gc_public_push(int ordinal, bool *is_pushed);

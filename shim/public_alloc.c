@@ -76,13 +76,16 @@ static gpucache_status free_to_driver(void *pointer)
 static enum gc_status alloc_from_pool(const struct gc_public_call *call, struct gc_request *request,
                                       uint64_t *address, int *driver_code)
 {
+    struct gc_context *target = gc_shim_target(call->context);
+
+    if (target == NULL)
+        return GC_NO_HOST_MEMORY;
     request->is_trial = gc_direct_may_make_room();
-    enum gc_status status =
-        gc_core_alloc(gc_shim.core, call->context, request, address, driver_code);
+    enum gc_status status = gc_core_alloc(gc_shim.core, target, request, address, driver_code);
     for (int i = 0; status == GC_OUT_OF_MEMORY && request->is_trial; i++) {
         request->is_trial =
             i < ROOM_ATTEMPTS && gc_direct_make_room(gc_context_device(call->context));
-        status = gc_core_alloc(gc_shim.core, call->context, request, address, driver_code);
+        status = gc_core_alloc(gc_shim.core, target, request, address, driver_code);
     }
     return status;
 }
@@ -121,6 +124,7 @@ gpucache_status gpucache_malloc(void **pointer, size_t bytes, int device, gpucac
 {
     if (pointer == NULL)
         return GPUCACHE_INVALID_ARGUMENT;
+    GC_NOTE_CALLER();
     return alloc_as(GC_API_gpucache_malloc, pointer, bytes, device, stream);
 }
 
@@ -228,6 +232,7 @@ static void free_or_log(const char *name, void *pointer, gpucache_stream stream)
 
 void *gpucache_torch_malloc(ptrdiff_t bytes, int device, gpucache_stream stream)
 {
+    GC_NOTE_CALLER();
     return bytes <= 0 ? NULL
                       : alloc_or_null(GC_API_gpucache_torch_malloc, (size_t)bytes, device, stream);
 }
@@ -280,6 +285,7 @@ static gpucache_stream stream_of(const void *param)
 
 void *gpucache_cupy_malloc(void *param, size_t bytes, int device)
 {
+    GC_NOTE_CALLER();
     return alloc_or_null(GC_API_gpucache_cupy_malloc, bytes, device, stream_of(param));
 }
 
@@ -302,6 +308,7 @@ static int device_of(const void *device)
 
 void *gpucache_rmm_allocate(size_t bytes, gpucache_stream stream, void *device)
 {
+    GC_NOTE_CALLER();
     return alloc_or_null(GC_API_gpucache_rmm_allocate, bytes, device_of(device), stream);
 }
 

@@ -2,6 +2,7 @@
 #include "shim/direct.h"
 #include "shim/public.h"
 #include "shim/resolve.h"
+#include "shim/tenant.h"
 
 #include <string.h>
 
@@ -12,6 +13,8 @@ _Static_assert(offsetof(struct gpucache_statistics, invalid_free_count) == 22 * 
 _Static_assert(sizeof(struct gpucache_fragmentation) == 5 * 8, "as above");
 _Static_assert(sizeof(struct gpucache_elastic_statistics) == 15 * 8, "as above");
 _Static_assert(offsetof(struct gpucache_elastic_statistics, base) == 14 * 8, "as above");
+_Static_assert(sizeof(struct gpucache_tenant_statistics) == 18 * 8, "as above");
+_Static_assert(offsetof(struct gpucache_tenant_statistics, base) == 17 * 8, "as above");
 _Static_assert(sizeof(gpucache_status) == 4, "an int for every caller");
 
 const char *gpucache_version(void)
@@ -95,6 +98,7 @@ gpucache_status gpucache_get_statistics(int device, struct gpucache_statistics *
     status = gc_public_find_device(device, &found);
     if (status != GPUCACHE_OK)
         return status;
+    gc_core_cache_settle(gc_thread.cache);
     gc_core_read_device(gc_shim.core, found, &snapshot);
     fill(&now, &snapshot);
     /* A program built with another version of the header gets what both know. */
@@ -227,13 +231,17 @@ gpucache_status gpucache_would_fit(int device, uint64_t bytes, int *fits, uint64
     struct gc_device *found;
     uint64_t available = 0;
     int driver_code = 0;
+    struct gc_share *share;
     enum gc_status asked;
     const gpucache_status status = gc_public_find_device(device, &found);
 
     if (status != GPUCACHE_OK)
         return status;
+    GC_NOTE_CALLER();
     gc_public_enter_context(NULL, NULL, GC_API_COUNT, &call);
-    asked = gc_core_available(gc_shim.core, found, &available, &driver_code);
+    asked = gc_tenants_share(found, &share);
+    if (asked == GC_OK)
+        asked = gc_core_available(gc_shim.core, found, share, &available, &driver_code);
     gc_public_leave(&call);
     if (asked != GC_OK)
         return gc_public_status(asked, driver_code);

@@ -2,6 +2,7 @@
 #include "core/elastic.h"
 #include "shim/direct.h"
 #include "shim/public.h"
+#include "shim/tenant.h"
 
 #include <string.h>
 
@@ -34,18 +35,22 @@ gpucache_status gpucache_elastic_create(int device, uint64_t capacity_bytes, uin
         .keeps_none = (flags & GPUCACHE_ELASTIC_NO_WARM) != 0,
     };
     struct gc_public_call call;
+    enum gc_status result;
     uint64_t address;
     gpucache_status status;
     int code = 0;
 
     if (pool == NULL || (flags & ~GPUCACHE_ELASTIC_NO_WARM) != 0)
         return GPUCACHE_INVALID_ARGUMENT;
+    GC_NOTE_CALLER();
     status = gc_public_enter(device, NULL, GC_API_gpucache_elastic_allocate, &call);
     if (status != GPUCACHE_OK)
         return status;
     setup.api = (uint16_t)call.api;
-    status = leave(
-        &call, gc_elastic_create(gc_shim.core, call.context, &setup, pool, &address, &code), code);
+    result = gc_tenants_share(gc_context_device(call.context), &setup.share);
+    if (result == GC_OK)
+        result = gc_elastic_create(gc_shim.core, call.context, &setup, pool, &address, &code);
+    status = leave(&call, result, code);
     if (status == GPUCACHE_OK && base != NULL)
         *base = (void *)(uintptr_t)address; /* NOLINT: device addresses travel as integers */
     return status;

@@ -4,6 +4,7 @@
 #include "shim/handles.h"
 #include "shim/shim.h"
 #include "shim/submit.h"
+#include "shim/tenant.h"
 
 /* An address no allocation can hold: asking about it makes the driver say what it says of such
  * addresses. */
@@ -30,7 +31,7 @@ static bool mem_info(uint64_t *free_bytes, uint64_t *total_bytes, CUresult *resu
     *free_bytes = available;
     *total_bytes = total;
     if (*result == CUDA_SUCCESS)
-        gc_core_mem_info(gc_shim.core, device, free_bytes, total_bytes);
+        gc_tenants_mem_info(device, free_bytes, total_bytes);
     return true;
 }
 
@@ -42,6 +43,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
+    GC_NOTE_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo_v2);
     /* Whether one of them may be missing is for the driver to say. */
     if (free_bytes == NULL || total_bytes == NULL)
@@ -66,6 +68,7 @@ CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes)
 
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
+    GC_NOTE_CALLER();
     gc_shim_enter(GC_API_cuMemGetInfo);
     /* Whether one of them may be missing is for the driver to say. */
     if (free_bytes == NULL || total_bytes == NULL)
@@ -116,6 +119,12 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 
 /* ---- where an address belongs ---- */
 
+/* The driver knows nothing of memory that is away: who asks about it waits. */
+#define ASK_ABOUT(status, address, symbol, ...)                                                    \
+    ((status) == GC_OK                                                                             \
+         ? GC_HELD((address), GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__))              \
+         : GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__))
+
 GC_EXPORT
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
 {
@@ -127,8 +136,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dp
         return GC_FORWARD(cuMemGetAddressRange_v2, base, size, dptr);
     gc_shim_enter(GC_API_cuMemGetAddressRange_v2);
     status = gc_core_find_block(gc_shim.core, dptr, &block);
-    result = GC_CALL(gc_shim_current_device(), cuMemGetAddressRange_v2, base, size,
-                     status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    result = ASK_ABOUT(status, dptr, cuMemGetAddressRange_v2, base, size,
+                       status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && status == GC_OK) {
         if (base != NULL)
             *base = block.address;
@@ -210,8 +219,10 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
         return GC_FORWARD(cuPointerGetAttribute, data, attribute, dptr);
     gc_shim_enter(GC_API_cuPointerGetAttribute);
     status = gc_core_find_block(gc_shim.core, dptr, &block);
-    result = GC_CALL(gc_shim_current_device(), cuPointerGetAttribute, data, attribute,
-                     status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    result = ASK_ABOUT(status, dptr, cuPointerGetAttribute, data, attribute,
+                       status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+        gc_core_pin(gc_shim.core, dptr, 1);
     if (result == CUDA_ERROR_INVALID_VALUE && status == GC_OK && data != NULL &&
         is_told_of_plain_memory(attribute)) {
         if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
@@ -236,8 +247,8 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
         return GC_FORWARD(cuPointerGetAttributes, count, attributes, data, dptr);
     gc_shim_enter(GC_API_cuPointerGetAttributes);
     status = gc_core_find_block(gc_shim.core, dptr, &block);
-    result = GC_CALL(gc_shim_current_device(), cuPointerGetAttributes, count, attributes, data,
-                     status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    result = ASK_ABOUT(status, dptr, cuPointerGetAttributes, count, attributes, data,
+                       status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && status == GC_OK)
         for (unsigned i = 0; i < count; i++)
             correct_attribute(attributes[i], &block, data[i]);
@@ -273,12 +284,41 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         (void)gc_submit_begin(GC_STREAM_OTHER, &work);
     status = gc_core_find_block(gc_shim.core, dptr, &block);
-    result = GC_CALL(gc_shim_current_device(), cuPointerSetAttribute, value, attribute,
-                     status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    result = ASK_ABOUT(status, dptr, cuPointerSetAttribute, value, attribute,
+                       status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result != CUDA_SUCCESS && status == GC_OK && value != NULL &&
         attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
         (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED))
         result = set_sync_memops(&block, *(const unsigned *)value != 0);
+    /* Who sets it lets network cards use the memory. */
+    if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && value != NULL &&
+        *(const unsigned *)value != 0)
+        gc_core_pin(gc_shim.core, dptr, 1);
+    gc_shim_leave();
+    return result;
+}
+
+/* A handle by which other devices reach the range, for as long as they like. */
+GC_EXPORT
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t bytes,
+                                       CUmemRangeHandleType type, unsigned long long flags)
+{
+    struct gc_work *work;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemGetHandleForAddressRange, handle, dptr, bytes, type, flags);
+    gc_shim_enter(GC_API_cuMemGetHandleForAddressRange);
+    work = gc_shim_work();
+    if (work != NULL) {
+        gc_submit_pass(work, GC_CALLER);
+        gc_submit_await_memory(work, dptr, 0, GC_CALLER);
+    }
+    result = GC_CALL(gc_shim_current_device(), cuMemGetHandleForAddressRange, handle, dptr, bytes,
+                     type, flags);
+    if (result == CUDA_SUCCESS)
+        gc_core_pin(gc_shim.core, dptr, bytes); /* before a pause can look */
+    gc_submit_leave(work);
     gc_shim_leave();
     return result;
 }

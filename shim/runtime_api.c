@@ -10,8 +10,8 @@
  * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by
  * symbol version, which our unversioned names take the place of. So each call goes to the runtime
  * that the calling object is bound to: the one in its own scope of dependencies, else the first
- * behind us. Answers are kept in a table by return address; the runtimes themselves are held so
- * that they stay. */
+ * behind us, else one that is loaded. Answers are kept in a table by return address; the runtimes
+ * themselves are held so that they stay. */
 #define _GNU_SOURCE
 #include "shim/elf.h"
 #include "shim/hot.h"
@@ -22,6 +22,7 @@
 
 #define CALLER_BITS 12
 #define CALLER_PROBES 8
+#define PATH_BYTES 4096
 
 /* A call site and its answer: written once, then never changed. */
 struct caller {
@@ -85,6 +86,23 @@ static void *find_in_scope_of(const struct gc_libc *libc, const struct gc_row *r
     return found != row->wrapper && gc_route_is_in_runtime(libc, found) ? found : NULL;
 }
 
+/* The runtime that is loaded, wherever: a library that nobody else sees calls it, and its own
+ * return address is not what we see, since its last act was the call. */
+static void *find_in_loaded_runtime(const struct gc_libc *libc, const struct gc_row *row)
+{
+    char path[PATH_BYTES];
+    void *handle, *found;
+
+    if (!gc_elf_find_path("libcudart.so", path, sizeof(path)))
+        return NULL;
+    handle = libc->dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == NULL)
+        return NULL;
+    found = libc->dlsym(handle, row->symbol);
+    libc->dlclose(handle);
+    return found;
+}
+
 /* Where no slot is free near by, the answer is found anew each time. */
 static void remember(const struct gc_libc *libc, const struct gc_row *row, const void *address,
                      void *real)
@@ -120,6 +138,8 @@ static void *look_up(const struct gc_row *row, const void *caller)
         real = gc_row_real(row);
     if (real == NULL)
         real = libc->dlsym(RTLD_NEXT, row->symbol);
+    if (real == NULL)
+        real = find_in_loaded_runtime(libc, row);
     libc->dlerror(); /* the program shall not read of our misses */
     if (real == NULL ||
         (!gc_route_is_in_runtime(libc, real) && gc_route_is_same_object(libc, real, caller)))
@@ -148,15 +168,15 @@ static inline bool is_owned(const struct caller *caller)
                      caller->runtime != NULL && gc_thread.runtime == caller->runtime);
 }
 
-/* The context to allocate in; NULL: the runtime has to be asked. */
-static inline struct gc_context *owned_context(const struct caller *caller)
+/* Where to allocate; NULL: the runtime has to be asked. */
+static inline struct gc_context *owned_target(const struct caller *caller)
 {
     CUcontext handle;
 
     if (!is_owned(caller))
         return NULL;
-    struct gc_context *context = gc_hot_context(&handle);
-    return GC_LIKELY(handle == gc_thread.landed) ? context : NULL;
+    struct gc_context *target = gc_hot_target(&handle);
+    return GC_LIKELY(handle == gc_thread.landed) ? target : NULL;
 }
 
 /* Before and after a call that goes to the runtime: where will it land? */
@@ -187,13 +207,14 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
     const struct caller *caller = find_caller(row, address);
     uint64_t memory;
 
-    if (pointer != NULL && gc_hot_alloc(owned_context(caller), bytes, GC_API_cudaMalloc, &memory)) {
+    if (pointer != NULL && gc_hot_alloc(owned_target(caller), bytes, GC_API_cudaMalloc, &memory)) {
         *pointer = (void *)(uintptr_t)memory; /* NOLINT: addresses are integers beneath */
         return cudaSuccess;
     }
     __typeof__(gc_shim.real.cudaMalloc) real = (__typeof__(real))gc_runtime_find(row, address);
     if (real == NULL)
         return cudaErrorInitializationError;
+    GC_NOTE_CALLER();
     bool outermost = enter_real(GC_API_cudaMalloc);
     return leave_real(outermost, row, address, real(pointer, bytes));
 }
@@ -231,6 +252,7 @@ cudaError_t cudaFree(void *pointer)
         return real == NULL ? cudaErrorInitializationError : real arguments;                       \
     }
 #define RUNTIME_FREE(...) RUNTIME_ALLOC(__VA_ARGS__)
+#define RUNTIME_QUERY(...) RUNTIME_ALLOC(__VA_ARGS__)
 #define RUNTIME_ALLOC(symbol, type, parameters, arguments)                                         \
     GC_EXPORT                                                                                      \
     type symbol parameters                                                                         \
@@ -242,6 +264,7 @@ cudaError_t cudaFree(void *pointer)
                                                                                                    \
         if (real == NULL)                                                                          \
             return cudaErrorInitializationError;                                                   \
+        GC_NOTE_CALLER();                                                                          \
         outermost = gc_shim_enter_runtime(GC_API_##symbol);                                        \
         result = real arguments;                                                                   \
         gc_shim_leave_runtime(outermost);                                                          \

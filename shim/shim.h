@@ -111,6 +111,14 @@ struct gc_thread {
     /* The context that was current when core last looked one up, and its record. */
     CUcontext handle;
     struct gc_context *context;
+    /* Where an allocation there is served without a question: the record, or that of the thread's
+     * tenant. NULL: gc_shim_target says. */
+    struct gc_context *target;
+    struct gc_tenant *tenant;      /* current by the program's word; NULL: none */
+    uint64_t tenant_handle;        /* its handle; 0: none */
+    struct gc_tenant *last_tenant; /* whom the rules last named for a call of the thread's */
+    const void *caller;            /* who called the outermost entry point; NULL: not noted */
+    bool ends_tenant;              /* at its end the thread lets its tenant go */
     /* The context in which the last cudaMalloc or cudaFree of `runtime` was served beneath; NULL:
      * what it will do next is for it to say (runtime_api.c). */
     CUcontext landed;
@@ -141,6 +149,15 @@ void gc_shim_leave(void);
 bool gc_shim_enter_runtime(enum gc_api api);
 void gc_shim_leave_runtime(bool outermost);
 
+/* Who called the wrapper, for GPUCACHE_TENANTS: in wrappers that take device memory or say how much
+ * there is, before they enter, and in no function beneath them. */
+#define GC_NOTE_CALLER() gc_shim_note_caller(__builtin_return_address(0))
+static inline void gc_shim_note_caller(const void *address)
+{
+    if (gc_thread.depth == 0 && gc_thread.outer_api == GC_API_COUNT)
+        gc_thread.caller = address;
+}
+
 void gc_shim_count(struct gc_device *device, enum gc_api api);
 
 /* Core's status as CUDA's code: `driver_code` for GC_DRIVER. */
@@ -166,6 +183,10 @@ struct gc_device *gc_shim_current_device(void);
  * one. */
 struct gc_context *gc_shim_context(CUcontext handle);
 struct gc_context *gc_shim_stream_context(CUstream stream);
+/* Where a request in `context` (a record of a handle, not of a tenant) is served: by the record of
+ * the calling thread's tenant, or of the one whose object called, else by `context` itself. NULL:
+ * the tenant's record is not to be had; the request must fail. */
+struct gc_context *gc_shim_target(struct gc_context *context);
 /* A device's primary context; NULL if the program has none now. */
 struct gc_context *gc_shim_primary_context(CUdevice ordinal);
 /* Core's device for a driver ordinal, added on first sight; NULL if the driver objects. */

@@ -168,6 +168,7 @@ static CUresult find_stream(CUstream stream)
 static CUresult serve(const struct gc_direct_request *request, const struct async_call *call,
                       CUdeviceptr *dptr, size_t bytes)
 {
+    struct gc_context *target = gc_shim_target(request->context);
     struct gc_request wanted = {.bytes = bytes,
                                 .stream = order_key(call->stream),
                                 .api = (uint16_t)request->api,
@@ -175,13 +176,14 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
     uint64_t address = 0;
     int driver_code = 0;
 
+    if (target == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     wanted.is_trial = gc_direct_may_make_room();
-    enum gc_status status =
-        gc_core_alloc(gc_shim.core, request->context, &wanted, &address, &driver_code);
+    enum gc_status status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     if (status == GC_OUT_OF_MEMORY && wanted.is_trial) {
         (void)gc_direct_make_room(request->device);
         wanted.is_trial = false;
-        status = gc_core_alloc(gc_shim.core, request->context, &wanted, &address, &driver_code);
+        status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     }
     if (status == GC_OK)
         *dptr = address;
@@ -218,6 +220,7 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(name, dptr, bytes, stream);                                          \
+        GC_NOTE_CALLER();                                                                          \
         const struct async_call call = {.symbol = GC_API_##name,                                   \
                                         .stream = gc_stream_explicit(stream, is_per_thread),       \
                                         .given = stream};                                          \
@@ -240,6 +243,7 @@ CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(name, dptr, bytes, pool, stream);                                    \
+        GC_NOTE_CALLER();                                                                          \
         const struct async_call call = {.symbol = GC_API_##name,                                   \
                                         .stream = gc_stream_explicit(stream, is_per_thread),       \
                                         .given = stream,                                           \

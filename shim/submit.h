@@ -43,30 +43,79 @@ static inline CUresult gc_submit_begin(uint64_t key, struct gc_work **work)
 /* Serves what other processes ask of this one. */
 void gc_submit_serve(void);
 
-/* The same for who submits now: it is inside the turnstile until gc_submit_end. */
-static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work)
+/* Whose call it is, for tenants that are paused: of a wrapper, not of a function beneath it. */
+#define GC_CALLER __builtin_return_address(0)
+
+/* The turnstile is not open: inside it when this returns. */
+void gc_submit_pass_slowly(struct gc_work *work, enum gc_turnstile_mode mode, const void *caller);
+
+/* Inside the turnstile from now on, until gc_submit_leave. */
+static inline void gc_submit_pass(struct gc_work *work, const void *caller)
 {
-    if (__builtin_expect(gc_watch_is_asked(&gc_shim.watch), 0))
-        gc_submit_serve();
+    const enum gc_turnstile_mode mode = gc_turnstile_enter(&work->turnstile);
+
+    if (__builtin_expect(mode != GC_TURNSTILE_OPEN, 0))
+        gc_submit_pass_slowly(work, mode, caller);
+}
+
+/* Whether a tenant is paused: a moment's answer, but inside the turnstile it holds. */
+static inline bool gc_submit_is_guarded(const struct gc_work *work)
+{
+    return __builtin_expect(
+        gc_turnstile_mode_of(gc_turnstile_read(&work->turnstile)) != GC_TURNSTILE_OPEN, 0);
+}
+
+/* Inside the turnstile: where a paused tenant has the memory at one of the addresses, leaves until
+ * it is back. Depth 0 or not, nothing may be held. */
+void gc_submit_await_memory(struct gc_work *work, uint64_t to, uint64_t from, const void *caller);
+
+/* The same for who submits now: it is inside the turnstile until gc_submit_end. Only where there is
+ * something to count may it be looked whether anything is asked: a forked child has no ledger. */
+static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work, const void *caller)
+{
     CUresult result = gc_submit_begin(key, work);
 
-    if (*work != NULL && result == CUDA_SUCCESS)
-        gc_turnstile_enter(&(*work)->turnstile);
+    if (*work == NULL)
+        return result;
+    if (__builtin_expect(gc_watch_is_asked(&gc_shim.watch), 0))
+        gc_submit_serve();
+    if (result == CUDA_SUCCESS)
+        gc_submit_pass(*work, caller);
     return result;
+}
+
+/* Where nothing was submitted. */
+static inline void gc_submit_leave(struct gc_work *work)
+{
+    if (work != NULL)
+        gc_turnstile_leave(&work->turnstile);
 }
 
 static inline void gc_submit_end(struct gc_work *work)
 {
-    if (work != NULL) {
+    if (work != NULL)
         gc_work_end(work);
-        gc_turnstile_leave(&work->turnstile);
-    }
+    gc_submit_leave(work);
 }
+
+/* A call that looks at the pool's memory at `address` and queues no work: not while it is away. */
+#define GC_HELD(address, call)                                                                     \
+    ({                                                                                             \
+        struct gc_work *held_ = gc_shim_work();                                                    \
+        if (held_ != NULL) {                                                                       \
+            gc_submit_pass(held_, GC_CALLER);                                                      \
+            gc_submit_await_memory(held_, (address), 0, GC_CALLER);                                \
+        }                                                                                          \
+        CUresult answer_ = (call);                                                                 \
+        gc_submit_leave(held_);                                                                    \
+        answer_;                                                                                   \
+    })
 
 #define GC_SUBMIT(stream, is_per_thread, call)                                                     \
     ({                                                                                             \
         struct gc_work *work_;                                                                     \
-        CUresult submitted_ = gc_submit_enter(gc_submit_key((stream), (is_per_thread)), &work_);   \
+        CUresult submitted_ =                                                                      \
+            gc_submit_enter(gc_submit_key((stream), (is_per_thread)), &work_, GC_CALLER);          \
         if (submitted_ == CUDA_SUCCESS) {                                                          \
             submitted_ = (call);                                                                   \
             gc_submit_end(work_);                                                                  \

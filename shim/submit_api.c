@@ -5,15 +5,18 @@
  * "Synchronous" calls count like the others: a fill or a copy within the device returns before it
  * is done.
  *
- * With several contexts the addresses of copies and fills are looked at too: under unified
+ * While a tenant is paused the addresses of copies and fills are looked at: what is of the tenant
+ * waits. With several contexts they are looked at too: under unified
  * addressing the driver finds out whose memory it is, and needs no peer access. A stream of one
  * context then reads or writes memory of another, and a free in the owner has to wait for that
  * stream's context. */
 #include "shim/submit.h"
 
+#include "core/pause.h"
 #include "shim/mempool.h"
 #include "shim/peer.h"
 #include "shim/resolve.h"
+#include "shim/tenant.h"
 
 CUresult gc_submit_begin_other(struct gc_work *work, uint64_t key)
 {
@@ -36,6 +39,51 @@ void gc_submit_serve(void)
     gc_shim_leave();
 }
 
+/* ---- while something is paused ---- */
+
+void gc_submit_pass_slowly(struct gc_work *work, enum gc_turnstile_mode mode, const void *caller)
+{
+    gc_shim_enter(GC_API_COUNT); /* a request served meanwhile may call the driver */
+    const struct gc_tenant *tenant = gc_tenants_of_work(caller);
+    while (mode != GC_TURNSTILE_OPEN) {
+        if (mode == GC_TURNSTILE_CLOSED) {
+            gc_core_await_resume(gc_shim.core);
+        } else {
+            if (tenant == NULL || !gc_tenant_is_paused(tenant))
+                break;
+            gc_turnstile_leave(&work->turnstile);
+            gc_core_await_tenant(gc_shim.core, tenant);
+        }
+        mode = gc_turnstile_enter(&work->turnstile);
+    }
+    gc_shim_leave();
+}
+
+/* Leaves, waits, and is inside again. */
+static void await_tenant(struct gc_work *work, const struct gc_tenant *tenant, const void *caller)
+{
+    gc_turnstile_leave(&work->turnstile);
+    gc_shim_enter(GC_API_COUNT);
+    gc_core_await_tenant(gc_shim.core, tenant);
+    gc_shim_leave();
+    gc_submit_pass(work, caller);
+}
+
+static const struct gc_tenant *find_paused(uint64_t to, uint64_t from)
+{
+    const struct gc_tenant *tenant = gc_core_find_paused(gc_shim.core, to);
+
+    return tenant != NULL ? tenant : gc_core_find_paused(gc_shim.core, from);
+}
+
+void gc_submit_await_memory(struct gc_work *work, uint64_t to, uint64_t from, const void *caller)
+{
+    const struct gc_tenant *tenant;
+
+    while (gc_submit_is_guarded(work) && (tenant = find_paused(to, from)) != NULL)
+        await_tenant(work, tenant, caller);
+}
+
 /* ---- which stream ---- */
 
 /* A kernel that may start before its stream's earlier ones have ended is not ordered behind them.
@@ -56,47 +104,45 @@ static CUstream stream_at(const CUstream *stream)
     return stream == NULL ? NULL : *stream;
 }
 
-/* ---- whose memory, in a process with several contexts ---- */
+/* ---- whose memory: in a process with several contexts, and while a tenant is paused ---- */
 
-/* Who may do a piece of work: a stream's context need not be the current one. */
-struct workers {
+/* What is to be looked for at the addresses of a piece of work, and what was found. */
+struct search {
+    bool notes;  /* whose memory it is, for the two that may do the work: */
+    bool guards; /* whether a paused tenant has it */
     struct gc_context *current;
-    struct gc_context *of_stream;
+    struct gc_context *of_stream; /* a stream's context need not be the current one */
+    const struct gc_tenant *away;
 };
 
-static struct workers find_workers(CUstream stream)
-{
-    return (struct workers){gc_shim_current_context(), gc_shim_stream_context(stream)};
-}
-
-static void note_address(uint64_t address, const struct workers *workers)
+static void note_address(struct search *search, uint64_t address)
 {
     struct gc_block_info block;
     struct gc_context *owner;
 
-    if (address == 0 || gc_core_find_block(gc_shim.core, address, &block) != GC_OK)
+    if (address == 0)
+        return;
+    if (search->guards && search->away == NULL)
+        search->away = gc_core_find_paused(gc_shim.core, address);
+    if (!search->notes || gc_core_find_block(gc_shim.core, address, &block) != GC_OK)
         return;
     owner = gc_core_find_context(gc_shim.core, block.context);
-    gc_peer_note(owner, workers->current);
-    gc_peer_note(owner, workers->of_stream);
+    gc_peer_note(owner, search->current);
+    gc_peer_note(owner, search->of_stream);
 }
 
-static void note_pair(CUstream stream, uint64_t to, uint64_t from)
+static void note_pair(struct search *search, uint64_t to, uint64_t from)
 {
-    const struct workers workers = find_workers(stream);
-
-    note_address(to, &workers);
-    note_address(from, &workers);
+    note_address(search, to);
+    note_address(search, from);
 }
 
-static void note_batch(CUstream stream, const CUdeviceptr *to, const CUdeviceptr *from,
+static void note_batch(struct search *search, const CUdeviceptr *to, const CUdeviceptr *from,
                        size_t count)
 {
-    const struct workers workers = find_workers(stream);
-
     for (size_t i = 0; i < count; i++) {
-        note_address(to == NULL ? 0 : to[i], &workers);
-        note_address(from == NULL ? 0 : from[i], &workers);
+        note_address(search, to == NULL ? 0 : to[i]);
+        note_address(search, from == NULL ? 0 : from[i]);
     }
 }
 
@@ -105,31 +151,52 @@ static uint64_t operand_address(const CUmemcpy3DOperand *operand)
     return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER ? operand->op.ptr.ptr : 0;
 }
 
-static void note_batch_3d(CUstream stream, const CUDA_MEMCPY3D_BATCH_OP *list, size_t count)
+static void note_batch_3d(struct search *search, const CUDA_MEMCPY3D_BATCH_OP *list, size_t count)
 {
-    const struct workers workers = find_workers(stream);
-
     for (size_t i = 0; list != NULL && i < count; i++) {
-        note_address(operand_address(&list[i].src), &workers);
-        note_address(operand_address(&list[i].dst), &workers);
+        note_address(search, operand_address(&list[i].src));
+        note_address(search, operand_address(&list[i].dst));
     }
 }
 
 #define NOTHING (void)0
-#define PAIR(to, from) note_pair(worker, to, from)
-#define BATCH(to, from, count) note_batch(worker, to, from, count)
-#define BATCH_3D(list, count) note_batch_3d(worker, list, count)
+#define PAIR(to, from) note_pair(&search_, to, from)
+#define BATCH(to, from, count) note_batch(&search_, to, from, count)
+#define BATCH_3D(list, count) note_batch_3d(&search_, list, count)
 #define ADDRESS(type, device)                                                                      \
     ((type) == CU_MEMORYTYPE_DEVICE || (type) == CU_MEMORYTYPE_UNIFIED ? (device) : 0)
 #define SHAPED(copy)                                                                               \
     ((copy) == NULL ? (void)0                                                                      \
-                    : note_pair(worker, ADDRESS((copy)->dstMemoryType, (copy)->dstDevice),         \
+                    : note_pair(&search_, ADDRESS((copy)->dstMemoryType, (copy)->dstDevice),       \
                                 ADDRESS((copy)->srcMemoryType, (copy)->srcDevice)))
 
-/* Whether there may be anything to note. */
-static inline bool may_cross_contexts(const struct gc_work *work)
+/* Whether there may be anything to look for. */
+static inline bool must_search(const struct gc_work *work)
 {
-    return work != NULL && gc_core_has_several_contexts(gc_shim.core) && gc_thread.depth == 0;
+    return work != NULL &&
+           (gc_core_has_several_contexts(gc_shim.core) || gc_submit_is_guarded(work)) &&
+           gc_thread.depth == 0;
+}
+
+static struct search begin_search(const struct gc_work *work, CUstream stream)
+{
+    struct search search = {.notes = gc_core_has_several_contexts(gc_shim.core),
+                            .guards = gc_submit_is_guarded(work)};
+
+    if (search.notes) {
+        search.current = gc_shim_current_context();
+        search.of_stream = gc_shim_stream_context(stream);
+    }
+    return search;
+}
+
+/* True: the memory was away, and is to be looked at again. */
+static bool end_search(const struct search *search, struct gc_work *work, const void *caller)
+{
+    if (search->away == NULL)
+        return false;
+    await_tenant(work, search->away, caller);
+    return true;
 }
 
 /* ---- waiting where the program asked for it ---- */
@@ -166,16 +233,17 @@ static inline bool is_there(enum gc_row_id row)
     {                                                                                              \
         struct gc_work *work;                                                                      \
         CUresult result = gc_submit_enter(                                                         \
-            gc_submit_key(stream, GC_VARIANT_##variant == GC_VARIANT_PTSZ), &work);                \
+            gc_submit_key(stream, GC_VARIANT_##variant == GC_VARIANT_PTSZ), &work, GC_CALLER);     \
                                                                                                    \
         if (__builtin_expect(result != CUDA_SUCCESS, 0))                                           \
             return result;                                                                         \
-        if (may_cross_contexts(work)) {                                                            \
-            CUstream worker = stream;                                                              \
-            (void)worker;                                                                          \
+        bool is_away = must_search(work);                                                          \
+        while (__builtin_expect(is_away, 0)) {                                                     \
             gc_shim_enter(GC_API_##symbol);                                                        \
+            struct search search_ = begin_search(work, stream);                                    \
             reach;                                                                                 \
             gc_shim_leave();                                                                       \
+            is_away = end_search(&search_, work, GC_CALLER);                                       \
         }                                                                                          \
         result = gc_shim_note_result(ASK(symbol, arguments));                                      \
         gc_submit_end(work);                                                                       \

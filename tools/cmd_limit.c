@@ -21,8 +21,9 @@ static int trim(struct live_session *session)
             if (live_round_ask(session, i, &request) != TOOL_DONE)
                 status = TOOL_FAILED;
         }
-        if (live_round_hear(session, &round, false) != TOOL_DONE)
+        if (live_round_hear(session, &round) != TOOL_DONE)
             status = TOOL_FAILED;
+        live_round_print(session, &round, false);
         if (session->target.count == 0) {
             gc_out_text(&session->out, "group ");
             gc_out_text(&session->out, live_show(session->target.group, shown));
@@ -79,7 +80,8 @@ static int limit_process(struct live_session *session, const struct gc_size_spec
     if (status == TOOL_DONE)
         status = limit_member(session, size);
     if (status == TOOL_DONE)
-        status = live_round_hear(session, &round, true);
+        status = live_round_hear(session, &round);
+    live_round_print(session, &round, true);
     live_round_close(&round);
     return status;
 }
@@ -126,7 +128,7 @@ static int ask_members(struct live_session *session, struct live_round *round,
         if (live_round_ask(session, i, &request) != TOOL_DONE)
             status = TOOL_FAILED;
     }
-    if (live_round_hear(session, round, false) != TOOL_DONE)
+    if (live_round_hear(session, round) != TOOL_DONE)
         status = TOOL_FAILED;
     return status;
 }
@@ -167,6 +169,12 @@ static int limit_group(struct live_session *session, const struct gc_size_spec *
 {
     struct live_round round = {.changes = NULL};
     struct gc_ledger_group before, after;
+    char shown[LIVE_SHOWN_BYTES];
+    if (session->target.count == 0)
+        return tool_fail(session->command,
+                         "group %s has no processes; the first to come sets its limit, by "
+                         "GPUCACHE_GROUP_LIMIT",
+                         live_show(session->target.group, shown));
     if (!read_group(session, &before))
         return tool_fail(session->command, "the group is gone meanwhile");
     int status = live_round_open(session, &round);
@@ -174,6 +182,7 @@ static int limit_group(struct live_session *session, const struct gc_size_spec *
         status = set_group(session, size);
     if (status == TOOL_DONE && read_group(session, &after)) {
         status = settle_members(session, &round, &after);
+        live_round_print(session, &round, false);
         if (read_group(session, &after))
             put_group(session, &before, &after);
     }
@@ -259,7 +268,7 @@ static int run_trim(int argc, char **argv)
 #define TARGET_HELP                                                                                \
     "A number is the PID of a process, another word the name of a group; pid:N and group:NAME\n"   \
     "say which is meant where a number is both. A process of a group answers at once, one\n"       \
-    "without a group at its next allocation call.\n"                                               \
+    "without a group when it next allocates or submits work; a request not answered stays.\n"      \
     "\n"                                                                                           \
     "Exit status 1: there is no such process or group, or not all answered in time.\n"
 

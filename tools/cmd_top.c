@@ -22,9 +22,10 @@ struct request {
     bool json;
 };
 
-/* The device of --device: its number, its UUID or how that begins. */
-static bool find_device(const struct top_view *view, const char *text, size_t *index)
+/* The device of --device: its number, its UUID or how that begins. TOOL_FAILED with a line. */
+static int find_device(const struct top_view *view, const char *text, size_t *index)
 {
+    char shown[64];
     uint64_t number;
     const bool is_number = gc_text_uint(text, strlen(text), &number);
     size_t count = 0;
@@ -36,7 +37,12 @@ static bool find_device(const struct top_view *view, const char *text, size_t *i
             count++;
         }
     }
-    return count == 1;
+    if (count == 1)
+        return TOOL_DONE;
+    return tool_fail(&tool_command_top,
+                     count == 0 ? "no device is %s; gpucache top --once lists them"
+                                : "the UUIDs of several devices begin with %s",
+                     gc_text_show(text, strlen(text), shown, sizeof(shown)));
 }
 
 static unsigned terminal_width(void)
@@ -52,9 +58,8 @@ static int print(const struct request *request, const struct top_source *source,
 {
     struct gc_out out;
     struct top_order order = request->order;
-    if (request->device != NULL && !find_device(view, request->device, &order.device))
-        return tool_fail(&tool_command_top, "no device %s, or more than one; see gpucache top",
-                         request->device);
+    if (request->device != NULL && find_device(view, request->device, &order.device) != TOOL_DONE)
+        return TOOL_FAILED;
     gc_out_init(&out, STDOUT_FILENO);
     const enum gc_status status =
         request->json
@@ -97,12 +102,12 @@ static int show(struct request *request, struct top_source *source)
         struct top_view view;
         const char *why = NULL;
         top_view_init(&view);
-        const bool known = source->reader.read(&source->reader, &view, &why) == GC_OK &&
-                           find_device(&view, request->device, &request->order.device);
+        const int status = source->reader.read(&source->reader, &view, &why) == GC_OK
+                               ? find_device(&view, request->device, &request->order.device)
+                               : tool_fail(&tool_command_top, "%s", why);
         top_view_fini(&view);
-        if (!known)
-            return tool_fail(&tool_command_top, "%s%s", why != NULL ? why : "no such device: ",
-                             why != NULL ? "" : request->device);
+        if (status != TOOL_DONE)
+            return status;
     }
     switch (
         top_screen_run(&source->reader, &request->order, request->interval_ms, &signal_number)) {

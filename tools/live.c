@@ -166,11 +166,34 @@ static int refuse_pid(const struct tool_command *command, uint64_t pid)
                      (unsigned long long)pid);
 }
 
-static int refuse(const struct tool_command *command, const struct wanted *wanted)
+/* The process that is shown under the name; 0: none, or several. */
+static int pid_by_name(const struct gc_ledger *ledger, const char *name)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    int pid = 0;
+    for (uint32_t slot = 0; slot < high; slot++) {
+        struct gc_ledger_process process;
+        if (!gc_ledger_read_process(ledger, slot, &process) || strcmp(process.tenant, name) != 0)
+            continue;
+        if (pid != 0)
+            return 0;
+        pid = process.pid;
+    }
+    return pid;
+}
+
+/* `ledger` is NULL where there is none. */
+static int refuse(const struct tool_command *command, const struct gc_ledger *ledger,
+                  const struct wanted *wanted)
 {
     char shown[LIVE_SHOWN_BYTES];
     if (wanted->has_pid)
         return refuse_pid(command, wanted->pid);
+    const int pid =
+        ledger != NULL && wanted->group != NULL ? pid_by_name(ledger, wanted->group) : 0;
+    if (pid != 0)
+        return tool_fail(command, "no group is called %s; process %d is: say its PID",
+                         live_show(wanted->group, shown), pid);
     return tool_fail(command, "no %s is called %s", wanted->group != NULL ? "group" : "tenant",
                      live_show(wanted->group != NULL ? wanted->group : wanted->tenant, shown));
 }
@@ -195,7 +218,7 @@ static int choose(const struct tool_command *command, const struct gc_ledger *le
     }
     if (by_pid->count > 0 || has_name)
         return TOOL_DONE;
-    return refuse(command, wanted);
+    return refuse(command, ledger, wanted);
 }
 
 /* What the word can mean, from its prefix or its digits. */
@@ -235,7 +258,8 @@ int live_connect(const struct tool_command *command, const char *word, enum live
     const enum gc_status opened = live_open(ledger, reason);
     if (opened == GC_OK)
         return TOOL_DONE;
-    return opened == GC_NOT_OURS ? refuse(command, &wanted) : tool_fail(command, "%s", reason);
+    return opened == GC_NOT_OURS ? refuse(command, NULL, &wanted)
+                                 : tool_fail(command, "%s", reason);
 }
 
 int live_find(const struct tool_command *command, const struct gc_ledger *ledger, const char *word,
@@ -320,11 +344,12 @@ int live_ask(const struct tool_command *command, const struct gc_ledger *ledger,
 static int fail_late(const struct tool_command *command, const struct gc_ledger *ledger,
                      const struct live_member *member, const struct live_wait *wait)
 {
-    const char *why = "it answers at its next allocation call";
+    const char *why =
+        "it has no group, so it answers when it next allocates or submits work; the request stays";
     char who[2 * LIVE_SHOWN_BYTES];
     live_describe(member, who);
     if (live_is_stopped(ledger, member->process.slot, member->process.pid))
-        why = "it is stopped by a signal, and answers when it goes on";
+        why = "it is stopped by a signal, and answers when it goes on; the request stays";
     else if (member->process.has_helper)
         why = "it is busy, and the request stays";
     return tool_fail(command, "%s did not answer within %u.%u s: %s", who, wait->timeout_ms / 1000,

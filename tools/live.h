@@ -18,6 +18,7 @@ struct live_member {
     char tenant[GC_LEDGER_NAME_BYTES]; /* inside the process; "": all of it */
     struct gc_ledger_ticket ticket;
     bool is_asked;
+    bool is_heard; /* it has answered */
 };
 
 struct live_target {

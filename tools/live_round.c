@@ -4,15 +4,16 @@
 
 #include <stdlib.h>
 
-#define REFRESH_MS 200
+#define REFRESH_MS 200 /* at least, also for a process that is busy */
 
 /* ---- figures before and after ---- */
 
-/* Asks for fresh figures, of all at once, and waits for those that come soon. */
-static void refresh(struct live_session *session, struct live_member *members, size_t count)
+/* Asks for fresh figures, of all at once, and waits for those that come in time. */
+static void refresh(struct live_session *session, struct live_member *members, size_t count,
+                    uint32_t timeout_ms)
 {
     const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH, .device = GC_LEDGER_NONE};
-    struct live_wait wait = {.timeout_ms = REFRESH_MS};
+    struct live_wait wait = {.timeout_ms = timeout_ms > REFRESH_MS ? timeout_ms : REFRESH_MS};
     live_begin(&wait);
     for (size_t i = 0; i < count; i++) {
         const struct gc_ledger_process *process = &members[i].process;
@@ -94,14 +95,14 @@ int live_round_open(struct live_session *session, struct live_round *round)
     round->changes = calloc(count, sizeof(*round->changes));
     if (round->changes == NULL)
         return tool_fail(session->command, "%s", gc_status_text(GC_NO_HOST_MEMORY));
-    refresh(session, session->target.members, session->target.count);
+    refresh(session, session->target.members, session->target.count, REFRESH_MS);
     for (size_t i = 0; i < session->target.count; i++)
         read_member(session, &session->target.members[i], true, round->changes[i]);
     live_begin(&session->wait);
     return TOOL_DONE;
 }
 
-int live_round_hear(struct live_session *session, struct live_round *round, bool limits)
+int live_round_hear(struct live_session *session, struct live_round *round)
 {
     int status = TOOL_DONE;
     for (size_t i = 0; i < session->target.count; i++) {
@@ -120,11 +121,19 @@ int live_round_hear(struct live_session *session, struct live_round *round, bool
             status = answer;
             continue;
         }
-        refresh(session, member, 1);
+        /* It has just answered: what it holds now is worth the rest of the time. */
+        refresh(session, member, 1, live_left_ms(&session->wait));
         read_member(session, member, false, round->changes[i]);
-        put_member(session, member, limits, round->changes[i]);
+        member->is_heard = true;
     }
     return status;
+}
+
+void live_round_print(struct live_session *session, const struct live_round *round, bool limits)
+{
+    for (size_t i = 0; i < session->target.count; i++)
+        if (session->target.members[i].is_heard)
+            put_member(session, &session->target.members[i], limits, round->changes[i]);
 }
 
 void live_round_close(struct live_round *round)

@@ -31,9 +31,10 @@ int live_round_open(struct live_session *session, struct live_round *round) GC_C
 void live_round_close(struct live_round *round);
 int live_round_ask(struct live_session *session, size_t index,
                    const struct gc_ledger_request *request) GC_CHECKED;
-/* Waits for those that were asked, and prints; TOOL_FAILED, with a line each, if one has not done
- * it. `limits`: the limit is printed too. */
-int live_round_hear(struct live_session *session, struct live_round *round, bool limits) GC_CHECKED;
+/* Waits for those that were asked; TOOL_FAILED, with a line each, if one has not done it. */
+int live_round_hear(struct live_session *session, struct live_round *round) GC_CHECKED;
+/* A line a device of each that has answered. `limits`: with the limit. */
+void live_round_print(struct live_session *session, const struct live_round *round, bool limits);
 /* "name before -> after"; UINT64_MAX is none. */
 void live_put_change(struct gc_out *out, const char *name, uint64_t before, uint64_t after);
 

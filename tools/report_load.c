@@ -3,6 +3,8 @@
  * they are met. */
 #include "tools/report_load.h"
 
+#include "core/report_tenant.h"
+#include "core/tenant.h"
 #include "core/text.h"
 
 #include <jansson.h>
@@ -218,6 +220,54 @@ static void load_fragmentation(struct loader *loader, const json_t *json,
         device->stitchable_bytes = get_uint(loader, fragmentation, "stitchable_bytes");
 }
 
+/* Beyond the schema: absent means false. */
+static bool get_flag(struct loader *loader, const json_t *object, const char *key)
+{
+    const json_t *flag = json_object_get(object, key);
+    if (flag != NULL && !json_is_boolean(flag))
+        fail(loader, "\"%s\" is neither true nor false", key);
+    return json_is_true(flag);
+}
+
+static void load_tenant(struct loader *loader, const json_t *json, struct gc_tenant_figures *tenant)
+{
+    copy_string(loader, json, "name", tenant->name, sizeof(tenant->name));
+    tenant->is_removed = get_flag(loader, json, "removed");
+    tenant->is_paused = get_flag(loader, json, "paused");
+    tenant->capacity_bytes = get_uint(loader, json, "capacity_bytes");
+    tenant->limit_bytes = UINT64_MAX;
+    if (!json_is_null(json_object_get(json, "limit_bytes")))
+        tenant->limit_bytes = get_uint(loader, json, "limit_bytes");
+    tenant->requested = get_gauge(loader, json, "requested_bytes");
+    tenant->allocated = get_gauge(loader, json, "allocated_bytes");
+    tenant->reserved = get_gauge(loader, json, "reserved_bytes");
+#define GC_TENANT_COUNT(field) tenant->field = get_uint(loader, json, #field);
+    GC_REPORT_TENANT_COUNTS(GC_TENANT_COUNT)
+#undef GC_TENANT_COUNT
+}
+
+/* Beyond the schema, as below. */
+static void load_tenants(struct loader *loader, const json_t *json,
+                         struct gc_device_snapshot *device)
+{
+    const json_t *list = json_object_get(json, "tenants");
+    const json_t *tenant;
+    size_t i;
+    if (list == NULL || (list = get(loader, json, "tenants", JSON_ARRAY)) == NULL)
+        return;
+    if (json_array_size(list) > GC_TENANT_MAX) {
+        fail(loader, "more tenants than there can be");
+        return;
+    }
+    device->tenants = calloc(json_array_size(list) + 1, sizeof(*device->tenants));
+    if (device->tenants == NULL) {
+        fail(loader, "out of memory");
+        return;
+    }
+    device->tenant_count = (uint32_t)json_array_size(list);
+    json_array_foreach(list, i, tenant) load_tenant(loader, tenant, &device->tenants[i]);
+}
+
 /* Keys beyond the schema: another version may not have written them. */
 static void load_extra(struct loader *loader, const json_t *json, struct gc_device_snapshot *device)
 {
@@ -227,6 +277,10 @@ static void load_extra(struct loader *loader, const json_t *json, struct gc_devi
     if (json_object_get(json, "backend_reason") != NULL)
         copy_string(loader, json, "backend_reason", device->info.backend_reason,
                     sizeof(device->info.backend_reason));
+    if (json_is_string(json_object_get(json, "group")))
+        copy_string(loader, json, "group", device->group, sizeof(device->group));
+    if (json_is_integer(json_object_get(json, "group_limit_bytes")))
+        device->group_limit_bytes = get_uint(loader, json, "group_limit_bytes");
     if (json_object_get(json, "idle_bytes") != NULL)
         device->idle_bytes = get_uint(loader, json, "idle_bytes");
     for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {
@@ -245,6 +299,7 @@ static void load_device(struct loader *loader, const json_t *json,
     copy_string(loader, json, "name", device->info.name, sizeof(device->info.name));
     device->info.total_bytes = get_uint(loader, json, "total_bytes");
     device->limit_bytes = UINT64_MAX;
+    device->group_limit_bytes = UINT64_MAX;
     if (!json_is_null(json_object_get(json, "limit_bytes")))
         device->limit_bytes = get_uint(loader, json, "limit_bytes");
 #define GC_GAUGE(field, text) device->field = get_gauge(loader, json, #field "_bytes");
@@ -259,6 +314,7 @@ static void load_device(struct loader *loader, const json_t *json,
     load_fragmentation(loader, json, device);
     load_leaks(loader, json, leaks);
     load_extra(loader, json, device);
+    load_tenants(loader, json, device);
 }
 
 static bool allocate(struct loader *loader, size_t device_count, size_t api_count,
@@ -430,6 +486,7 @@ void report_unload(struct report_loaded *loaded)
 {
     for (uint32_t i = 0; i < loaded->snapshot.device_count; i++) {
         free(loaded->snapshot.devices[i].apis);
+        free(loaded->snapshot.devices[i].tenants);
         free((void *)loaded->leaks[i].leaks);
     }
     free(loaded->snapshot.devices);

@@ -112,10 +112,20 @@ static void add_groups(struct top_view *view, const struct gc_ledger *ledger,
     }
 }
 
+/* The tenant of that name among those of the process from `first` on, or a new one. */
+static size_t find_tenant(struct top_view *view, size_t first, const struct top_subject *subject)
+{
+    for (size_t i = first; i < view->subject_count; i++)
+        if (strcmp(view->subjects[i].name, subject->name) == 0)
+            return i;
+    return top_view_add(view, subject);
+}
+
 static void add_tenants(struct top_view *view, const struct gc_ledger *ledger,
                         const struct devices *devices, uint32_t slot, size_t parent)
 {
     const struct top_subject process = view->subjects[parent];
+    const size_t first = view->subject_count;
     for (uint32_t i = 0; i < GC_LEDGER_TENANTS; i++) {
         struct gc_ledger_tenant row;
         if (!gc_ledger_read_tenant(ledger, slot, i, &row))
@@ -129,7 +139,7 @@ static void add_tenants(struct top_view *view, const struct gc_ledger *ledger,
         const struct top_figures figures = convert(&row.figures);
         const size_t device =
             row.device < GC_LEDGER_DEVICES ? devices->index[row.device] : TOP_NONE;
-        top_view_add_account(view, top_view_add(view, &subject), device, &figures);
+        top_view_add_account(view, find_tenant(view, first, &subject), device, &figures);
     }
 }
 

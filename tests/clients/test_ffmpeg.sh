@@ -1,7 +1,7 @@
 #!/bin/bash
 # Debian's ffmpeg, unmodified: frames go to the simulated device and come back under the library, and are the
 # same to the last bit as frames that never left the host. ffmpeg finds the driver by dlopen and dlsym.
-# timeout: 300
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 
 if ! command -v ffmpeg > /dev/null; then

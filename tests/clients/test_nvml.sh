@@ -54,7 +54,7 @@ is "without CUDA: nothing on stderr" "$(cat "$TMP/errors")" ""
 export SIMCUDA_SHARED=clients-nvml-$$
 env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold 500 > "$TMP/holder" 2>&1 &
 holder=$!
-for ((i = 0; i < 100; i++)); do grep -qs holding "$TMP/holder" && break; sleep 0.05; done
+for ((i = 0; i < 2000; i++)); do grep -qs holding "$TMP/holder" && break; sleep 0.05; done
 simulated "$venv/bin/gpustat" --json > "$TMP/plain.json" 2> "$TMP/errors"
 is "gpustat: the devices and who uses them" \
     "$(json "$TMP/plain.json" '[(x["uuid"], x["memory.total"], [p["pid"] for p in x["processes"]]) for x in r["gpus"]]')" \

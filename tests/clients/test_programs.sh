@@ -1,7 +1,7 @@
 #!/bin/bash
 # Whole programs of both APIs, each using most of what there is: they say the same without the library and in each of its
 # modes, and the report agrees with the program's own counts and with the driver's journal, entry point by entry point.
-# timeout: 180
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 export SIMCUDA_MEMORY=4GiB
 

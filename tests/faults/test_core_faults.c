@@ -87,8 +87,8 @@ static void scenario(struct run *run)
     try_alloc(run, 6, 0, GC_MIB(2), false);
     try_free(run, 4);
     gc_core_trim(bench->core, bench->device, 0);
-    if (gc_core_reserve(bench->core, bench->device, GC_MIB(20)) == GC_OK)
-        gc_core_unreserve(bench->core, bench->device, GC_MIB(20));
+    if (gc_core_reserve(bench->core, bench->device, NULL, GC_MIB(20)) == GC_OK)
+        gc_core_unreserve(bench->core, bench->device, NULL, GC_MIB(20));
     else
         run->refused++;
     workbench_check(bench);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # On a GPU, with NVIDIA's own driver and runtime: programs run under the library as they do without it.
-# timeout: 300
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 . "$ROOT/scripts/gpu-env.sh"
 if ! has_gpu; then

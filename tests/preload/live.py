@@ -9,6 +9,7 @@ BUILD = os.environ.get("BUILD_DIR", os.path.join(ROOT, "build"))
 TOOL = os.path.join(BUILD, "gpucache")
 MIB = 1 << 20
 OUT_OF_MEMORY = "2"
+PATIENCE = 60  # seconds for what is sure to come, on a machine that is busy with other things
 CONTEXT = 64  # MiB of the simulated device's contexts, counted where there is a limit from the start
 
 counts = {"all": 0, "failed": 0}
@@ -55,18 +56,31 @@ class Client:
     def end(self):
         """Ends it; its report's device."""
         self.process.stdin.close()
-        self.process.wait(20)
+        self.process.wait(PATIENCE)
         self.process.stdout.close()
         with open(self.report, encoding="utf-8") as stream:
             return json.load(stream)["devices"][0]
 
 
-def tool(base, *arguments):
-    """Exit status, standard output, standard error."""
+def start_tool(base, *arguments):
+    """The tool's process. What it asks for is waited for, unless the arguments say how long."""
+    if arguments[0] in ("limit", "trim", "pause", "resume") and "--timeout" not in arguments:
+        arguments += ("--timeout", str(PATIENCE))
     environment = {"PATH": os.environ["PATH"], "GPUCACHE_LEDGER": os.path.join(base, "ledger"), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run([TOOL, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=60, check=False)
-    return done.returncode, done.stdout, done.stderr
+    return subprocess.Popen([TOOL, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def end_tool(process):
+    """Exit status, standard output, standard error."""
+    with process:
+        out, error = process.communicate(timeout=2 * PATIENCE)
+    return process.returncode, out, error
+
+
+def tool(base, *arguments):
+    """The same, all at once."""
+    return end_tool(start_tool(base, *arguments))
 
 
 def finish():

@@ -14,6 +14,7 @@ import termios
 import time
 import unicodedata
 
+PATIENCE = 60  # seconds for what is sure to come, on a machine that is busy with other things
 CSI = re.compile(r"\x1b\[([?>]?)([0-9;]*)([@-~])")
 ESCAPE = re.compile(r"\x1b(?:[()][0B]|[=>78M])")
 
@@ -226,6 +227,10 @@ class Session:
             self.output += data
             self.pending = self.screen.feed(self.pending + data.decode("utf-8", "replace"))
 
+    def see(self, until):
+        """Waits until the screen is as wanted; False if that does not come."""
+        return self.read(PATIENCE, until)
+
     def type(self, keys):
         """Presses keys."""
         os.write(self.master, keys.encode())
@@ -239,7 +244,7 @@ class Session:
         """Sends a signal."""
         os.kill(self.pid, number)
 
-    def end(self, seconds=5.0):
+    def end(self, seconds=PATIENCE):
         """Waits for the end: the exit status, minus the signal's number, or None if it does not end."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

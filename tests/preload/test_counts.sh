@@ -1,7 +1,7 @@
 #!/bin/bash
 # What the report says was called is what the program did and what the driver saw, entry point by entry point: for
 # programs of the driver API (linked, and by dlopen) and of the runtime (shared, and static).
-# timeout: 120
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 
 for program in counted_linked counted_dlopen counted_runtime-shared counted_runtime-static; do

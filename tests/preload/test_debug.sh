@@ -1,6 +1,6 @@
 #!/bin/bash
 # GPUCACHE_DEBUG: what a program does wrong with memory is found and told with the block's history; what it does right is not.
-# timeout: 180
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 program=$BUILD_DIR/tests/preload/misuse
 report=$TMP/report.json
@@ -64,7 +64,7 @@ like "guard: a write past the end in a stream's order" "$(misused guard overrun 
 # Freed addresses are not had again: 3000 blocks, none at the place of another.
 for flags in poison guard uaf poison,guard,uaf; do
     output=$(env GPUCACHE_DEBUG=$flags GPUCACHE_LIMIT=1GiB GPUCACHE_REPORT="$report" SIMCUDA_WORK_US=5 LD_LIBRARY_PATH="$SIM_DIR" \
-        LD_PRELOAD="$LIB" timeout 60 "$BUILD_DIR/tests/preload/torture" 2000 8 $RANDOM 4 2>&1)
+        LD_PRELOAD="$LIB" timeout 120 "$BUILD_DIR/tests/preload/torture" 2000 8 $RANDOM 4 2>&1)
     is "$flags: the torture test finds nothing, nor does the library" "$? $(count)" "0 0"
     echo "# ${output//$'\n'/$'\n'# }"
     is "$flags: every block was freed" "$(json "$report" '[d["leak_count"], d["requested_bytes"]["current"]]')" '[0, 0]'

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Memory that programs take from the driver in other ways than the pool's: counted, charged, limited, and gone
 # from the accounts when it is gone. Each case of progs/direct.c is one run; its report is looked at afterwards.
-# timeout: 180
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 export SIMCUDA_MEMORY=2GiB
 export GPUCACHE_MODE=track # nothing is kept in reserve: the accounts show what the program holds

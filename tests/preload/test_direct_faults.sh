@@ -1,7 +1,7 @@
 #!/bin/bash
 # Every driver call of a program that takes memory in every direct way is made to fail, the first time, a later
 # time and for good. Whatever fails, the accounts say afterwards what the driver holds.
-# timeout: 300
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 export SIMCUDA_MEMORY=2GiB GPUCACHE_MODE=track
 FAULTS=$BUILD_DIR/tests/preload/direct_faults
@@ -17,7 +17,7 @@ check() {
     local held reserved
     rm -f "$REPORT"
     held=$(env GPUCACHE_REPORT="$REPORT" LD_LIBRARY_PATH="$SIM_DIR" SIMCUDA_FAIL="$1" LD_PRELOAD="$LIB" \
-        timeout 20 "$FAULTS" 2>&1) || { echo "$1: ended with $?: $held" && return 1; }
+        timeout 120 "$FAULTS" 2>&1) || { echo "$1: ended with $?: $held" && return 1; }
     [ -e "$REPORT" ] || return 0 # nothing was taken at all
     reserved=$(grep -o '"reserved_bytes": *{[^}]*' "$REPORT" | head -1 | grep -o '"current": *[0-9]*' | grep -o '[0-9]*')
     [ $((held - reserved)) -lt "$UNIT" ] && [ $((reserved - held)) -lt "$UNIT" ] && return 0

@@ -25,6 +25,12 @@ for way in simulated preloaded; do
         like "kv_cache, $way: memory for what is there only" "$output" '^capacity 1024 MiB, peak [0-9]{2} MiB;'
         like "kv_cache, $way: compaction" "$output" '^compaction gave back [1-9][0-9]* MiB'
     fi
+    if [ -x "$examples/tenants" ]; then
+        is "tenants, $way: one is full, the other goes on" "$($way "$examples/tenants")" \
+            "small: 6 blocks, 60 of 60 MiB, refused 1"$'\n'"large: 20 blocks, 200 of 200 MiB, refused 0"
+    else
+        skip "tenants, $way" "there is no C++ compiler here"
+    fi
     is "allocators, $way: no memory is NULL" "$($way "$examples/allocators")" \
         "CUDA calls of the program come by"$'\n'"more than there is: NULL"
     if [ -x "$examples/rmm_resource" ]; then

@@ -1,14 +1,14 @@
 #!/bin/bash
 # A fence covers the work of every stream, of whatever kind: on drivers that have events for a whole context, and on older
 # ones, where events on all streams are joined. A library that leaves some of them out is found: built here from a copy.
-# timeout: 240
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 program=$BUILD_DIR/tests/preload/fenced_streams
 export GPUCACHE_LIMIT=1GiB
 
 fenced() { # LIBRARY VERSION
     LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$1" SIMCUDA_DRIVER_VERSION=$2 GPUCACHE_REPORT="$TMP/report.json" \
-        timeout 60 "$program" 2>&1
+        timeout 120 "$program" 2>&1
 }
 
 for backend in vmm driver; do

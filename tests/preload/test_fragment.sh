@@ -1,7 +1,7 @@
 #!/bin/bash
 # Mapped memory does not fragment: whatever was taken and freed before, a request succeeds whenever what is left of the
 # limit, in pages of 2 MiB, is enough for it.
-# timeout: 120
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 program=$BUILD_DIR/tests/preload/fragment
 report=$TMP/report.json

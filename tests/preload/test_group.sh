@@ -2,7 +2,7 @@
 # 64 processes of one group on one device allocate and free at random under the group's limit. A third is killed, new
 # ones are started; then the same with processes that are stopped and go on. What all hold together never exceeds the
 # limit, nobody hangs, and the ledger returns to zero. GROUP_SECONDS: how long both take together (15).
-# timeout: 240
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 
 seconds=${GROUP_SECONDS:-15}
@@ -15,7 +15,7 @@ for how in kill stop; do
     seen=$TMP/$how.json
     # shellcheck disable=SC2016 # for the inner shell
     ok "$how: $members processes for $span s" \
-        bash -c 'timeout 120 python3 "$@" > "$0"' "$seen" "$ROOT/tests/preload/group.py" "$BUILD_DIR" "$span" $members $how $limit
+        bash -c 'timeout 180 python3 "$@" > "$0"' "$seen" "$ROOT/tests/preload/group.py" "$BUILD_DIR" "$span" $members $how $limit
     echo "# $(cat "$seen")"
     is "$how: nobody hung" "$(json "$seen" 'r["hung"]')" 0
     is "$how: nobody saw anything wrong" "$(json "$seen" 'r["failed"]')$(json "$seen" 'r["complaints"]')" '0[]'

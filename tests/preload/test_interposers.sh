@@ -35,7 +35,7 @@ run() {
     local mode
     for mode in off cache; do
         rm -f "$TMP/report.json"
-        is "$1, mode $mode" "$(GPUCACHE_MODE=$mode GPUCACHE_REPORT=$TMP/report.json timeout 20 env \
+        is "$1, mode $mode" "$(GPUCACHE_MODE=$mode GPUCACHE_REPORT=$TMP/report.json timeout 120 env \
             LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$3" "$4" 2>&1)" "$2"
     done
     is "$1: each is counted once" "$(json "$TMP/report.json" \

@@ -1,7 +1,7 @@
 #!/bin/bash
 # How processes begin, multiply and end: fork, exec, threads, constructors, exit from a thread, _exit, dlclose, contexts
 # destroyed with live blocks. Each runs as it does without the library and leaves the report it should, or none.
-# timeout: 180
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 life=$BUILD_DIR/tests/preload/life
 
@@ -9,13 +9,13 @@ life=$BUILD_DIR/tests/preload/life
 # nothing on stderr. EXPRESSION holds for its report `r`, `d` being the device's row; `none`: it must leave no report.
 way() {
     local name=$1 want_status=$2 expression=$3 argument=${4:-} without with status mode reports
-    without=$(timeout 20 env LD_LIBRARY_PATH="$SIM_DIR" "$life" "$name" ${argument:+"$argument"} 2>&1)
+    without=$(timeout 120 env LD_LIBRARY_PATH="$SIM_DIR" "$life" "$name" ${argument:+"$argument"} 2>&1)
     is "$name: ends with $want_status without the library" "$?" "$want_status"
     for mode in cache track; do
         rm -rf "$TMP/reports"
         mkdir "$TMP/reports"
         with=$(GPUCACHE_MODE=$mode GPUCACHE_REPORT=$TMP/reports/%p.json \
-            timeout 20 env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$life" "$name" ${argument:+"$argument"} 2>&1)
+            timeout 120 env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$life" "$name" ${argument:+"$argument"} 2>&1)
         status=$?
         is "$name, $mode: ends with $want_status" "$status" "$want_status"
         is "$name, $mode: prints the same" "$with" "$without"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Eight threads allocate against a limit: what is held never exceeds it, every failure is
 # CUDA_ERROR_OUT_OF_MEMORY, and the accounts are zero at the end.
-# timeout: 120
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 
 limit=$((256 << 20))

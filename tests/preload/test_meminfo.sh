@@ -1,7 +1,7 @@
 #!/bin/bash
 # cuMemGetInfo, cuDeviceTotalMem and the runtime's counterparts agree with the limit and with each other: total is the
 # smaller of limit and device, free is what a malloc could get, idle cached memory included, never negative.
-# timeout: 120
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 export SIMCUDA_MEMORY=4GiB GPUCACHE_REPORT=none
 MIB=1048576

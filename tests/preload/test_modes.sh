@@ -1,7 +1,7 @@
 #!/bin/bash
 # A program gets the same results and the same error codes without the library and with it in each mode, for right
 # and wrong uses alike.
-# timeout: 120
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 export SIMCUDA_MEMORY=4GiB
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # NVML's memory figures, both ABIs, however found, agree with cuMemGetInfo, cuDeviceTotalMem and the limit, by UUID; a
 # process that only uses NVML sees the limit and hears nothing.
-# timeout: 120
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 export SIMCUDA_DEVICES=2 SIMCUDA_MEMORY=4GiB GPUCACHE_REPORT=none
 MIB=1048576
@@ -12,8 +12,8 @@ client() {
     local way=$1
     shift
     case $way in
-    nvml_global) NVML_GLOBAL=1 preloaded timeout 20 "$BUILD_DIR/tests/preload/nvml_dlopen" "$@" 2>&1 ;;
-    *) preloaded timeout 20 "$BUILD_DIR/tests/preload/$way" "$@" 2>&1 ;;
+    nvml_global) NVML_GLOBAL=1 preloaded timeout 120 "$BUILD_DIR/tests/preload/nvml_dlopen" "$@" 2>&1 ;;
+    *) preloaded timeout 120 "$BUILD_DIR/tests/preload/$way" "$@" 2>&1 ;;
     esac
 }
 # hold MIB: a process that holds memory until $holder is killed.
@@ -21,7 +21,7 @@ hold() {
     rm -f "$TMP/holder"
     env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$BUILD_DIR/tests/preload/nvml_dlopen" hold "$1" > "$TMP/holder" 2>&1 &
     holder=$!
-    for ((i = 0; i < 200; i++)); do
+    for ((i = 0; i < 2000; i++)); do
         grep -qs '^holding' "$TMP/holder" && break
         sleep 0.05
     done

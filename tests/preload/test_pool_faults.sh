@@ -2,7 +2,7 @@
 # Every driver call that the cache makes is made to fail, the first time, some later time and for good, with either backend.
 # Whatever fails: an allocation gives a code of the driver's, what blocks hold stays right, after one failure all goes on,
 # and at the end the accounts say what the device gave out.
-# timeout: 300
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 export SIMCUDA_MEMORY=2GiB SIMCUDA_WORK_US=5
 FAULTS=$BUILD_DIR/tests/preload/pool_faults
@@ -22,7 +22,7 @@ check() {
     local held kept
     rm -f "$REPORT"
     held=$(env GPUCACHE_LIMIT=264MiB GPUCACHE_REPORT="$REPORT" LD_LIBRARY_PATH="$SIM_DIR" SIMCUDA_FAIL="$1" LD_PRELOAD="$LIB" \
-        timeout 20 "$FAULTS" ${2:+"$2"} 2>"$TMP/errors") || { echo "$1: ended with $?: $held"; cat "$TMP/errors"; return 1; }
+        timeout 120 "$FAULTS" ${2:+"$2"} 2>"$TMP/errors") || { echo "$1: ended with $?: $held"; cat "$TMP/errors"; return 1; }
     kept=${held#* }
     held=${held% *}
     [ "$(json "$REPORT" "abs(d['reserved_bytes']['current'] - $held) < $UNIT and d['reserved_bytes']['peak'] <= d['limit_bytes'] and d['requested_bytes']['current'] == $kept")" = true ] && return 0

@@ -1,7 +1,7 @@
 #!/bin/bash
 # core/gpucache.h: every function with right and wrong uses, found by dlsym and linked, under a preload and without, in each
 # mode; the header in every language it is for; the signatures that Python's allocators call.
-# timeout: 180
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 export SIMCUDA_DEVICES=2 SIMCUDA_MEMORY=2GiB SIMCUDA_WORK_US=1000 GPUCACHE_REPORT=none
 program=$BUILD_DIR/tests/preload/public_api
@@ -25,16 +25,16 @@ for mode in cache track; do
             skip "$case, $mode" "the library does not map memory on this device"
             continue
         fi
-        ok "preloaded, $mode: $case" silent preloaded timeout 20 "$program" $case
-        ok "opened, $mode: $case" silent simulated timeout 20 "$program" $case "$LIB"
+        ok "preloaded, $mode: $case" silent preloaded timeout 120 "$program" $case
+        ok "opened, $mode: $case" silent simulated timeout 120 "$program" $case "$LIB"
     done
     # PyTorch and CuPy do not look for NULL: what could not be had is told of, once for each request.
     export GPUCACHE_LOG=error
-    ok "preloaded, $mode: signatures" silent preloaded timeout 20 "$program" signatures
-    ok "opened, $mode: signatures" silent simulated timeout 20 "$program" signatures "$LIB"
+    ok "preloaded, $mode: signatures" silent preloaded timeout 120 "$program" signatures
+    ok "opened, $mode: signatures" silent simulated timeout 120 "$program" signatures "$LIB"
     unset GPUCACHE_LOG
     is "opened, $mode: requests that find no memory are told of" \
-        "$(simulated timeout 20 "$program" signatures "$LIB" 2>&1 | cut -d: -f1-4)" \
+        "$(simulated timeout 120 "$program" signatures "$LIB" 2>&1 | cut -d: -f1-4)" \
         "gpucache: gpucache_torch_malloc: 1125899906842624 bytes on device 0: the device has no room
 gpucache: gpucache_cupy_malloc: 1125899906842624 bytes on device 0: the limit has no room
 gpucache: gpucache_cupy_malloc: 1125899906842624 bytes on device 0: the limit has no room"
@@ -43,8 +43,8 @@ export GPUCACHE_MODE=off
 ok "preloaded, off: the driver serves" silent preloaded "$program" off
 ok "opened, off: the driver serves" silent simulated "$program" off "$LIB"
 unset GPUCACHE_MODE
-ok "contexts that go" silent preloaded timeout 20 "$program" contexts
-[ "$mapping" = 77 ] || ok "an elastic pool outlives its context" silent preloaded timeout 20 "$program" elastic_reset
+ok "contexts that go" silent preloaded timeout 120 "$program" contexts
+[ "$mapping" = 77 ] || ok "an elastic pool outlives its context" silent preloaded timeout 120 "$program" elastic_reset
 ok "a preload comes first" silent preloaded "$program" interposing
 ok "a library that was opened does not" silent simulated "$program" interposing "$LIB"
 ok "without the library the loader says so" silent simulated "$program" absent
@@ -63,8 +63,8 @@ survives() {
         done
     done
 }
-ok "an elastic pool while the driver fails" survives simulated timeout 20 "$program" elastic "$LIB"
-ok "memory while the driver fails" survives preloaded timeout 20 "$program" memory
+ok "an elastic pool while the driver fails" survives simulated timeout 120 "$program" elastic "$LIB"
+ok "memory while the driver fails" survives preloaded timeout 120 "$program" memory
 
 # ---- the header ----
 for language in "gcc -x c -std=c99" "gcc -x c -std=c11" "g++ -x c++ -std=c++98" "g++ -x c++ -std=c++20"; do

@@ -1,6 +1,6 @@
 #!/bin/bash
 # gpucache replay: its command line, every format it reads, files made to hurt it, and the recorded traces.
-# timeout: 120
+# timeout: 400
 # shellcheck disable=SC2016
 . "$(dirname "$0")/../lib.sh"
 cd "$TMP" || exit 1

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The preload matrix: every wrapped entry point by every way a program can find it; the pool's calls by every way and
 # from every place, each answering as without the library and counted once; and what dlsym means to everyone else.
-# timeout: 300
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 progs=$BUILD_DIR/tests/preload
 export LD_LIBRARY_PATH=$SIM_DIR
@@ -23,7 +23,7 @@ counts='[(a["count"], a["bytes"]) for n in ("cuMemAlloc_v2", "cuMemAllocPitch_v2
 for way in linked dlsym global next proc1 proc2; do
     for place in main thread constructor fork; do
         rm -f "$TMP"/*.json
-        with=$(GPUCACHE_REPORT=$TMP/%p.json LD_PRELOAD=$LIB timeout 20 "$progs/routes" $way $place 2>&1)
+        with=$(GPUCACHE_REPORT=$TMP/%p.json LD_PRELOAD=$LIB timeout 120 "$progs/routes" $way $place 2>&1)
         is "calls $way from $place: answers as without the library" "$with" "$plain"
         reports=("$TMP"/*.json)
         is "calls $way from $place: one report" "${#reports[@]}" 1
@@ -47,7 +47,7 @@ ok "a debugger's environment, bound at start" \
 
 for order in "$progs/libhook.so $LIB" "$LIB $progs/libhook.so"; do
     rm -f "$TMP"/*.json
-    with=$(GPUCACHE_REPORT=$TMP/%p.json LD_PRELOAD=$order timeout 20 "$progs/routes" dlsym main 2>&1)
+    with=$(GPUCACHE_REPORT=$TMP/%p.json LD_PRELOAD=$order timeout 120 "$progs/routes" dlsym main 2>&1)
     is "beside a library that wraps dlsym (${order##*/} last): the same answers" "$with" "$plain"
     is "beside a library that wraps dlsym (${order##*/} last): counted" \
         "$(json "$(echo "$TMP"/*.json)" 'd["by_api"]["cuMemAlloc_v2"]["count"]')" 3
@@ -57,7 +57,7 @@ done
 
 for pause in 0 5 10; do
     rm -f "$TMP"/*.json
-    with=$(LOADED_PAUSE_MS=$pause GPUCACHE_REPORT=$TMP/%p.json LD_PRELOAD=$LIB timeout 20 "$progs/loaded" "$progs/libloaded.so" 2>&1)
+    with=$(LOADED_PAUSE_MS=$pause GPUCACHE_REPORT=$TMP/%p.json LD_PRELOAD=$LIB timeout 120 "$progs/loaded" "$progs/libloaded.so" 2>&1)
     is "library loaded late, pause $pause: runs" "$with" $'thread: 0\nrun: 0'
     is "library loaded late, pause $pause: counted as the runtime's calls" \
         "$(json "$(echo "$TMP"/*.json)" '[d["by_api"]["cudaMalloc"]["count"], d["leak_count"]]')" "[2, 0]"

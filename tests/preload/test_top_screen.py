@@ -9,25 +9,10 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from terminal import Session  # noqa: E402
+from live import BUILD, TOOL, finish, ok
+from terminal import PATIENCE, Session
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("BUILD_DIR", os.path.join(ROOT, "build"))
-TOOL = os.path.join(BUILD, "gpucache")
 MEMBERS = os.path.join(BUILD, "tests/unit/test_tool_live")
-
-counts = {"all": 0, "failed": 0}
-
-
-def ok(name, good, shown=""):
-    """One test."""
-    counts["all"] += 1
-    if not good:
-        counts["failed"] += 1
-        for line in str(shown).splitlines():
-            print(f"# {line}")
-    print(f"{'ok' if good else 'not ok'} {counts['all']} - {name}", flush=True)
 
 
 def environment(folder, **more):
@@ -45,9 +30,19 @@ def show(lines):
 def start(folder, *arguments, columns=80, lines=24, null_input=False, **more):
     """gpucache top; returns when the screen shows something."""
     session = Session([TOOL, "top", *arguments], environment(folder, **more), columns, lines, null_input)
-    session.read(5, lambda screen: screen.text()[0].startswith("gpucache"[:columns]))
+    # The last line is written last; the narrowest have room for nothing there.
+    session.see(lambda screen: screen.text()[0].startswith("gpucache"[:columns]) and screen.text()[-1] != "")
     session.read(0.15)
     return session
+
+
+def press_until(session, keys, reached):
+    """Presses keys every second until a state is reached; whether it was."""
+    for _ in range(PATIENCE):
+        session.type(keys)
+        if session.read(1, lambda screen: reached()):
+            return True
+    return False
 
 
 def ticks(pid):
@@ -70,14 +65,12 @@ def check_view(folder):
        all(text[2 + i][:64].rstrip() == rows[i][:64].rstrip() for i in range(21)), show(text) + "\n" + show(rows[:21]))
     ok("names are harmless", any("caf\u00e9?[2J" in line for line in text), show(text))
     ok("colours", session.screen.colors > 0)
-    session.read(2.2)
-    ok("history grows", any(re.search("[\u2581-\u2588]{2,}$", line) for line in session.screen.text()),
+    ok("history grows", session.see(lambda screen: any(re.search("[\u2581-\u2588]{2,}$", line) for line in screen.text())),
        show(session.screen.text()))
 
     def press(keys, name, until):
         session.type(keys)
-        ok(name, session.read(3, until), show(session.screen.text()))
-        session.read(0.15)
+        ok(name, session.see(until), show(session.screen.text()))
 
     press("\x1bOB", "down: by one row", lambda screen: screen.text()[2][:64].rstrip() == rows[1][:64].rstrip())
     press("\x1bOF", "end: the last row", lambda screen: screen.text()[22].startswith(" tenant"))
@@ -88,8 +81,8 @@ def check_view(folder):
     press("R", "reversed", lambda screen: "pid reversed" in screen.text()[0] and screen.text()[8].startswith(" 100039"))
     press(">", "the next order", lambda screen: "by name" in screen.text()[0])
     press("R<P", "and back", lambda screen: screen.text()[8].startswith(" 100000"))
-    ok("tenants beneath their process", session.read(3, lambda screen: screen.text()[9].split()[:3] ==
-                                                     ["tenant", "\u2514", "\u6f22\u5b57"]), show(session.screen.text()))
+    ok("tenants beneath their process", session.see(lambda screen: screen.text()[9].split()[:3] ==
+                                                    ["tenant", "\u2514", "\u6f22\u5b57"]), show(session.screen.text()))
     press("t", "without tenants", lambda screen: screen.text()[9].startswith(" 100001"))
     press("?", "the keys", lambda screen: screen.text()[1].startswith("q, Ctrl-C"))
     press("x", "and back", lambda screen: screen.text()[9].startswith(" 100001"))
@@ -107,11 +100,10 @@ def check_sizes(folder):
         session.resize(columns, lines)
         want = ("gpucache top: 40 processes, 5 groups, 1 device; by reserved; 1.0s" if columns > 70
                 else "gpucache top: "[:columns - 1].rstrip())
-        ok(f"{columns} by {lines}", session.read(3, lambda screen, want=want: screen.text()[0].startswith(want)),
+        ok(f"{columns} by {lines}", session.see(lambda screen, want=want: screen.text()[0].startswith(want)),
            show(session.screen.text()))
-        session.read(0.1)
-    ok("the screen is whole again", session.screen.text()[-1].startswith("q quit") and
-       session.screen.text()[1].endswith("HISTORY"), show(session.screen.text()))
+    ok("the screen is whole again", session.see(lambda screen: screen.text()[-1].startswith("q quit") and
+                                                screen.text()[1].endswith("HISTORY")), show(session.screen.text()))
     session.type("q")
     ok("after all sizes it ends well", session.end() == 0 and session.is_restored())
     session = start(folder, columns=30, lines=5)
@@ -139,7 +131,7 @@ def check_terminals(folder):
     for term in ("dumb", "no-such-terminal", None):
         session = Session([TOOL, "top", "--interval", "0.2"], environment(folder, TERM=term), 80, 200)
         ok(f"TERM={term}: tables, one after the other",
-           session.read(5, lambda screen: sum("PID" in line for line in screen.text()) >= 2), session.output[-300:])
+           session.see(lambda screen: sum("PID" in line for line in screen.text()) >= 2), session.output[-300:])
         ok(f"TERM={term}: no escapes", b"\x1b" not in session.output)
         session.type("\x03")
         ok(f"TERM={term}: Ctrl-C ends it", session.end() == -signal.SIGINT)
@@ -152,7 +144,7 @@ def check_terminals(folder):
     session.kill(signal.SIGTERM)
     ok("input is no terminal: SIGTERM ends it", session.end() == -signal.SIGTERM)
     plain = subprocess.run([TOOL, "top"], env=environment(folder), stdin=subprocess.DEVNULL, capture_output=True,
-                           timeout=20, check=False)
+                           timeout=PATIENCE, check=False)
     ok("output is no terminal: one table", plain.returncode == 0 and plain.stdout.count(b"PID") == 1 and
        b"\x1b" not in plain.stdout and plain.stderr == b"", plain)
 
@@ -171,28 +163,24 @@ def check_ends(folder):
         status = session.end()
         ok(f"{number.name}: the end it asks for", status == (0 if number == signal.SIGINT else -number), status)
         ok(f"{number.name}: the terminal is as it was", session.is_restored())
-    shell = ["/bin/bash", "--norc", "-c", f"set -m; '{TOOL}' top; sleep 0.3; fg"]
+    go_on = folder + ".go-on"
+    os.mkfifo(go_on)
+    shell = ["/bin/bash", "--norc", "-c", f"set -m; '{TOOL}' top; read -r go < '{go_on}'; fg"]
     session = Session(shell, environment(folder))
-    session.read(5, lambda screen: screen.text()[1].endswith("HISTORY"))
-    # The terminal library ignores the key while it writes.
-    stopped = False
-    for _ in range(3):
-        session.read(0.2)
-        session.type("\x1a")
-        stopped = stopped or session.read(1, lambda screen: session.is_restored())
-        if stopped:
-            break
-    ok("Ctrl-Z: the terminal is as it was", stopped)
-    ok("fg: the screen is there again", session.read(5, lambda screen: screen.is_second and
-                                                     screen.text()[1].endswith("HISTORY")), show(session.screen.text()))
-    session.read(0.3)
-    session.type("q")
+    session.see(lambda screen: screen.text()[-1] != "")
+    # The terminal library ignores keys while it writes: they are pressed again.
+    ok("Ctrl-Z: the terminal is as it was", press_until(session, "\x1a", session.is_restored))
+    with open(go_on, "w", encoding="utf-8"):
+        pass
+    ok("fg: the screen is there again", session.see(lambda screen: screen.is_second and
+                                                    screen.text()[1].endswith("HISTORY")), show(session.screen.text()))
+    press_until(session, "q", session.is_restored)
     status = session.end()
     ok("fg: ends well", status == 0 and session.is_restored(), f"{status} {session.is_restored()}\n{session.output[-200:]}")
     session = start(folder)
     os.close(session.slave)
     os.close(session.master)
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE
     pid = 0
     while pid == 0 and time.monotonic() < end:
         pid, _ = os.waitpid(session.pid, os.WNOHANG)
@@ -213,24 +201,23 @@ def main():
             check_ends(folder)
             session = start(folder, "--interval", "0.1")
             members.stdin.close()
-            members.wait(10)
+            members.wait(PATIENCE)
         ok("who ends is gone from the screen",
-           session.read(3, lambda screen: screen.text()[0].startswith("gpucache top: 0 processes")),
+           session.see(lambda screen: screen.text()[0].startswith("gpucache top: 0 processes")),
            show(session.screen.text()))
         shutil.rmtree(folder)
         with subprocess.Popen([MEMBERS, "--members", folder, "3"], stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE) as members:
             members.stdout.readline()
             ok("another ledger in its place is found",
-               session.read(3, lambda screen: screen.text()[0].startswith("gpucache top: 3 processes")),
+               session.see(lambda screen: screen.text()[0].startswith("gpucache top: 3 processes")),
                show(session.screen.text()))
             members.stdin.close()
         session.type("q")
         ok("an empty screen ends well", session.end() == 0)
         nothing = Session([TOOL, "top", "--once"], environment(os.path.join(base, "nothing")))
         ok("without a ledger: an empty table", nothing.end() == 0 and "PID" in nothing.screen.text()[0])
-    print(f"1..{counts['all']}")
-    return 1 if counts["failed"] else 0
+    return finish()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # The torture test of reuse (progs/torture.c), some seconds of it: memory that is freed while work is queued never becomes
 # another block's too early, with each backend and with peers. And it finds the fault in a library that does not wait: one
 # is built here from a copy of the sources in which one check is missing. `make torture` is the long run.
-# timeout: 240
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 program=$BUILD_DIR/tests/preload/torture
 seed=${TORTURE_SEED:-$RANDOM}
@@ -13,7 +13,7 @@ tortured() {
     local library=$1
     shift
     env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$library" SIMCUDA_WORK_US="${work_us:-50}" GPUCACHE_LIMIT=320MiB \
-        GPUCACHE_REPORT="$TMP/report.json" timeout 60 "$program" "$1" "$2" "$seed" $threads "${@:3}" 2>&1
+        GPUCACHE_REPORT="$TMP/report.json" timeout 120 "$program" "$1" "$2" "$seed" $threads "${@:3}" 2>&1
 }
 
 ok "without the library nothing is corrupt: the test itself is right, seed $seed" tortured "" 4000 3

@@ -1,7 +1,7 @@
 #!/bin/bash
 # What docs/deploy.md shows, as far as it needs no cluster: the checks, the pod's settings, Slurm's scripts,
 # /etc/ld.so.preload, HAMi's variables as its plugin sets them; on the simulated device.
-# timeout: 120
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 deploy=$ROOT/examples/deploy
 client=$BUILD_DIR/tests/preload/nvml_dlopen
@@ -16,7 +16,7 @@ hold() {
     rm -f "$TMP/holder"
     env LD_LIBRARY_PATH="$SIM_DIR" "$@" "$client" hold "$mib" > "$TMP/holder" 2>&1 &
     holder=$!
-    for ((i = 0; i < 200; i++)); do
+    for ((i = 0; i < 2000; i++)); do
         grep -qs '^holding' "$TMP/holder" && break
         sleep 0.05
     done
@@ -56,11 +56,11 @@ server+=("LD_PRELOAD=$LIB" "GPUCACHE_LEDGER=$TMP/pod")
 batch+=("LD_PRELOAD=$LIB" "GPUCACHE_LEDGER=$TMP/pod" GPUCACHE_WAIT=0)
 is "the pod: the server's limit is its own" "$(total simulated env "${server[@]}")" 8192
 is "the pod: the batch job's is the group's" "$(total simulated env "${batch[@]}")" 10240
-like "the pod: the server gets no more than its own" "$(simulated env "${server[@]}" timeout 10 "$client" hold 9000 2>&1)" "CUDA error 2"
+like "the pod: the server gets no more than its own" "$(simulated env "${server[@]}" timeout 120 "$client" hold 9000 2>&1)" "CUDA error 2"
 hold 7000 "${server[@]}"
 is "the pod: the server holds its part" "$(cat "$TMP/holder")" holding
-like "the pod: both together get no more than the group's" "$(simulated env "${batch[@]}" timeout 10 "$client" hold 4000 2>&1)" "CUDA error 2"
-is "the pod: what is left can be had" "$(simulated env "${batch[@]}" timeout 10 "$client" cuda 2500 2>&1 | grep -c '^held')" 4
+like "the pod: both together get no more than the group's" "$(simulated env "${batch[@]}" timeout 120 "$client" hold 4000 2>&1)" "CUDA error 2"
+is "the pod: what is left can be had" "$(simulated env "${batch[@]}" timeout 120 "$client" cuda 2500 2>&1 | grep -c '^held')" 4
 like "the pod: top shows who holds it" "$(GPUCACHE_LEDGER=$TMP/pod "$TOOL" top --once)" 'shared-g.* server'
 let_go
 
@@ -74,7 +74,7 @@ hold 2000 "${hami[@]}"
 is "HAMi: what is not served is said once, and the program runs" "$(cat "$TMP/holder")" "\
 gpucache: CUDA_DEVICE_SM_LIMIT=30: not served: only memory is limited, not the time on the device
 holding"
-like "HAMi: a container's processes share the limit" "$(simulated env "${hami[@]}" timeout 10 "$client" hold 1500 2>&1)" "CUDA error 2"
+like "HAMi: a container's processes share the limit" "$(simulated env "${hami[@]}" timeout 120 "$client" hold 1500 2>&1)" "CUDA error 2"
 let_go
 is "HAMi: control disabled" "$(total simulated env "${hami[@]}" CUDA_DISABLE_CONTROL=true)" 16384
 
@@ -87,7 +87,7 @@ not_ok "Slurm: without the library the prolog fails" env "${job[@]}" GPUCACHE_LI
 task() { (cd "$TMP" && eval "$(env "${job[@]}" "$deploy/slurm-task-prolog.sh")" && GPUCACHE_REPORT=none simulated "$@"); }
 is "Slurm: all that the task prolog prints is for the task" "$(env "${job[@]}" "$deploy/slurm-task-prolog.sh" | grep -vc '^export [A-Z_]*=[^ ]*$')" 0
 is "Slurm: six shards are six GiB" "$(total task)" 6144
-like "Slurm: and no more" "$(task timeout 10 "$client" hold 6500 2>&1)" "CUDA error 2"
+like "Slurm: and no more" "$(task timeout 120 "$client" hold 6500 2>&1)" "CUDA error 2"
 ok "Slurm: the ledger is the job's own" test -f "$(echo "$TMP"/ledgers/4711/ledger-*)"
 job+=(SLURM_SHARDS_ON_NODE=)
 is "Slurm: without shards there is no limit" "$(total task)" 16384
@@ -115,7 +115,7 @@ if machine true; then
     like "the machine: ldd lists it" "$(machine ldd /bin/true)" "libgpucache"
     is "the machine: half of the device" "$(total machine env LD_LIBRARY_PATH="$SIM_DIR")" 8192
     is "the machine: an empty environment has the limit too" "$(total machine env -i SIMCUDA_MEMORY=16GiB LD_LIBRARY_PATH="$SIM_DIR")" 8192
-    like "the machine: and it holds" "$(machine env LD_LIBRARY_PATH="$SIM_DIR" GPUCACHE_LEDGER="$TMP/machine" timeout 10 "$client" hold 9000)" "CUDA error 2"
+    like "the machine: and it holds" "$(machine env LD_LIBRARY_PATH="$SIM_DIR" GPUCACHE_LEDGER="$TMP/machine" timeout 120 "$client" hold 9000)" "CUDA error 2"
     like "the machine: a wrong path is an error line, and programs run" "$(PRELOAD=/nowhere/x.so machine echo it runs)" "it runs"
 else
     skip "the machine" "no file system of our own to be had here"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The stand-in runtime as programs meet it: what it exports, how it finds the driver, and programs built by nvcc on it,
 # shared and from the archive.
-# timeout: 120
+# timeout: 400
 . "$(dirname "$0")/../lib.sh"
 
 RUNTIME=$ROOT/tests/simcuda/runtime

@@ -1,4 +1,5 @@
 #include "tests/unit/report_sample.h"
+#include "core/tenant.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +39,26 @@ static const struct gc_snapshot snapshot = {
     .free_latency = {.count = 9, .p50 = 80, .p99 = 90, .max = 100},
 };
 
+static struct gc_tenant_figures tenants[2] = {
+    {.name = "llama",
+     .is_paused = true,
+     .capacity_bytes = UINT64_C(96) << 30,
+     .limit_bytes = UINT64_C(24) << 30,
+     .requested = {1, 2},
+     .allocated = {3, 4},
+     .reserved = {UINT64_C(5) << 30, UINT64_C(6) << 30},
+     .pending_bytes = 7,
+     .idle_bytes = 8,
+     .alloc_count = 9,
+     .free_count = 10,
+     .hit_count = 11,
+     .miss_count = 12,
+     .oom_count = 13},
+    {.name = "gone-and-with-a-name-that-is-rather-long-for-a-column",
+     .is_removed = true,
+     .limit_bytes = UINT64_MAX},
+};
+
 static void fill_device(struct gc_device_snapshot *device, int ordinal)
 {
     uint64_t value = 100;
@@ -51,6 +72,8 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
     snprintf(device->info.name, sizeof(device->info.name), "Simulated \"Device\" %d", ordinal);
     device->info.total_bytes = UINT64_C(16) << 30;
     device->limit_bytes = ordinal == 0 ? UINT64_C(4) << 30 : UINT64_MAX;
+    snprintf(device->group, sizeof(device->group), ordinal == 0 ? "" : "team");
+    device->group_limit_bytes = ordinal == 0 ? UINT64_MAX : UINT64_C(12) << 30;
 #define GC_GAUGE(field, text) device->field = (struct gc_gauge){value, value * 1000}, value += 1;
 #define GC_COUNTER(field, text) device->field = value++;
 #include "core/stats.def"
@@ -66,6 +89,8 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
     device->leak_count = ordinal == 0 ? 1234 : 0;
     device->leak_bytes = ordinal == 0 ? UINT64_C(5) << 30 : 0;
     device->apis = apis[ordinal];
+    device->tenant_count = ordinal == 0 ? 0 : 2;
+    device->tenants = tenants;
     for (unsigned i = 0; i < REPORT_SAMPLE_API_COUNT; i++) {
         apis[ordinal][i] = (struct gc_api_figures){.count = i == 2 ? 0 : i + 1,
                                                    .bytes = (i + 1) * 1000,

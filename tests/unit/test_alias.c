@@ -1,5 +1,6 @@
 /* Pages with several addresses, by chance: blocks come and go with work queued on them, by the
  * owner and by a peer, while mappings change, pages go back, captures begin and driver calls fail.
+ * The same with tenants beside, which come and go too.
  * A second thread, played by the hook of the simulated platform, frees blocks and takes backed
  * holes in the middle of each change.
  *
@@ -8,6 +9,7 @@
  * (workbench_try_alloc); nothing is unmapped while work uses it (sim_mapping.c). */
 #include "core/bits.h"
 #include "core/instance.h"
+#include "core/tenant.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
@@ -23,6 +25,9 @@
 #define PEER_HANDLE 9
 #define PEER_DEVICE 3
 #define STREAM UINT64_C(77)
+#define CONTEXTS 2
+#define TENANTS 2
+#define TENANT_LIMIT GC_MIB(40)
 
 struct live {
     uint64_t address;
@@ -43,12 +48,32 @@ struct scene {
     bool may_fail;
     bool is_capturing;
     bool is_inside; /* the hook */
+    bool has_tenants;
+    struct gc_tenant *tenants[TENANTS];
+    unsigned removed_count;
 };
 
 static uint64_t draw(struct scene *scene, uint64_t below)
 {
     scene->random = scene->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return gc_mix_u64(scene->random) % below;
+}
+
+static unsigned draw_context(struct scene *scene)
+{
+    return scene->is_single ? 0 : (unsigned)draw(scene, CONTEXTS);
+}
+
+/* A record of that context: its own, or a tenant's. */
+static struct gc_context *draw_record(struct scene *scene, unsigned context)
+{
+    struct gc_context *head = scene->bench.contexts[context];
+    const uint64_t tenant = scene->has_tenants ? draw(scene, TENANTS + 1) : TENANTS;
+    struct gc_context *record;
+    if (tenant == TENANTS)
+        return head;
+    assert_status(gc_tenant_context(scene->tenants[tenant], head, &record), GC_OK);
+    return record;
 }
 
 /* ---- what must hold ---- */
@@ -136,12 +161,12 @@ static uint64_t draw_bytes(struct scene *scene)
 static void take(struct scene *scene)
 {
     struct workbench *bench = &scene->bench;
-    const unsigned context = scene->is_single ? 0 : (unsigned)draw(scene, 2);
+    const unsigned context = draw_context(scene);
+    struct gc_context *record = draw_record(scene, context);
     const struct gc_request request = {.bytes = draw_bytes(scene), .api = API_MALLOC};
     uint64_t address;
     if (scene->count + 2 >= LIVE_MAX ||
-        gc_core_alloc(bench->core, bench->contexts[context], &request, &address,
-                      &bench->driver_code) != GC_OK)
+        gc_core_alloc(bench->core, record, &request, &address, &bench->driver_code) != GC_OK)
         return;
     if (!scene->is_single)
         sim_driver_expect_idle(&bench->sim, address, request.bytes);
@@ -189,6 +214,34 @@ static void leave_single(struct scene *scene)
     scene->is_single = false;
 }
 
+static void add_tenant(struct scene *scene, unsigned i)
+{
+    static const char *const names[TENANTS] = {"one", "two"};
+    const struct gc_tenant_config config = {names[i], GC_MIB(48), TENANT_LIMIT};
+    assert_status(gc_core_add_tenant(scene->bench.core, &config, &scene->tenants[i]), GC_OK);
+}
+
+/* What is freed by then need not be idle. */
+static void replace_tenant(struct scene *scene)
+{
+    const unsigned tenant = (unsigned)draw(scene, TENANTS);
+    if (!scene->has_tenants)
+        return;
+    for (unsigned i = scene->count; i-- > 0;) {
+        struct gc_block_info info;
+        const uint64_t address = scene->live[i].address;
+        assert_status(gc_core_find_block(scene->bench.core, address, &info), GC_OK);
+        if (gc_context_tenant(info.owner) != scene->tenants[tenant])
+            continue;
+        scene->live[i] = scene->live[--scene->count];
+        workbench_free(&scene->bench, address);
+    }
+    if (gc_core_remove_tenant(scene->bench.core, scene->tenants[tenant]) != GC_OK)
+        return;
+    scene->removed_count++;
+    add_tenant(scene, tenant);
+}
+
 static void step(struct scene *scene)
 {
     struct workbench *bench = &scene->bench;
@@ -207,27 +260,41 @@ static void step(struct scene *scene)
     else if (kind < 900)
         wait_for(scene, (unsigned)draw(scene, 2));
     else if (kind < 920)
-        gc_fence_record(bench->contexts[draw(scene, 2)]);
+        gc_fence_record(draw_record(scene, (unsigned)draw(scene, CONTEXTS)));
     else if (kind < 950)
-        gc_reuse_resolve(bench->contexts[draw(scene, 2)], GC_MIB(2));
+        gc_reuse_resolve(draw_record(scene, (unsigned)draw(scene, CONTEXTS)), GC_MIB(2));
     else if (kind < 970)
         gc_core_trim(bench->core, bench->device, draw(scene, GC_MIB(16)));
     else if (kind < 980 || (scene->is_capturing && draw(scene, 10) == 0))
         toggle_capture(scene);
+    else if (kind < 988)
+        replace_tenant(scene);
     else if (kind < 998)
         add_peer(scene);
     else
         leave_single(scene);
 }
 
+/* As draw_record, but makes none. */
+static struct gc_context *find_record(struct scene *scene, unsigned context)
+{
+    struct gc_context *head = scene->bench.contexts[context];
+    const uint64_t tenant = scene->has_tenants ? draw(scene, TENANTS + 1) : TENANTS;
+    struct gc_context *record =
+        tenant == TENANTS ? NULL : gc_context_find_record(head, scene->tenants[tenant]);
+    return record != NULL ? record : head;
+}
+
 /* The other thread: it takes what needs no driver call, and frees. */
 static void meanwhile(void *argument, enum sim_call call, uint64_t context)
 {
     struct scene *scene = argument;
-    struct gc_pool *pool = &scene->bench.contexts[scene->is_single ? 0 : draw(scene, 2)]->pool;
     (void)context;
     if (call < SIM_ADDRESS_RESERVE || call > SIM_PAGE_UNMAP || scene->is_inside)
         return;
+    const unsigned number = draw_context(scene);
+    struct gc_context *record = find_record(scene, number);
+    struct gc_pool *pool = &record->pool;
     scene->is_inside = true;
     for (uint64_t n = draw(scene, 4); n > 0 && scene->count > 0; n--)
         give(scene);
@@ -238,11 +305,12 @@ static void meanwhile(void *argument, enum sim_call call, uint64_t context)
         uint64_t address = 0;
         assert_true(gc_pool_plan(bytes, &claim.bytes, &plan));
         assert_status(gc_pool_acquire(pool), GC_OK);
-        const struct gc_block *block = gc_pool_take_locked(pool, plan.class, &claim);
+        const struct gc_block *block =
+            pool->is_closed ? NULL : gc_pool_take_locked(pool, plan.class, &claim);
         if (block != NULL) {
             const struct gc_entry entry = {block->address, bytes, block->bytes, 0, API_MALLOC};
-            gc_device_note_alloc(scene->bench.device, &entry);
-            gc_counter_add(&scene->bench.device->stats.hit_count, 1);
+            gc_context_note_alloc(record, &entry);
+            gc_share_note_hit(scene->bench.device, record->share, true);
             address = block->address;
         }
         gc_pool_release(pool);
@@ -250,7 +318,7 @@ static void meanwhile(void *argument, enum sim_call call, uint64_t context)
             continue;
         if (!scene->is_single)
             sim_driver_expect_idle(&scene->bench.sim, address, bytes);
-        come(scene, address, bytes, pool == &scene->bench.contexts[0]->pool ? 0 : 1);
+        come(scene, address, bytes, number);
     }
     scene->is_inside = false;
 }
@@ -268,6 +336,7 @@ static void open_scene(struct scene *scene, uint64_t seed, uint64_t limit_bytes)
     memset(scene, 0, sizeof(*scene));
     scene->random = seed;
     workbench_open(&scene->bench, &setup);
+    scene->bench.tenant_limit_bytes = TENANT_LIMIT;
     assert_status(gc_core_add_device(scene->bench.core, &info, &device), GC_OK);
     assert_status(gc_core_add_context(scene->bench.core, PEER_HANDLE, device, &scene->peer), GC_OK);
 }
@@ -302,7 +371,7 @@ static uint64_t choose_seed(void)
     return seed;
 }
 
-static void play(bool is_single, bool may_fail)
+static void play(bool is_single, bool may_fail, bool has_tenants)
 {
     static struct scene scene;
     const uint64_t seed = choose_seed();
@@ -310,6 +379,9 @@ static void play(bool is_single, bool may_fail)
         open_scene(&scene, seed + run * 7919, GC_MIB(24) << run % 3);
         scene.may_fail = may_fail;
         scene.is_single = is_single;
+        scene.has_tenants = has_tenants;
+        for (unsigned i = 0; has_tenants && i < TENANTS; i++)
+            add_tenant(&scene, i);
         if (is_single) {
             atomic_store(&scene.bench.core->work.has_left, false);
             atomic_store(&scene.bench.core->work.is_single, true);
@@ -323,31 +395,46 @@ static void play(bool is_single, bool may_fail)
                 workbench_check(&scene.bench);
         }
         close_scene(&scene);
+        assert_true(!has_tenants || is_single || may_fail || scene.removed_count > 0);
     }
 }
 
 static void memory_has_one_user(void **state)
 {
     (void)state;
-    play(false, false);
+    play(false, false, false);
 }
 
 static void memory_has_one_user_whatever_fails(void **state)
 {
     (void)state;
-    play(false, true);
+    play(false, true, false);
 }
 
 static void memory_has_one_user_in_the_order_of_one_stream(void **state)
 {
     (void)state;
-    play(true, false);
+    play(true, false, false);
 }
 
 static void memory_has_one_user_in_one_stream_whatever_fails(void **state)
 {
     (void)state;
-    play(true, true);
+    play(true, true, false);
+}
+
+static void memory_has_one_tenant(void **state)
+{
+    (void)state;
+    play(false, false, true);
+    play(true, false, true);
+}
+
+static void memory_has_one_tenant_whatever_fails(void **state)
+{
+    (void)state;
+    play(false, true, true);
+    play(true, true, true);
 }
 
 int main(void)
@@ -357,6 +444,8 @@ int main(void)
         cmocka_unit_test(memory_has_one_user_whatever_fails),
         cmocka_unit_test(memory_has_one_user_in_the_order_of_one_stream),
         cmocka_unit_test(memory_has_one_user_in_one_stream_whatever_fails),
+        cmocka_unit_test(memory_has_one_tenant),
+        cmocka_unit_test(memory_has_one_tenant_whatever_fails),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("alias", tests, NULL, NULL);

@@ -385,16 +385,23 @@ static void captures_take_what_is_there_or_plain_memory(void **state)
     workbench_close(&bench);
 }
 
+/* A context on a second device. */
+static struct gc_context *add_peer_device(struct workbench *bench)
+{
+    const struct gc_device_info info = {.ordinal = 3, .total_bytes = GC_MIB(64)};
+    struct gc_device *device;
+    struct gc_context *peer;
+    assert_status(gc_core_add_device(bench->core, &info, &device), GC_OK);
+    assert_status(gc_core_add_context(bench->core, 9, device, &peer), GC_OK);
+    return peer;
+}
+
 static void peers_get_access(void **state)
 {
     struct workbench bench;
-    struct gc_device *device;
-    struct gc_context *peer;
-    const struct gc_device_info info = {.ordinal = 3, .total_bytes = GC_MIB(64)};
     (void)state;
     open_bench(&bench, GC_MIB(1024), 0);
-    assert_status(gc_core_add_device(bench.core, &info, &device), GC_OK);
-    assert_status(gc_core_add_context(bench.core, 9, device, &peer), GC_OK);
+    struct gc_context *peer = add_peer_device(&bench);
     const uint64_t before = workbench_alloc(&bench, 0, GC_MIB(5));
     const uint64_t small = workbench_alloc(&bench, 0, 5);
     assert_false(sim_driver_is_open_to(&bench.sim, 3, before, GC_MIB(5)));
@@ -410,13 +417,9 @@ static void peers_get_access(void **state)
 static void refused_access_is_asked_for_again(void **state)
 {
     struct workbench bench;
-    struct gc_device *device;
-    struct gc_context *peer;
-    const struct gc_device_info info = {.ordinal = 3, .total_bytes = GC_MIB(64)};
     (void)state;
     open_bench(&bench, GC_MIB(1024), 0);
-    assert_status(gc_core_add_device(bench.core, &info, &device), GC_OK);
-    assert_status(gc_core_add_context(bench.core, 9, device, &peer), GC_OK);
+    struct gc_context *peer = add_peer_device(&bench);
     const uint64_t large = workbench_alloc(&bench, 0, GC_MIB(5));
     const uint64_t small = workbench_alloc(&bench, 0, 5);
     sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);

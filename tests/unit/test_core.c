@@ -376,15 +376,15 @@ static void mem_info_counts_idle_memory_as_free(void **state)
     workbench_open(&bench, &setup);
     workbench_alloc(&bench, 0, GC_MIB(30));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(40)));
-    gc_core_mem_info(bench.core, bench.device, &free_bytes, &total_bytes);
+    gc_core_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
     assert_int_equal(total_bytes, GC_MIB(100));
     assert_int_equal(free_bytes, GC_MIB(70));
     free_bytes = GC_MIB(8); /* others fill the device */
-    gc_core_mem_info(bench.core, bench.device, &free_bytes, &total_bytes);
+    gc_core_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
     assert_int_equal(free_bytes, GC_MIB(48));
     gc_core_adjust(bench.core, bench.device,
                    (int64_t)GC_MIB(500)); /* beyond the limit: never negative */
-    gc_core_mem_info(bench.core, bench.device, &free_bytes, &total_bytes);
+    gc_core_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
     assert_int_equal(free_bytes, 0);
     gc_core_adjust(bench.core, bench.device, -(int64_t)GC_MIB(500));
     bench.device = gc_core_find_device(bench.core, 0);

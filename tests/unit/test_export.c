@@ -7,15 +7,6 @@
 
 #define STREAM_A UINT64_C(0xa000)
 
-static void open_fenced(struct workbench *bench)
-{
-    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
-                                          .capacity_bytes = GC_MIB(1024),
-                                          .trim_percent = 100,
-                                          .is_fenced = true};
-    workbench_open(bench, &setup);
-}
-
 /* Work of the first context uses the block. */
 static void work_on(struct workbench *bench, uint64_t address, uint64_t bytes, uint64_t stream)
 {
@@ -31,7 +22,7 @@ static void whole_block_serves_again_without_the_driver(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t block = workbench_alloc_whole(&bench, 0, 1000);
     const uint64_t calls = bench.sim.total_calls;
     for (unsigned i = 0; i < 100; i++) {
@@ -52,7 +43,7 @@ static void whole_block_serves_nearly_its_size_only(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t block = workbench_alloc_whole(&bench, 0, GC_MIB(16));
     workbench_free(&bench, block);
     const uint64_t smaller = workbench_alloc_whole(&bench, 0, GC_MIB(15) - 512);
@@ -73,7 +64,7 @@ static void the_kinds_do_not_mix(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     workbench_free(&bench, workbench_alloc(&bench, 0, 4096));
     const uint64_t whole = workbench_alloc_whole(&bench, 0, 4096);
     assert_int_equal(bench.sim.calls[SIM_MEM_ALLOC], 2);
@@ -87,7 +78,7 @@ static void exported_block_goes_back_when_freed(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t block = workbench_alloc_whole(&bench, 0, 5000);
     workbench_export(&bench, block + 4999);
     workbench_export(&bench, block); /* as often as it likes */
@@ -101,16 +92,14 @@ static void exported_block_in_use_goes_back_when_its_work_is_done(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t block = workbench_alloc_whole(&bench, 0, 5000);
     workbench_export(&bench, block);
     work_on(&bench, block, 5000, GC_STREAM_OTHER);
     workbench_free(&bench, block);
     assert_int_equal(bench.sim.used_bytes, 5120);
     assert_int_not_equal(workbench_alloc_whole(&bench, 0, 5000), block);
-    const uint64_t epoch = gc_context_epoch(bench.contexts[0]);
-    sim_driver_complete(&bench.sim, 1);
-    gc_core_retire(bench.core, bench.contexts[0], epoch);
+    workbench_retire(&bench);
     assert_int_equal(bench.sim.used_bytes, 5120); /* the second one */
     assert_int_equal(workbench_figures(&bench).idle_bytes, 0);
     workbench_close(&bench);
@@ -121,7 +110,7 @@ static void exported_block_is_not_taken_while_the_driver_keeps_it(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t block = workbench_alloc_whole(&bench, 0, 5000);
     workbench_export(&bench, block);
     work_on(&bench, block, 5000, GC_STREAM_OTHER);
@@ -143,7 +132,7 @@ static void what_shares_an_allocation_is_not_exported(void **state)
     struct workbench bench;
     struct gc_block_info info;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t first = workbench_alloc(&bench, 0, 4096);
     assert_status(gc_core_find_block(bench.core, first, &info), GC_OK);
     assert_int_equal(info.address, info.segment_address);
@@ -162,7 +151,7 @@ static void export_waits_for_the_former_life(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     atomic_store(&bench.core->work.is_single, true); /* contexts of the bench end that */
     const uint64_t block = workbench_alloc_whole(&bench, 0, 5000);
     work_on(&bench, block, 5000, STREAM_A);
@@ -230,7 +219,7 @@ static void idle_whole_blocks_of_many_sizes_stay_bounded(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     for (unsigned i = 0; i < 40; i++)
         workbench_free(&bench, workbench_alloc_whole(&bench, 0, GC_MIB(20 + 2 * i)));
     /* Half of the peak of 98 MiB and 128 MiB more idle, and the last. */

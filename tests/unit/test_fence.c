@@ -7,15 +7,6 @@
 
 #include <pthread.h>
 
-static void open_fenced(struct workbench *bench, uint64_t capacity_bytes)
-{
-    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
-                                          .capacity_bytes = capacity_bytes,
-                                          .trim_percent = 100,
-                                          .is_fenced = true};
-    workbench_open(bench, &setup);
-}
-
 /* As if the process had one context and had used no second stream yet. */
 static void pretend_one_stream(struct workbench *bench)
 {
@@ -27,7 +18,7 @@ static void free_with_queued_work_calls_nothing(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(1024));
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
     sim_driver_submit(&bench.sim, 1, a, 4096);
     const uint64_t calls = bench.sim.total_calls;
@@ -43,7 +34,7 @@ static void without_work_nothing_is_asked(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(1024));
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
     const uint64_t calls = bench.sim.total_calls;
     workbench_free(&bench, a);
@@ -60,7 +51,7 @@ static void fence_covers_what_was_submitted_before_it(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(1024));
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
     const uint64_t b = workbench_alloc(&bench, 0, 4096);
     sim_driver_submit(&bench.sim, 1, a, 4096);
@@ -100,7 +91,7 @@ static void what_is_freed_while_a_fence_is_recorded_waits_for_the_next(void **st
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(1024));
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
     const uint64_t b = workbench_alloc(&bench, 0, 4096);
     sim_driver_submit(&bench.sim, 1, a, 4096);
@@ -121,13 +112,11 @@ static void loop_asks_seldom_and_stays_bounded(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(1024));
+    workbench_open_fenced(&bench, GC_MIB(1024));
     bench.sim.is_prompt = true;
     const unsigned rounds = 20000;
     for (unsigned i = 0; i < rounds; i++) {
-        const uint64_t a = workbench_alloc(&bench, 0, 4096);
-        sim_driver_submit(&bench.sim, 1, a, 4096);
-        workbench_free(&bench, a);
+        workbench_free_busy(&bench, 1, 4096);
     }
     assert_true(bench.sim.total_calls <= rounds / 100);
     assert_true(bench.sim.peak_bytes <= GC_MIB(1024) / 8 + GC_MIB(4));
@@ -141,7 +130,7 @@ static void lagging_device_is_asked_seldom(void **state)
     const unsigned count = sizeof(blocks) / sizeof(blocks[0]);
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(1024));
+    workbench_open_fenced(&bench, GC_MIB(1024));
     for (unsigned i = 0; i < count; i++)
         blocks[i] = workbench_alloc(&bench, 0, 512);
     sim_driver_submit(&bench.sim, 1, blocks[0], 512 * count);
@@ -157,7 +146,7 @@ static void pending_memory_never_causes_an_out_of_memory(void **state)
     for (unsigned way = 0; way < 2; way++) {
         struct workbench bench;
         (void)state;
-        open_fenced(&bench, GC_MIB(64));
+        workbench_open_fenced(&bench, GC_MIB(64));
         bench.sim.has_no_fences = way == 1;
         for (unsigned i = 0; i < 20; i++) {
             const unsigned context = i % WORKBENCH_CONTEXTS;
@@ -199,15 +188,11 @@ static void peers_are_fenced_too(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(64));
+    workbench_open_fenced(&bench, GC_MIB(64));
     gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
-    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
-    sim_driver_submit(&bench.sim, 2, a, GC_MIB(60));
-    workbench_free(&bench, a);
+    workbench_free_busy(&bench, 2, GC_MIB(60));
     /* The program waits for the owner alone: the peer still works. */
-    const uint64_t epoch = gc_context_epoch(bench.contexts[0]);
-    sim_driver_complete(&bench.sim, 1);
-    gc_core_retire(bench.core, bench.contexts[0], epoch);
+    workbench_retire(&bench);
     assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(60));
     assert_true(gc_fence_record(bench.contexts[0]));
     sim_driver_complete(&bench.sim, 1);
@@ -222,7 +207,7 @@ static void late_peer_is_waited_for(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(64));
+    workbench_open_fenced(&bench, GC_MIB(64));
     const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(20));
     const uint64_t b = workbench_alloc(&bench, 0, GC_MIB(20));
     sim_driver_submit(&bench.sim, 1, a, GC_MIB(20));
@@ -244,7 +229,7 @@ static void crowd_of_peers_is_waited_for(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(64));
+    workbench_open_fenced(&bench, GC_MIB(64));
     for (uint64_t i = 0; i < GC_PEER_MAX; i++) {
         struct gc_context *peer;
         assert_status(gc_core_add_context(bench.core, 1000 + i, bench.device, &peer), GC_OK);
@@ -275,7 +260,7 @@ static void capture_is_left_alone(void **state)
     struct workbench bench;
     uint64_t other;
     (void)state;
-    open_fenced(&bench, GC_MIB(64));
+    workbench_open_fenced(&bench, GC_MIB(64));
     const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
     sim_driver_submit(&bench.sim, 1, a, GC_MIB(60));
     workbench_capture(&bench, 0, true);
@@ -291,7 +276,7 @@ static void one_stream_reuses_at_once_and_waits_when_it_ends(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(1024));
+    workbench_open_fenced(&bench, GC_MIB(1024));
     pretend_one_stream(&bench);
     struct gc_work *work = gc_core_work(bench.core);
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
@@ -304,9 +289,7 @@ static void one_stream_reuses_at_once_and_waits_when_it_ends(void **state)
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
     assert_true(gc_work_begin(bench.core, work, GC_STREAM_OTHER, &bench.driver_code));
     sim_driver_expect_idle(&bench.sim, a, 4096); /* now it may go to any stream */
-    const uint64_t b = workbench_alloc(&bench, 0, 4096);
-    sim_driver_submit(&bench.sim, 1, b, 4096);
-    workbench_free(&bench, b);
+    workbench_free_busy(&bench, 1, 4096);
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
     workbench_close(&bench);
 }
@@ -318,7 +301,7 @@ static void one_stream_holds_others_up_while_the_driver_fails(void **state)
     struct workbench bench;
     int code = 0;
     (void)state;
-    open_fenced(&bench, GC_MIB(1024));
+    workbench_open_fenced(&bench, GC_MIB(1024));
     pretend_one_stream(&bench);
     struct gc_work *work = gc_core_work(bench.core);
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
@@ -340,11 +323,9 @@ static void one_stream_waits_before_memory_goes_back(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(1024));
+    workbench_open_fenced(&bench, GC_MIB(1024));
     pretend_one_stream(&bench);
-    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(40));
-    sim_driver_submit(&bench.sim, 1, a, GC_MIB(40));
-    workbench_free(&bench, a);
+    workbench_free_busy(&bench, 1, GC_MIB(40));
     sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
     assert_int_equal(gc_core_trim(bench.core, bench.device, 0), 0);
     sim_driver_fail(&bench.sim, 0, false, 0);
@@ -357,14 +338,12 @@ static void unseen_work_makes_every_free_pending(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(64));
+    workbench_open_fenced(&bench, GC_MIB(64));
     assert_true(gc_core_set_conservative(bench.core));
     assert_false(gc_core_set_conservative(bench.core));
     bench.sim.work = NULL; /* nobody counts */
     for (unsigned i = 0; i < 10; i++) {
-        const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
-        sim_driver_submit(&bench.sim, 1, a, GC_MIB(60));
-        workbench_free(&bench, a);
+        workbench_free_busy(&bench, 1, GC_MIB(60));
         assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(60));
     }
     workbench_close(&bench);
@@ -374,14 +353,10 @@ static void wait_of_the_program_answers_open_fences(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(1024));
-    const uint64_t a = workbench_alloc(&bench, 0, 4096);
-    sim_driver_submit(&bench.sim, 1, a, 4096);
-    workbench_free(&bench, a);
+    workbench_open_fenced(&bench, GC_MIB(1024));
+    workbench_free_busy(&bench, 1, 4096);
     assert_true(gc_fence_record(bench.contexts[0]));
-    const uint64_t epoch = gc_context_epoch(bench.contexts[0]);
-    sim_driver_complete(&bench.sim, 1);
-    gc_core_retire(bench.core, bench.contexts[0], epoch);
+    workbench_retire(&bench);
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     gc_fence_poll(bench.contexts[0]);
     assert_int_equal(bench.sim.calls[SIM_FENCE_QUERY], 0);
@@ -393,11 +368,9 @@ static void dropped_context_forgets_its_fences(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench, GC_MIB(1024));
+    workbench_open_fenced(&bench, GC_MIB(1024));
     gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
-    const uint64_t a = workbench_alloc(&bench, 0, 4096);
-    sim_driver_submit(&bench.sim, 1, a, 4096);
-    workbench_free(&bench, a);
+    workbench_free_busy(&bench, 1, 4096);
     assert_true(gc_fence_record(bench.contexts[0]));
     workbench_drop(&bench, 0);
     assert_int_equal(bench.sim.fence_count, 0);
@@ -413,7 +386,7 @@ static void failing_calls_lose_nothing(void **state)
         for (uint64_t n = 1; fired; n++) {
             struct workbench bench;
             uint64_t address;
-            open_fenced(&bench, GC_MIB(64));
+            workbench_open_fenced(&bench, GC_MIB(64));
             sim_driver_fail(&bench.sim, n, for_good != 0, SIM_BROKEN);
             for (unsigned i = 0; i < 12; i++) {
                 if (workbench_try_alloc(&bench, 0, GC_MIB(20), &address) != GC_OK)

@@ -85,7 +85,7 @@ static void *work(void *argument)
 {
     struct hand *hand = argument;
     hand->cache = gc_core_cache_create(hand->crew->bench.core);
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < ROUNDS || atomic_load(&hand->crew->recorded) <= 100; i++) {
         if (draw(hand, 3) == 0)
             ask(hand);
         else
@@ -130,7 +130,6 @@ static void run(bool has_captures)
     for (unsigned i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(atomic_load(&crew.unexpected), 0);
-    assert_true(atomic_load(&crew.recorded) > 100);
     assert_true(crew.bench.contexts[0]->fences.count <= GC_FENCES_MAX);
     /* A fence of the driver's for each member of those that are open, and no other. */
     assert_int_equal(crew.bench.sim.fence_count, 2 * crew.bench.contexts[0]->fences.count);

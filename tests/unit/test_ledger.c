@@ -19,6 +19,7 @@
 
 #define CHILDREN 12
 #define LIMIT 1000
+#define PATIENCE_MS 60000
 
 static char base[256];
 static char folder[300];
@@ -76,6 +77,22 @@ static void expect_refused(const char *word)
     }
 }
 
+static void expect_refused_with_mode(const char *name, mode_t mode, const char *word)
+{
+    assert_int_equal(chmod(name, mode), 0);
+    expect_refused(word);
+}
+
+/* As far as this user may give things away. */
+static void expect_refused_of_another(const char *name)
+{
+    if (geteuid() != 0)
+        return;
+    assert_int_equal(chown(name, 1, 1), 0);
+    expect_refused("another user");
+    assert_int_equal(chown(name, 0, 0), 0);
+}
+
 /* A good one, then closed. */
 static void make_file(void)
 {
@@ -98,13 +115,9 @@ static void folders_of_others_are_refused(void **state)
     (void)state;
     assert_int_equal(mkdir(folder, 0755), 0);
     expect_refused("others may enter");
-    assert_int_equal(chmod(folder, 0720), 0);
-    expect_refused("others may enter");
+    expect_refused_with_mode(folder, 0720, "others may enter");
     assert_int_equal(chmod(folder, 0700), 0);
-    if (geteuid() == 0) {
-        assert_int_equal(chown(folder, 1, 1), 0);
-        expect_refused("another user");
-    }
+    expect_refused_of_another(folder);
     rmdir(folder);
     scratch_path(other, sizeof(other), base, "other");
     assert_int_equal(mkdir(other, 0700), 0);
@@ -121,16 +134,10 @@ static void files_that_are_no_ledger_are_refused(void **state)
     char other[300];
     (void)state;
     make_file();
-    assert_int_equal(chmod(path, 0640), 0);
-    expect_refused("mode is not 0600");
-    assert_int_equal(chmod(path, 04600), 0);
-    expect_refused("mode is not 0600");
+    expect_refused_with_mode(path, 0640, "mode is not 0600");
+    expect_refused_with_mode(path, 04600, "mode is not 0600");
     assert_int_equal(chmod(path, 0600), 0);
-    if (geteuid() == 0) {
-        assert_int_equal(chown(path, 1, 1), 0);
-        expect_refused("another user");
-        assert_int_equal(chown(path, 0, 0), 0);
-    }
+    expect_refused_of_another(path);
     scratch_path(other, sizeof(other), base, "other");
     assert_int_equal(link(path, other), 0);
     expect_refused("other names");
@@ -194,7 +201,7 @@ static pid_t run_child(void (*body)(unsigned number), unsigned number)
         if (ledger.fd >= 0)
             close(ledger.fd);
         ledger = (struct gc_ledger){.fd = -1, .own = GC_LEDGER_NONE};
-        alarm(30);
+        alarm(120);
         body(number);
         _exit(0);
     }
@@ -259,9 +266,8 @@ static void all_make_the_same_file(void **state)
 
 static void await_process(uint32_t slot, struct gc_ledger_process *process)
 {
-    for (int i = 0; i < 5000 && !gc_ledger_read_process(&ledger, slot, process); i++)
+    while (!gc_ledger_read_process(&ledger, slot, process))
         usleep(1000);
-    assert_true(gc_ledger_read_process(&ledger, slot, process));
 }
 
 static void a_killed_process_leaves_its_slot(void **state)
@@ -277,32 +283,47 @@ static void a_killed_process_leaves_its_slot(void **state)
     assert_false(gc_ledger_is_held(&ledger, 0));
     assert_false(gc_ledger_read_process(&ledger, 0, &second));
     pid = run_child(claim_and_sleep, 0);
-    await_process(0, &second);
+    do /* the slot may be held again, and not be cleared yet */
+        await_process(0, &second);
+    while (second.pid != pid);
     assert_int_equal(second.slot, first.slot);
     assert_int_not_equal(second.generation, first.generation);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
 }
 
-/* The grandchild outlives the owner of the slot. */
+static int lifeline[2]; /* ends when the test has looked */
+
+/* The grandchild outlives the owner of the slot, which ends once the grandchild has let go. */
 static void claim_and_fork(unsigned number)
 {
+    int closed[2];
+    char byte;
     open_and_claim(number);
+    REQUIRE(pipe(closed) == 0);
     const pid_t pid = fork();
     REQUIRE(pid >= 0);
+    close(lifeline[1]);
+    close(closed[pid == 0 ? 0 : 1]);
     if (pid == 0) {
         close(ledger.fd); /* as the library's handler does */
-        sleep(5);
+        REQUIRE(write(closed[1], "", 1) == 1);
+        REQUIRE(read(lifeline[0], &byte, 1) == 0);
+    } else {
+        REQUIRE(read(closed[0], &byte, 1) == 1);
     }
 }
 
 static void a_forked_child_does_not_hold_the_slot(void **state)
 {
     (void)state;
+    assert_int_equal(pipe(lifeline), 0);
     expect_good_end(run_child(claim_and_fork, 0));
     open_ledger(&ledger);
     assert_int_equal(gc_ledger_slot_high(&ledger), 1);
     assert_false(gc_ledger_is_held(&ledger, 0));
+    close(lifeline[0]);
+    close(lifeline[1]);
 }
 
 static void slots_are_one_each(void **state)
@@ -348,6 +369,50 @@ static void a_closed_descriptor_is_noticed(void **state)
     close(stranger);
     assert_true(gc_ledger_is_held(&other, ledger.own));
     assert_false(gc_ledger_is_held(&ledger, ledger.own + 1));
+    gc_ledger_close(&other);
+}
+
+/* It must not write to a file that it does not know, nor take rows from who may well live. */
+static void a_strangers_descriptor_is_left_alone(void **state)
+{
+    const struct gc_ledger_device any = {.uuid = "GPU-any"};
+    struct stat facts;
+    char name[400];
+    (void)state;
+    open_ledger(&ledger);
+    assert_true(gc_ledger_claim_slot(&ledger));
+    scratch_path(name, sizeof(name), base, "stranger");
+    const int file = open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    assert_true(file >= 0);
+    const int stranger = ledger.fd;
+    assert_int_equal(dup2(file, stranger), stranger);
+    close(file);
+    assert_int_equal(gc_ledger_claim_device(&ledger, &any), GC_LEDGER_NONE);
+    for (uint32_t i = 0; i < GC_LEDGER_GROUPS; i++)
+        atomic_store(&ledger.file->groups[i].key, 1000 + i);
+    assert_int_equal(gc_ledger_claim_group(&ledger, "g"), GC_LEDGER_NONE);
+    assert_int_equal(fstat(stranger, &facts), 0);
+    assert_int_equal(facts.st_size, 0);
+    assert_int_equal(facts.st_blocks, 0);
+    assert_true(gc_ledger_repair(&ledger));
+    assert_int_not_equal(gc_ledger_claim_device(&ledger, &any), GC_LEDGER_NONE);
+    assert_int_not_equal(gc_ledger_claim_group(&ledger, "g"), GC_LEDGER_NONE);
+    close(stranger);
+    unlink(name);
+}
+
+static void a_removed_file_is_noticed(void **state)
+{
+    struct gc_ledger other;
+    (void)state;
+    open_ledger(&ledger);
+    assert_false(gc_ledger_is_removed(&ledger));
+    assert_int_equal(unlink(path), 0);
+    assert_true(gc_ledger_is_removed(&ledger));
+    assert_true(gc_ledger_is_intact(&ledger));
+    open_ledger(&other);
+    assert_true(gc_ledger_is_removed(&ledger));
+    assert_false(gc_ledger_is_removed(&other));
     gc_ledger_close(&other);
 }
 
@@ -545,6 +610,50 @@ static void nothing_stays_of_who_is_killed_anywhere(void **state)
     }
 }
 
+/* Whose slot it was. */
+static void pretend(uint32_t slot, uint32_t pid)
+{
+    atomic_store(&gc_ledger_slot(&ledger, slot)->start_ticks, gc_ledger_start_ticks(pid));
+    atomic_store(&gc_ledger_slot(&ledger, slot)->pid, pid);
+}
+
+/* The same number, started at the same time, and nobody holds the slot: it was this process. */
+static void what_it_held_before_it_executed_another_program_is_gone(void **state)
+{
+    struct gc_ledger other;
+    struct gc_account mine, before;
+    bool has_dying;
+    (void)state;
+    open_account(&other, &before);
+    open_account(&ledger, &mine);
+    gc_account_set_limit(&mine, LIMIT);
+    assert_true(gc_account_try_reserve(&before, LIMIT));
+    gc_ledger_close(&other);
+    assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), LIMIT);
+    assert_false(has_dying);
+    assert_true(gc_account_try_reserve(&mine, LIMIT));
+}
+
+static void a_death_noted_late_is_not_the_next_owners(void **state)
+{
+    struct gc_ledger other;
+    struct gc_account mine, theirs;
+    bool has_dying;
+    (void)state;
+    open_account(&ledger, &mine);
+    open_account(&other, &theirs);
+    gc_account_charge(&theirs, 500);
+    const uint32_t slot = other.own;
+    /* Long ago, of the owner before this one. */
+    atomic_store(&gc_ledger_slot(&ledger, slot)->death_ns, (uint64_t)1 << 17 | 0x7777);
+    gc_ledger_close(&other);
+    pretend(slot, (uint32_t)getppid());
+    assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
+    assert_true(has_dying);
+    atomic_store(&gc_ledger_slot(&ledger, slot)->start_ticks, 1);
+    assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 500);
+}
+
 static void what_a_new_owner_holds_is_not_reaped(void **state)
 {
     struct gc_ledger other;
@@ -555,7 +664,8 @@ static void what_a_new_owner_holds_is_not_reaped(void **state)
     open_account(&other, &theirs);
     gc_account_charge(&theirs, 500);
     gc_ledger_close(&other);
-    /* The kernel still shows its process: this one. */
+    /* The kernel still shows its process: say, the one that runs this. */
+    pretend(ledger.own + 1, (uint32_t)getppid());
     assert_int_equal(gc_account_reap(&ledger, 0, mine.group_key, &has_dying), 0);
     assert_true(has_dying);
     struct gc_ledger third;
@@ -616,18 +726,18 @@ static void requests_are_answered(void **state)
     const pid_t pid = run_child(serve_two_requests, 0);
     await_process(0, &process);
     assert_true(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
-    assert_int_equal(gc_ledger_await(&ledger, &ticket, 5000, text), GC_ANSWER_DONE);
+    assert_int_equal(gc_ledger_await(&ledger, &ticket, PATIENCE_MS, text), GC_ANSWER_DONE);
     assert_string_equal(text, "trimmed");
     request = (struct gc_ledger_request){.ask = GC_ASK_PAUSE, .tenant = "llama"};
     assert_true(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
-    assert_int_equal(gc_ledger_await(&ledger, &ticket, 5000, text), GC_ANSWER_REFUSED);
+    assert_int_equal(gc_ledger_await(&ledger, &ticket, PATIENCE_MS, text), GC_ANSWER_REFUSED);
     assert_string_equal(text, "llama");
     /* It listens no more. */
     assert_true(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
     assert_int_equal(gc_ledger_await(&ledger, &ticket, 30, text), GC_ANSWER_NONE);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    assert_int_equal(gc_ledger_await(&ledger, &ticket, 5000, text), GC_ANSWER_GONE);
+    assert_int_equal(gc_ledger_await(&ledger, &ticket, PATIENCE_MS, text), GC_ANSWER_GONE);
     assert_false(gc_ledger_ask(&ledger, 0, process.generation, &request, &ticket));
 }
 
@@ -698,6 +808,8 @@ int main(void)
         CASE(a_forked_child_does_not_hold_the_slot),
         CASE(slots_are_one_each),
         CASE(a_closed_descriptor_is_noticed),
+        CASE(a_strangers_descriptor_is_left_alone),
+        CASE(a_removed_file_is_noticed),
         CASE(a_full_ledger_says_so),
         CASE(a_thousand_processes_have_room),
         CASE(members_share_a_limit),
@@ -705,6 +817,8 @@ int main(void)
         CASE(rows_that_were_taken_away_are_taken_again),
         CASE(the_sum_never_exceeds_the_limit),
         CASE(nothing_stays_of_who_is_killed_anywhere),
+        CASE(what_it_held_before_it_executed_another_program_is_gone),
+        CASE(a_death_noted_late_is_not_the_next_owners),
         CASE(what_a_new_owner_holds_is_not_reaped),
         CASE(requests_are_answered),
         CASE(garbage_harms_nobody),

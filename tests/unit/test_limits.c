@@ -58,24 +58,24 @@ static void what_could_be_had(void **state)
     uint64_t available = 0;
     (void)state;
     workbench_open_plain(&bench);
-    assert_status(gc_core_available(bench.core, bench.device, &available, &bench.driver_code),
+    assert_status(gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
                   GC_OK);
     assert_int_equal(available, GC_MIB(1024));
     const uint64_t block = workbench_alloc(&bench, 0, GC_MIB(24));
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(100))); /* idle cache is free */
     gc_core_set_limit(bench.core, bench.device, GC_MIB(200));
-    assert_status(gc_core_available(bench.core, bench.device, &available, &bench.driver_code),
+    assert_status(gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
                   GC_OK);
     assert_int_equal(available, GC_MIB(176));
     sim_driver_fail(&bench.sim, 1, false, SIM_BROKEN);
-    assert_status(gc_core_available(bench.core, bench.device, &available, &bench.driver_code),
+    assert_status(gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
                   GC_DRIVER);
     assert_int_equal(bench.driver_code, SIM_BROKEN);
     for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
         workbench_drop(&bench, i);
     (void)block;
     assert_status(/* no context to ask in: by the accounts */
-                  gc_core_available(bench.core, bench.device, &available, &bench.driver_code),
+                  gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
                   GC_OK);
     assert_int_equal(available, GC_MIB(200));
     workbench_close(&bench);
@@ -119,8 +119,9 @@ static void threads_keep_nothing_above_the_limit(void **state)
 static uint64_t available_now(struct workbench *bench)
 {
     uint64_t available = 0;
-    assert_status(gc_core_available(bench->core, bench->device, &available, &bench->driver_code),
-                  GC_OK);
+    assert_status(
+        gc_core_available(bench->core, bench->device, NULL, &available, &bench->driver_code),
+        GC_OK);
     return available;
 }
 
@@ -148,8 +149,7 @@ static void what_could_be_had_once_work_is_done(void **state)
         const uint64_t pending = available_now(&bench);
         /* Ten at the front of a segment of twenty; or five whole pages. */
         assert_int_equal(pending - at_first, has_mapping != 0 ? GC_MIB(10) : 0);
-        sim_driver_complete(&bench.sim, 1);
-        gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+        workbench_retire(&bench);
         assert_int_equal(available_now(&bench), pending);
         sim_driver_submit(&bench.sim, 1, blocks[2], GC_MIB(5));
         workbench_free(&bench, blocks[2]);

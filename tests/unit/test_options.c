@@ -185,7 +185,7 @@ static void only_limits_budget_and_gate_close(void **state)
     (void)state;
     for (int i = 0; i < GC_OPTION_COUNT; i++) {
         const bool closes = i == GC_OPTION_LIMIT || i == GC_OPTION_GROUP_LIMIT ||
-                            i == GC_OPTION_BUDGET || i == GC_OPTION_GATE;
+                            i == GC_OPTION_BUDGET || i == GC_OPTION_GATE || i == GC_OPTION_TENANTS;
         assert_int_equal(gc_option_row((enum gc_option)i)->closed, closes);
     }
 }

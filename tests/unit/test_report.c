@@ -58,6 +58,8 @@ static const char *const device_keys[] = {"ordinal",
                                           "name",
                                           "total_bytes",
                                           "limit_bytes",
+                                          "group",
+                                          "group_limit_bytes",
                                           "requested_bytes",
                                           "allocated_bytes",
                                           "reserved_bytes",
@@ -78,7 +80,13 @@ static const char *const device_keys[] = {"ordinal",
                                           "leaks",
                                           "leak_count",
                                           "leak_bytes",
+                                          "tenants",
                                           NULL};
+static const char *const tenant_keys[] = {
+    "name",          "removed",         "paused",          "capacity_bytes",
+    "limit_bytes",   "requested_bytes", "allocated_bytes", "reserved_bytes",
+    "pending_bytes", "idle_bytes",      "alloc_count",     "free_count",
+    "hit_count",     "miss_count",      "oom_count",       NULL};
 static const char *const gauge_keys[] = {"current", "peak", NULL};
 static const char *const api_keys[] = {"count", "bytes", "current_bytes", "peak_bytes", NULL};
 static const char *const fragmentation_keys[] = {"free_bytes", "largest_free_bytes", "ratio",
@@ -94,6 +102,8 @@ static void every_key_of_the_schema_is_there(void **state)
     json_t *device = json_array_get(json_object_get(root, "devices"), 0);
     assert_keys(root, root_keys);
     assert_keys(device, device_keys);
+    json_t *other = json_array_get(json_object_get(root, "devices"), 1);
+    assert_keys(json_array_get(json_object_get(other, "tenants"), 0), tenant_keys);
     assert_keys(json_object_get(device, "requested_bytes"), gauge_keys);
     assert_keys(json_object_get(device, "pending_bytes"), gauge_keys);
     assert_keys(json_object_get(json_object_get(device, "by_api"), "cudaMalloc"), api_keys);
@@ -126,6 +136,21 @@ static void values_are_those_given(void **state)
     assert_int_equal(json_array_size(json_object_get(root, "warnings")), 1);
     assert_int_equal(integer(device, "limit_bytes"), INT64_C(4) << 30);
     assert_true(json_is_null(json_object_get(other, "limit_bytes")));
+    assert_true(json_is_null(json_object_get(device, "group")));
+    assert_true(json_is_null(json_object_get(device, "group_limit_bytes")));
+    assert_string_equal(json_string_value(json_object_get(other, "group")), "team");
+    assert_int_equal(integer(other, "group_limit_bytes"), INT64_C(12) << 30);
+    json_t *tenant = json_array_get(json_object_get(other, "tenants"), 0);
+    assert_int_equal(json_array_size(json_object_get(device, "tenants")), 0);
+    assert_int_equal(json_array_size(json_object_get(other, "tenants")), 2);
+    assert_string_equal(json_string_value(json_object_get(tenant, "name")), "llama");
+    assert_int_equal(integer(tenant, "limit_bytes"), INT64_C(24) << 30);
+    assert_int_equal(integer(json_object_get(tenant, "reserved_bytes"), "peak"), INT64_C(6) << 30);
+    assert_int_equal(integer(tenant, "oom_count"), 13);
+    tenant = json_array_get(json_object_get(other, "tenants"), 1);
+    assert_true(json_is_null(json_object_get(tenant, "limit_bytes")));
+    assert_true(json_is_true(json_object_get(tenant, "removed")));
+    assert_true(json_is_false(json_object_get(tenant, "paused")));
     assert_int_equal(integer(json_object_get(device, "reserved_bytes"), "current"), 102);
     assert_int_equal(integer(json_object_get(device, "reserved_bytes"), "peak"), 102000);
     assert_int_equal(integer(device, "alloc_count"), 104);
@@ -191,7 +216,8 @@ static void text_says_what_matters(void **state)
         "== gpucache 1.2.3: train, pid 4242",
         "driver 12.4",
         "limit 4.0 GiB",
-        "no limit",
+        "no limit of its own\n   group      team, limit 12.0 GiB\n",
+        "no room on device 1: its group is held to\n     12.0 GiB; `gpucache limit` raises",
         "never freed: 1234 allocations, 5.0 GiB",
         "0x7f0000000000",
         "100.0 MiB  cudaMalloc",

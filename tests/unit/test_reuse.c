@@ -11,9 +11,7 @@ static void free_waits_for_queued_work(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_plain(&bench);
-    const uint64_t block = workbench_alloc(&bench, 0, 4096);
-    sim_driver_submit(&bench.sim, 1, block, 4096);
-    workbench_free(&bench, block);
+    const uint64_t block = workbench_free_busy(&bench, 1, 4096);
     assert_int_equal(workbench_alloc(&bench, 0, 4096), block); /* expect_idle is in there */
     assert_int_equal(workbench_figures(&bench).fence_count, 1);
     workbench_close(&bench);
@@ -145,8 +143,7 @@ static void retire_covers_only_what_was_freed_before(void **state)
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
     workbench_check(&bench);
     assert_int_equal(workbench_alloc(&bench, 0, 4096), a);
-    sim_driver_complete(&bench.sim, 1);
-    gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+    workbench_retire(&bench);
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     workbench_close(&bench);
 }

@@ -181,6 +181,7 @@ static void elapsed_time_needs_two_complete_timed_events(void **state)
     assert_result(cuEventElapsedTime(&milliseconds, start, end),
                   CUDA_ERROR_INVALID_HANDLE); /* never recorded */
     assert_cuda(cuEventRecord(start, stream));
+    assert_cuda(cuEventSynchronize(start));
     assert_cuda(cuLaunchHostFunc(stream, wait_at_gate, &gate));
     assert_cuda(cuEventRecord(end, stream));
     assert_result(cuEventElapsedTime(&milliseconds, start, end), CUDA_ERROR_NOT_READY);
@@ -188,7 +189,7 @@ static void elapsed_time_needs_two_complete_timed_events(void **state)
     atomic_store(&gate.is_open, true);
     assert_cuda(cuEventSynchronize(end));
     assert_cuda(cuEventElapsedTime(&milliseconds, start, end));
-    assert_true(milliseconds >= 2.9f && milliseconds < 5000);
+    assert_true(milliseconds >= 2.9f && milliseconds < 60000);
     assert_cuda(cuEventRecord(untimed, stream));
     assert_cuda(cuEventSynchronize(untimed));
     assert_result(cuEventElapsedTime(&milliseconds, start, untimed), CUDA_ERROR_INVALID_HANDLE);
@@ -303,7 +304,7 @@ static void destroyed_stream_finishes_its_work(void **state)
     assert_cuda(cuStreamDestroy(stream));
     assert_result(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
     atomic_store(&gate.is_open, true);
-    for (int i = 0; i < 5000 && !atomic_load(&gate.passed); i++)
+    while (atomic_load(&gate.passed) == 0)
         usleep(1000);
     assert_int_equal(atomic_load(&gate.passed), 1);
 }

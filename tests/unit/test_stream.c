@@ -8,15 +8,6 @@
 #define STREAM_A UINT64_C(0xa000)
 #define STREAM_B UINT64_C(0xb000)
 
-static void open_fenced(struct workbench *bench)
-{
-    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
-                                          .capacity_bytes = GC_MIB(1024),
-                                          .trim_percent = 100,
-                                          .is_fenced = true};
-    workbench_open(bench, &setup);
-}
-
 /* In the first context; queued work may use what it gets, in the same stream. */
 static uint64_t alloc_in(struct workbench *bench, uint64_t bytes, uint64_t stream)
 {
@@ -35,11 +26,20 @@ static void free_in(struct workbench *bench, uint64_t address, uint64_t stream)
         gc_core_free_ordered(bench->core, address, stream, API_MALLOC, &bench->driver_code), GC_OK);
 }
 
+/* Freed in its stream, with work queued. */
+static uint64_t free_busy_in(struct workbench *bench, uint64_t bytes, uint64_t stream)
+{
+    const uint64_t address = alloc_in(bench, bytes, stream);
+    sim_driver_submit(&bench->sim, 1, address, bytes);
+    free_in(bench, address, stream);
+    return address;
+}
+
 static void same_stream_gets_it_at_once(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
     const uint64_t calls = bench.sim.total_calls;
     for (unsigned i = 0; i < 100; i++) {
@@ -61,15 +61,12 @@ static void other_streams_get_it_when_its_work_is_done(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
-    const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
-    sim_driver_submit(&bench.sim, 1, a, 4096);
-    free_in(&bench, a, STREAM_A);
+    workbench_open_fenced(&bench, GC_MIB(1024));
+    const uint64_t a = free_busy_in(&bench, 4096, STREAM_A);
     const uint64_t b = alloc_in(&bench, 4096, STREAM_B);
     assert_int_not_equal(b, a);
     assert_int_not_equal(workbench_alloc(&bench, 0, 4096), a);
-    sim_driver_complete(&bench.sim, 1);
-    gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+    workbench_retire(&bench);
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     assert_int_equal(alloc_in(&bench, 4096, STREAM_B), a);
     workbench_close(&bench);
@@ -79,7 +76,7 @@ static void recorded_streams_are_waited_for(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
     assert_status(gc_core_record_stream(bench.core, a, STREAM_B), GC_OK);
     sim_driver_submit(&bench.sim, 1, a, 4096);
@@ -87,8 +84,7 @@ static void recorded_streams_are_waited_for(void **state)
     assert_int_not_equal(alloc_in(&bench, 4096, STREAM_A), a);
     assert_status(gc_core_record_stream(bench.core, a, STREAM_B), GC_INVALID_POINTER);
     assert_status(gc_core_record_stream(bench.core, 4096, STREAM_B), GC_NOT_OURS);
-    sim_driver_complete(&bench.sim, 1);
-    gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+    workbench_retire(&bench);
     /* The next owner starts anew. */
     const uint64_t again = alloc_in(&bench, 4096, STREAM_A);
     assert_int_equal(again, a);
@@ -103,10 +99,8 @@ static void destroyed_stream_leaves_ordinary_memory(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
-    const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
-    sim_driver_submit(&bench.sim, 1, a, 4096);
-    free_in(&bench, a, STREAM_A);
+    workbench_open_fenced(&bench, GC_MIB(1024));
+    const uint64_t a = free_busy_in(&bench, 4096, STREAM_A);
     gc_core_close_stream(bench.core, STREAM_A);
     gc_core_close_stream(bench.core, STREAM_B);
     workbench_check(&bench);
@@ -126,7 +120,7 @@ static void destroyed_stream_is_closed_in_every_context(void **state)
     uint64_t a = 0;
     uint64_t b = 0;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     assert_status(gc_core_alloc(bench.core, bench.contexts[1], &request, &a, &bench.driver_code),
                   GC_OK);
     sim_driver_submit(&bench.sim, 2, a, 4096);
@@ -145,7 +139,7 @@ static void lists_run_out_without_harm(void **state)
     struct workbench bench;
     uint64_t blocks[2 * GC_STREAM_LISTS];
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     for (unsigned i = 0; i < 2 * GC_STREAM_LISTS; i++) {
         blocks[i] = alloc_in(&bench, 4096, STREAM_A + i);
         sim_driver_submit(&bench.sim, 1, blocks[i], 4096);
@@ -157,8 +151,7 @@ static void lists_run_out_without_harm(void **state)
     assert_int_equal(alloc_in(&bench, 4096, STREAM_A), blocks[0]);
     assert_int_not_equal(alloc_in(&bench, 4096, STREAM_A + 2 * GC_STREAM_LISTS - 1),
                          blocks[2 * GC_STREAM_LISTS - 1]);
-    sim_driver_complete(&bench.sim, 1);
-    gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
+    workbench_retire(&bench);
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     workbench_close(&bench);
 }
@@ -167,10 +160,8 @@ static void shortage_takes_what_streams_hold(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
-    const uint64_t a = alloc_in(&bench, GC_MIB(900), STREAM_A);
-    sim_driver_submit(&bench.sim, 1, a, GC_MIB(900));
-    free_in(&bench, a, STREAM_A);
+    workbench_open_fenced(&bench, GC_MIB(1024));
+    free_busy_in(&bench, GC_MIB(900), STREAM_A);
     workbench_alloc(&bench, 1, GC_MIB(900));
     workbench_close(&bench);
 }
@@ -179,7 +170,7 @@ static void dropped_context_takes_its_lists_along(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
     alloc_in(&bench, 8192, STREAM_A);
     sim_driver_submit(&bench.sim, 1, a, 4096);
@@ -195,7 +186,7 @@ static void marks_are_reset_one_by_one(void **state)
 {
     struct workbench bench;
     (void)state;
-    open_fenced(&bench);
+    workbench_open_fenced(&bench, GC_MIB(1024));
     struct gc_device *device = gc_context_device(bench.contexts[0]);
     const uint64_t a = alloc_in(&bench, 8192, STREAM_A);
     const uint64_t b = alloc_in(&bench, 4096, STREAM_A);

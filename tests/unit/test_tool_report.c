@@ -186,13 +186,15 @@ static void damage(json_t *root, json_t *object, const char *const *optional)
 static void every_key_is_needed_in_its_type(void **state)
 {
     static const char *const optional_root[] = {"reuse", "driver_calls", "estimate", "gate", NULL};
-    static const char *const optional_device[] = {"backend", "backend_reason", "idle_bytes",
-                                                  "direct_bytes", NULL};
+    static const char *const optional_device[] = {
+        "backend", "backend_reason",    "idle_bytes", "direct_bytes",
+        "group",   "group_limit_bytes", "tenants",    NULL};
     static const char *const optional_leak[] = {"stack", NULL};
     static const char *const optional_fragmentation[] = {"ratio", "stitchable_bytes", NULL};
     static const char *const optional_latency[] = {"count", NULL};
     static const char *const optional_estimate[] = {"fits", "measured_peak_bytes",
                                                     "error_thousandths", NULL};
+    static const char *const optional_tenant[] = {"removed", "paused", NULL};
     static const char *const none[] = {NULL};
     json_error_t error;
     size_t bytes;
@@ -208,6 +210,10 @@ static void every_key_is_needed_in_its_type(void **state)
     damage(root, json_array_get(json_object_get(device, "leaks"), 3), optional_leak);
     damage(root, json_object_get(json_object_get(root, "latency_ns"), "alloc"), optional_latency);
     damage(root, json_object_get(root, "estimate"), optional_estimate);
+    damage(root,
+           json_array_get(
+               json_object_get(json_array_get(json_object_get(root, "devices"), 1), "tenants"), 0),
+           optional_tenant);
     json_decref(root);
     free(text);
 }

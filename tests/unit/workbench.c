@@ -1,6 +1,7 @@
 #include "tests/unit/workbench.h"
 
 #include "core/instance.h"
+#include "core/tenant.h"
 #include "tests/unit/cmocka_all.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@ static const char *const api_names[WORKBENCH_API_COUNT] = {"malloc", "other"};
 
 void workbench_open(struct workbench *bench, const struct workbench_setup *setup)
 {
-    *bench = (struct workbench){.driver_code = 0};
+    *bench = (struct workbench){.tenant_limit_bytes = UINT64_MAX};
     sim_driver_init(&bench->sim, setup->capacity_bytes);
     bench->options = calloc(1, sizeof(*bench->options));
     assert_non_null(bench->options);
@@ -49,45 +50,86 @@ void workbench_open_plain(struct workbench *bench)
     workbench_open(bench, &setup);
 }
 
-void workbench_check(struct workbench *bench)
+void workbench_open_fenced(struct workbench *bench, uint64_t capacity_bytes)
 {
-    uint64_t segments = 0;
-    uint64_t live = 0;
-    uint64_t requested = 0;
-    uint64_t pending = 0;
-    uint64_t idle = 0;
-    for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++) {
-        const struct gc_pool *pool = &bench->contexts[i]->pool;
-        assert_true(gc_pool_validate(&bench->contexts[i]->pool));
-        segments += pool->pages.count * pool->pages.page_bytes;
-        idle += pool->pages.idle_count * pool->pages.page_bytes;
-        for (const struct gc_segment *segment = pool->segments; segment != NULL;
-             segment = segment->next) {
-            segments += segment->arena == NULL ? segment->bytes : 0;
-            idle += segment->is_idle ? segment->bytes : 0;
-            for (const struct gc_block *block = segment->first; block != NULL;
-                 block = block->next) {
-                live += block->state == GC_BLOCK_LIVE ? block->bytes : 0;
-                requested += block->state == GC_BLOCK_LIVE ? block->live.requested_bytes : 0;
-                pending += block->state == GC_BLOCK_PENDING ? block->bytes : 0;
-            }
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = capacity_bytes,
+                                          .trim_percent = 100,
+                                          .is_fenced = true};
+    workbench_open(bench, &setup);
+}
+
+/* What the pools hold, by a walk over their blocks. */
+struct pool_sums {
+    uint64_t segments;
+    uint64_t idle;
+    uint64_t live;
+    uint64_t requested;
+    uint64_t pending;
+};
+
+static void add_pool(const struct gc_pool *pool, struct pool_sums *sums)
+{
+    sums->segments += pool->pages.count * pool->pages.page_bytes;
+    sums->idle += pool->pages.idle_count * pool->pages.page_bytes;
+    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+         segment = segment->next) {
+        sums->segments += segment->arena == NULL ? segment->bytes : 0;
+        sums->idle += segment->is_idle ? segment->bytes : 0;
+        for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
+            sums->live += block->state == GC_BLOCK_LIVE ? block->bytes : 0;
+            sums->requested += block->state == GC_BLOCK_LIVE ? block->live.requested_bytes : 0;
+            sums->pending += block->state == GC_BLOCK_PENDING ? block->bytes : 0;
         }
     }
+}
+
+/* A tenant's account says what its pools hold, and what it has taken by other ways. */
+static void check_tenant(void *argument, struct gc_tenant *tenant)
+{
+    const struct workbench *bench = argument;
+    struct pool_sums sums = {0};
+    struct gc_tenant_figures figures;
+    for (struct gc_context *record = bench->core->all_contexts; record != NULL;
+         record = record->next_of_all)
+        if (record->tenant == tenant)
+            add_pool(&record->pool, &sums);
+    if (!gc_tenant_read(tenant, bench->device, &figures))
+        return;
+    assert_int_equal(figures.reserved.current, sums.segments + bench->tenant_direct_bytes);
+    assert_true(figures.reserved.peak <= bench->tenant_limit_bytes);
+    assert_int_equal(figures.allocated.current, sums.live + bench->tenant_direct_bytes);
+    assert_int_equal(figures.idle_bytes, sums.idle);
+    assert_int_equal(figures.pending_bytes, sums.pending);
+    if (bench->tenant_direct_bytes == 0)
+        assert_int_equal(figures.requested.current, sums.requested);
+    assert_int_equal(figures.alloc_count, figures.hit_count + figures.miss_count);
+}
+
+void workbench_check(struct workbench *bench)
+{
+    struct pool_sums sums = {0};
     uint64_t charged = 0;
+    for (struct gc_context *record = bench->core->all_contexts; record != NULL;
+         record = record->next_of_all) {
+        assert_true(gc_pool_validate(&record->pool));
+        add_pool(&record->pool, &sums);
+    }
     for (unsigned kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
         charged += bench->device->direct_bytes[kind];
     const struct gc_device_snapshot figures = workbench_figures(bench);
-    assert_int_equal(figures.reserved.current, segments + charged + bench->stuck_bytes);
+    assert_int_equal(figures.reserved.current, sums.segments + charged + bench->stuck_bytes);
     assert_true(figures.reserved.peak <= figures.limit_bytes);
-    assert_int_equal(figures.idle_bytes, idle + bench->elastic_idle_bytes);
-    assert_int_equal(figures.pending.current, pending);
+    assert_int_equal(figures.idle_bytes, sums.idle + bench->elastic_idle_bytes);
+    assert_int_equal(figures.pending.current, sums.pending);
     if (charged == 0) {
-        assert_int_equal(figures.allocated.current, live);
-        assert_int_equal(figures.requested.current, requested);
-        assert_int_equal(figures.leak_bytes, requested);
+        assert_int_equal(figures.allocated.current, sums.live);
+        assert_int_equal(figures.requested.current, sums.requested);
+        assert_int_equal(figures.leak_bytes, sums.requested);
     }
     assert_int_equal(figures.alloc_count, figures.hit_count + figures.miss_count);
     assert_true(figures.allocated.current <= figures.reserved.current);
+    gc_core_visit_tenants(bench->core, check_tenant, bench);
     sim_driver_check(&bench->sim);
 }
 
@@ -99,15 +141,45 @@ void workbench_close(struct workbench *bench)
     sim_driver_fini(&bench->sim);
 }
 
-enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
-                                   uint64_t *address)
+enum gc_status workbench_try_alloc_in(struct workbench *bench, struct gc_context *record,
+                                      uint64_t bytes, uint64_t *address)
 {
     const struct gc_request request = {.bytes = bytes, .api = API_MALLOC};
-    const enum gc_status status = gc_core_alloc(bench->core, bench->contexts[context], &request,
-                                                address, &bench->driver_code);
+    const enum gc_status status =
+        gc_core_alloc(bench->core, record, &request, address, &bench->driver_code);
     if (status == GC_OK)
         sim_driver_expect_idle(&bench->sim, *address, bytes);
     return status;
+}
+
+uint64_t workbench_alloc_in(struct workbench *bench, struct gc_context *record, uint64_t bytes)
+{
+    uint64_t address = 0;
+    assert_status(workbench_try_alloc_in(bench, record, bytes, &address), GC_OK);
+    return address;
+}
+
+enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
+                                   uint64_t *address)
+{
+    return workbench_try_alloc_in(bench, bench->contexts[context], bytes, address);
+}
+
+struct gc_tenant *workbench_add_tenant(struct workbench *bench, const char *name,
+                                       uint64_t capacity_bytes, uint64_t limit_bytes)
+{
+    const struct gc_tenant_config config = {name, capacity_bytes, limit_bytes};
+    struct gc_tenant *tenant = NULL;
+    assert_status(gc_core_add_tenant(bench->core, &config, &tenant), GC_OK);
+    return tenant;
+}
+
+struct gc_context *workbench_record(struct workbench *bench, struct gc_tenant *tenant,
+                                    unsigned context)
+{
+    struct gc_context *record = NULL;
+    assert_status(gc_tenant_context(tenant, bench->contexts[context], &record), GC_OK);
+    return record;
 }
 
 uint64_t workbench_alloc_whole(struct workbench *bench, unsigned context, uint64_t bytes)
@@ -168,6 +240,21 @@ void workbench_capture(struct workbench *bench, unsigned context, bool begin)
     sim_driver_set_capturing(&bench->sim, context + 1, begin);
     if (!begin)
         gc_context_capture_end(bench->contexts[context]);
+}
+
+uint64_t workbench_free_busy(struct workbench *bench, uint64_t handle, uint64_t bytes)
+{
+    const uint64_t address = workbench_alloc(bench, 0, bytes);
+    sim_driver_submit(&bench->sim, handle, address, bytes);
+    workbench_free(bench, address);
+    return address;
+}
+
+void workbench_retire(struct workbench *bench)
+{
+    struct gc_context *context = bench->contexts[0];
+    sim_driver_complete(&bench->sim, context->handle);
+    gc_core_retire(bench->core, context, gc_context_epoch(context));
 }
 
 void workbench_drop(struct workbench *bench, unsigned context)

@@ -30,13 +30,17 @@ struct workbench {
     struct gc_device *device;
     struct gc_context *contexts[WORKBENCH_CONTEXTS]; /* handles 1, 2, … */
     int driver_code;                                 /* of the last call */
-    uint64_t elastic_idle_bytes; /* what elastic pools hold idle, for workbench_check */
-    uint64_t stuck_bytes;        /* charged to no pool: what a context left behind */
+    uint64_t elastic_idle_bytes;  /* what elastic pools hold idle, for workbench_check */
+    uint64_t tenant_direct_bytes; /* what each tenant has taken by other ways than its pools */
+    uint64_t tenant_limit_bytes;  /* of each, and was never exceeded */
+    uint64_t stuck_bytes;         /* charged to no pool: what a context left behind */
 };
 
 void workbench_open(struct workbench *bench, const struct workbench_setup *setup);
 /* A cached one of 1 GiB without a limit. */
 void workbench_open_plain(struct workbench *bench);
+/* The same of another size, whose memory is used again by fences. */
+void workbench_open_fenced(struct workbench *bench, uint64_t capacity_bytes);
 /* Checks and destroys. */
 void workbench_close(struct workbench *bench);
 /* Every invariant, and that nothing was done that the driver forbids. */
@@ -44,6 +48,16 @@ void workbench_check(struct workbench *bench);
 
 enum gc_status workbench_try_alloc(struct workbench *bench, unsigned context, uint64_t bytes,
                                    uint64_t *address);
+/* The same for a record of a tenant's. */
+enum gc_status workbench_try_alloc_in(struct workbench *bench, struct gc_context *record,
+                                      uint64_t bytes, uint64_t *address);
+/* Must succeed, as must the next two. */
+uint64_t workbench_alloc_in(struct workbench *bench, struct gc_context *record, uint64_t bytes);
+struct gc_tenant *workbench_add_tenant(struct workbench *bench, const char *name,
+                                       uint64_t capacity_bytes, uint64_t limit_bytes);
+/* The tenant's record beside one of the contexts. */
+struct gc_context *workbench_record(struct workbench *bench, struct gc_tenant *tenant,
+                                    unsigned context);
 /* A whole segment; must succeed, as must the next. */
 uint64_t workbench_alloc_whole(struct workbench *bench, unsigned context, uint64_t bytes);
 void workbench_export(struct workbench *bench, uint64_t address);
@@ -51,6 +65,10 @@ void workbench_export(struct workbench *bench, uint64_t address);
 uint64_t workbench_alloc(struct workbench *bench, unsigned context, uint64_t bytes);
 enum gc_status workbench_try_free(struct workbench *bench, uint64_t address);
 void workbench_free(struct workbench *bench, uint64_t address);
+/* Allocates in the first context and frees while work of the context `handle` on it is queued. */
+uint64_t workbench_free_busy(struct workbench *bench, uint64_t handle, uint64_t bytes);
+/* All work of the first context is done, and core hears of it. */
+void workbench_retire(struct workbench *bench);
 /* A copy of the device's figures; `apis` is NULL in it. */
 struct gc_device_snapshot workbench_figures(struct workbench *bench);
 struct gc_api_figures workbench_api_figures(struct workbench *bench, enum workbench_api api);

@@ -456,6 +456,7 @@ static void peers(void)
     CHECK(cuMemAlloc(&block, 2 * MIB));
     CHECK(cuCtxSetCurrent(context));
     CHECK(cuMemsetD8(block, 1, 2 * MIB));
+    CHECK(cuCtxSynchronize()); /* the driver's free waits for the block's own device only */
     CHECK(cuMemFree(block));
     CHECK(cuCtxDisablePeerAccess(other));
     CHECK(cuDevicePrimaryCtxRelease(1));

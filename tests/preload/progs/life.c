@@ -58,6 +58,11 @@ static int way_fork(const char *how)
         /* The driver does not work across fork; what it answers is its own business, but it must
          * answer. */
         CUdeviceptr other = 0;
+        char byte;
+        (void)cuMemsetD8(block, 2, 16);
+        (void)cuMemsetD8Async(block, 2, 16, NULL);
+        (void)cuMemcpyDtoH(&byte, block, 1);
+        (void)cuCtxSynchronize();
         (void)cuMemAlloc(&other, 4096);
         (void)cuMemFree(block);
         exit(7);

@@ -2,10 +2,13 @@
  * a line of output: "alloc MiB" the code; "kib KiB" the same; "free N" the code of freeing the N-th
  * allocation, from 0; "info" free and total bytes; "device N" goes on on that device; "fill N"
  * fills all that is allocated with that byte, by work in two streams; "check N" says "same" if it
- * is all there; "capture 1" begins a capture, "capture 0" ends it. Ends with its input. */
+ * is all there; "capture 1" begins a capture, "capture 0" ends it; "pause" pauses the process by
+ * the library's API. Ends with its input. */
 /* link: -l:libcuda.so.1 */
+#define _GNU_SOURCE
 #include "tests/preload/progs/program.h"
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -59,6 +62,16 @@ static int capture(bool begins)
     return (int)result;
 }
 
+static int pause_process(void)
+{
+    int (*pause_it)(int, unsigned, unsigned long long *);
+    void *found = dlsym(RTLD_DEFAULT, "gpucache_pause");
+    if (found == NULL)
+        return -1;
+    memcpy(&pause_it, &found, sizeof(found)); /* ISO C has no cast from an object to a function */
+    return pause_it(1, 10000, NULL);
+}
+
 int main(void)
 {
     char line[64];
@@ -83,6 +96,8 @@ int main(void)
             printf("%d\n", fill((unsigned char)number));
         } else if (strcmp(word, "check") == 0) {
             printf("%s\n", check((unsigned char)number));
+        } else if (strcmp(word, "pause") == 0) {
+            printf("%d\n", pause_process());
         } else if (strcmp(word, "capture") == 0) {
             printf("%d\n", capture(number != 0));
         } else if (strcmp(word, "device") == 0) {

@@ -15,8 +15,10 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ROUNDS 40
 #define SAMPLE 256
@@ -81,12 +83,21 @@ static void use(CUdeviceptr block, unsigned char value, size_t bytes, unsigned c
 /* ---- reuse ---- */
 
 static int version;
+static atomic_int is_open;
+
+static void hold(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&is_open))
+        usleep(200);
+}
 
 static void same_stream(size_t bytes, CUstream stream)
 {
     unsigned char *seen = make_seen(ROUNDS);
     CUdeviceptr first = 0;
 
+    CHECK(cuLaunchHostFunc(stream, hold, NULL));
     for (int i = 0; i < ROUNDS; i++) {
         CUdeviceptr block = take(bytes, stream);
         if (i == 0)
@@ -99,6 +110,7 @@ static void same_stream(size_t bytes, CUstream stream)
     }
     CHECK(cuDriverGetVersion(&version));
     printf("busy %d\n", cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    atomic_store(&is_open, 1);
     CHECK(cuStreamSynchronize(stream));
     for (int i = 0; i < ROUNDS; i++)
         expect(seen + i * SAMPLE, (unsigned char)(i + 1), "a round of one stream");

@@ -1,7 +1,9 @@
 /* Features of memory that a device may lack, and this one does: sparse and planar arrays, sharing
- * of events, DMA-BUF handles, hardware decompression. Each checks what can be checked and answers
+ * of events, hardware decompression. Each checks what can be checked and answers
  * as such a device. */
 #include "memory.h"
+
+#include <fcntl.h>
 
 static CUresult refuse(bool is_valid)
 {
@@ -64,14 +66,26 @@ SIM_API(cuIpcOpenEventHandle, (CUevent * phEvent, CUipcEventHandle handle), (phE
 }
 
 #if CUDA_VERSION >= 11070
+/* No DMA-BUF, but a descriptor of the memory's file: enough for who only keeps it. */
 SIM_API(cuMemGetHandleForAddressRange,
         (void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
          unsigned long long flags),
         (handle, dptr, size, handleType, flags), "0x%llx %zu", dptr, size)
 {
-    (void)handleType;
-    (void)flags;
-    return refuse(handle != NULL && dptr != 0 && size != 0);
+    CUresult result = sim_check_init();
+    uint64_t offset;
+    int fd;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (handle == NULL || dptr == 0 || size == 0 || flags != 0 ||
+        handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_space_backing(dptr, &fd, &offset))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    *(int *)handle = fd;
+    return fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
 #endif
 
