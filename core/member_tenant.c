@@ -4,8 +4,9 @@
 #include "core/tenant_record.h"
 
 #include <stddef.h>
-#include <stdio.h>
+#include <string.h>
 
+_Static_assert(sizeof(((struct gc_ledger_tenant *)0)->name) == GC_OPTION_NAME_BYTES, "one size");
 _Static_assert(GC_LEDGER_TENANTS <= 32, "a mask has a bit for each row");
 
 static struct gc_share *share_at(const struct gc_tenant *tenant, int ordinal)
@@ -75,7 +76,7 @@ static void write_share(struct gc_tenant *tenant, struct gc_share *share)
                 .oom_count = figures.oom_count,
             },
     };
-    (void)snprintf(shown.name, sizeof(shown.name), "%s", figures.name);
+    memcpy(shown.name, figures.name, sizeof(shown.name));
     gc_core_show_tenant(tenant->core, row, &shown);
     if (!gc_tenant_is_open(tenant)) /* it went meanwhile; if it comes back, so does its row */
         gc_member_forget_tenant(tenant);
