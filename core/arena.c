@@ -3,6 +3,8 @@
 
 #include "core/check.h"
 #include "core/instance.h"
+#include "core/member.h"
+#include "core/pause.h"
 #include "core/range.h"
 #include "core/swap.h"
 
@@ -36,11 +38,24 @@ static bool must_wait_locked(const struct gc_pages *pages, unsigned kind)
             ((kind & WAITS_FOR_COMING) != 0 && gc_swap_is_coming_locked(pages->swap)));
 }
 
-static enum gc_status begin_locked(struct gc_change *change, unsigned kind)
+/* Whether it waits for memory that is away until somebody asks for it. */
+static bool waits_for_resume_locked(const struct gc_pages *pages, unsigned kind)
+{
+    return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 &&
+           !gc_swap_is_coming_locked(pages->swap);
+}
+
+/* *must_hear, where set: the caller is to hear what is asked meanwhile, and come again. */
+static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool *must_hear)
 {
     struct gc_pool *pool = &change->context->pool;
-    while (must_wait_locked(&pool->pages, kind))
+    const bool hears = gc_member_needs_threads(change->context->core);
+    while (must_wait_locked(&pool->pages, kind)) {
+        *must_hear = hears && waits_for_resume_locked(&pool->pages, kind);
+        if (*must_hear)
+            return GC_BUSY;
         gc_lock_wait(&pool->lock, &pool->pages.changed);
+    }
     if (pool->is_dropped || gc_context_is_dropped(change->context))
         return GC_INVALID_ARGUMENT;
     if (pool->pages.is_changing)
@@ -56,11 +71,18 @@ static enum gc_status begin_locked(struct gc_change *change, unsigned kind)
 static enum gc_status begin_change(struct gc_context *context, struct gc_change *change,
                                    unsigned kind)
 {
-    *change = (struct gc_change){.context = context};
-    gc_pool_acquire_plain(&context->pool);
-    const enum gc_status status = begin_locked(change, kind);
-    gc_pool_release(&context->pool);
-    return status;
+    for (;;) {
+        bool must_hear = false;
+        *change = (struct gc_change){.context = context};
+        gc_pool_acquire_plain(&context->pool);
+        const enum gc_status status = begin_locked(change, kind, &must_hear);
+        gc_pool_release(&context->pool);
+        if (!must_hear)
+            return status;
+        gc_core_await_resume(context->core);
+        if (context->tenant != NULL)
+            gc_core_await_tenant(context->core, context->tenant);
+    }
 }
 
 enum gc_status gc_arena_change_begin(struct gc_context *context, struct gc_change *change)
