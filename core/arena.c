@@ -112,13 +112,25 @@ void gc_arena_change_end(struct gc_change *change)
 
 /* ---- the end ---- */
 
-void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)
+static bool is_being_changed_locked(const struct gc_pages *pages)
+{
+    return pages->is_changing && (pages->swap == NULL || gc_swap_is_coming_locked(pages->swap));
+}
+
+void gc_arena_await_change(struct gc_pool *pool)
+{
+    gc_pool_acquire_plain(pool);
+    while (is_being_changed_locked(&pool->pages))
+        gc_lock_wait(&pool->lock, &pool->pages.changed);
+    gc_pool_release(pool);
+}
+
+bool gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)
 {
     struct gc_pages *pages = &pool->pages;
-    struct gc_swap *swap;
-    /* What is on its way out when the context ends is swapped out after that. */
-    while ((swap = gc_swap_take_locked(pool)) == NULL && pages->is_changing)
-        gc_lock_wait(&pool->lock, &pages->changed);
+    if (is_being_changed_locked(pages))
+        return false;
+    struct gc_swap *swap = gc_swap_take_locked(pool);
     const uint64_t before = pages->idle_count;
     *remains = (struct gc_arena_remains){.swap = swap,
                                          .arenas = pages->arenas,
@@ -135,6 +147,7 @@ void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains 
     pages->small_idle_count = 0;
     pages->count = 0;
     gc_pages_settle_locked(pool, before);
+    return true;
 }
 
 /* False: the device still has it. */
