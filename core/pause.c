@@ -409,7 +409,7 @@ static enum gc_ledger_result answer_pause(struct gc_core *core, struct gc_tenant
     char stays[GC_TEXT_SIZE_BYTES];
     if (!gc_core_pause(core, &request, &result))
         return say_refusal(&result, text);
-    snprintf(text, GC_LEDGER_ANSWER_BYTES, "paused: %s %s, %s stays on the device",
+    snprintf(text, GC_LEDGER_ANSWER_BYTES, "paused: %s %s, %s stays",
              gc_text_size(result.moved_bytes, moved), drop ? "dropped" : "moved to host memory",
              gc_text_size(result.stays_bytes, stays));
     return GC_ANSWER_DONE;
