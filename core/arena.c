@@ -3,6 +3,8 @@
 
 #include "core/check.h"
 #include "core/instance.h"
+#include "core/member.h"
+#include "core/pause.h"
 #include "core/range.h"
 #include "core/swap.h"
 
@@ -36,11 +38,24 @@ static bool must_wait_locked(const struct gc_pages *pages, unsigned kind)
             ((kind & WAITS_FOR_COMING) != 0 && gc_swap_is_coming_locked(pages->swap)));
 }
 
-static enum gc_status begin_locked(struct gc_change *change, unsigned kind)
+/* Whether it waits for memory that is away until somebody asks for it. */
+static bool waits_for_resume_locked(const struct gc_pages *pages, unsigned kind)
+{
+    return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 &&
+           !gc_swap_is_coming_locked(pages->swap);
+}
+
+/* *must_hear, where set: the caller is to hear what is asked meanwhile, and come again. */
+static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool *must_hear)
 {
     struct gc_pool *pool = &change->context->pool;
-    while (must_wait_locked(&pool->pages, kind))
+    const bool hears = gc_member_needs_threads(change->context->core);
+    while (must_wait_locked(&pool->pages, kind)) {
+        *must_hear = hears && waits_for_resume_locked(&pool->pages, kind);
+        if (*must_hear)
+            return GC_BUSY;
         gc_lock_wait(&pool->lock, &pool->pages.changed);
+    }
     if (pool->is_dropped || gc_context_is_dropped(change->context))
         return GC_INVALID_ARGUMENT;
     if (pool->pages.is_changing)
@@ -56,11 +71,18 @@ static enum gc_status begin_locked(struct gc_change *change, unsigned kind)
 static enum gc_status begin_change(struct gc_context *context, struct gc_change *change,
                                    unsigned kind)
 {
-    *change = (struct gc_change){.context = context};
-    gc_pool_acquire_plain(&context->pool);
-    const enum gc_status status = begin_locked(change, kind);
-    gc_pool_release(&context->pool);
-    return status;
+    for (;;) {
+        bool must_hear = false;
+        *change = (struct gc_change){.context = context};
+        gc_pool_acquire_plain(&context->pool);
+        const enum gc_status status = begin_locked(change, kind, &must_hear);
+        gc_pool_release(&context->pool);
+        if (!must_hear)
+            return status;
+        gc_core_await_resume(context->core);
+        if (context->tenant != NULL)
+            gc_core_await_tenant(context->core, context->tenant);
+    }
 }
 
 enum gc_status gc_arena_change_begin(struct gc_context *context, struct gc_change *change)
@@ -90,13 +112,25 @@ void gc_arena_change_end(struct gc_change *change)
 
 /* ---- the end ---- */
 
-void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)
+static bool is_being_changed_locked(const struct gc_pages *pages)
+{
+    return pages->is_changing && (pages->swap == NULL || gc_swap_is_coming_locked(pages->swap));
+}
+
+void gc_arena_await_change(struct gc_pool *pool)
+{
+    gc_pool_acquire_plain(pool);
+    while (is_being_changed_locked(&pool->pages))
+        gc_lock_wait(&pool->lock, &pool->pages.changed);
+    gc_pool_release(pool);
+}
+
+bool gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)
 {
     struct gc_pages *pages = &pool->pages;
-    struct gc_swap *swap;
-    /* What is on its way out when the context ends is swapped out after that. */
-    while ((swap = gc_swap_take_locked(pool)) == NULL && pages->is_changing)
-        gc_lock_wait(&pool->lock, &pages->changed);
+    if (is_being_changed_locked(pages))
+        return false;
+    struct gc_swap *swap = gc_swap_take_locked(pool);
     const uint64_t before = pages->idle_count;
     *remains = (struct gc_arena_remains){.swap = swap,
                                          .arenas = pages->arenas,
@@ -113,6 +147,7 @@ void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains 
     pages->small_idle_count = 0;
     pages->count = 0;
     gc_pages_settle_locked(pool, before);
+    return true;
 }
 
 /* False: the device still has it. */

@@ -86,9 +86,11 @@ struct gc_arena_remains {
     struct gc_page_list unmapped;
     uint64_t page_count;
 };
-/* Takes arenas and pages out of a pool that is being dropped. Waits for a change under way; called
- * with the pool's lock, and no other, held. */
-void gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains);
+/* Takes arenas and pages out of a pool that is being dropped. False: a change is under way, to be
+ * waited for first. Called with the pool's lock held; does not wait. */
+bool gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains);
+/* Until no change is under way. No lock. */
+void gc_arena_await_change(struct gc_pool *pool);
 /* Unmaps and gives back, as far as the driver still does it. No lock. */
 void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *remains);
 /* Frees host memory only; at the end of the core. */

@@ -212,16 +212,31 @@ static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_
     return next;
 }
 
+/* Stops the caches, so that nobody has a block of the pool in hand, and takes the pool's lock and
+ * what it has mapped. A change of mappings under way is waited for with nothing held: it may take
+ * long, and others go on meanwhile. */
+static void stop_and_take_locked(struct gc_context *context, struct gc_arena_remains *remains)
+{
+    struct gc_pool *pool = &context->pool;
+    for (;;) {
+        gc_caches_stop(context->core);
+        gc_magazine_empty_context(context);
+        gc_pool_acquire_plain(pool);
+        if (gc_arena_take_remains_locked(pool, remains))
+            return;
+        gc_pool_release(pool);
+        gc_caches_resume(context->core);
+        gc_arena_await_change(pool);
+    }
+}
+
 /* Empties the pool for good. Mapped memory does not go with the driver's context. */
 static void drop_pool(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_device *device = context->device;
     struct gc_arena_remains remains;
-    gc_caches_stop(context->core); /* nobody has a block of it in hand meanwhile */
-    gc_magazine_empty_context(context);
-    gc_pool_acquire_plain(pool);
-    gc_arena_take_remains_locked(pool, &remains);
+    stop_and_take_locked(context, &remains);
     pool->is_dropped = true;
     while (pool->segments != NULL) {
         struct gc_segment *segment = pool->segments;

@@ -3,9 +3,7 @@
 #include "core/bits.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -78,28 +76,4 @@ void gc_host_discount(struct gc_host *host, uint64_t bytes)
 uint64_t gc_host_bytes(const struct gc_host *host)
 {
     return atomic_load_explicit(&host->bytes, memory_order_relaxed);
-}
-
-/* "MemAvailable:   12345 kB" in /proc/meminfo. */
-uint64_t gc_host_available_bytes(void)
-{
-    static const char name[] = "MemAvailable:";
-    char text[1024];
-    const int saved_errno = errno;
-    const int fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
-    const ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    uint64_t kilobytes = 0;
-    if (fd >= 0)
-        close(fd);
-    errno = saved_errno;
-    text[got > 0 ? got : 0] = '\0';
-    const char *line = strstr(text, name);
-    if (line == NULL)
-        return 0;
-    line += sizeof(name) - 1;
-    while (*line == ' ')
-        line++;
-    for (; *line >= '0' && *line <= '9'; line++)
-        kilobytes = kilobytes * 10 + (uint64_t)(*line - '0');
-    return kilobytes * 1024;
 }

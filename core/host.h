@@ -4,6 +4,7 @@
 #define GC_HOST_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct gc_host {
@@ -20,8 +21,11 @@ void *gc_host_reserve(uint64_t bytes);
 void gc_host_unreserve(void *memory, uint64_t bytes);
 void gc_host_count(struct gc_host *host, uint64_t bytes);
 void gc_host_discount(struct gc_host *host, uint64_t bytes);
-/* What the host could give without swapping, as the kernel says; 0 where it does not. */
+/* What the host could give without swapping, as the kernel says, and the control groups of the
+ * process leave (host_room.c); 0 where the kernel does not say. */
 uint64_t gc_host_available_bytes(void);
+/* The same of the files in /proc and /sys below a folder. */
+uint64_t gc_host_available_under(const char *root);
 uint64_t gc_host_bytes(const struct gc_host *host);
 
 #endif

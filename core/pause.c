@@ -143,6 +143,12 @@ struct pausing {
     struct gc_swap_result *result;
 };
 
+static bool refuse(struct gc_swap_result *result, enum gc_swap_refusal refusal)
+{
+    result->refusal = refusal;
+    return false;
+}
+
 /* The process's pause finds the pools of paused tenants away, and its resume leaves them there. */
 static bool is_of_paused_tenant(const struct gc_context *context)
 {
@@ -161,6 +167,21 @@ static bool check(struct gc_context *context, void *argument)
         return true;
     pausing->result->refusal = gc_swap_check(context);
     return pausing->result->refusal == GC_SWAP_OK;
+}
+
+/* Its work could not be waited for: that would end the capture. */
+static bool check_capture(struct gc_context *context, void *argument)
+{
+    struct pausing *pausing = argument;
+    return !gc_context_is_capturing(context) || refuse(pausing->result, GC_SWAP_CAPTURES);
+}
+
+/* What may go, and what is to be waited for. */
+static bool check_all(struct pausing *pausing)
+{
+    struct gc_core *core = pausing->core;
+    return visit_scope(core, pausing->request->tenant, check, pausing) &&
+           visit_scope(core, NULL, check_capture, pausing);
 }
 
 /* Whoever's work it is: it may use the memory. The records of a handle have their work in common.
@@ -222,12 +243,6 @@ static uint64_t held_bytes(struct gc_core *core, struct gc_tenant *tenant)
     return bytes;
 }
 
-static bool refuse(struct gc_swap_result *result, enum gc_swap_refusal refusal)
-{
-    result->refusal = refusal;
-    return false;
-}
-
 /* Waits until nobody is inside. */
 static bool await_empty(struct gc_core *core, const struct deadline *deadline)
 {
@@ -272,7 +287,7 @@ static bool empty(struct pausing *pausing)
     const struct gc_tenant *tenant = pausing->request->tenant;
     if (!await_empty(core, &pausing->deadline))
         return refuse(pausing->result, GC_SWAP_BUSY);
-    return visit_scope(core, tenant, check, pausing) && visit_scope(core, NULL, settle, pausing) &&
+    return check_all(pausing) && visit_scope(core, NULL, settle, pausing) &&
            visit_scope(core, tenant, move_out, pausing);
 }
 
@@ -283,7 +298,7 @@ static bool pause_scope(struct pausing *pausing)
     struct gc_core *core = pausing->core;
     struct gc_tenant *tenant = pausing->request->tenant;
     struct gc_swap_result *result = pausing->result;
-    if (!visit_scope(core, tenant, check, pausing))
+    if (!check_all(pausing))
         return false;
     gc_turnstile_set(&core->work.turnstile, GC_TURNSTILE_CLOSED);
     if (!empty(pausing)) {
@@ -394,7 +409,7 @@ static enum gc_ledger_result answer_pause(struct gc_core *core, struct gc_tenant
     char stays[GC_TEXT_SIZE_BYTES];
     if (!gc_core_pause(core, &request, &result))
         return say_refusal(&result, text);
-    snprintf(text, GC_LEDGER_ANSWER_BYTES, "paused: %s %s, %s stays on the device",
+    snprintf(text, GC_LEDGER_ANSWER_BYTES, "paused: %s %s, %s stays",
              gc_text_size(result.moved_bytes, moved), drop ? "dropped" : "moved to host memory",
              gc_text_size(result.stays_bytes, stays));
     return GC_ANSWER_DONE;

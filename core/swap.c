@@ -349,8 +349,6 @@ bool gc_swap_is_coming_locked(const struct gc_swap *swap)
 struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
 {
     struct gc_pages *pages = &pool->pages;
-    while (pages->swap != NULL && pages->swap->is_coming)
-        gc_lock_wait(&pool->lock, &pages->changed);
     struct gc_swap *swap = pages->swap;
     if (swap != NULL) {
         pages->swap = NULL;

@@ -23,8 +23,8 @@ enum gc_swap_refusal gc_swap_check(struct gc_context *context);
 /* Whether a thread brings it back. Called with the pool's lock held. */
 bool gc_swap_is_coming_locked(const struct gc_swap *swap);
 
-/* What a dropped pool had swapped out, or NULL; the change that it was is over. Waits for a
- * swapping in under way; called with the pool's lock held. */
+/* What a dropped pool had swapped out, or NULL; the change that it was is over. Called with the
+ * pool's lock held, while nobody brings it back. */
 struct gc_swap *gc_swap_take_locked(struct gc_pool *pool);
 /* Frees host memory only. NULL is ignored. No lock. */
 void gc_swap_forget(struct gc_context *context, struct gc_swap *swap);

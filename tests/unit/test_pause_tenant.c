@@ -259,6 +259,29 @@ static void captures_and_limits(void **state)
     close_house(&house);
 }
 
+/* Whose work may use the memory captures, though the tenant has nothing there, or nothing at all:
+ * the capture is left alone. */
+static void captures_elsewhere_are_left_alone(void **state)
+{
+    struct house house = {0};
+    (void)state;
+    open_house(&house, MIB(256));
+    for (unsigned context = 0; context < 2; context++) {
+        workbench_capture(&house.bench, context, true);
+        assert_false(pause_it(&house, house.tenants[0]));
+        assert_int_equal(house.result.refusal, GC_SWAP_CAPTURES);
+        assert_int_equal(mode_of(&house), GC_TURNSTILE_OPEN);
+        workbench_check(&house.bench);
+        workbench_capture(&house.bench, context, false);
+        if (context == 0)
+            furnish(&house);
+    }
+    assert_true(pause_it(&house, house.tenants[0]));
+    assert_true(resume_it(&house, house.tenants[0]));
+    assert_contents(&house);
+    close_house(&house);
+}
+
 /* Memory that a network card may reach stays; so does all, where work is not seen. */
 static void what_others_reach_is_not_moved(void **state)
 {
@@ -318,6 +341,7 @@ int main(void)
         cmocka_unit_test(process_and_tenant_in_any_order),
         cmocka_unit_test(its_requests_wait),
         cmocka_unit_test(captures_and_limits),
+        cmocka_unit_test(captures_elsewhere_are_left_alone),
         cmocka_unit_test(what_others_reach_is_not_moved),
         cmocka_unit_test(failures_lose_nothing),
     };

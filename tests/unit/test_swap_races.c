@@ -62,9 +62,9 @@ static void expect(struct scene *scene, enum sim_call at, void *(*happens)(void 
 static void settle(struct scene *scene)
 {
     assert_true(scene->is_over);
-    scene->bench.sim.hook = NULL;
     if (!scene->is_joined)
         assert_int_equal(pthread_join(scene->thread, NULL), 0);
+    scene->bench.sim.hook = NULL;
     assert_true(atomic_load(&scene->is_done));
 }
 
