@@ -83,7 +83,6 @@ static void print_one(const struct estimate_setup *setup, const struct result *r
     if (calibration != NULL)
         calibration_put_json(&json, calibration);
     gc_json_end_object(&json);
-    gc_out_char(out, '\n');
 }
 
 static int run_one(const struct estimate_setup *setup)
@@ -141,7 +140,6 @@ static int run_several(const struct estimate_setup *setup)
     if (setup->json) {
         gc_json_end_array(&json);
         gc_json_end_object(&json);
-        gc_out_char(&out, '\n');
     }
     const int status = tool_finish(&tool_command_estimate, &out);
     return status != TOOL_DONE ? status : worst;

@@ -70,6 +70,13 @@ is "without a budget it is done" $? 0
 like "weights" "$(cat out)" '^  weights +586\.0 MiB +614465536$'
 like "KV cache" "$(cat out)" '^  KV cache +2\.0 GiB +2147483648$'
 like "no budget is told" "$(cat out)" 'No budget is named'
+for type in q4_0 int4 i8; do
+    "$TOOL" estimate llama --dtype $type > out
+    like "weights in $type: activations as before" "$(cat out)" '^  activations +[0-9.]+ MiB +'"$("$TOOL" estimate llama --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["activation_bytes"])')"'$'
+    like "weights in $type: told" "$(cat out)" '^  one does not compute in .*: activations are taken as f16$'
+    like "weights in $type: the cache is told" "$(cat out)" '^  keys and values are taken as .*; --kv-dtype names another type$'
+done
+is "JSON ends in one line break" "$("$TOOL" estimate llama --json | tail -1)" "}"
 "$TOOL" estimate llama --budget 16GiB > out
 is "fits" $? 0
 like "fits: told" "$(cat out)" '^It fits\.$'
