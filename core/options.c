@@ -23,7 +23,7 @@
 #define SHOWN_BYTES 80
 
 enum served { NOW, LATER };
-enum bad { KEEP, CLOSED };
+enum bad { KEEP, CLOSED, GATED };
 
 #define TYPE_ENUM GC_OPTION_ENUM
 #define TYPE_SIZES GC_OPTION_SIZES
@@ -41,7 +41,7 @@ enum bad { KEEP, CLOSED };
 static const struct gc_option_row rows[GC_OPTION_COUNT] = {
 #define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, served,       \
                   accepts, help)                                                                   \
-    {PREFIX #name, default_value, accepts, help, (bad) == CLOSED, (served) == NOW},
+    {PREFIX #name, default_value, accepts, help, (bad) == CLOSED, (bad) == GATED, (served) == NOW},
 #include "core/options.def"
 #undef GC_OPTION
 };
@@ -70,6 +70,7 @@ struct reading {
     const char *config_path;            /* while the file is visited, and after if it was read */
     const char *texts[GC_OPTION_COUNT]; /* NULL: not set */
     bool from_config[GC_OPTION_COUNT];
+    const struct gc_option_row *misled; /* a row that the gate needs and that kept its default */
     struct gc_hami hami;
 };
 
@@ -263,7 +264,20 @@ static void apply(struct reading *reading, int option)
         say(reading, GC_LOG_ERROR, "%s=%s%s: not valid; accepted: %s; keeping the default: %s",
             row->name, shown, in_file, row->accepts,
             row->default_text[0] != '\0' ? row->default_text : "none");
+        if (row->gated)
+            reading->misled = row;
     }
+}
+
+/* A gate that closes must not judge something else than what was meant. */
+static void check_gate(struct reading *reading)
+{
+    struct gc_options *options = reading->options;
+    if (reading->misled == NULL || (options->gate != GC_GATE_DENY && options->gate != GC_GATE_EXIT))
+        return;
+    options->refused = true;
+    say(reading, GC_LOG_ERROR, "%s is not valid and %s is %s: CUDA is refused",
+        reading->misled->name, rows[GC_OPTION_GATE].name, reading->texts[GC_OPTION_GATE]);
 }
 
 /* ---- HAMi's variables ---- */
@@ -346,6 +360,7 @@ void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
         if (i != GC_OPTION_LOG)
             apply(&reading, i);
     }
+    check_gate(&reading);
     gc_hami_apply(&reading.hami, options,
                   &(const struct gc_hami_visitor){&reading, refuse_hami, ignore_hami});
     if (options->debug != 0)

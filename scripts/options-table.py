@@ -48,6 +48,9 @@ def notes(bad, served, mark):
     found = []
     if bad == "CLOSED":
         found.append("a bad value closes CUDA initialisation")
+    if bad == "GATED":
+        found.append("a bad value closes CUDA initialisation where `GPUCACHE_GATE` is deny or exit" if mark else
+                     "a bad value closes CUDA initialisation where GPUCACHE_GATE is deny or exit")
     if served == "LATER":
         found.append(f"{mark}checked, but not served by this version{mark}")
     return found

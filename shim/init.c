@@ -107,6 +107,15 @@ static void join_ledger(void)
     pthread_atfork(NULL, NULL, leave_in_child);
 }
 
+/* Without memory to judge with, a gate that closes is closed. */
+static bool is_gate_closed(void)
+{
+    const struct gc_options *options = gc_shim.options;
+
+    return options != NULL && options->model[0] != '\0' &&
+           (options->gate == GC_GATE_DENY || options->gate == GC_GATE_EXIT);
+}
+
 static void create_core(void)
 {
     struct gc_driver platform;
@@ -149,6 +158,7 @@ static void create_core(void)
     }
     gc_shim.core = NULL;
 fail:
+    gc_shim.is_refused = is_gate_closed();
     gc_log_write(&gc_shim.log, GC_LOG_ERROR,
                  "no host memory to start with: memory is not cached or limited");
 }

@@ -83,7 +83,6 @@ static void print_one(const struct estimate_setup *setup, const struct result *r
     if (calibration != NULL)
         calibration_put_json(&json, calibration);
     gc_json_end_object(&json);
-    gc_out_char(out, '\n');
 }
 
 static int run_one(const struct estimate_setup *setup)
@@ -116,6 +115,7 @@ static int run_several(const struct estimate_setup *setup)
     struct gc_json json;
     struct gc_out out;
     int worst = TOOL_DONE;
+    bool is_partial = false;
     gc_out_init(&out, STDOUT_FILENO);
     gc_json_init(&json, &out);
     if (setup->json) {
@@ -135,13 +135,15 @@ static int run_several(const struct estimate_setup *setup)
             gc_answer_write_json(&json, &result.answer);
         else
             gc_answer_write_line(&out, &result.answer);
+        is_partial = is_partial || result.estimate.unknown_parts != 0;
         if (worst == TOOL_DONE && setup->has_budget && !result.fit.fits)
             worst = TOOL_DOES_NOT_FIT;
     }
     if (setup->json) {
         gc_json_end_array(&json);
         gc_json_end_object(&json);
-        gc_out_char(&out, '\n');
+    } else if (is_partial) {
+        gc_answer_write_foot(&out);
     }
     const int status = tool_finish(&tool_command_estimate, &out);
     return status != TOOL_DONE ? status : worst;

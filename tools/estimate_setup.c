@@ -169,11 +169,17 @@ static int parse_dims(const struct tool_list *list, struct estimate_setup *setup
 
 /* ---- the budget ---- */
 
-static int check_budget(const struct gc_size_spec *spec, const char *text, const char *memory)
+static int check_budget(const struct gc_size_spec *spec, const char *text, const char *memory,
+                        uint32_t device_count)
 {
     for (uint32_t i = 0; i < spec->count; i++) {
         if (spec->entries[i].uuid[0] != '\0')
             return refuse("--budget", text, "devices by number: 0=8GiB,1=50%");
+        if (spec->entries[i].ordinal >= (int)device_count)
+            return tool_usage(&tool_command_estimate,
+                              "--budget %s names device %d, and there are %u: --devices N says how "
+                              "many",
+                              text, spec->entries[i].ordinal, (unsigned)device_count);
         if (spec->entries[i].is_percent && memory == NULL)
             return tool_usage(&tool_command_estimate,
                               "--budget %s is a share: --memory SIZE says of what", text);
@@ -194,13 +200,22 @@ static int parse_budget(const struct texts *texts, struct estimate_setup *setup)
     if (gc_parse_size_spec(texts->budget, true, &spec) != GC_OK)
         return refuse("--budget", texts->budget,
                       "a size or percentage, or per device: 0=8GiB,1=50%");
-    const int status = check_budget(&spec, texts->budget, texts->memory);
-    for (int i = 0; status == TOOL_DONE && i < GC_ESTIMATE_DEVICE_MAX; i++) {
-        const uint64_t bytes = gc_size_spec_resolve(&spec, i, NULL, memory);
+    const uint32_t device_count = setup->request.device_count;
+    const int status = check_budget(&spec, texts->budget, texts->memory, device_count);
+    if (status != TOOL_DONE)
+        return status;
+    for (uint32_t i = 0; i < device_count; i++) {
+        const uint64_t bytes = gc_size_spec_resolve(&spec, (int)i, NULL, memory);
         if (bytes != UINT64_MAX)
             setup->budget.device_bytes[i] = bytes;
+        else if (texts->memory == NULL)
+            return tool_usage(
+                &tool_command_estimate,
+                "--budget %s says nothing of device %u: name it, or --memory SIZE for "
+                "those not named",
+                texts->budget, (unsigned)i);
     }
-    return status;
+    return TOOL_DONE;
 }
 
 /* ---- the whole ---- */

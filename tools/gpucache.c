@@ -118,6 +118,9 @@ static void print_options(struct gc_out *out)
         }
         if (row->closed)
             gc_out_text(out, "    a bad value closes CUDA initialisation\n");
+        if (row->gated)
+            gc_out_text(out, "    a bad value closes CUDA initialisation where GPUCACHE_GATE is "
+                             "deny or exit\n");
     }
     gc_out_text(out, "\nCUDA_DEVICE_MEMORY_LIMIT, CUDA_DEVICE_MEMORY_LIMIT_<i>\n"
                      "    the limit, for all devices or one, where GPUCACHE_LIMIT is not set\n");

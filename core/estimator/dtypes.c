@@ -19,18 +19,32 @@ static enum gc_dtype own_dtype(const struct gc_estimator *estimator)
     return is_computed_in(estimator->main_dtype) ? estimator->main_dtype : GC_DTYPE_NONE;
 }
 
+/* Weights that are kept in fewer bits, in blocks or as integers are unpacked to be computed with.
+ */
+static bool can_be_activations(enum gc_dtype asked)
+{
+    if (asked == GC_DTYPE_NONE)
+        return false;
+    const struct gc_dtype_info *info = gc_dtype_info(asked);
+    return info->kind == GC_DTYPE_CLASS_FLOAT && info->block_elements == 1;
+}
+
 #define DTYPE_PARTS                                                                                \
     (1U << GC_ESTIMATE_state | 1U << GC_ESTIMATE_activation | 1U << GC_ESTIMATE_attention_workspace)
 
 static void set_dtype(const struct gc_estimator *estimator, enum gc_dtype asked,
                       struct gc_estimate *estimate)
 {
+    const bool is_taken = can_be_activations(asked);
     estimate->dtype = asked;
-    if (asked == GC_DTYPE_NONE)
+    if (!is_taken)
         estimate->dtype = estimator->is_gguf ? GC_DTYPE_F32 : own_dtype(estimator);
-    if (!estimator->has_layers || asked != GC_DTYPE_NONE)
+    if (!estimator->has_layers || is_taken)
         return;
-    if (estimator->is_gguf) {
+    if (asked != GC_DTYPE_NONE && estimate->dtype != GC_DTYPE_NONE) {
+        gc_notes_add(&estimate->notes, "one does not compute in ", gc_dtype_name(asked),
+                     ": activations are taken as ", gc_dtype_name(estimate->dtype), NULL);
+    } else if (estimator->is_gguf) {
         gc_notes_add(&estimate->notes,
                      "activations are taken as f32, as llama.cpp computes them; --dtype names "
                      "another type",
@@ -48,8 +62,13 @@ static void set_kv_dtype(const struct gc_estimator *estimator,
                          struct gc_estimate *estimate)
 {
     estimate->kv_dtype = request->kv_dtype != GC_DTYPE_NONE ? request->kv_dtype : asked;
-    if (estimate->kv_dtype != GC_DTYPE_NONE)
+    if (estimate->kv_dtype != GC_DTYPE_NONE) {
+        if (request->kv_dtype == GC_DTYPE_NONE && estimator->has_layers &&
+            !can_be_activations(asked))
+            gc_notes_add(&estimate->notes, "keys and values are taken as ", gc_dtype_name(asked),
+                         ", as the weights are; --kv-dtype names another type", NULL);
         return;
+    }
     estimate->kv_dtype = estimator->is_gguf ? GC_DTYPE_F16 : own_dtype(estimator);
     if (!estimator->has_layers)
         return;

@@ -268,6 +268,7 @@ static void set_facts(const struct gc_estimator *estimator,
     estimate->resident_experts = gc_min_u64(request->resident_experts, estimate->experts);
     estimate->notes = estimator->notes;
     note_experts(estimator, request, estimate);
+    gc_estimate_note_dims(estimator, request->dims, &estimate->notes);
 }
 
 static enum gc_status run_devices(const struct gc_estimator *estimator,

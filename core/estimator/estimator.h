@@ -36,4 +36,8 @@ enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,
                                  const struct gc_estimate_request *request,
                                  struct gc_estimate *estimate) GC_CHECKED;
 
+/* Notes for values of dimensions that the model does not have. `dims` may be NULL. */
+void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dims,
+                           struct gc_notes *notes);
+
 #endif

@@ -121,6 +121,18 @@ static void say_exceeds(const struct gc_gatekeeper *keeper, const struct gc_log 
     say_offers(keeper, log);
 }
 
+static void say_lower_bound(const struct gc_gatekeeper *keeper, const struct gc_log *log)
+{
+    const char *path = keeper->options->model;
+    char shown[256];
+    char peak[GC_TEXT_SIZE_BYTES];
+    gc_log_write(
+        log, GC_LOG_WARN,
+        "%s needs at least %s, which fits; not all of it is known: gpucache estimate says what",
+        gc_text_show(path, strlen(path), shown, sizeof(shown)),
+        gc_text_size(keeper->estimate.total.peak_bytes, peak));
+}
+
 static enum gc_gate_verdict decide(struct gc_gatekeeper *keeper, const struct gc_log *log)
 {
     struct gc_budget budget;
@@ -132,8 +144,11 @@ static enum gc_gate_verdict decide(struct gc_gatekeeper *keeper, const struct gc
     }
     gc_budget_set_all(&budget, keeper->budget_bytes);
     gc_fits(&keeper->estimate, &budget, &keeper->fit);
-    if (keeper->fit.fits)
+    if (keeper->fit.fits) {
+        if (keeper->fit.lower_bound && !is_silent)
+            say_lower_bound(keeper, log);
         return GC_GATE_FITS;
+    }
     if (!is_silent &&
         gc_offers_find(keeper->estimator, &keeper->request, &budget, &keeper->offers) == GC_OK)
         say_exceeds(keeper, log);

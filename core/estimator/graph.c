@@ -104,7 +104,7 @@ static void add_port(struct gc_sum *sum, const struct gc_estimate_request *reque
 static void note_open(struct gc_notes *notes, const struct gc_model_port *port)
 {
     char shown[48];
-    char dim[32] = "an unnamed dimension";
+    char dim[32] = "";
     for (uint32_t i = 0; port->has_shape && i < port->dim_count; i++) {
         if (port->dims[i] != GC_MODEL_UNKNOWN_DIM || port->symbols == NULL ||
             port->symbols[i] == NULL)
@@ -112,9 +112,42 @@ static void note_open(struct gc_notes *notes, const struct gc_model_port *port)
         gc_text_show(port->symbols[i], strlen(port->symbols[i]), dim, sizeof(dim));
         break;
     }
-    gc_notes_add(notes, "input ",
-                 gc_text_show(port->name, strlen(port->name), shown, sizeof(shown)),
-                 ": its size is open (", dim, "); --dim NAME=N names it", NULL);
+    gc_text_show(port->name, strlen(port->name), shown, sizeof(shown));
+    if (dim[0] != '\0')
+        gc_notes_add(notes, "input ", shown, ": its size is open (", dim,
+                     "); --dim NAME=N names it", NULL);
+    else
+        gc_notes_add(notes, "input ", shown, ": its shape is open, and no name is given to it",
+                     NULL);
+}
+
+static bool has_dim(const struct gc_model *graph, const char *name, size_t length)
+{
+    for (uint32_t i = 0; i < graph->port_count; i++) {
+        const struct gc_model_port *port = &graph->ports[i];
+        for (uint32_t j = 0; port->symbols != NULL && j < port->dim_count; j++) {
+            const char *symbol = port->symbols[j];
+            if (symbol != NULL && strlen(symbol) == length && memcmp(symbol, name, length) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* A name that is misspelt would be taken for one that is given. */
+void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dims,
+                           struct gc_notes *notes)
+{
+    while (dims != NULL && *dims != '\0') {
+        const size_t length = strcspn(dims, "=");
+        char shown[48];
+        if (estimator->graph == NULL || !has_dim(estimator->graph, dims, length))
+            gc_notes_add(notes, "no dimension is named ",
+                         gc_text_show(dims, length, shown, sizeof(shown)),
+                         ": its value is not used", NULL);
+        dims += strcspn(dims, ",");
+        dims += *dims == ',';
+    }
 }
 
 enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,

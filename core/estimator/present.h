@@ -22,6 +22,7 @@ void gc_answer_put_members(struct gc_json *json, const struct gc_answer *answer)
 void gc_answer_write_text(struct gc_out *out, const struct gc_answer *answer);
 /* Several beside each other: a line each, with a head before the first. */
 void gc_answer_write_head(struct gc_out *out);
+void gc_answer_write_foot(struct gc_out *out); /* below lines of which one is a lower bound */
 void gc_answer_write_line(struct gc_out *out, const struct gc_answer *answer);
 
 #endif

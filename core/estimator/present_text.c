@@ -57,7 +57,7 @@ static void write_head(struct gc_out *out, const struct gc_answer *answer)
         gc_out_text(out, ", activations ");
         gc_out_text(out, gc_dtype_name(estimate->dtype));
     }
-    if (estimate->kv_dtype != GC_DTYPE_NONE) {
+    if (estimate->kv_dtype != GC_DTYPE_NONE && estimate->total.parts[GC_ESTIMATE_kv_cache] > 0) {
         gc_out_text(out, ", KV cache ");
         gc_out_text(out, gc_dtype_name(estimate->kv_dtype));
     }
@@ -129,6 +129,9 @@ static void write_offer(struct gc_out *out, const char *label, const struct gc_o
 
 static void write_offers(struct gc_out *out, const struct gc_offers *offers)
 {
+    if (offers->batch.state == GC_OFFER_NONE && offers->seq_len.state == GC_OFFER_NONE &&
+        offers->resident_experts.state == GC_OFFER_NONE && offers->kv_dtype.state == GC_OFFER_NONE)
+        return;
     gc_out_text(out, "\nWhat fits, each with all else as it is:\n");
     write_offer(out, "largest batch", &offers->batch, "");
     write_offer(out, "largest context", &offers->seq_len, " tokens");
@@ -201,6 +204,11 @@ void gc_answer_write_head(struct gc_out *out)
     gc_out_text(out, "  fits\n");
 }
 
+void gc_answer_write_foot(struct gc_out *out)
+{
+    gc_out_text(out, "\n+ at least: not all of the model is known; alone it is told what is not\n");
+}
+
 void gc_answer_write_line(struct gc_out *out, const struct gc_answer *answer)
 {
     const struct gc_estimate_sizes *total = &answer->estimate->total;
@@ -214,8 +222,9 @@ void gc_answer_write_line(struct gc_out *out, const struct gc_answer *answer)
     write_size(out, line_columns[1], kv);
     write_size(out, line_columns[2], total->peak_bytes - weights - kv);
     write_size(out, line_columns[3], total->peak_bytes);
+    gc_out_text(out, answer->estimate->unknown_parts != 0 ? "+ " : "  ");
     if (answer->fit == NULL)
-        gc_out_text(out, "  -\n");
+        gc_out_text(out, "-\n");
     else
-        gc_out_text(out, answer->fit->fits ? "  yes\n" : "  no\n");
+        gc_out_text(out, answer->fit->fits ? "yes\n" : "no\n");
 }

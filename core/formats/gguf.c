@@ -98,7 +98,8 @@ static enum gc_status place_tensors(struct gc_gguf *gguf, uint32_t first)
         return gc_gguf_fail(gguf, gguf->position, "the data begins beyond 2^64");
     for (uint32_t i = first; i < load->tensor_count; i++) {
         struct gc_model_tensor *tensor = &load->tensors[i];
-        if (!gc_add_u64(begin, tensor->offset, &tensor->offset))
+        if (!gc_add_u64(begin, tensor->offset, &tensor->offset) ||
+            tensor->offset == GC_MODEL_NO_OFFSET)
             return gc_load_fail(load, GC_FORMAT, gguf->source->path,
                                 "tensor \"%s\": its offset overflows 64 bits",
                                 GC_LOAD_SHOWN(tensor->name, strlen(tensor->name)));

@@ -111,6 +111,9 @@ static enum gc_status take_entry(struct gc_onnx *onnx, struct gc_protobuf messag
     if (!gc_text_uint(value, strlen(value), &number))
         return gc_onnx_fail(onnx, offset, "external_data: %s is \"%s\"; a whole number is accepted",
                             key, GC_LOAD_SHOWN(value, strlen(value)));
+    if (number == GC_MODEL_NO_OFFSET)
+        return gc_onnx_fail(onnx, offset, "external_data: %s is %llu; no file is so long", key,
+                            (unsigned long long)number);
     if (is_offset) {
         content->external_offset = number;
     } else {

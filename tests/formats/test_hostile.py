@@ -150,6 +150,7 @@ def truncated_anywhere(folder):
 
 def wrong_gguf(folder):
     key = lambda name, kind, value: text(name) + struct.pack("<I", kind) + value
+    by_one = key("general.alignment", 4, struct.pack("<I", 1))
     f32 = b"\0" * 128
     cases = {
         "version 1": (gguf(version=1), "byte 4", "version 1", "2 and 3"),
@@ -183,6 +184,7 @@ def wrong_gguf(folder):
         "odd offset": (gguf(b"", 0, gguf_tensor(offset=1), 1, f32), '"w"', "multiple of 32"),
         "2^63 offset": (gguf(b"", 0, gguf_tensor(offset=1 << 63), 1, f32), '"w"', "leave the data"),
         "2^64 offset": (gguf(b"", 0, gguf_tensor(offset=(1 << 64) - 32), 1, f32), '"w"', "overflows"),
+        "2^64-1 where it lies": (gguf(by_one, 1, gguf_tensor(offset=(1 << 64) - 1 - 24 - len(by_one) - len(gguf_tensor())), 1, f32), '"w"', "overflows"),
         "beyond the file": (gguf(b"", 0, gguf_tensor(offset=32), 1, f32), '"w"', "leave the data"),
         "overlap": (gguf(b"", 0, gguf_tensor() + gguf_tensor("v", offset=64), 2, f32 * 2), '"w"', '"v"', "overlap"),
         "name twice": (gguf(b"", 0, gguf_tensor() + gguf_tensor(offset=128), 2, f32 * 2), '"w"', "twice"),
@@ -264,6 +266,7 @@ def wrong_onnx(folder):
         "external behind a link": (onnx(graph(onnx_tensor(b"w", (2,), 1, external("out/passwd")))), '"w"', "link"),
         "external short": (onnx(graph(onnx_tensor(b"w", (2,), 1, external("data.bin", offset=4)))), '"w"', "data.bin", "cut short"),
         "external 2^63": (onnx(graph(onnx_tensor(b"w", (2,), 1, external("data.bin", offset=1 << 63)))), '"w"', "cut short"),
+        "external 2^64-1": (onnx(graph(onnx_tensor(b"w", (2,), 1, external("data.bin", offset=(1 << 64) - 1)))), "offset", "so long"),
         "external 2^64": (onnx(graph(onnx_tensor(b"w", (2,), 1, external("data.bin", offset=1 << 64)))), "offset", "whole number"),
         "external negative": (onnx(graph(onnx_tensor(b"w", (2,), 1, external("data.bin", offset=-4)))), "offset", "whole number"),
         "external length": (onnx(graph(onnx_tensor(b"w", (2,), 1, external("data.bin", length=4)))), '"w"', "need 8"),

@@ -64,12 +64,32 @@ said 2 '--calibrate takes one model' llama bare.safetensors --calibrate r.json
 said 1 'missing' missing
 said 1 '99999999' llama --calibration 99999999
 
+said 2 '--budget 0=8GiB,2=8GiB names device 2, and there are 2' llama --devices 2 --budget 0=8GiB,2=8GiB
+said 2 '--budget 1=8GiB says nothing of device 0: name it, or --memory' llama --devices 2 --budget 1=8GiB
+
 # ---- what it says ----
 "$TOOL" estimate llama > out
 is "without a budget it is done" $? 0
 like "weights" "$(cat out)" '^  weights +586\.0 MiB +614465536$'
 like "KV cache" "$(cat out)" '^  KV cache +2\.0 GiB +2147483648$'
 like "no budget is told" "$(cat out)" 'No budget is named'
+for type in q4_0 int4 i8; do
+    "$TOOL" estimate llama --dtype $type > out
+    like "weights in $type: activations as before" "$(cat out)" '^  activations +[0-9.]+ MiB +'"$("$TOOL" estimate llama --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["activation_bytes"])')"'$'
+    like "weights in $type: told" "$(cat out)" '^  one does not compute in .*: activations are taken as f16$'
+    like "weights in $type: the cache is told" "$(cat out)" '^  keys and values are taken as .*; --kv-dtype names another type$'
+done
+"$TOOL" estimate llama --devices 2 --budget 1=8GiB --memory 16GiB > out
+like "a budget for one device, the memory for the other" "$(cat out)" '^  device 0 .* of +16\.0 GiB$'
+"$TOOL" estimate llama --dim batch=2,rows=3 > out
+like "a dimension that is not there: told" "$(cat out)" '^  no dimension is named rows: its value is not used$'
+"$TOOL" estimate llama bare.safetensors --budget 64GiB > out
+like "compared: known" "$(cat out)" '^llama .* GiB  yes$'
+like "compared: a lower bound" "$(cat out)" '^bare\.safetensors .* MiB\+ yes$'
+like "compared: told what that is" "$(cat out)" '^\+ at least: not all of the model is known'
+"$TOOL" estimate bare.safetensors --budget 1GiB > out
+is "nothing to offer: no heading" "$(grep -c 'What fits' out)" 0
+is "JSON ends in one line break" "$("$TOOL" estimate llama --json | tail -1)" "}"
 "$TOOL" estimate llama --budget 16GiB > out
 is "fits" $? 0
 like "fits: told" "$(cat out)" '^It fits\.$'
@@ -110,7 +130,7 @@ is "tensor parallel: half the cache each" "$(json out.json '[x["kv_cache_bytes"]
 # ---- several ----
 "$TOOL" estimate llama bare.safetensors --budget 2GiB > out
 is "several: one does not fit" $? 3
-is "several: a line each" "$(wc -l < out)" 3
+is "several: a line each" "$(wc -l < out)" 5
 "$TOOL" estimate llama missing bare.safetensors --json > out.json 2> err
 is "several: one cannot be read" $? 1
 is "several: the others are there" "$(json out.json '[m["model"] for m in r["models"]]')" '["llama", "bare.safetensors"]'

@@ -73,6 +73,20 @@ static void the_peak_fits_and_a_byte_less_does_not(void **state)
     assert_int_equal(gc_gatekeeper_judge(keeper, peak, NULL), GC_GATE_EXCEEDS);
 }
 
+/* A list of tensors has no layers: more than its weights is not known. */
+static void a_lower_bound_that_fits_is_told(void **state)
+{
+    const int fd = scratch_fd();
+    const struct gc_log log = {GC_LOG_WARN, fd};
+    size_t bytes;
+    (void)state;
+    assert_int_equal(gc_gatekeeper_judge(open_keeper(), UINT64_MAX, &log), GC_GATE_FITS);
+    char *text = scratch_read(fd, &bytes);
+    assert_non_null(strstr(text, " needs at least 1.3 GiB, which fits; not all of it is known"));
+    free(text);
+    close(fd);
+}
+
 static void an_unreadable_model_is_told(void **state)
 {
     struct gc_report_estimate estimate;
@@ -136,6 +150,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_model_no_keeper, make_model, remove_model),
         cmocka_unit_test_setup_teardown(the_peak_fits_and_a_byte_less_does_not, make_model,
                                         remove_model),
+        cmocka_unit_test_setup_teardown(a_lower_bound_that_fits_is_told, make_model, remove_model),
         cmocka_unit_test_setup_teardown(an_unreadable_model_is_told, make_model, remove_model),
         cmocka_unit_test_setup_teardown(many_threads_have_one_answer, make_model, remove_model),
     };

@@ -99,7 +99,7 @@ static const struct sample {
     {"BATCH", {"1", "32"}, {"0", "-1", "1.5", "1000000001", "99999999999999999999"}},
     {"SEQ_LEN", {"0", "4096"}, {"4k", "-1"}},
     {"DTYPE", {"f16", "bfloat16"}, {"F16", "half"}},
-    {"KV_DTYPE", {"f8"}, {"f9"}},
+    {"KV_DTYPE", {"f8", "f8_e4m3", "q8_0", "q4_0"}, {"f9", "q8"}},
     {"DIMS",
      {"batch=1", "batch=1,seq=2"},
      {"batch", "batch=", "=1", "batch=0", "batch=1,", "batch=x"}},
@@ -188,6 +188,30 @@ static void only_limits_budget_and_gate_close(void **state)
                             i == GC_OPTION_BUDGET || i == GC_OPTION_GATE || i == GC_OPTION_TENANTS;
         assert_int_equal(gc_option_row((enum gc_option)i)->closed, closes);
     }
+}
+
+/* What the estimate is made of: a gate that closes must not judge a default in its place. */
+static void a_gate_that_closes_takes_no_default(void **state)
+{
+    static const char *const words[] = {"off", "warn", "deny", "exit"};
+    char gate[32];
+    char bad[64];
+    char *environment[] = {bad, gate, NULL};
+    unsigned gated = 0;
+    (void)state;
+    for (int i = 0; i < GC_OPTION_COUNT; i++) {
+        const struct gc_option_row *row = gc_option_row((enum gc_option)i);
+        gated += row->gated;
+        for (int word = 0; row->gated && word < 4; word++) {
+            snprintf(gate, sizeof(gate), "GPUCACHE_GATE=%s", words[word]);
+            snprintf(bad, sizeof(bad), "%s=", row->name);
+            read_environment(environment);
+            assert_int_equal(options->refused, word >= GC_GATE_DENY);
+            assert_int_equal(line_count(), word >= GC_GATE_DENY ? 2 : 1);
+            assert_true(word < GC_GATE_DENY || strstr(lines, words[word]) != NULL);
+        }
+    }
+    assert_int_equal(gated, 7);
 }
 
 static void bad_values_leave_the_defaults(void **state)
@@ -700,6 +724,7 @@ int main(void)
         TEST(good_values_are_taken),
         TEST(bad_values_give_one_line_and_the_right_consequence),
         TEST(only_limits_budget_and_gate_close),
+        TEST(a_gate_that_closes_takes_no_default),
         TEST(bad_values_leave_the_defaults),
         TEST(defaults_say_nothing),
         TEST(unknown_names_give_one_line_with_the_nearest),
