@@ -1,6 +1,7 @@
 #include "tools/estimate_setup.h"
 #include "core/text.h"
 #include "tools/calibration.h"
+#include "tools/context_memory.h"
 
 #include <string.h>
 
@@ -128,8 +129,11 @@ static int parse_context(const char *text, uint64_t *bytes)
         *bytes = 0;
         return TOOL_DONE;
     }
-    return gc_parse_size(text, bytes) == GC_OK ? TOOL_DONE
-                                               : refuse("--context-memory", text, "a size, or 0");
+    if (strcmp(text, "measured") == 0)
+        return context_memory_measure(bytes);
+    return gc_parse_size(text, bytes) == GC_OK
+               ? TOOL_DONE
+               : refuse("--context-memory", text, "a size, 0, or measured");
 }
 
 /* ---- dimensions ---- */

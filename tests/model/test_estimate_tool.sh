@@ -89,6 +89,12 @@ like "compared: a lower bound" "$(cat out)" '^bare\.safetensors .* MiB\+ yes$'
 like "compared: told what that is" "$(cat out)" '^\+ at least: not all of the model is known'
 "$TOOL" estimate bare.safetensors --budget 1GiB > out
 is "nothing to offer: no heading" "$(grep -c 'What fits' out)" 0
+LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=context$$ "$TOOL" estimate bare.safetensors --overhead 1 --context-memory measured --json > out.json
+is "a context measured, of 64 MiB" "$(python3 -c 'import json; print(json.load(open("out.json"))["overhead_bytes"] >> 20)')" 64
+LD_LIBRARY_PATH=$SIM_DIR said 1 'the device had no less free' bare.safetensors --context-memory measured
+LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=small$$ SIMCUDA_MEMORY=100MiB said 1 'no CUDA device, or no room' bare.safetensors --context-memory measured
+rm -f "/dev/shm/simcuda-$(id -u)-context$$" "/dev/shm/simcuda-$(id -u)-small$$"
+said 2 '--context-memory much is not valid; accepted: a size, 0, or measured' llama --context-memory much
 is "JSON ends in one line break" "$("$TOOL" estimate llama --json | tail -1)" "}"
 "$TOOL" estimate llama --budget 16GiB > out
 is "fits" $? 0
