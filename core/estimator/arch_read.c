@@ -115,6 +115,45 @@ static void read_vocabulary(const struct gc_model *model, struct gc_arch *arch)
     arch->fields[GC_ARCH_VOCAB] = (struct gc_arch_field){.value = words->count, .known = true};
 }
 
+/* The keys are of nested objects: "vision_config.hidden_size". */
+static bool has_section(const struct gc_model *model, const char *prefix)
+{
+    const size_t length = strlen(prefix);
+    for (uint32_t i = 0; i < model->meta_count; i++) {
+        if (strncmp(model->metas[i].key, prefix, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool has_packed_weights(const struct gc_model *model)
+{
+    if (gc_model_meta(model, "quantization_config.quant_method") == NULL)
+        return false;
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &model->tensors[i];
+        if (tensor->dim_count >= 2 &&
+            (tensor->dtype == GC_DTYPE_I32 || tensor->dtype == GC_DTYPE_U8))
+            return true;
+    }
+    return false;
+}
+
+/* What the figures do not say by themselves. */
+static void note_beyond(const struct gc_model *model, struct gc_notes *notes)
+{
+    if (has_section(model, "vision_config.") || has_section(model, "audio_config."))
+        gc_notes_add(notes,
+                     "the encoder of images or sound: its weights are counted, what it works in is "
+                     "not",
+                     NULL);
+    if (has_packed_weights(model))
+        gc_notes_add(notes,
+                     "weights are packed, several in an integer: their bytes are exact, the number "
+                     "of parameters is that of the integers",
+                     NULL);
+}
+
 void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes)
 {
     const enum gc_arch_names names =
@@ -130,4 +169,6 @@ void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_
     }
     read_vocabulary(model, arch);
     gc_arch_complete(arch, notes);
+    if (names == GC_ARCH_NAMES_HF)
+        note_beyond(model, notes);
 }

@@ -95,6 +95,13 @@ LD_LIBRARY_PATH=$SIM_DIR said 1 'the device had no less free' bare.safetensors -
 LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=small$$ SIMCUDA_MEMORY=100MiB said 1 'no CUDA device, or no room' bare.safetensors --context-memory measured
 rm -f "/dev/shm/simcuda-$(id -u)-context$$" "/dev/shm/simcuda-$(id -u)-small$$"
 said 2 '--context-memory much is not valid; accepted: a size, 0, or measured' llama --context-memory much
+mkdir beyond
+architecture llama-3-8b | python3 -c 'import json, sys; config = json.load(sys.stdin); config["vision_config"] = {"hidden_size": 1152}
+config["quantization_config"] = {"quant_method": "gptq", "bits": 4}; print(json.dumps(config))' > beyond/config.json
+safetensors beyond/model.safetensors model.layers.0.mlp.up_proj.qweight:I32:29360128:512x14336
+"$TOOL" estimate beyond > out
+like "an encoder of images: told" "$(cat out)" '^  the encoder of images or sound: its weights are counted'
+like "packed weights: told" "$(cat out)" '^  weights are packed, several in an integer'
 is "JSON ends in one line break" "$("$TOOL" estimate llama --json | tail -1)" "}"
 "$TOOL" estimate llama --budget 16GiB > out
 is "fits" $? 0
