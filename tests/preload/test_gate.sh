@@ -114,6 +114,15 @@ for model in /no/such/model noise.safetensors fifo .; do
     done
 done
 
+# ---- a value that is not valid: its default is not what was meant ----
+for bad in GPUCACHE_SEQ_LEN=4k GPUCACHE_DTYPE=f17 GPUCACHE_MODEL=; do
+    gated 0 GPUCACHE_BUDGET=100GiB "$bad" -- "$PROGRAM"
+    for gate in deny exit; do
+        gated 1 GPUCACHE_BUDGET=100GiB "$bad" GPUCACHE_GATE=$gate -- "$PROGRAM"
+        said "$bad, $gate: said" "^gpucache: ${bad%%=*} is not valid and GPUCACHE_GATE is $gate: CUDA is refused$"
+    done
+done
+
 # ---- gpucache run ----
 env LD_LIBRARY_PATH="$SIM_DIR" "$TOOL" run --model model --budget 15GiB --gate exit --report none -- "$PROGRAM" > out 2> err
 is "run --gate exit: status" $? 3
