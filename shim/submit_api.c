@@ -171,7 +171,7 @@ static void note_batch_3d(struct search *search, const CUDA_MEMCPY3D_BATCH_OP *l
                                 ADDRESS((copy)->srcMemoryType, (copy)->srcDevice)))
 
 /* Whether there may be anything to look for. */
-static inline __attribute__((always_inline)) bool must_search(const struct gc_work *work)
+static inline bool must_search(const struct gc_work *work)
 {
     return work != NULL &&
            (gc_core_has_several_contexts(gc_shim.core) || gc_submit_is_guarded(work)) &&
@@ -219,7 +219,7 @@ static void wait_for_memops(bool is_per_thread)
 #define ASK(symbol, arguments)                                                                     \
     (!is_there(GC_ROW_##symbol) ? CUDA_ERROR_NOT_SUPPORTED : GC_REAL(symbol) arguments)
 
-static inline __attribute__((always_inline)) bool is_there(enum gc_row_id row)
+static inline bool is_there(enum gc_row_id row)
 {
     return gc_row_real(&gc_rows[row]) != NULL || (gc_resolve_driver(true) && gc_resolve_row(row));
 }
