@@ -14,6 +14,14 @@ import tap
 SEED = int(os.environ.get("SEED", random.randrange(1 << 32)))
 
 
+def refused_as(name, path, *words):
+    """tap.refused of the case of that name, which a failure names."""
+    try:
+        tap.refused(path, path, *words)
+    except AssertionError as error:
+        raise AssertionError(f"{name}: {error}") from error
+
+
 def put(folder, name, data):
     path = os.path.join(folder, name)
     with open(path, "wb") as file:
@@ -124,10 +132,7 @@ def wrong_safetensors(folder):
     }
     for name, (content, *words) in cases.items():
         path = put(folder, name + ".safetensors", content)
-        try:
-            tap.refused(path, path, *words)
-        except AssertionError as error:
-            raise AssertionError(f"{name}: {error}") from error
+        refused_as(name, path, *words)
 
 
 def truncated_anywhere(folder):
@@ -196,10 +201,7 @@ def wrong_gguf(folder):
     }
     for name, (content, *words) in cases.items():
         path = put(folder, name + ".gguf", content)
-        try:
-            tap.refused(path, path, *words)
-        except AssertionError as error:
-            raise AssertionError(f"{name}: {error}") from error
+        refused_as(name, path, *words)
 
 
 def wrong_gguf_shards(folder):
@@ -357,10 +359,7 @@ def wrong_description(folder):
     }
     for name, (content, *words) in cases.items():
         path = put(folder, "model.json", content if isinstance(content, bytes) else json.dumps(content).encode())
-        try:
-            tap.refused(path, path, *words)
-        except AssertionError as error:
-            raise AssertionError(f"{name}: {error}") from error
+        refused_as(name, path, *words)
     tap.refused(put(folder, "config.json", b'{"a": 1}'), "name its folder")
     path = put(folder, "model.json", json.dumps({"tensors": [tensor, {**tensor, "name": "v", "alias_of": "w"},
                                                              {"name": "q", "dtype": "Q4_K", "shape": [1e1, 256]}], "config": {"n": 1e3}}).encode())

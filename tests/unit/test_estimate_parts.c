@@ -30,26 +30,28 @@ static struct gc_work work_of(uint64_t batch, uint64_t tokens, enum gc_dtype dty
                             .shards = 1};
 }
 
-static uint64_t kv_bytes(const struct gc_work *work)
+typedef enum gc_status layer_bytes(const struct gc_layers *all, const struct gc_layer *layer,
+                                   const struct gc_work *work, uint64_t *bytes);
+
+static uint64_t sum_layers(layer_bytes *count, const struct gc_work *work)
 {
     uint64_t total = 0;
     for (uint32_t i = 0; i < layers.count; i++) {
         uint64_t bytes;
-        assert_int_equal(gc_kv_layer_bytes(&layers, &layers.items[i], work, &bytes), GC_OK);
+        assert_int_equal(count(&layers, &layers.items[i], work, &bytes), GC_OK);
         total += bytes;
     }
     return total;
 }
 
+static uint64_t kv_bytes(const struct gc_work *work)
+{
+    return sum_layers(gc_kv_layer_bytes, work);
+}
+
 static uint64_t state_bytes(const struct gc_work *work)
 {
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < layers.count; i++) {
-        uint64_t bytes;
-        assert_int_equal(gc_state_layer_bytes(&layers, &layers.items[i], work, &bytes), GC_OK);
-        total += bytes;
-    }
-    return total;
+    return sum_layers(gc_state_layer_bytes, work);
 }
 
 /* Layers with a window of this many tokens. */

@@ -1,10 +1,7 @@
 /* link: -l:libcuda.so.1 */
 /* Pause and resume of tenants, through core/gpucache.h. usage: pause_tenants CASE. Prints nothing
  * and ends with 0 if all is as it should be. The device has 512 MiB. */
-#define GPUCACHE_NO_PROTOTYPES
-#define GPUCACHE_WANT_LOADER
-#include "core/gpucache.h"
-#include "tests/preload/progs/program.h"
+#include "tests/preload/progs/public.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,28 +13,8 @@
 #define MIB ((size_t)1 << 20)
 #define NEED (300 * MIB) /* more than 70 % of what the context leaves */
 #define TURNS 6
-#define EXPECT(condition) expect((condition), #condition, __LINE__)
-#define EXPECT_STATUS(call, status) expect_status((call), (status), #call, __LINE__)
 
-static struct gpucache_functions gc;
 static CUcontext context;
-
-static void expect(bool holds, const char *condition, int line)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "line %d: not so: %s\n", line, condition);
-    exit(EXIT_FAILURE);
-}
-
-static void expect_status(gpucache_status got, gpucache_status wanted, const char *call, int line)
-{
-    if (got == wanted)
-        return;
-    fprintf(stderr, "line %d: %s: got %s (%d), wanted %s\n", line, call,
-            gc.gpucache_status_text(got), (int)got, gc.gpucache_status_text(wanted));
-    exit(EXIT_FAILURE);
-}
 
 static gpucache_tenant make(const char *name)
 {

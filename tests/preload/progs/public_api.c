@@ -2,10 +2,7 @@
 /* Calls core/gpucache.h through a table filled by dlsym, in the ways a program may meet the
  * library. usage: public_api CASE [LIBRARY], LIBRARY being opened if it is given, else looked for
  * in the process. Prints nothing and ends with 0 if all is as it should be. */
-#define GPUCACHE_NO_PROTOTYPES
-#define GPUCACHE_WANT_LOADER
-#include "core/gpucache.h"
-#include "tests/preload/progs/program.h"
+#include "tests/preload/progs/public.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,29 +13,8 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define PAGE (2 * MIB)
-#define EXPECT(condition) expect((condition), #condition, __LINE__)
-#define EXPECT_STATUS(call, status) expect_status((call), (status), #call, __LINE__)
 
-static struct gpucache_functions gc;
 static bool is_opened; /* by us, not preloaded */
-
-static void expect(bool holds, const char *condition, int line)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "line %d: not so: %s\n", line, condition);
-    exit(EXIT_FAILURE);
-}
-
-static void expect_status(gpucache_status got, gpucache_status wanted, const char *call, int line)
-{
-    if (got == wanted)
-        return;
-    fprintf(stderr, "line %d: %s: got %s (%d), wanted %s; driver error %d\n", line, call,
-            gc.gpucache_status_text(got), (int)got, gc.gpucache_status_text(wanted),
-            gc.gpucache_driver_error());
-    exit(EXIT_FAILURE);
-}
 
 static struct gpucache_statistics figures_of(int device)
 {

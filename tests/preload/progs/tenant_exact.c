@@ -2,10 +2,7 @@
 /* Tenants: figures while other threads hold blocks in their own caches, capacity for good, and a
  * graph that is run after the tenant whose memory it uses is gone. usage: tenant_exact CASE. Prints
  * nothing and ends with 0 if all is as it should be. */
-#define GPUCACHE_NO_PROTOTYPES
-#define GPUCACHE_WANT_LOADER
-#include "core/gpucache.h"
-#include "tests/preload/progs/program.h"
+#include "tests/preload/progs/public.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -17,18 +14,8 @@
 #define HELD 100
 #define ROUNDS 50
 #define SMALL 1000 /* bytes */
-#define EXPECT(condition) expect((condition), #condition, __LINE__)
 
-static struct gpucache_functions gc;
 static CUcontext context;
-
-static void expect(bool holds, const char *condition, int line)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "line %d: not so: %s\n", line, condition);
-    exit(EXIT_FAILURE);
-}
 
 static gpucache_tenant make(const char *name)
 {

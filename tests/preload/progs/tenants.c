@@ -2,10 +2,7 @@
 /* Tenants of a program, through core/gpucache.h and by the object that called. usage: tenants CASE
  * [OBJECT…], each a copy of libtenant.so. Prints nothing, but what a case is for, and ends with 0
  * if all is as it should be. */
-#define GPUCACHE_NO_PROTOTYPES
-#define GPUCACHE_WANT_LOADER
-#include "core/gpucache.h"
-#include "tests/preload/progs/program.h"
+#include "tests/preload/progs/public.h"
 #include "tests/preload/progs/tenant_ways.h"
 
 #include <dlfcn.h>
@@ -20,27 +17,6 @@
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
 #define BLOCK (10 * MIB) /* half of what the driver is asked for where memory is not mapped */
-#define EXPECT(condition) expect((condition), #condition, __LINE__)
-#define EXPECT_STATUS(call, status) expect_status((call), (status), #call, __LINE__)
-
-static struct gpucache_functions gc;
-
-static void expect(bool holds, const char *condition, int line)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "line %d: not so: %s\n", line, condition);
-    exit(EXIT_FAILURE);
-}
-
-static void expect_status(gpucache_status got, gpucache_status wanted, const char *call, int line)
-{
-    if (got == wanted)
-        return;
-    fprintf(stderr, "line %d: %s: got %s (%d), wanted %s\n", line, call,
-            gc.gpucache_status_text(got), (int)got, gc.gpucache_status_text(wanted));
-    exit(EXIT_FAILURE);
-}
 
 /* ---- tenants ---- */
 
