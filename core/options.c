@@ -256,13 +256,17 @@ static void apply(struct reading *reading, int option)
     }
     gc_text_show(text, strlen(text), shown, sizeof(shown));
     const char *in_file = origin(reading, reading->from_config[option], where, sizeof(where));
+    char why[40] = "not valid";
+    if (strlen(text) > gc_option_length_max(&rules[option]))
+        (void)snprintf(why, sizeof(why), "longer than %zu bytes",
+                       gc_option_length_max(&rules[option]));
     if (row->closed) {
         options->refused = true;
-        say(reading, GC_LOG_ERROR, "%s=%s%s: not valid; accepted: %s; CUDA is refused", row->name,
-            shown, in_file, row->accepts);
+        say(reading, GC_LOG_ERROR, "%s=%s%s: %s; accepted: %s; CUDA is refused", row->name, shown,
+            in_file, why, row->accepts);
     } else {
-        say(reading, GC_LOG_ERROR, "%s=%s%s: not valid; accepted: %s; keeping the default: %s",
-            row->name, shown, in_file, row->accepts,
+        say(reading, GC_LOG_ERROR, "%s=%s%s: %s; accepted: %s; keeping the default: %s", row->name,
+            shown, in_file, why, row->accepts,
             row->default_text[0] != '\0' ? row->default_text : "none");
         if (row->gated)
             reading->misled = row;

@@ -90,11 +90,24 @@ static bool is_list(const char *text, bool (*is_item)(const char *, size_t))
     }
 }
 
+size_t gc_option_length_max(const struct gc_option_rule *rule)
+{
+    switch (rule->type) {
+    case GC_OPTION_TEXT_NAME:
+    case GC_OPTION_PATH:
+    case GC_OPTION_LIST_DIMS:
+    case GC_OPTION_LIST_TENANTS:
+        return rule->bytes - 1;
+    default:
+        return SIZE_MAX;
+    }
+}
+
 bool gc_option_parse(const struct gc_option_rule *rule, const char *text, void *member)
 {
     const size_t length = strlen(text);
     unsigned word;
-    if (length == 0)
+    if (length == 0 || length > gc_option_length_max(rule))
         return false;
     switch (rule->type) {
     case GC_OPTION_ENUM:
@@ -115,16 +128,13 @@ bool gc_option_parse(const struct gc_option_rule *rule, const char *text, void *
         return parse_word(rule->accepts, text, &word) &&
                gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_TEXT_NAME:
-        return length < rule->bytes && gc_tenant_is_name(text, length) &&
-               gc_text_copy(member, rule->bytes, text, length);
+        return gc_tenant_is_name(text, length) && gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_PATH:
-        return length < rule->bytes && gc_text_copy(member, rule->bytes, text, length);
+        return gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_LIST_DIMS:
-        return length < rule->bytes && is_list(text, is_dim) &&
-               gc_text_copy(member, rule->bytes, text, length);
+        return is_list(text, is_dim) && gc_text_copy(member, rule->bytes, text, length);
     case GC_OPTION_LIST_TENANTS:
-        return length < rule->bytes && is_rules(text) &&
-               gc_text_copy(member, rule->bytes, text, length);
+        return is_rules(text) && gc_text_copy(member, rule->bytes, text, length);
     }
     return false;
 }

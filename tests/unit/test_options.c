@@ -37,7 +37,7 @@ static void read_environment(char *const *environment)
 
 static void read_one(const char *name, const char *value)
 {
-    char entry[GC_OPTION_PATH_BYTES + 128];
+    char entry[GC_OPTION_LIST_BYTES + 128];
     char *environment[] = {entry, NULL};
     snprintf(entry, sizeof(entry), "%s=%s", name, value);
     read_environment(environment);
@@ -285,6 +285,23 @@ static void lines_stay_one_line_whatever_the_value(void **state)
     assert_int_equal(line_count(), 1);
     assert_non_null(strstr(lines, "GPUCACHE_MODE=a?b?[31m%s%n: not valid"));
     assert_null(strchr(lines, '\033'));
+}
+
+static void values_that_are_too_long_say_so(void **state)
+{
+    static char text[GC_OPTION_LIST_BYTES + 2];
+    (void)state;
+    /* As long as it may be, then one more. */
+    memset(text, 'x', GC_OPTION_LIST_BYTES - 1);
+    memcpy(text, "t=", 2);
+    memcpy(text + GC_OPTION_LIST_BYTES - 5, ":1Gi", 4);
+    read_one("GPUCACHE_TENANTS", text);
+    assert_null(strstr(lines, "longer than"));
+    memcpy(text + GC_OPTION_LIST_BYTES - 5, "x:1Gi", 5);
+    read_one("GPUCACHE_TENANTS", text);
+    assert_int_equal(line_count(), 1);
+    assert_non_null(strstr(lines, "...: longer than 8191 bytes; accepted: name=object:size,"));
+    assert_true(options->refused);
 }
 
 /* ---- what is not in this version ---- */
@@ -729,6 +746,7 @@ int main(void)
         TEST(defaults_say_nothing),
         TEST(unknown_names_give_one_line_with_the_nearest),
         TEST(lines_stay_one_line_whatever_the_value),
+        TEST(values_that_are_too_long_say_so),
         TEST(unserved_values_give_one_line),
         TEST(gates_are_served),
         TEST(foreign_limits_are_the_limit),
