@@ -1,0 +1,244 @@
+/* The reader is strict: a file that is taken at all is taken as it was meant. */
+#include "core/planner/placement_csv.h"
+
+#include "core/formats/names.h"
+#include "core/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum column { ID, LOWER, UPPER, SIZE, ALIGNMENT, OFFSET, COLUMN_COUNT };
+
+static const char *const COLUMN_NAMES[COLUMN_COUNT] = {
+    [ID] = "id",     [LOWER] = "lower",         [UPPER] = "upper",
+    [SIZE] = "size", [ALIGNMENT] = "alignment", [OFFSET] = "offset",
+};
+
+#define REQUIRED_COUNT ALIGNMENT
+#define FIELD_SHOWN 48
+
+struct field {
+    const char *text;
+    size_t length;
+};
+
+struct reader {
+    struct gc_region *region;
+    struct gc_placement_csv *csv;
+    struct gc_placement_csv_error *error;
+    const char *next;
+    const char *end;
+    uint64_t line;                     /* read last, from 1 */
+    enum column columns[COLUMN_COUNT]; /* of the fields, from left to right */
+    size_t column_count;
+    uint32_t room;
+    struct gc_names ids;
+};
+
+__attribute__((format(printf, 2, 3))) static enum gc_status refuse(struct reader *reader,
+                                                                   const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(reader->error->text, sizeof(reader->error->text), format, list);
+    va_end(list);
+    reader->error->line = reader->line;
+    return GC_FORMAT;
+}
+
+static enum gc_status refuse_memory(struct reader *reader)
+{
+    (void)refuse(reader, "no memory for this many buffers");
+    return GC_NO_HOST_MEMORY;
+}
+
+static const char *show(const struct field *field, char shown[FIELD_SHOWN])
+{
+    return gc_text_show(field->text, field->length, shown, FIELD_SHOWN);
+}
+
+/* The next line that is not blank, without its end; false when there is none. */
+static bool next_line(struct reader *reader, struct field *line)
+{
+    while (reader->next < reader->end) {
+        const char *begin = reader->next;
+        const char *end = memchr(begin, '\n', (size_t)(reader->end - begin));
+        reader->next = end != NULL ? end + 1 : reader->end;
+        if (end == NULL)
+            end = reader->end;
+        if (end > begin && end[-1] == '\r')
+            end--;
+        reader->line++;
+        if (end > begin) {
+            *line = (struct field){begin, (size_t)(end - begin)};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How many fields the line has; those beyond COLUMN_COUNT are counted only. */
+static size_t split(const struct field *line, struct field fields[COLUMN_COUNT])
+{
+    const char *at = line->text;
+    const char *end = line->text + line->length;
+    size_t count = 0;
+    for (;;) {
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        const char *stop = comma != NULL ? comma : end;
+        if (count < COLUMN_COUNT)
+            fields[count] = (struct field){at, (size_t)(stop - at)};
+        count++;
+        if (comma == NULL)
+            return count;
+        at = comma + 1;
+    }
+}
+
+static bool find_column(const struct field *field, enum column *column)
+{
+    for (unsigned i = 0; i < COLUMN_COUNT; i++)
+        if (strlen(COLUMN_NAMES[i]) == field->length &&
+            memcmp(COLUMN_NAMES[i], field->text, field->length) == 0) {
+            *column = (enum column)i;
+            return true;
+        }
+    return false;
+}
+
+static enum gc_status read_header(struct reader *reader)
+{
+    struct field line;
+    struct field fields[COLUMN_COUNT];
+    char shown[FIELD_SHOWN];
+    bool seen[COLUMN_COUNT] = {false};
+    if (!next_line(reader, &line)) {
+        reader->line = 1;
+        return refuse(reader, "an empty file; accepted: a header " GC_PLACEMENT_CSV_HEADER);
+    }
+    const size_t count = split(&line, fields);
+    for (size_t i = 0; i < count; i++) {
+        enum column column;
+        if (i == COLUMN_COUNT || !find_column(&fields[i], &column) || seen[column])
+            return refuse(reader, "the header's column %zu, \"%s\", is %s; accepted: %s", i + 1,
+                          i == COLUMN_COUNT ? "..." : show(&fields[i], shown),
+                          i < COLUMN_COUNT && find_column(&fields[i], &column) ? "there already"
+                                                                               : "not known",
+                          GC_PLACEMENT_CSV_HEADER);
+        seen[column] = true;
+        reader->columns[i] = column;
+    }
+    for (unsigned i = 0; i < REQUIRED_COUNT; i++)
+        if (!seen[i])
+            return refuse(reader, "the header lacks %s; accepted: %s", COLUMN_NAMES[i],
+                          GC_PLACEMENT_CSV_HEADER);
+    reader->column_count = count;
+    reader->csv->has_alignment = seen[ALIGNMENT];
+    reader->csv->has_offset = seen[OFFSET];
+    return GC_OK;
+}
+
+/* Where the next buffer goes, or NULL. */
+static struct gc_placement_buffer *reserve(struct reader *reader)
+{
+    struct gc_placement_csv *csv = reader->csv;
+    if (csv->count == reader->room) {
+        const uint64_t room = reader->room == 0 ? 64 : 2 * (uint64_t)reader->room;
+        csv->buffers =
+            gc_region_grow(reader->region, csv->buffers, reader->room * sizeof(csv->buffers[0]),
+                           room * sizeof(csv->buffers[0]));
+        csv->ids = csv->buffers == NULL ? NULL
+                                        : gc_region_grow(reader->region, csv->ids,
+                                                         reader->room * sizeof(csv->ids[0]),
+                                                         room * sizeof(csv->ids[0]));
+        if (csv->ids == NULL)
+            return NULL;
+        reader->room = room > UINT32_MAX ? UINT32_MAX : (uint32_t)room;
+    }
+    csv->buffers[csv->count] = (struct gc_placement_buffer){.fixed = GC_PLACEMENT_FREE};
+    return &csv->buffers[csv->count];
+}
+
+static enum gc_status read_id(struct reader *reader, const struct field *field)
+{
+    char shown[FIELD_SHOWN];
+    bool added;
+    if (field->length == 0 || memchr(field->text, '\0', field->length) != NULL)
+        return refuse(reader, "id \"%s\" is not valid; accepted: a number or a name",
+                      show(field, shown));
+    const char *id = gc_region_text(reader->region, field->text, field->length);
+    struct gc_name *name =
+        id == NULL ? NULL : gc_names_put(&reader->ids, reader->region, id, field->length, &added);
+    if (name == NULL)
+        return refuse_memory(reader);
+    if (!added)
+        return refuse(reader, "id \"%s\" is there already; accepted: each id once",
+                      show(field, shown));
+    name->text = id;
+    reader->csv->ids[reader->csv->count] = id;
+    return GC_OK;
+}
+
+static enum gc_status read_field(struct reader *reader, enum column column,
+                                 const struct field *field, struct gc_placement_buffer *buffer)
+{
+    char shown[FIELD_SHOWN];
+    uint64_t *const values[COLUMN_COUNT] = {
+        [LOWER] = &buffer->lower,         [UPPER] = &buffer->upper,  [SIZE] = &buffer->bytes,
+        [ALIGNMENT] = &buffer->alignment, [OFFSET] = &buffer->fixed,
+    };
+    if (column == ID)
+        return read_id(reader, field);
+    if (column >= REQUIRED_COUNT && field->length == 0)
+        return GC_OK;
+    if (!gc_text_uint(field->text, field->length, values[column]))
+        return refuse(reader, "%s \"%s\" is not valid; accepted: a decimal number%s",
+                      COLUMN_NAMES[column], show(field, shown),
+                      column >= REQUIRED_COUNT ? " or nothing" : "");
+    if (column == OFFSET && buffer->fixed == GC_PLACEMENT_FREE)
+        return refuse(reader, "offset \"%s\" is too large", show(field, shown));
+    return GC_OK;
+}
+
+static enum gc_status read_row(struct reader *reader, const struct field *line)
+{
+    struct field fields[COLUMN_COUNT];
+    const size_t count = split(line, fields);
+    if (count != reader->column_count)
+        return refuse(reader, "%zu fields; accepted: %zu, as the header has", count,
+                      reader->column_count);
+    if (reader->csv->count == UINT32_MAX - 1) {
+        (void)refuse(reader, "too many buffers; accepted: at most %u", UINT32_MAX - 1);
+        return GC_TOO_MANY;
+    }
+    struct gc_placement_buffer *buffer = reserve(reader);
+    if (buffer == NULL)
+        return refuse_memory(reader);
+    for (size_t i = 0; i < count; i++) {
+        const enum gc_status status = read_field(reader, reader->columns[i], &fields[i], buffer);
+        if (status != GC_OK)
+            return status;
+    }
+    if (buffer->lower >= buffer->upper)
+        return refuse(reader, "lower %llu, upper %llu; accepted: lower below upper",
+                      (unsigned long long)buffer->lower, (unsigned long long)buffer->upper);
+    reader->csv->count++;
+    return GC_OK;
+}
+
+enum gc_status gc_placement_csv_read(struct gc_region *region, const char *text, size_t bytes,
+                                     struct gc_placement_csv *csv,
+                                     struct gc_placement_csv_error *error)
+{
+    struct reader reader = {
+        .region = region, .csv = csv, .error = error, .next = text, .end = text + bytes};
+    struct field line;
+    *csv = (struct gc_placement_csv){0};
+    *error = (struct gc_placement_csv_error){0};
+    gc_names_init(&reader.ids);
+    enum gc_status status = read_header(&reader);
+    while (status == GC_OK && next_line(&reader, &line))
+        status = read_row(&reader, &line);
+    return status;
+}

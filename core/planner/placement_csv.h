@@ -1,0 +1,37 @@
+/* Placement problems as lines of text: id,lower,upper,size and, where the header names them,
+ * alignment and offset. A buffer lives in [lower, upper). An offset is where the buffer must be; an
+ * empty one is to be found. Columns come in any order, each at most once; blank lines are skipped.
+ */
+#ifndef GC_PLANNER_PLACEMENT_CSV_H
+#define GC_PLANNER_PLACEMENT_CSV_H
+
+#include "core/planner/placement.h"
+#include "core/region.h"
+#include "core/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GC_PLACEMENT_CSV_HEADER "id,lower,upper,size[,alignment][,offset]"
+
+struct gc_placement_csv {
+    struct gc_placement_buffer *buffers; /* in the file's order */
+    const char **ids;                    /* closed by NUL; all different */
+    uint32_t count;
+    bool has_alignment; /* the header names them */
+    bool has_offset;
+};
+
+struct gc_placement_csv_error {
+    uint64_t line; /* from 1; 0: not a matter of a line */
+    char text[256];
+};
+
+/* Memory comes from `region`; the text may go afterwards. GC_FORMAT, GC_NO_HOST_MEMORY,
+ * GC_TOO_MANY: more buffers than 32 bits count; *error then says why. Thread-safe. */
+enum gc_status gc_placement_csv_read(struct gc_region *region, const char *text, size_t bytes,
+                                     struct gc_placement_csv *csv,
+                                     struct gc_placement_csv_error *error) GC_CHECKED;
+
+#endif
