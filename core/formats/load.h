@@ -7,8 +7,8 @@
 #ifndef GC_FORMATS_LOAD_H
 #define GC_FORMATS_LOAD_H
 
-#include "core/formats/names.h"
 #include "core/model.h"
+#include "core/names.h"
 #include "core/region.h"
 
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* The reader is strict: a file that is taken at all is taken as it was meant. */
 #include "core/planner/placement_csv.h"
 
-#include "core/formats/names.h"
+#include "core/names.h"
 #include "core/text.h"
 
 #include <stdarg.h>

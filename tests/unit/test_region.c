@@ -1,6 +1,6 @@
 /* Memory that grows and goes at once, and the table of names that lives in it. */
 #include "core/bits.h"
-#include "core/formats/names.h"
+#include "core/names.h"
 #include "core/region.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/scratch.h"

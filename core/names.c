@@ -1,4 +1,4 @@
-#include "core/formats/names.h"
+#include "core/names.h"
 
 #include <string.h>
 #include <sys/auxv.h>

@@ -1,8 +1,8 @@
 /* A hash table from names to numbers, for names of anyone's making: the hash is keyed, so nobody
  * can choose names that collide. Open addressing, at most two thirds full. The names are borrowed.
  */
-#ifndef GC_FORMATS_NAMES_H
-#define GC_FORMATS_NAMES_H
+#ifndef GC_NAMES_H
+#define GC_NAMES_H
 
 #include "core/region.h"
 
