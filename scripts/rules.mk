@@ -189,7 +189,7 @@ endef
 $(foreach s,$(PROG_SRC),$(eval $(call prog_rule,$(s),$(patsubst %.c,$(OUT)/%$(if $(filter lib%,$(notdir $(s))),.so),$(call flatten,$(s))))))
 
 $(OUT)/tests/bench/pairs_tree: $(OUT)/obj/tests/bench/tree.o
-$(OUT)/tests/formats/model_dump: $(call obj,$(wildcard core/formats/*.c) $(addprefix core/,dtype.c host.c json.c out.c region.c status.c text.c))
+$(OUT)/tests/formats/model_dump: $(call obj,$(wildcard core/formats/*.c) $(addprefix core/,dtype.c host.c json.c names.c out.c region.c status.c text.c))
 $(OUT)/tests/preload/group_state: $(call obj,$(wildcard core/ledger*.c core/account*.c) core/text.c)
 BENCH_PROGRAMS := $(filter $(OUT)/tests/bench/%,$(PROG_PROGRAMS))
 
