@@ -1,0 +1,323 @@
+/* The helpers that rules work with, infer.h. */
+#include "core/graph/engine.h"
+
+#include "core/bits.h"
+#include "core/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void *gc_infer_alloc(struct gc_infer *infer, uint64_t bytes)
+{
+    void *memory = gc_region_alloc(infer->region, bytes);
+    if (memory != NULL || infer->error->text[0] != '\0')
+        return memory;
+    char shown[GC_MODEL_ERROR_BYTES / 3];
+    gc_text_show(infer->graph->path, strlen(infer->graph->path), shown, sizeof(shown));
+    if (infer->region->full)
+        snprintf(infer->error->text, sizeof(infer->error->text),
+                 "%s: its shapes need more than the %llu bytes of memory that inference may take",
+                 shown, (unsigned long long)infer->store->memory_max);
+    else
+        snprintf(infer->error->text, sizeof(infer->error->text),
+                 "%s: no memory to infer its shapes with", shown);
+    return NULL;
+}
+
+enum gc_status gc_infer_no_memory(const struct gc_infer *infer)
+{
+    return infer->region->full ? GC_OUT_OF_RANGE : GC_NO_HOST_MEMORY;
+}
+
+struct gc_dim gc_infer_symbol(struct gc_infer *infer, bool is_loose)
+{
+    struct gc_graph *graph = infer->graph;
+    if (graph->symbol_count == infer->symbol_room) {
+        const uint32_t room = infer->symbol_room < 64 ? 64 : infer->symbol_room * 2;
+        struct gc_graph_symbol *symbols = NULL;
+        if (room > infer->symbol_room)
+            symbols = gc_infer_alloc(infer, room * sizeof(*symbols));
+        if (symbols == NULL)
+            return gc_dim_unknown();
+        memcpy(symbols, graph->symbols, graph->symbol_count * sizeof(*symbols));
+        graph->symbols = symbols;
+        infer->symbol_room = room;
+    }
+    graph->symbols[graph->symbol_count] = (struct gc_graph_symbol){.is_loose = is_loose};
+    return (struct gc_dim){.kind = GC_DIM_SYMBOL, .symbol = graph->symbol_count++};
+}
+
+static void add_note(struct gc_infer *infer, const char *format, va_list list)
+{
+    char line[512];
+    char name[112] = "";
+    char op[48] = "";
+    if (infer->note_count >= GC_GRAPH_NOTES_MAX)
+        return;
+    if (infer->node != NULL) {
+        gc_text_show(infer->node->op, strlen(infer->node->op), op, sizeof(op));
+        gc_text_show(infer->node->name, strlen(infer->node->name), name, sizeof(name));
+    }
+    const int head =
+        infer->node == NULL ? 0 : snprintf(line, sizeof(line), "node \"%s\" (%s): ", name, op);
+    if (head < 0 || (size_t)head >= sizeof(line))
+        return;
+    vsnprintf(line + head, sizeof(line) - (size_t)head, format, list);
+    const char *text = gc_region_text(infer->region, line, strlen(line));
+    if (text != NULL)
+        infer->notes[infer->note_count++] = text;
+}
+
+void gc_infer_note(struct gc_infer *infer, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    add_note(infer, format, list);
+    va_end(list);
+}
+
+enum gc_status gc_infer_fail(struct gc_infer *infer, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    add_note(infer, format, list);
+    va_end(list);
+    return GC_FORMAT;
+}
+
+/* ---- the node ---- */
+
+const struct gc_graph_node *gc_infer_node(const struct gc_infer *infer)
+{
+    return infer->node;
+}
+
+uint32_t gc_infer_opset(const struct gc_infer *infer)
+{
+    return infer->node->opset;
+}
+
+uint32_t gc_infer_input_count(const struct gc_infer *infer)
+{
+    return infer->node->input_count;
+}
+
+uint32_t gc_infer_output_count(const struct gc_infer *infer)
+{
+    return infer->node->output_count;
+}
+
+static const struct gc_graph_value *input_value(const struct gc_infer *infer, uint32_t input)
+{
+    if (input >= infer->node->input_count || infer->node->inputs[input] == GC_GRAPH_NONE)
+        return NULL;
+    return &infer->graph->values[infer->node->inputs[input]];
+}
+
+struct gc_graph_value *gc_infer_output(const struct gc_infer *infer, uint32_t output)
+{
+    if (output >= infer->node->output_count || infer->node->outputs[output] == GC_GRAPH_NONE)
+        return NULL;
+    return &infer->graph->values[infer->node->outputs[output]];
+}
+
+bool gc_infer_has_input(const struct gc_infer *infer, uint32_t input)
+{
+    return input_value(infer, input) != NULL;
+}
+
+bool gc_infer_has_output(const struct gc_infer *infer, uint32_t output)
+{
+    return gc_infer_output(infer, output) != NULL;
+}
+
+/* ---- inputs ---- */
+
+const struct gc_type *gc_infer_type(const struct gc_infer *infer, uint32_t input)
+{
+    const struct gc_graph_value *value = input_value(infer, input);
+    return value != NULL ? &value->type : &infer->untold;
+}
+
+enum gc_dtype gc_infer_dtype(const struct gc_infer *infer, uint32_t input)
+{
+    return gc_infer_type(infer, input)->dtype;
+}
+
+const struct gc_shape *gc_infer_shape(const struct gc_infer *infer, uint32_t input)
+{
+    return &gc_infer_type(infer, input)->shape;
+}
+
+const struct gc_data *gc_infer_data(const struct gc_infer *infer, uint32_t input)
+{
+    const struct gc_graph_value *value = input_value(infer, input);
+    return value != NULL ? value->data : NULL;
+}
+
+static bool as_number(struct gc_dim item, int64_t *number)
+{
+    const double beyond = 9223372036854775808.0; /* 2^63 */
+    if (item.kind == GC_DIM_REAL && item.real >= -beyond && item.real < beyond)
+        *number = (int64_t)item.real;
+    else if (item.kind == GC_DIM_NUMBER)
+        *number = item.number;
+    else
+        return false;
+    return true;
+}
+
+bool gc_infer_scalar(const struct gc_infer *infer, uint32_t input, int64_t *number)
+{
+    uint32_t count;
+    return gc_infer_numbers(infer, input, number, 1, &count) && count == 1;
+}
+
+bool gc_infer_numbers(const struct gc_infer *infer, uint32_t input, int64_t *numbers, uint32_t max,
+                      uint32_t *count)
+{
+    const struct gc_data *data = gc_infer_data(infer, input);
+    *count = 0;
+    if (data == NULL || data->count > max)
+        return false;
+    for (uint32_t i = 0; i < data->count; i++) {
+        if (!as_number(data->items[i], &numbers[i]))
+            return false;
+    }
+    *count = data->count;
+    return true;
+}
+
+/* ---- outputs ---- */
+
+void gc_infer_set_dtype(struct gc_infer *infer, uint32_t output, enum gc_dtype dtype)
+{
+    struct gc_graph_value *value = gc_infer_output(infer, output);
+    if (value == NULL)
+        return;
+    value->type.kind = GC_TYPE_TENSOR;
+    value->type.dtype = dtype;
+}
+
+static enum gc_status copy_shape(struct gc_infer *infer, const struct gc_shape *from,
+                                 struct gc_shape *to)
+{
+    *to = (struct gc_shape){.is_known = from->is_known};
+    if (!from->is_known)
+        return GC_OK;
+    if (from->rank > GC_GRAPH_RANK_MAX)
+        return gc_infer_fail(infer, "a shape of %u dimensions; %d are accepted", from->rank,
+                             GC_GRAPH_RANK_MAX);
+    struct gc_dim *dims = gc_infer_alloc(infer, from->rank * sizeof(*dims));
+    if (dims == NULL)
+        return gc_infer_no_memory(infer);
+    for (uint32_t i = 0; i < from->rank; i++) {
+        dims[i] = from->dims[i];
+        if (dims[i].kind == GC_DIM_NUMBER && dims[i].number < 0)
+            return gc_infer_fail(infer, "dimension %u of an output would be %lld", i,
+                                 (long long)dims[i].number);
+        if (dims[i].kind != GC_DIM_NUMBER && dims[i].kind != GC_DIM_SYMBOL)
+            dims[i] = gc_infer_symbol(infer, false);
+    }
+    to->rank = from->rank;
+    to->dims = dims;
+    return GC_OK;
+}
+
+enum gc_status gc_infer_set_shape(struct gc_infer *infer, uint32_t output,
+                                  const struct gc_dim *dims, uint32_t rank)
+{
+    const struct gc_shape shape = {.is_known = true, .rank = rank, .dims = dims};
+    struct gc_graph_value *value = gc_infer_output(infer, output);
+    if (value == NULL)
+        return GC_OK;
+    value->type.kind = GC_TYPE_TENSOR;
+    return copy_shape(infer, &shape, &value->type.shape);
+}
+
+enum gc_status gc_infer_set_type(struct gc_infer *infer, uint32_t output,
+                                 const struct gc_type *type)
+{
+    struct gc_graph_value *value = gc_infer_output(infer, output);
+    if (value == NULL)
+        return GC_OK;
+    value->type.kind = type->kind;
+    value->type.dtype = type->dtype;
+    return copy_shape(infer, &type->shape, &value->type.shape);
+}
+
+enum gc_status gc_infer_pass_dtype(struct gc_infer *infer, uint32_t output, uint32_t input)
+{
+    const struct gc_graph_value *from = input_value(infer, input);
+    struct gc_graph_value *to = gc_infer_output(infer, output);
+    if (from == NULL || to == NULL)
+        return GC_OK;
+    to->type.kind = from->type.kind;
+    to->type.dtype = from->type.dtype;
+    return GC_OK;
+}
+
+/* Shapes and contents never change once they are set: they are shared. */
+enum gc_status gc_infer_pass_shape(struct gc_infer *infer, uint32_t output, uint32_t input)
+{
+    const struct gc_graph_value *from = input_value(infer, input);
+    struct gc_graph_value *to = gc_infer_output(infer, output);
+    if (from == NULL || to == NULL)
+        return GC_OK;
+    if (to->type.kind == GC_TYPE_UNKNOWN && from->type.shape.is_known)
+        to->type.kind = GC_TYPE_TENSOR;
+    to->type.shape = from->type.shape;
+    return GC_OK;
+}
+
+enum gc_status gc_infer_pass_data(struct gc_infer *infer, uint32_t output, uint32_t input)
+{
+    const struct gc_graph_value *from = input_value(infer, input);
+    struct gc_graph_value *to = gc_infer_output(infer, output);
+    uint64_t elements;
+    if (from == NULL || to == NULL || from->data == NULL)
+        return GC_OK;
+    if (gc_shape_elements(&to->type.shape, &elements) && elements == from->data->count)
+        to->data = from->data;
+    return GC_OK;
+}
+
+enum gc_status gc_infer_set_data(struct gc_infer *infer, uint32_t output,
+                                 const struct gc_dim *items, uint32_t count)
+{
+    struct gc_graph_value *value = gc_infer_output(infer, output);
+    uint64_t elements;
+    if (value == NULL || count > GC_GRAPH_DATA_MAX ||
+        !gc_shape_elements(&value->type.shape, &elements) || elements != count ||
+        infer->data_items + count > GC_INFER_DATA_TOTAL)
+        return GC_OK;
+    struct gc_data *data = gc_infer_alloc(infer, sizeof(*data));
+    struct gc_dim *copy = gc_infer_alloc(infer, count * sizeof(*copy));
+    if (data == NULL || copy == NULL)
+        return gc_infer_no_memory(infer);
+    data->count = count;
+    data->is_whole = true;
+    data->items = copy;
+    for (uint32_t i = 0; i < count; i++) {
+        copy[i] = items[i];
+        data->is_whole =
+            data->is_whole && (items[i].kind == GC_DIM_NUMBER || items[i].kind == GC_DIM_REAL);
+    }
+    infer->data_items += count;
+    value->data = data;
+    return GC_OK;
+}
+
+struct gc_dim *gc_infer_scratch(struct gc_infer *infer, uint32_t count)
+{
+    if (infer->scratch == NULL)
+        infer->scratch = gc_infer_alloc(infer, GC_INFER_SCRATCH * sizeof(*infer->scratch));
+    if (infer->scratch == NULL)
+        return NULL;
+    if (count > GC_INFER_SCRATCH - infer->scratch_used)
+        return gc_infer_alloc(infer, count * sizeof(*infer->scratch));
+    struct gc_dim *part = infer->scratch + infer->scratch_used;
+    infer->scratch_used += count;
+    return part;
+}

@@ -1,0 +1,138 @@
+/* What a rule of ops.def works with: one node at a time, its inputs as far as they are known, and
+ * where to put what follows for its outputs.
+ *
+ * A rule sets what it knows and leaves the rest; it need not look at inputs it does not use. What
+ * it sets must be true, for planning trusts it: where it cannot know, it sets nothing. It never
+ * fails because something is unknown, only because the node contradicts its operator. It may be
+ * called several times for a node of a loop's body, keeps nothing, and works in bounded time: rank
+ * and data are bounded, counts of inputs and attributes are the file's. */
+#ifndef GC_GRAPH_INFER_H
+#define GC_GRAPH_INFER_H
+
+#include "core/graph.h"
+
+struct gc_infer;
+
+typedef enum gc_status gc_infer_rule(struct gc_infer *infer);
+
+/* ---- the node ---- */
+
+const struct gc_graph_node *gc_infer_node(const struct gc_infer *infer);
+uint32_t gc_infer_opset(const struct gc_infer *infer);
+uint32_t gc_infer_input_count(const struct gc_infer *infer);
+uint32_t gc_infer_output_count(const struct gc_infer *infer);
+/* Is the input, output, there and not left out? */
+bool gc_infer_has_input(const struct gc_infer *infer, uint32_t input);
+bool gc_infer_has_output(const struct gc_infer *infer, uint32_t output);
+
+/* ---- inputs; for one that is left out: unknown ---- */
+
+const struct gc_type *gc_infer_type(const struct gc_infer *infer, uint32_t input);
+enum gc_dtype gc_infer_dtype(const struct gc_infer *infer, uint32_t input);
+const struct gc_shape *gc_infer_shape(const struct gc_infer *infer, uint32_t input);
+/* NULL: not known at all. Elements of their own may still be UNKNOWN or SYMBOL. */
+const struct gc_data *gc_infer_data(const struct gc_infer *infer, uint32_t input);
+/* The only element of the input. False if it is not known as a number; a REAL is cut. */
+bool gc_infer_scalar(const struct gc_infer *infer, uint32_t input, int64_t *number);
+/* All elements as numbers. False if one is not known or there are more than `max`. */
+bool gc_infer_numbers(const struct gc_infer *infer, uint32_t input, int64_t *numbers, uint32_t max,
+                      uint32_t *count);
+
+/* ---- attributes: the default where it is not there or of another kind ---- */
+
+bool gc_infer_has(const struct gc_infer *infer, const char *name);
+int64_t gc_infer_int(const struct gc_infer *infer, const char *name, int64_t fallback);
+double gc_infer_real(const struct gc_infer *infer, const char *name, double fallback);
+const char *gc_infer_text(const struct gc_infer *infer, const char *name, const char *fallback);
+/* False if it is not there; *ints is NULL and *count 0 then. */
+bool gc_infer_ints(const struct gc_infer *infer, const char *name, const int64_t **ints,
+                   uint32_t *count);
+const struct gc_tensor *gc_infer_tensor(const struct gc_infer *infer, const char *name);
+/* An attribute that holds a data type, as Cast's `to`: GC_DTYPE_NONE if it is none. */
+enum gc_dtype gc_infer_dtype_attribute(const struct gc_infer *infer, const char *name,
+                                       enum gc_dtype fallback);
+/* Axes from an attribute (`input` == GC_GRAPH_NONE) or, where that is not there, an input's
+ * numbers; made non-negative for `rank`. *is_given: there were some at all; *is_known: and they are
+ * known. GC_FORMAT: one is out of range or there twice. */
+struct gc_axes {
+    bool is_given;
+    bool is_known;
+    uint32_t count;
+    uint32_t list[GC_GRAPH_RANK_MAX];
+};
+enum gc_status gc_infer_axes(struct gc_infer *infer, const char *attribute, uint32_t input,
+                             uint32_t rank, struct gc_axes *axes) GC_CHECKED;
+/* One axis, -rank…rank-1, made non-negative. GC_FORMAT: it is out of range. */
+enum gc_status gc_infer_axis(struct gc_infer *infer, int64_t axis, uint32_t rank,
+                             uint32_t *normal) GC_CHECKED;
+
+/* ---- outputs; those that are left out are taken no notice of ---- */
+
+void gc_infer_set_dtype(struct gc_infer *infer, uint32_t output, enum gc_dtype dtype);
+/* At most GC_GRAPH_RANK_MAX dims, none negative, or GC_FORMAT; UNKNOWN ones become new symbols. */
+enum gc_status gc_infer_set_shape(struct gc_infer *infer, uint32_t output,
+                                  const struct gc_dim *dims, uint32_t rank) GC_CHECKED;
+/* For an output that is no tensor; the shape's dims are copied. */
+enum gc_status gc_infer_set_type(struct gc_infer *infer, uint32_t output,
+                                 const struct gc_type *type) GC_CHECKED;
+/* The input's type, its shape, its content. */
+enum gc_status gc_infer_pass_dtype(struct gc_infer *infer, uint32_t output,
+                                   uint32_t input) GC_CHECKED;
+enum gc_status gc_infer_pass_shape(struct gc_infer *infer, uint32_t output,
+                                   uint32_t input) GC_CHECKED;
+enum gc_status gc_infer_pass_data(struct gc_infer *infer, uint32_t output,
+                                  uint32_t input) GC_CHECKED;
+/* Content, copied; set dtype and shape before. Dropped where `count` is not what the shape says or
+ * is more than GC_GRAPH_DATA_MAX, and where the graph keeps too much already. */
+enum gc_status gc_infer_set_data(struct gc_infer *infer, uint32_t output,
+                                 const struct gc_dim *items, uint32_t count) GC_CHECKED;
+/* Room for `count` elements until the rule returns; NULL: no memory (return GC_NO_HOST_MEMORY) . */
+struct gc_dim *gc_infer_scratch(struct gc_infer *infer, uint32_t count);
+
+/* A contradiction: the line "node "NAME" (OP): text" becomes a note. Returns GC_FORMAT. */
+enum gc_status gc_infer_fail(struct gc_infer *infer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* ---- dimensions: UNKNOWN wherever the result is not known for certain ---- */
+
+static inline struct gc_dim gc_dim_number(int64_t number)
+{
+    return (struct gc_dim){.kind = GC_DIM_NUMBER, .number = number};
+}
+static inline struct gc_dim gc_dim_real(double real)
+{
+    return (struct gc_dim){.kind = GC_DIM_REAL, .real = real};
+}
+static inline struct gc_dim gc_dim_unknown(void)
+{
+    return (struct gc_dim){.kind = GC_DIM_UNKNOWN};
+}
+static inline bool gc_dim_is(struct gc_dim dim, int64_t number)
+{
+    return dim.kind == GC_DIM_NUMBER && dim.number == number;
+}
+/* Both known to be the same; two of UNKNOWN never are. */
+bool gc_dim_same(struct gc_dim a, struct gc_dim b);
+struct gc_dim gc_dim_add(struct gc_dim a, struct gc_dim b);
+struct gc_dim gc_dim_sub(struct gc_dim a, struct gc_dim b);
+struct gc_dim gc_dim_mul(struct gc_dim a, struct gc_dim b);
+/* Rounded down, towards minus infinity; UNKNOWN by 0. */
+struct gc_dim gc_dim_div(struct gc_dim a, struct gc_dim b);
+/* The product of dims[from…to). */
+struct gc_dim gc_dim_product(const struct gc_dim *dims, uint32_t from, uint32_t to);
+
+/* Two that must be equal: the better known one. GC_FORMAT: two numbers that differ; `what` names
+ * them in the note. */
+enum gc_status gc_infer_merge_dim(struct gc_infer *infer, const char *what, struct gc_dim a,
+                                  struct gc_dim b, struct gc_dim *merged) GC_CHECKED;
+/* Numpy's broadcast of two dims, and of two known shapes into dims[GC_GRAPH_RANK_MAX]. */
+enum gc_status gc_infer_broadcast_dim(struct gc_infer *infer, struct gc_dim a, struct gc_dim b,
+                                      struct gc_dim *dim) GC_CHECKED;
+enum gc_status gc_infer_broadcast(struct gc_infer *infer, const struct gc_shape *a,
+                                  const struct gc_shape *b, struct gc_dim *dims,
+                                  uint32_t *rank) GC_CHECKED;
+/* The broadcast of inputs [from, to) into `output`; nothing is set if one's rank is not known. */
+enum gc_status gc_infer_broadcast_inputs(struct gc_infer *infer, uint32_t from, uint32_t to,
+                                         uint32_t output) GC_CHECKED;
+
+#endif
