@@ -21,18 +21,38 @@ include scripts/rules.mk
 .PHONY: all
 all: $(if $(CORE_SRC),$(LIB)) $(if $(TOOL_SRC),$(TOOL)) sim examples ## the library, the tool, the simulated device, the examples
 
+# What goes where, below DESTDIR: install takes its files from here, uninstall its names.
+# The library is preloaded as libgpucache.so and linked as $(SONAME): all three names are needed to run.
+SHARE := $(PREFIX)/share
+MAN := $(wildcard tools/*.1 tools/*.5 tools/*.7)
+COMPLETION := $(wildcard tools/gpucache.bash)
+INSTALLED := $(LIBDIR)/libgpucache.so $(LIBDIR)/$(SONAME) $(LIBDIR)/libgpucache.so.$(VERSION) $(PREFIX)/bin/gpucache \
+	$(PREFIX)/include/gpucache.h $(LIBDIR)/pkgconfig/gpucache.pc \
+	$(foreach m,$(MAN),$(SHARE)/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
+	$(if $(COMPLETION),$(SHARE)/bash-completion/completions/gpucache)
+
 .PHONY: install
-install: $(LIB) $(TOOL) ## into PREFIX (/usr/local), under DESTDIR
-	install -d $(DESTDIR)$(LIBDIR) $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 644 $(LIB) $(DESTDIR)$(LIBDIR)/libgpucache.so
+install: $(LIB) $(TOOL) ## into PREFIX (/usr/local), its libraries into LIBDIR (PREFIX/lib), under DESTDIR
+	install -d $(sort $(addprefix $(DESTDIR),$(dir $(INSTALLED))))
+	install -m 644 $(LIB) $(DESTDIR)$(LIBDIR)/libgpucache.so.$(VERSION)
+	ln -sf libgpucache.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf libgpucache.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libgpucache.so
 	install -m 755 $(TOOL) $(DESTDIR)$(PREFIX)/bin/gpucache
-	$(if $(wildcard core/gpucache.h),install -m 644 core/gpucache.h $(DESTDIR)$(PREFIX)/include/gpucache.h)
-	$(if $(wildcard tools/gpucache.1),install -m 644 tools/gpucache.1 $(DESTDIR)$(PREFIX)/share/man/man1/gpucache.1)
+	install -m 644 core/gpucache.h $(DESTDIR)$(PREFIX)/include/gpucache.h
+	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(VERSION),' tools/gpucache.pc.in > \
+		$(DESTDIR)$(LIBDIR)/pkgconfig/gpucache.pc
+	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/gpucache.pc
+	$(foreach m,$(MAN),install -m 644 $(m) $(DESTDIR)$(SHARE)/man/man$(subst .,,$(suffix $(m)))/ && )true
+	$(if $(COMPLETION),install -m 644 $(COMPLETION) $(DESTDIR)$(SHARE)/bash-completion/completions/gpucache)
 
 .PHONY: uninstall
 uninstall: ## remove what install put there
-	rm -f $(DESTDIR)$(LIBDIR)/libgpucache.so $(DESTDIR)$(PREFIX)/bin/gpucache \
-		$(DESTDIR)$(PREFIX)/include/gpucache.h $(DESTDIR)$(PREFIX)/share/man/man1/gpucache.1
+	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+
+.PHONY: deb
+deb: ## Debian packages, in build/deb, read by lintian
+	$(Q)scripts/deps.sh deb
+	$(Q)scripts/deb.sh
 
 .PHONY: clean
 clean: ## remove build/ (fetched packages in build/venv, build/cuda* too)
@@ -93,7 +113,7 @@ torture-tsan: ## the torture test under the thread sanitizer, for TORTURE_SECOND
 	$(Q)BUILD_DIR=$(CURDIR)/build/tsan tests/preload/torture_tsan.sh
 
 .PHONY: lint
-lint: ## format, clang-tidy, cppcheck, shellcheck, layers, exports, tables, coverage
+lint: ## format, clang-tidy, cppcheck, shellcheck, layers, exports, interface, tables, coverage
 	$(Q)scripts/deps.sh lint
 	$(Q)$(MAKE) --no-print-directory all compile_commands.json
 	$(Q)BUILD_DIR=$(abspath $(OUT)) CUDA_HOME=$(CUDA_HOME) scripts/lint.sh

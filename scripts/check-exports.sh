@@ -34,7 +34,7 @@ done
 foreign=$(nm -D --undefined-only "$lib" | awk '{print $NF}' | grep -E '^(cu|cuda|nvml)[A-Z]')
 [ -z "$foreign" ] || complain "leaves undefined: ${foreign//$'\n'/ }"
 readelf -d "$lib" | grep -q 'BIND_NOW\|NOW' || complain "is not bound at load"
-readelf -d "$lib" | grep -q '(SONAME).*\[libgpucache.so\]' || complain "has no soname libgpucache.so"
+readelf -d "$lib" | grep -q '(SONAME).*\[libgpucache.so\.[0-9]*\]' || complain "has no soname libgpucache.so.N"
 readelf -lW "$lib" | grep -q 'GNU_STACK.*RWE' && complain "has an executable stack"
 readelf -d "$lib" | grep -q TEXTREL && complain "has text relocations"
 

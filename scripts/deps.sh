@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building, testing or checking needs and this machine lacks.
 #
-# usage: scripts/deps.sh [build|demo|test|bench|lint|all]
+# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|all]
 #
 # A set that is complete costs a few milliseconds and prints nothing. Missing Debian/Ubuntu packages are
 # installed if we are root, else the one line to run is printed and the status is 1. Never asks anything.
@@ -35,6 +35,7 @@ check_test() {
     have_header libcmocka-dev cmocka.h
     have_command python3 python3
     have_command ffmpeg ffmpeg
+    have_command pkg-config pkg-config
     python3 -c 'import ensurepip, venv' 2> /dev/null || missing="$missing python3-venv"
 }
 check_bench() {
@@ -44,12 +45,18 @@ check_bench() {
     done
     missing="$missing libmimalloc-dev"
 }
+check_deb() {
+    have_command dpkg-dev dpkg-buildpackage
+    have_command debhelper dh
+    have_command lintian lintian
+}
 check_lint() {
     have_command clang-format clang-format
     have_command clang-tidy clang-tidy
     have_command cppcheck cppcheck
     have_command shellcheck shellcheck
     have_command python3 python3
+    have_command abigail-tools abidw
     have_header libcmocka-dev cmocka.h
 }
 case $set_name in
@@ -61,6 +68,11 @@ demo)
 test)
     check_build
     check_test
+    check_deb
+    ;;
+deb)
+    check_build
+    check_deb
     ;;
 bench)
     check_build
@@ -76,10 +88,11 @@ all)
     check_bench
     check_test
     check_lint
+    check_deb
     have_command valgrind valgrind
     ;;
 *)
-    echo "usage: scripts/deps.sh [build|demo|test|bench|lint|all]" >&2
+    echo "usage: scripts/deps.sh [build|demo|test|bench|lint|deb|all]" >&2
     exit 2
     ;;
 esac

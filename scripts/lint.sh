@@ -54,6 +54,7 @@ step shellcheck shell
 step python python
 step layers scripts/check-layers.sh
 step exports scripts/check-exports.sh
+step interface scripts/check-abi.sh
 step tables tables
 step coverage tests/preload/test_coverage.sh
 [ $failed -eq 0 ] || echo "lint: $failed failed"

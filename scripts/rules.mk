@@ -103,12 +103,14 @@ $(EXPORTS): shim/api.def $(wildcard shim/*.def) scripts/rules.mk
 # Its own names bind to itself (and cost nothing at load); programs keep pointers into it, so it stays.
 LIB_LDFLAGS := -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro
 LIB := $(OUT)/libgpucache.so
-SONAME := libgpucache.so
+# Raised when gpucache.h breaks with programs that were built before (scripts/check-abi.sh).
+SONAME := libgpucache.so.0
 $(LIB): $(call obj,$(CORE_SRC) $(SHIM_SRC)) $(EXPORTS)
 	$(call say,LD)
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) $(LDFLAGS) -Wl,-soname,$(SONAME) -Wl,--version-script,$(EXPORTS) \
 		$(if $(filter asan tsan,$(BUILD)),,-Wl$(,)-z$(,)defs) $(LIB_LDFLAGS) -Wl,--as-needed \
 		-o $@ $(filter %.o,$^) -ldl
+	$(Q)ln -sf $(@F) $(OUT)/$(SONAME)
 
 # Core as an archive: the tool and the tests take from it what they use.
 CORE_ARCHIVE := $(OUT)/obj/core.a

@@ -7,12 +7,35 @@ out=build
 [ "$BUILD_DIR" = "$ROOT/build" ] || out=build/$(basename "$BUILD_DIR")
 make_quietly() { make -C "$ROOT" -s --no-print-directory OUT="$out" DESTDIR="$TMP/root" PREFIX=/opt/x "$@"; }
 ok "make install" make_quietly install
-is "what is there" "$(cd "$TMP/root" && find . -type f | sort | grep -v 'gpucache\.[1h]$')" "./opt/x/bin/gpucache
-./opt/x/lib/libgpucache.so"
+version=$(cat "$ROOT/VERSION")
+is "what is there" "$(cd "$TMP/root/opt/x" && find . ! -type d | sort | grep -v '/man/')" "./bin/gpucache
+./include/gpucache.h
+./lib/libgpucache.so
+./lib/libgpucache.so.0
+./lib/libgpucache.so.$version
+./lib/pkgconfig/gpucache.pc"
+ok "a manual" test -s "$TMP/root/opt/x/share/man/man1/gpucache.1"
 ok "nothing simulated is installed" bash -c "! find '$TMP/root' | grep -q simcuda"
 # shellcheck disable=SC2016 # the inner shell expands it
 is "the installed tool runs a program under the installed library" \
-    "$("$TMP/root/opt/x/bin/gpucache" run -- bash -c 'echo "$LD_PRELOAD"' 2>&1)" "$TMP/root/opt/x/lib/libgpucache.so"
+    "$("$TMP/root/opt/x/bin/gpucache" run -- bash -c 'echo "$LD_PRELOAD"' 2>&1)" "$TMP/root/opt/x/lib/libgpucache.so.$version"
+if command -v pkg-config > /dev/null; then
+    cat > "$TMP/user.c" << 'END'
+#include <gpucache.h>
+#include <stdio.h>
+int main(void) { return printf("%s\n", gpucache_version()) < 0; }
+END
+    # shellcheck disable=SC2046 # a list of words
+    built() {
+        gcc -o "$TMP/user" "$TMP/user.c" $(PKG_CONFIG_PATH=$TMP/root/opt/x/lib/pkgconfig \
+            pkg-config --define-variable=prefix="$TMP/root/opt/x" --define-variable=libdir="$TMP/root/opt/x/lib" \
+            --cflags --libs gpucache)
+    }
+    ok "a program is built by what pkg-config says" built
+    is "it runs with the installed library" "$(LD_LIBRARY_PATH=$TMP/root/opt/x/lib "$TMP/user" 2>&1)" "$version"
+else
+    skip "a program built by pkg-config" "no pkg-config"
+fi
 ok "make uninstall" make_quietly uninstall
-is "what is left" "$(find "$TMP/root" -type f)" ""
+is "what is left" "$(find "$TMP/root" ! -type d)" ""
 done_testing

@@ -1,0 +1,70 @@
+#!/bin/bash
+# The Debian packages: built, free of lintian's complaints, installed into a throwaway copy of this system's root,
+# used from there on the simulated device, and removed without a trace.
+# alone: compiles everything anew
+# timeout: 600
+. "$(dirname "$0")/../lib.sh"
+
+lacking=
+for command in dpkg-buildpackage dh lintian; do
+    command -v $command > /dev/null || lacking="no $command; scripts/deps.sh deb installs it"
+done
+unshare -m true 2> /dev/null || lacking="a root of its own needs unshare -m, which is not allowed here"
+if [ -n "$lacking" ]; then
+    skip "Debian packages" "$lacking"
+    done_testing
+fi
+
+ok "the packages are built and lintian has no complaint" "$ROOT/scripts/deb.sh"
+packages=$(ls "$ROOT"/build/deb/libgpucache0_*.deb "$ROOT"/build/deb/libgpucache-dev_*.deb "$ROOT"/build/deb/gpucache_*.deb)
+
+# Runs in a mount namespace: what changes below the root goes to a memory file system and is gone with it.
+cat > "$TMP/inside.sh" << 'END'
+set -eu
+layer=$1 build=$2
+shift 2
+mount -t tmpfs none "$layer"
+mkdir "$layer/upper" "$layer/work" "$layer/root" "$layer/packages"
+cp "$@" "$layer/packages/"
+cp -r "$build/simcuda" "$layer/simcuda"
+cp "$build/tests/clients/driver_linked" "$layer/app"
+mount -t overlay -o "lowerdir=/,upperdir=$layer/upper,workdir=$layer/work" none "$layer/root"
+mkdir -p "$layer/root/tmp/deb"
+mount --bind "$layer" "$layer/root/tmp/deb"
+mount --rbind /dev "$layer/root/dev"
+mount --rbind /proc "$layer/root/proc"
+exec chroot "$layer/root" /bin/bash /tmp/deb/inner.sh
+END
+cat > "$TMP/inner.sh" << 'END'
+say() { echo "$1: ${*:2}"; }
+cd /tmp/deb
+dpkg -i packages/*.deb > log 2>&1 || { cat log; exit 1; }
+export LD_LIBRARY_PATH=/tmp/deb/simcuda GPUCACHE_REPORT=/tmp/deb/report.json
+/usr/bin/gpucache run -- ./app > /dev/null 2>&1; say run $?
+say tool "$(/usr/bin/gpucache report report.json | grep -c 'app')"
+rm -f report.json
+LD_PRELOAD=libgpucache.so ./app > /dev/null 2> errors; say preload $? "$(grep -c preload errors)"
+say reported "$([ -s report.json ] && echo yes)"
+command -v pkg-config > /dev/null && say flags "$(pkg-config --libs --cflags gpucache)"
+say files "$(dpkg -L libgpucache0 libgpucache-dev gpucache | grep -c gpucache)"
+dpkg -P gpucache libgpucache-dev libgpucache0 > log 2>&1 || { cat log; exit 1; }
+# What a layer over the root still holds, but for dpkg's own books and the linker's cache.
+say left "$(find upper ! -type d | grep -Ev '^upper/(tmp|var/lib/dpkg|var/log|var/cache|etc/ld.so.cache)' | tr '\n' ' ')"
+END
+mkdir "$TMP/layer"
+sed -i "s,^exec chroot,cp '$TMP/inner.sh' \"\$layer/inner.sh\"; &," "$TMP/inside.sh"
+# shellcheck disable=SC2086 # a list of paths
+output=$(unshare -m --propagation private bash "$TMP/inside.sh" "$TMP/layer" "$BUILD_DIR" $packages 2>&1)
+told() { printf '%s\n' "$output" | sed -n "s/^$1: *//p"; }
+if printf '%s\n' "$output" | grep -q 'mount: .*permission denied'; then
+    skip "packages installed, used and removed" "no overlay can be mounted here"
+else
+    is "gpucache run, installed" "$(told run)" 0
+    ok "its report is read" test "$(told tool)" -gt 0
+    is "LD_PRELOAD by the plain name" "$(told preload)" "0 0"
+    is "it reports" "$(told reported)" yes
+    ok "files are installed" test "$(told files)" -gt 8
+    is "removal leaves nothing" "$(told left)" ""
+    [ "$(told run)" = 0 ] || printf '%s\n' "$output" | sed 's/^/# /'
+fi
+done_testing
