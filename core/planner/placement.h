@@ -60,9 +60,9 @@ enum gc_status gc_placement_solve(struct gc_region *region,
                                   const struct gc_placement_options *options,
                                   struct gc_placement *placement) GC_CHECKED;
 
-/* The validator: independent of the solver. False with the first two buffers that are in each
- * other's way (or one, twice, that is misplaced); *peak_bytes is what the offsets really take.
- * O(n log n); memory from `region`, NULL offsets: checks the fixed ones alone. */
+/* The validator: independent of the solver. GC_INVALID_ARGUMENT with the first two buffers that are
+ * in each other's way (or one, twice, that is misplaced); *peak_bytes is what the offsets really
+ * take. O(n log n); memory from `region`, NULL offsets: checks the fixed ones alone. */
 struct gc_placement_fault {
     uint32_t first;
     uint32_t second;

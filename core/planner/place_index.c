@@ -1,0 +1,218 @@
+#include "core/planner/place_index.h"
+
+#include "core/planner/place.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define ROOM_LOG2_MIN 2
+#define BLOCK_SPANS 4096U
+#define NODES_MAX 128 /* two ways up a tree of 2^32 leaves, and what hangs on them */
+
+/* Memory of spans, kept when the index is cleared. */
+struct gc_place_block {
+    struct gc_place_block *next;
+    uint64_t room;
+    uint64_t used;
+    struct gc_place_span spans[];
+};
+
+/* The sets that matter to one item: `whole` nodes make up its life, `above` are over them. */
+struct nodes {
+    uint32_t whole[NODES_MAX];
+    uint32_t above[NODES_MAX];
+    unsigned whole_count;
+    unsigned above_count;
+};
+
+bool gc_place_index_init(struct gc_place_index *index, struct gc_region *region,
+                         uint32_t section_count)
+{
+    *index = (struct gc_place_index){.region = region, .leaf_count = 1};
+    while (index->leaf_count < section_count)
+        index->leaf_count *= 2;
+    const uint64_t bytes = 2 * (uint64_t)index->leaf_count * sizeof(struct gc_place_set);
+    index->cover = gc_region_alloc(region, bytes);
+    index->touch = gc_region_alloc(region, bytes);
+    return index->cover != NULL && index->touch != NULL;
+}
+
+void gc_place_index_clear(struct gc_place_index *index)
+{
+    const uint64_t bytes = 2 * (uint64_t)index->leaf_count * sizeof(struct gc_place_set);
+    memset(index->cover, 0, bytes);
+    memset(index->touch, 0, bytes);
+    memset(index->free, 0, sizeof(index->free));
+    for (struct gc_place_block *block = index->blocks; block != NULL; block = block->next)
+        block->used = 0;
+    index->block = index->blocks;
+}
+
+static bool is_within(const struct gc_place_index *index, uint32_t node, unsigned height,
+                      uint32_t first, uint32_t last)
+{
+    const uint32_t begin = (node << height) - index->leaf_count;
+    return begin >= first && begin + (1U << height) - 1 <= last;
+}
+
+static void find_nodes(const struct gc_place_index *index, uint32_t first, uint32_t last,
+                       struct nodes *nodes)
+{
+    uint32_t left = first + index->leaf_count;
+    uint32_t right = last + index->leaf_count;
+    nodes->whole_count = 0;
+    nodes->above_count = 0;
+    for (unsigned height = 1; left >> height > 0; height++) {
+        const uint32_t low = left >> height;
+        const uint32_t high = right >> height;
+        if (!is_within(index, low, height, first, last))
+            nodes->above[nodes->above_count++] = low;
+        if (high != low && !is_within(index, high, height, first, last))
+            nodes->above[nodes->above_count++] = high;
+    }
+    for (right++; left < right; left /= 2, right /= 2) {
+        if ((left & 1) != 0)
+            nodes->whole[nodes->whole_count++] = left++;
+        if ((right & 1) != 0)
+            nodes->whole[nodes->whole_count++] = --right;
+    }
+}
+
+/* The first span that ends above `offset`. */
+static uint32_t find_span(const struct gc_place_set *set, uint64_t offset)
+{
+    uint32_t low = 0;
+    uint32_t high = set->count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (set->spans[middle].end > offset)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* The lowest place from `offset` on in one set. */
+static uint64_t find_gap(const struct gc_place_set *set, uint64_t offset, uint64_t bytes,
+                         uint64_t alignment)
+{
+    for (uint32_t i = find_span(set, offset); i < set->count; i++) {
+        if (offset + bytes <= set->spans[i].begin)
+            break;
+        offset = gc_place_align(set->spans[i].end, alignment);
+    }
+    return offset;
+}
+
+/* The sets take turns to push the offset up, until none does. */
+uint64_t gc_place_index_find(const struct gc_place_index *index, uint32_t first, uint32_t last,
+                             uint64_t bytes, uint64_t alignment)
+{
+    struct nodes nodes;
+    uint64_t offset = 0;
+    uint64_t before;
+    find_nodes(index, first, last, &nodes);
+    do {
+        before = offset;
+        for (unsigned i = 0; i < nodes.whole_count; i++)
+            offset = find_gap(&index->touch[nodes.whole[i]], offset, bytes, alignment);
+        for (unsigned i = 0; i < nodes.above_count; i++)
+            offset = find_gap(&index->cover[nodes.above[i]], offset, bytes, alignment);
+    } while (offset != before);
+    return offset;
+}
+
+/* ---- adding ---- */
+
+static struct gc_place_span *take_spans(struct gc_place_index *index, unsigned room_log2)
+{
+    const uint64_t room = UINT64_C(1) << room_log2;
+    struct gc_place_span *spans = index->free[room_log2];
+    if (spans != NULL) {
+        memcpy(&index->free[room_log2], spans, sizeof(struct gc_place_span *));
+        return spans;
+    }
+    struct gc_place_block *block = index->block;
+    while (block != NULL && block->room - block->used < room && block->next != NULL)
+        block = block->next;
+    if (block == NULL || block->room - block->used < room) {
+        const uint64_t block_room = room > BLOCK_SPANS ? room : BLOCK_SPANS;
+        struct gc_place_block *added =
+            gc_region_alloc(index->region, sizeof(*added) + block_room * sizeof(added->spans[0]));
+        if (added == NULL)
+            return NULL;
+        added->room = block_room;
+        if (block == NULL)
+            index->blocks = added;
+        else
+            block->next = added;
+        block = added;
+    }
+    index->block = block;
+    spans = block->spans + block->used;
+    block->used += room;
+    return spans;
+}
+
+static bool grow(struct gc_place_index *index, struct gc_place_set *set)
+{
+    const unsigned room_log2 = set->count == 0 ? ROOM_LOG2_MIN : set->room_log2 + 1;
+    struct gc_place_span *spans =
+        room_log2 < GC_PLACE_ROOM_LOG2_MAX ? take_spans(index, room_log2) : NULL;
+    if (spans == NULL)
+        return false;
+    if (set->count > 0) {
+        memcpy(spans, set->spans, set->count * sizeof(*spans));
+        memcpy(set->spans, &index->free[set->room_log2], sizeof(struct gc_place_span *));
+        index->free[set->room_log2] = set->spans;
+    }
+    set->spans = spans;
+    set->room_log2 = room_log2;
+    return true;
+}
+
+/* Joins [begin, end) with what it meets or touches. */
+static bool add_span(struct gc_place_index *index, struct gc_place_set *set, uint64_t begin,
+                     uint64_t end)
+{
+    uint32_t from = begin == 0 ? 0 : find_span(set, begin - 1);
+    uint32_t to = from;
+    for (; to < set->count && set->spans[to].begin <= end; to++) {
+        if (set->spans[to].begin < begin)
+            begin = set->spans[to].begin;
+        if (set->spans[to].end > end)
+            end = set->spans[to].end;
+    }
+    if (to == from) {
+        const bool is_full = set->count == 0 || set->count == 1U << set->room_log2;
+        if (is_full && !grow(index, set))
+            return false;
+        memmove(set->spans + from + 1, set->spans + from,
+                (set->count - from) * sizeof(set->spans[0]));
+        set->count++;
+    } else if (to > from + 1) {
+        memmove(set->spans + from + 1, set->spans + to, (set->count - to) * sizeof(set->spans[0]));
+        set->count -= to - from - 1;
+    }
+    set->spans[from] = (struct gc_place_span){begin, end};
+    return true;
+}
+
+bool gc_place_index_add(struct gc_place_index *index, uint32_t first, uint32_t last,
+                        uint64_t offset, uint64_t bytes)
+{
+    struct nodes nodes;
+    find_nodes(index, first, last, &nodes);
+    for (unsigned i = 0; i < nodes.whole_count; i++) {
+        struct gc_place_set *cover = &index->cover[nodes.whole[i]];
+        struct gc_place_set *touch = &index->touch[nodes.whole[i]];
+        if (!add_span(index, cover, offset, offset + bytes) ||
+            !add_span(index, touch, offset, offset + bytes))
+            return false;
+    }
+    for (unsigned i = 0; i < nodes.above_count; i++)
+        if (!add_span(index, &index->touch[nodes.above[i]], offset, offset + bytes))
+            return false;
+    return true;
+}

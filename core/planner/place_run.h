@@ -1,0 +1,24 @@
+/* One run of the solver: what its parts share, and when it has to stop. */
+#ifndef GC_PLANNER_PLACE_RUN_H
+#define GC_PLANNER_PLACE_RUN_H
+
+#include "core/planner/place.h"
+#include "core/region.h"
+
+struct gc_place_run {
+    struct gc_region *region;
+    const struct gc_placement_options *options;
+    struct gc_place_parts parts;
+    uint64_t bound;  /* the highest of the parts: no placement has a lower peak */
+    uint64_t target; /* a peak that is good enough: the bound, or the capacity */
+    uint64_t nodes;
+    uint64_t watch_at; /* nodes */
+    bool stopped;
+};
+
+/* The highest peak of the parts. */
+uint64_t gc_place_run_peak(const struct gc_place_run *run);
+/* Counts steps; false: the budget is spent or the watch said stop. */
+bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes);
+
+#endif
