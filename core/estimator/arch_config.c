@@ -103,6 +103,7 @@ static const struct kind_word kind_words[] = {
     {"full_attention", GC_ARCH_KIND_FULL},
     {"sliding_attention", GC_ARCH_KIND_WINDOW},
     {"chunked_attention", GC_ARCH_KIND_CHUNK},
+    {"indexed_attention", GC_ARCH_KIND_FULL}, /* reads few of the tokens, keeps all */
     {"attention", GC_ARCH_KIND_ATTENTION},
     {"mamba", GC_ARCH_KIND_STATE},
     {"mamba2", GC_ARCH_KIND_STATE},
@@ -211,6 +212,10 @@ enum gc_status gc_arch_config_set(struct gc_arch *config, const struct gc_arch_p
     struct gc_arch_field *field = &config->fields[place->key];
     enum gc_status status;
     if (place->rank < field->rank || value->type == GC_ARCH_VALUE_NULL)
+        return GC_OK;
+    /* A decoder that stands in an object of its own says that it is no encoder: what is around it
+     * has one all the same. */
+    if (place->key == GC_ARCH_ENCODER_DECODER && field->known && field->value != 0)
         return GC_OK;
     field->rank = place->rank;
     switch (rows[place->key].type) {

@@ -85,6 +85,7 @@ struct gc_arch {
     char type[GC_ARCH_WORD_BYTES];
     char dtype[GC_ARCH_WORD_BYTES];
     char quantisation[GC_ARCH_WORD_BYTES];
+    bool has_own_layers; /* some layers have values of their own, which are not read */
 };
 
 enum gc_arch_names {

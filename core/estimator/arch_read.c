@@ -139,6 +139,13 @@ static bool has_packed_weights(const struct gc_model *model)
     return false;
 }
 
+/* Values of single layers: "per_layer_config.05.head_dim". */
+static bool has_own_layers(const struct gc_model *model)
+{
+    return has_section(model, "per_layer_config.") ||
+           has_section(model, "text_config.per_layer_config.");
+}
+
 /* What the figures do not say by themselves. */
 static void note_beyond(const struct gc_model *model, struct gc_notes *notes)
 {
@@ -169,6 +176,8 @@ void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_
     }
     read_vocabulary(model, arch);
     gc_arch_complete(arch, notes);
-    if (names == GC_ARCH_NAMES_HF)
-        note_beyond(model, notes);
+    if (names != GC_ARCH_NAMES_HF)
+        return;
+    arch->has_own_layers = has_own_layers(model);
+    note_beyond(model, notes);
 }

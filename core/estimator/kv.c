@@ -9,15 +9,17 @@ enum gc_status gc_kv_token_bytes(const struct gc_layers *layers, const struct gc
     *bytes = 0;
     if (!layers->caches || !layer->attends || layer->shares_kv)
         return GC_OK;
+    const uint64_t index = gc_sum_typed(&sum, dtype, layers->index_dim);
     if (layer->latent) {
         *bytes = gc_sum_typed(&sum, dtype, layers->kv_rank + layers->rope_dim);
-        *bytes = gc_sum_add(&sum, *bytes, gc_sum_typed(&sum, dtype, layers->index_dim));
+        *bytes = gc_sum_add(&sum, *bytes, index);
         return gc_sum_status(&sum);
     }
     const uint64_t heads = gc_divide_up_u64(layer->kv_heads, shards);
     const uint64_t keys = gc_sum_mul(&sum, heads, layer->key_dim);
     const uint64_t values = gc_sum_mul(&sum, heads, layer->value_dim);
     *bytes = gc_sum_add(&sum, gc_sum_typed(&sum, dtype, keys), gc_sum_typed(&sum, dtype, values));
+    *bytes = gc_sum_add(&sum, *bytes, index);
     return gc_sum_status(&sum);
 }
 
@@ -33,6 +35,7 @@ enum gc_status gc_kv_layer_bytes(const struct gc_layers *layers, const struct gc
     if (layer->window > 0)
         tokens = gc_min_u64(tokens, layer->window);
     *bytes = gc_sum_mul(&sum, gc_sum_mul(&sum, work->batch, tokens), *bytes);
+    *bytes = gc_sum_mul(&sum, *bytes, layers->attentions);
     return gc_sum_status(&sum);
 }
 

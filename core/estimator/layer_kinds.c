@@ -57,16 +57,25 @@ static enum gc_arch_kind kind_by_period(const struct gc_arch *arch, uint32_t ind
 static enum gc_arch_kind kind_by_rule(const struct gc_arch *arch, uint32_t index)
 {
     uint64_t heads;
-    if (is_type(arch, "mamba, mamba2, falcon_mamba, rwkv, rwkv5, rwkv6, rwkv7, rwkv6qwen2, arwkv7"))
+    if (is_type(
+            arch,
+            "mamba, mamba2, falcon_mamba, xlstm, rwkv, rwkv5, rwkv6, rwkv7, rwkv6qwen2, arwkv7"))
         return GC_ARCH_KIND_STATE;
     if (is_type(arch, "falcon_h1, falcon-h1"))
         return GC_ARCH_KIND_HYBRID;
+    if (gc_arch_layer_number(arch, GC_ARCH_ATTENTION_FLAGS, index, &heads))
+        return heads != 0 ? GC_ARCH_KIND_ATTENTION : GC_ARCH_KIND_STATE;
+    if (gc_arch_known(arch, GC_ARCH_ATTENTION_NUMBERS))
+        return has_index(arch, GC_ARCH_ATTENTION_NUMBERS, index + 1) ? GC_ARCH_KIND_ATTENTION
+                                                                     : GC_ARCH_KIND_STATE;
     if (gc_arch_known(arch, GC_ARCH_ATTENTION_LAYERS)) {
         if (has_index(arch, GC_ARCH_ATTENTION_LAYERS, index))
             return is_type(arch, "zamba, zamba2") ? GC_ARCH_KIND_HYBRID : GC_ARCH_KIND_ATTENTION;
         return gc_arch_known(arch, GC_ARCH_SHORT_CONVOLUTION) ? GC_ARCH_KIND_CONVOLUTION
                                                               : GC_ARCH_KIND_STATE;
     }
+    if (is_type(arch, "bamba"))
+        return GC_ARCH_KIND_STATE; /* none of its layers is named as one with attention */
     if (gc_arch_layer_number(arch, GC_ARCH_KV_HEADS, index, &heads) && heads == 0)
         return kind_without_heads(arch, index);
     if (gc_arch_known(arch, GC_ARCH_ATTENTION_PERIOD))
@@ -94,8 +103,7 @@ static bool has_window(const struct gc_arch *arch, uint32_t index)
     uint64_t pattern;
     if (gc_arch_number(arch, GC_ARCH_WINDOW_USED, 1) == 0)
         return false;
-    if (gc_arch_known(arch, GC_ARCH_WINDOW_USED) &&
-        index < gc_arch_number(arch, GC_ARCH_WINDOW_FROM, 0))
+    if (index < gc_arch_number(arch, GC_ARCH_WINDOW_FROM, 0))
         return false;
     if (!gc_arch_layer_number(arch, GC_ARCH_WINDOW_PATTERN, index, &pattern))
         return true;
@@ -125,6 +133,34 @@ static uint32_t window_of(const struct gc_arch *arch, enum gc_arch_kind kind, ui
     if (chunk > 0)
         return has_chunk(arch, index) ? chunk : 0;
     return window > 0 && has_window(arch, index) ? window : 0;
+}
+
+/* A window that is told without a word in which layers, in a family that is not known to have it in
+ * all: its layers may as well take turns. */
+static bool is_window_unclear(const struct gc_arch *arch)
+{
+    static const char everywhere[] =
+        "mistral, ministral, mixtral, phi3, phimoe, starcoder2, moshi, qwen2, qwen2_moe, qwen3, "
+        "qwen3_moe, qwen2_vl, qwen2_5_vl, recurrent_gemma, recurrentgemma, griffin";
+    static const enum gc_arch_key said[] = {GC_ARCH_KINDS,       GC_ARCH_WINDOW_PATTERN,
+                                            GC_ARCH_WINDOW_USED, GC_ARCH_WINDOW_FROM,
+                                            GC_ARCH_CHUNK,       GC_ARCH_NO_ROPE_LAYERS};
+    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
+        if (gc_arch_known(arch, said[i]))
+            return false;
+    }
+    return gc_arch_number(arch, GC_ARCH_WINDOW, 0) > 0 && !is_type(arch, everywhere);
+}
+
+/* A state that is told without a word in which layers: hybrids say that by names of their own. */
+static bool is_state_unclear(const struct gc_arch *arch, const struct gc_layers *layers)
+{
+    for (uint32_t i = 0; i < layers->count; i++) {
+        if (layers->items[i].state != GC_STATE_NONE || !layers->items[i].attends)
+            return false;
+    }
+    return gc_arch_known(arch, GC_ARCH_STATE) || gc_arch_known(arch, GC_ARCH_CONVOLUTION) ||
+           gc_arch_known(arch, GC_ARCH_LINEAR_KEY_DIM);
 }
 
 static void set_kind(const struct gc_arch *arch, struct gc_layers *layers, uint32_t index)
@@ -163,6 +199,15 @@ void gc_layers_set_kinds(const struct gc_arch *arch, struct gc_layers *layers,
         shared = layers->count;
     for (uint32_t i = layers->count - (uint32_t)shared; i < layers->count; i++)
         layers->items[i].shares_kv = true;
+    if (is_state_unclear(arch, layers)) {
+        layers->unknown |= GC_UNKNOWN_KV | GC_UNKNOWN_STATE;
+        gc_notes_add(notes, "a state is told, but not in which layers: attention is taken for all",
+                     NULL);
+    }
+    if (is_window_unclear(arch)) {
+        layers->unknown |= GC_UNKNOWN_KV;
+        gc_notes_add(notes, "a window is told, but not in which layers: taken for all", NULL);
+    }
     if (gc_arch_items(arch, GC_ARCH_KINDS, &count) != NULL && count != layers->count)
         gc_notes_add(notes, "the kinds of layers are not as many as the layers", NULL);
     if ((layers->unknown & GC_UNKNOWN_KINDS) != 0)

@@ -20,7 +20,8 @@ static void set_dims(const struct gc_arch *arch, struct gc_layer *layer)
     const bool is_global = layer->window == 0;
     const uint64_t dim = head_dim(arch, layer);
     uint64_t key = gc_arch_number(arch, GC_ARCH_KEY_DIM, dim);
-    uint64_t value = gc_arch_number(arch, GC_ARCH_VALUE_DIM, dim);
+    uint64_t value = gc_arch_number(arch, GC_ARCH_VALUE_DIM,
+                                    gc_arch_number(arch, GC_ARCH_LATENT_VALUE_DIM, dim));
     if (is_global) {
         key = gc_arch_number(arch, GC_ARCH_GLOBAL_HEAD_DIM, key);
         value = gc_arch_number(arch, GC_ARCH_GLOBAL_HEAD_DIM, value);
@@ -83,24 +84,35 @@ static void set_latent(const struct gc_arch *arch, struct gc_layers *layers)
 
 /* ---- the whole ---- */
 
+static bool has_type(const struct gc_arch *arch, const char *types)
+{
+    const size_t length = strlen(arch->type);
+    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
+}
+
 /* Families that see their whole input at once and keep nothing of it. */
 static bool is_encoder(const struct gc_arch *arch)
 {
     static const char types[] =
         "bert, roberta, xlm-roberta, distilbert, albert, electra, deberta, deberta-v2, mpnet, "
+        "bert-generation, big_bird, camembert, data2vec-text, ernie, megatron-bert, rembert, "
+        "roberta-prelayernorm, roc_bert, roformer, xlm-roberta-xl, xmod, "
         "modernbert, modern-bert, nomic_bert, nomic-bert, nomic-bert-moe, jina-bert-v2, vit, "
         "clip_vision_model, siglip_vision_model, dinov2, swin, convnext, resnet";
-    const size_t length = strlen(arch->type);
     if (gc_arch_known(arch, GC_ARCH_CAUSAL))
         return gc_arch_number(arch, GC_ARCH_CAUSAL, 1) == 0;
-    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
+    if (gc_arch_number(arch, GC_ARCH_DECODER, 0) != 0)
+        return false;
+    return has_type(arch, types);
 }
 
-/* GGUF counts the layers that predict further tokens among the layers; runs without that
- * prediction keep nothing for them. */
+/* Where only their kinds are told, there are as many layers. GGUF counts the layers that predict
+ * further tokens among the layers; runs without that prediction keep nothing for them. */
 static uint32_t layer_count(const struct gc_arch *arch)
 {
-    const uint64_t count = gc_arch_number(arch, GC_ARCH_LAYER_COUNT, 0);
+    uint32_t kinds;
+    (void)gc_arch_items(arch, GC_ARCH_KINDS, &kinds);
+    const uint64_t count = gc_arch_number(arch, GC_ARCH_LAYER_COUNT, kinds);
     return (uint32_t)gc_sub_or_zero_u64(count, gc_arch_number(arch, GC_ARCH_NEXTN_LAYERS, 0));
 }
 
@@ -121,8 +133,7 @@ static void set_intermediate(const struct gc_arch *arch, struct gc_layers *layer
 {
     static const char fourfold[] =
         "gpt2, gptj, gpt_neo, gpt_bigcode, codegen, falcon, RefinedWeb, RefinedWebModel, bloom, mpt";
-    const size_t length = strlen(arch->type);
-    const bool is_fourfold = length > 0 && gc_text_find_word(fourfold, arch->type, length) >= 0;
+    const bool is_fourfold = has_type(arch, fourfold);
     for (uint32_t i = 0; i < layers->count; i++) {
         struct gc_layer *layer = &layers->items[i];
         uint64_t width = is_fourfold ? 4 * layers->hidden : 0;
@@ -138,6 +149,7 @@ void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct
     memset(layers, 0, sizeof(*layers));
     layers->count = layer_count(arch);
     layers->caches = !is_encoder(arch);
+    layers->attentions = has_type(arch, "longcat_flash") ? 2 : 1; /* LongCat-Flash, 2025, 2.1 */
     set_widths(arch, layers);
     set_latent(arch, layers);
     gc_layers_set_kinds(arch, layers, notes);
@@ -150,6 +162,10 @@ void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct
     set_intermediate(arch, layers);
     if (layers->count == 0)
         layers->unknown |= GC_UNKNOWN_LAYERS | GC_UNKNOWN_KV | GC_UNKNOWN_WIDTHS;
+    if (arch->has_own_layers) {
+        layers->unknown |= GC_UNKNOWN_KV | GC_UNKNOWN_STATE | GC_UNKNOWN_WIDTHS;
+        gc_notes_add(notes, "some layers have values of their own: not read", NULL);
+    }
     if (gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) != 0) {
         layers->unknown |= GC_UNKNOWN_ENCODER;
         gc_notes_add(

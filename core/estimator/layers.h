@@ -58,6 +58,7 @@ struct gc_layers {
     uint64_t vocab;
     uint64_t positions; /* 0: not told */
     uint64_t kv_rank;
+    uint64_t attentions; /* of a layer with attention, each with keys and values of its own */
     uint64_t rope_dim;
     uint64_t index_dim;
     uint64_t latent_key_dim;

@@ -320,6 +320,59 @@ static void what_is_missing_is_unknown(void **state)
     assert_true(layers.unknown & GC_UNKNOWN_ENCODER);
 }
 
+/* What an estimate must not take for a plain stack of attention without saying so. */
+static void what_is_unclear_is_told(void **state)
+{
+    (void)state;
+    make(GC_ARCH_NAMES_HF, "model_type=musicgen is_encoder_decoder=true "
+                           "decoder.is_encoder_decoder=false decoder.num_hidden_layers=2");
+    assert_true(layers.unknown & GC_UNKNOWN_ENCODER);
+    make(GC_ARCH_NAMES_HF, "model_type=xlstm num_hidden_layers=2 hidden_size=64 num_heads=4");
+    assert_true(layers.unknown & GC_UNKNOWN_STATE);
+    assert_false(layers.items[0].attends);
+    make(GC_ARCH_NAMES_HF, "model_type=of_nobody num_hidden_layers=2 hidden_size=64 "
+                           "num_attention_heads=4 sliding_window=128");
+    assert_true(layers.unknown & GC_UNKNOWN_KV);
+    make(GC_ARCH_NAMES_HF, "model_type=mistral num_hidden_layers=2 hidden_size=64 "
+                           "num_attention_heads=4 sliding_window=128");
+    assert_false(layers.unknown & GC_UNKNOWN_KV);
+    make(GC_ARCH_NAMES_HF, "model_type=of_nobody num_hidden_layers=2 hidden_size=64 "
+                           "num_attention_heads=4 mamba_d_state=16");
+    assert_true(layers.unknown & GC_UNKNOWN_STATE);
+    arch_sample(&arch, GC_ARCH_NAMES_HF, llama2);
+    arch.has_own_layers = true;
+    gc_layers_make(&arch, &layers, &notes);
+    assert_true(layers.unknown & GC_UNKNOWN_KV);
+}
+
+/* Words of MiniMax, Kimi, Ring and LongCat for the layers with attention. */
+static void layers_by_names_of_few(void **state)
+{
+    const struct gc_work work = work_of(1, 10, GC_DTYPE_BF16);
+    (void)state;
+    make(GC_ARCH_NAMES_HF, "num_hidden_layers=4 hidden_size=64 num_attention_heads=4 "
+                           "attn_type_list=0,1,0,1");
+    assert_true(!layers.items[0].attends && layers.items[3].attends);
+    make(GC_ARCH_NAMES_HF, "num_hidden_layers=4 hidden_size=64 num_attention_heads=4 "
+                           "linear_attn_config.full_attn_layers=2,3");
+    assert_true(layers.items[1].attends && !layers.items[3].attends);
+    make(GC_ARCH_NAMES_HF, "num_hidden_layers=4 hidden_size=64 num_attention_heads=4 "
+                           "layer_group_size=2");
+    assert_true(!layers.items[0].attends && layers.items[3].attends);
+    make(GC_ARCH_NAMES_HF, "model_type=longcat_flash num_layers=3 hidden_size=64 "
+                           "num_attention_heads=4 kv_lora_rank=30 qk_rope_head_dim=2");
+    assert_int_equal(kv_bytes(&work), 10 * 3 * 2 * 32 * 2);
+    make(GC_ARCH_NAMES_HF, "model_type=nemotron_h layers_block_type=mamba,attention,moe "
+                           "hidden_size=64 num_attention_heads=4");
+    assert_int_equal(layers.count, 3);
+    make(GC_ARCH_NAMES_HF, "num_hidden_layers=1 hidden_size=64 num_attention_heads=4 head_dim=16 "
+                           "v_head_dim=8");
+    assert_int_equal(kv_bytes(&work), 10 * 4 * (16 + 8) * 2);
+    make(GC_ARCH_NAMES_HF, "model_type=bert is_decoder=true num_hidden_layers=1 hidden_size=64 "
+                           "num_attention_heads=4");
+    assert_int_equal(kv_bytes(&work), 10 * 64 * 2 * 2);
+}
+
 static void attention_with_and_without_scores(void **state)
 {
     struct gc_attention_shape shape = {.batch = 2, .heads = 32, .tokens = 4096, .head_dim = 128};
@@ -377,6 +430,8 @@ int main(void)
         cmocka_unit_test(hybrids_of_other_kinds),
         cmocka_unit_test(quantised_keys_and_values),
         cmocka_unit_test(what_is_missing_is_unknown),
+        cmocka_unit_test(what_is_unclear_is_told),
+        cmocka_unit_test(layers_by_names_of_few),
         cmocka_unit_test(attention_with_and_without_scores),
         cmocka_unit_test(working_set_of_a_layer),
     };
