@@ -160,6 +160,8 @@ static void uncount(const struct gc_direct *direct, bool is_freed)
         gc_share_note_vanished(device, direct->share, &entry);
     atomic_fetch_sub_explicit(&device->direct_bytes[direct->kind], gc_direct_bytes(direct),
                               memory_order_relaxed);
+    if (direct->kind == GC_DIRECT_CONTEXT)
+        gc_gauge_sub(&device->stats.context, gc_direct_bytes(direct));
 }
 
 static void settle(const struct gc_direct *direct, bool is_freed)
@@ -186,6 +188,8 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
     if (device != NULL) {
         atomic_fetch_add_explicit(&device->direct_bytes[direct->kind], gc_direct_bytes(direct),
                                   memory_order_relaxed);
+        if (direct->kind == GC_DIRECT_CONTEXT)
+            gc_gauge_add(&device->stats.context, gc_direct_bytes(direct));
         if (gc_direct_is_allocation(direct->kind)) {
             gc_share_note_alloc(device, direct->share, &entry);
             gc_share_note_hit(device, direct->share, false);

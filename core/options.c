@@ -27,7 +27,6 @@ enum bad { KEEP, CLOSED, GATED };
 
 #define TYPE_ENUM GC_OPTION_ENUM
 #define TYPE_SIZES GC_OPTION_SIZES
-#define TYPE_SIZE GC_OPTION_SIZE
 #define TYPE_PERCENT GC_OPTION_PERCENT
 #define TYPE_FACTOR GC_OPTION_FACTOR
 #define TYPE_INTEGER GC_OPTION_INTEGER
@@ -273,11 +272,35 @@ static void apply(struct reading *reading, int option)
     }
 }
 
+/* A gate without a model lets everything pass. Most likely that is not what was meant; in a
+ * configuration file it is what programs without a model get as well. */
+static void say_idle_gate(struct reading *reading)
+{
+    static const enum gc_option asked[] = {GC_OPTION_GATE, GC_OPTION_BUDGET};
+    if (gc_options_is_set(reading->options, GC_OPTION_MODEL) ||
+        reading->options->mode == GC_MODE_OFF)
+        return;
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+        const bool is_open = asked[i] == GC_OPTION_GATE && reading->options->gate != GC_GATE_DENY &&
+                             reading->options->gate != GC_GATE_EXIT;
+        if (is_open || reading->from_config[asked[i]] ||
+            !gc_options_is_set(reading->options, asked[i]))
+            continue;
+        say(reading, GC_LOG_WARN, "%s is set and no %s is named: nothing is estimated or held back",
+            rows[asked[i]].name, rows[GC_OPTION_MODEL].name);
+        return;
+    }
+}
+
 /* A gate that closes must not judge something else than what was meant. */
 static void check_gate(struct reading *reading)
 {
     struct gc_options *options = reading->options;
-    if (reading->misled == NULL || (options->gate != GC_GATE_DENY && options->gate != GC_GATE_EXIT))
+    if (reading->misled == NULL) {
+        say_idle_gate(reading);
+        return;
+    }
+    if (options->gate != GC_GATE_DENY && options->gate != GC_GATE_EXIT)
         return;
     options->refused = true;
     say(reading, GC_LOG_ERROR, "%s is not valid and %s is %s: CUDA is refused",

@@ -51,7 +51,6 @@ struct gc_size_spec {
 /* Members by type; see options.def. */
 #define GC_OPTION_FIELD_ENUM(field, argument) enum argument field;
 #define GC_OPTION_FIELD_SIZES(field, argument) struct gc_size_spec field;
-#define GC_OPTION_FIELD_SIZE(field, argument) struct gc_size_spec field;
 #define GC_OPTION_FIELD_PERCENT(field, argument) double field;
 #define GC_OPTION_FIELD_FACTOR(field, argument) double field;
 #define GC_OPTION_FIELD_INTEGER(field, argument) uint64_t field;

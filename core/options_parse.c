@@ -116,8 +116,6 @@ bool gc_option_parse(const struct gc_option_rule *rule, const char *text, void *
         return parse_flags(rule->accepts, text, member);
     case GC_OPTION_SIZES:
         return gc_parse_size_spec(text, true, member) == GC_OK;
-    case GC_OPTION_SIZE:
-        return gc_parse_size_spec(text, false, member) == GC_OK;
     case GC_OPTION_PERCENT:
         return parse_number(rule, "%", text, member);
     case GC_OPTION_FACTOR:

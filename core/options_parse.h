@@ -7,7 +7,6 @@
 enum gc_option_type {
     GC_OPTION_ENUM,
     GC_OPTION_SIZES,
-    GC_OPTION_SIZE,
     GC_OPTION_PERCENT,
     GC_OPTION_FACTOR,
     GC_OPTION_INTEGER,

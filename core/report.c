@@ -204,3 +204,13 @@ uint64_t gc_report_measured_bytes(const struct gc_snapshot *snapshot)
     }
     return sum;
 }
+
+uint64_t gc_report_context_bytes(const struct gc_snapshot *snapshot)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < snapshot->device_count; i++) {
+        if (!gc_add_u64(sum, snapshot->devices[i].context.peak, &sum))
+            return UINT64_MAX;
+    }
+    return sum;
+}

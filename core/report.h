@@ -20,16 +20,25 @@
 #define GC_REPORT_LEAK_MAX                                                                         \
     1000 /* leaks listed for one device; leak_count says how many there are */
 
+/* One device's part of an estimate; the index is its ordinal. */
+struct gc_report_estimate_device {
+    uint64_t peak_bytes;
+    uint64_t budget_bytes; /* UINT64_MAX: none */
+};
+
 /* What the model of GPUCACHE_MODEL was estimated to need. */
 struct gc_report_estimate {
     const char *model;
     uint64_t batch;
     uint64_t seq_len; /* 0: not told */
     struct gc_estimate_sizes sizes;
-    uint64_t context_bytes; /* part of the overhead that no count of allocations sees */
+    uint64_t context_bytes; /* part of the overhead: what contexts take, of all devices */
     uint32_t coverage_thousandths;
-    uint64_t budget_bytes; /* UINT64_MAX: none */
+    uint64_t budget_bytes; /* of all devices; UINT64_MAX: none */
     bool fits;
+    uint32_t device_count;
+    struct gc_report_estimate_device devices[GC_ESTIMATE_DEVICE_MAX];
+    const struct gc_notes *notes; /* what is to know of the model */
 };
 
 /* What the process is and was told. All strings are borrowed; NULL is written as "". */
@@ -64,9 +73,10 @@ struct gc_report {
 const char *gc_report_direct_key(enum gc_direct_kind kind, char key[GC_REPORT_KEY_BYTES]);
 const char *gc_report_direct_text(enum gc_direct_kind kind);
 
-/* The most that was held from the driver, of all devices: what an estimate without its context is
- * measured by. */
+/* The most that was held from the driver, of all devices, and what of it was of contexts: 0 where
+ * that could not be measured, and then it is not in the first either. Saturating. */
 uint64_t gc_report_measured_bytes(const struct gc_snapshot *snapshot);
+uint64_t gc_report_context_bytes(const struct gc_snapshot *snapshot);
 
 /* Write to an open descriptor. GC_IO if a write failed. */
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd) GC_CHECKED;

@@ -3,6 +3,7 @@
 #include "core/bits.h"
 #include "core/json.h"
 #include "core/report.h"
+#include "core/report_estimate.h"
 #include "core/report_tenant.h"
 
 static const struct direct_kind {
@@ -220,61 +221,6 @@ static void write_head(struct gc_json *json, const struct gc_report_facts *facts
     gc_json_int(json, facts->driver_version);
 }
 
-static void put_maybe(struct gc_json *json, const char *key, bool is_there, uint64_t value)
-{
-    if (is_there)
-        gc_json_put_uint(json, key, value);
-    else
-        gc_json_put_null(json, key);
-}
-
-/* Thousandths that the estimate without its context is above what was measured. */
-static int64_t error_thousandths(uint64_t estimated, uint64_t measured)
-{
-    const bool is_over = estimated >= measured;
-    const uint64_t apart = is_over ? estimated - measured : measured - estimated;
-    const unsigned __int128 share = (unsigned __int128)apart * 1000 / measured;
-    const int64_t rounded = share > INT64_MAX ? INT64_MAX : (int64_t)share;
-    return is_over ? rounded : -rounded;
-}
-
-/* The estimate beside what really happened. */
-static void write_estimate(struct gc_json *json, const struct gc_report *report)
-{
-    const struct gc_report_estimate *estimate = report->facts.estimate;
-    const uint64_t measured = gc_report_measured_bytes(report->snapshot);
-    if (estimate == NULL) {
-        gc_json_put_null(json, "estimate");
-        gc_json_put_null(json, "gate");
-        return;
-    }
-    gc_json_key(json, "estimate");
-    gc_json_begin_object(json, GC_JSON_LINES);
-    gc_json_put_string(json, "model", estimate->model);
-    gc_json_put_uint(json, "batch", estimate->batch);
-    gc_json_put_uint(json, "seq_len", estimate->seq_len);
-    for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++)
-        gc_json_put_uint(json, gc_estimate_part_key((enum gc_estimate_part)part),
-                         estimate->sizes.parts[part]);
-    gc_json_put_uint(json, "peak_bytes", estimate->sizes.peak_bytes);
-    gc_json_put_uint(json, "context_bytes", estimate->context_bytes);
-    gc_json_key(json, "coverage");
-    gc_json_fixed(json, estimate->coverage_thousandths, 3);
-    put_maybe(json, "budget_bytes", estimate->budget_bytes != UINT64_MAX, estimate->budget_bytes);
-    gc_json_key(json, "fits");
-    gc_json_bool(json, estimate->fits);
-    gc_json_put_uint(json, "measured_peak_bytes", measured);
-    gc_json_key(json, "error_thousandths");
-    if (measured > 0)
-        gc_json_int(json, error_thousandths(gc_sub_or_zero_u64(estimate->sizes.peak_bytes,
-                                                               estimate->context_bytes),
-                                            measured));
-    else
-        gc_json_null(json);
-    gc_json_end_object(json);
-    gc_json_put_string(json, "gate", estimate->fits ? "fits" : "exceeds");
-}
-
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd)
 {
     struct gc_out out;
@@ -293,7 +239,7 @@ enum gc_status gc_report_write_json(const struct gc_report *report, int fd)
     write_latency(&json, "alloc", &report->snapshot->alloc_latency);
     write_latency(&json, "free", &report->snapshot->free_latency);
     gc_json_end_object(&json);
-    write_estimate(&json, report);
+    gc_report_estimate_json(&json, report);
     gc_json_key(&json, "warnings");
     gc_json_begin_array(&json, GC_JSON_LINES);
     for (uint32_t i = 0; i < report->facts.warning_count; i++)

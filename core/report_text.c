@@ -2,6 +2,7 @@
 #include "core/bits.h"
 #include "core/out.h"
 #include "core/report.h"
+#include "core/report_estimate.h"
 #include "core/report_tenant.h"
 #include "core/text.h"
 
@@ -320,39 +321,6 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
     write_leaks(out, report, index);
 }
 
-/* The estimate beside what was held at most. What a context takes is not in that. */
-static void write_estimate(struct gc_out *out, const struct gc_report *report)
-{
-    const struct gc_report_estimate *estimate = report->facts.estimate;
-    const uint64_t measured = gc_report_measured_bytes(report->snapshot);
-    char text[COMMAND_COLUMNS];
-    char size[GC_TEXT_SIZE_BYTES];
-    if (estimate == NULL)
-        return;
-    const uint64_t estimated =
-        gc_sub_or_zero_u64(estimate->sizes.peak_bytes, estimate->context_bytes);
-    gc_out_text(out, "-- estimate of ");
-    gc_out_text(out, shown(estimate->model, COMMAND_COLUMNS - 2, text));
-    gc_out_text(out, "\n   peak       ");
-    gc_out_text(out, gc_text_size(estimate->sizes.peak_bytes, size));
-    if (estimate->budget_bytes != UINT64_MAX) {
-        gc_out_text(out, estimate->fits ? ", within the budget of " : ", above the budget of ");
-        gc_out_text(out, gc_text_size(estimate->budget_bytes, size));
-    }
-    gc_out_text(out, "\n   without the context ");
-    gc_out_text(out, gc_text_size(estimated, size));
-    gc_out_text(out, ", held at most ");
-    gc_out_text(out, gc_text_size(measured, size));
-    if (measured > 0) {
-        const bool is_over = estimated >= measured;
-        const uint64_t apart = is_over ? estimated - measured : measured - estimated;
-        gc_out_text(out, is_over ? ": too much by " : ": too little by ");
-        gc_out_fixed(out, (uint64_t)((unsigned __int128)apart * 1000 / measured), 1);
-        gc_out_char(out, '%');
-    }
-    gc_out_char(out, '\n');
-}
-
 static void write_latency(struct gc_out *out, const char *name, const struct gc_latency *latency)
 {
     if (latency->count == 0)
@@ -422,7 +390,7 @@ enum gc_status gc_report_write_text(const struct gc_report *report, int fd)
     write_head(&out, &report->facts);
     for (uint32_t i = 0; i < report->snapshot->device_count; i++)
         write_device(&out, report, i);
-    write_estimate(&out, report);
+    gc_report_estimate_text(&out, report);
     write_latency(&out, "allocation", &report->snapshot->alloc_latency);
     write_latency(&out, "free", &report->snapshot->free_latency);
     write_advice(&out, report);

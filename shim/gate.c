@@ -20,19 +20,36 @@ static uint64_t group_limit(const struct gc_options *options, CUdevice ordinal)
     return gc_device_limit_bytes(device);
 }
 
-/* Of the first device that the program sees. */
-static uint64_t budget_bytes(const struct gc_options *options)
+/* False if there is no such device. */
+static bool describe(const struct gc_options *options, CUdevice ordinal,
+                     struct gc_gate_device *device)
 {
-    const CUdevice ordinal = 0;
     char uuid[GC_UUID_BYTES];
     uint64_t total, bytes;
 
     if (!gc_shim_describe_device(ordinal, &total, uuid))
-        return UINT64_MAX;
+        return false;
     bytes = gc_size_spec_resolve(&options->budget, ordinal, uuid, total);
     if (bytes == UINT64_MAX)
         bytes = gc_min_u64(gc_size_spec_resolve(&options->limit, ordinal, uuid, total), total);
-    return gc_min_u64(bytes, group_limit(options, ordinal));
+    device->budget_bytes = gc_min_u64(bytes, group_limit(options, ordinal));
+    bytes = gc_size_spec_resolve(&options->context_memory, ordinal, uuid, total);
+    device->context_bytes = bytes != UINT64_MAX ? bytes : 0;
+    return true;
+}
+
+/* The first ones that the program sees. */
+static void describe_all(const struct gc_options *options, uint32_t wanted,
+                         struct gc_gate_devices *devices)
+{
+    int there = 0;
+
+    devices->count = 0;
+    if (GC_USE(cuDeviceGetCount, &there) != CUDA_SUCCESS)
+        return;
+    while (devices->count < wanted && (int)devices->count < there &&
+           describe(options, (CUdevice)devices->count, &devices->items[devices->count]))
+        devices->count++;
 }
 
 static CUresult close_gate(enum gc_gate gate, enum gc_gate_verdict verdict)
@@ -49,14 +66,14 @@ static CUresult close_gate(enum gc_gate gate, enum gc_gate_verdict verdict)
 
 CUresult gc_gate_pass(void)
 {
+    struct gc_gate_devices devices;
     enum gc_gate_verdict verdict;
-    uint64_t bytes;
 
     if (gc_shim.gatekeeper == NULL)
         return CUDA_SUCCESS;
     gc_shim_enter(GC_API_cuInit);
-    bytes = budget_bytes(gc_shim.options);
+    describe_all(gc_shim.options, gc_gatekeeper_device_count(gc_shim.gatekeeper), &devices);
     gc_shim_leave();
-    verdict = gc_gatekeeper_judge(gc_shim.gatekeeper, bytes, &gc_shim.log);
+    verdict = gc_gatekeeper_judge(gc_shim.gatekeeper, &devices, &gc_shim.log);
     return verdict == GC_GATE_FITS ? CUDA_SUCCESS : close_gate(gc_shim.options->gate, verdict);
 }

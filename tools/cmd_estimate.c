@@ -56,8 +56,6 @@ static int answer_model(const struct estimate_setup *setup, const char *path, st
         result->estimate.overflowed = GC_ESTIMATE_weight;
         status = explain(path, opened, &result->estimate);
     } else {
-        for (uint32_t i = 0; i < model->warning_count; i++)
-            gc_estimator_note(estimator, model->warnings[i]);
         status = answer_estimator(setup, path, estimator, result);
         gc_estimator_close(estimator);
     }

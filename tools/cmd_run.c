@@ -117,7 +117,7 @@ static int check_gate(const struct settings *settings)
 {
     struct gc_size_spec budget;
     const struct gc_option_row *gate = gc_option_row(GC_OPTION_GATE);
-    if (settings->budget != NULL && gc_parse_size_spec(settings->budget, false, &budget) != GC_OK)
+    if (settings->budget != NULL && gc_parse_size_spec(settings->budget, true, &budget) != GC_OK)
         return tool_usage(&tool_command_run, "--budget %s is not valid; accepted: %s",
                           settings->budget, gc_option_row(GC_OPTION_BUDGET)->accepts);
     if (settings->gate != NULL &&
@@ -224,7 +224,7 @@ const struct tool_command tool_command_run = {
         "  --report FILE   stderr, stdout, none or a path; .json for JSON\n"
         "  --trace FILE    record every allocation event\n"
         "  --model FILE    estimate this model's memory when CUDA is initialised\n"
-        "  --budget SIZE   what it must fit in; else the limit, else the device\n"
+        "  --budget SIZE   what it must fit in, per device too; else the limit, else the device\n"
         "  --gate GATE     where it does not: off, warn, deny (CUDA) or exit (with 3)\n"
         "\n"
         "They set GPUCACHE_LIMIT, GPUCACHE_MODE and so on; see gpucache help options for these\n"

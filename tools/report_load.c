@@ -375,6 +375,43 @@ static void load_devices(struct loader *loader, const json_t *root)
     loaded->report.facts.warning_count = (uint32_t)json_array_size(warnings);
 }
 
+/* Absent in reports of earlier versions. */
+static void load_estimate_devices(struct loader *loader, const json_t *json)
+{
+    struct gc_report_estimate *estimate = &loader->loaded->estimate;
+    const json_t *list = json_object_get(json, "devices");
+    const json_t *device;
+    size_t i;
+    if (list == NULL)
+        return;
+    if (!json_is_array(list) || json_array_size(list) > GC_ESTIMATE_DEVICE_MAX) {
+        fail(loader, "the estimate's \"devices\" are no list of at most 64");
+        return;
+    }
+    estimate->device_count = (uint32_t)json_array_size(list);
+    json_array_foreach(list, i, device)
+    {
+        estimate->devices[i].peak_bytes = get_uint(loader, device, "peak_bytes");
+        estimate->devices[i].budget_bytes = json_is_null(json_object_get(device, "budget_bytes"))
+                                                ? UINT64_MAX
+                                                : get_uint(loader, device, "budget_bytes");
+    }
+}
+
+static void load_estimate_warnings(struct loader *loader, const json_t *json)
+{
+    const json_t *text;
+    size_t i;
+    json_array_foreach(json_object_get(json, "warnings"), i, text)
+    {
+        if (json_is_string(text))
+            gc_notes_add(&loader->loaded->estimate_notes, json_string_value(text), NULL);
+        else
+            fail(loader, "a warning of the estimate is no text");
+    }
+    loader->loaded->estimate.notes = &loader->loaded->estimate_notes;
+}
+
 /* null in most reports. */
 static void load_estimate(struct loader *loader, const json_t *root)
 {
@@ -401,6 +438,8 @@ static void load_estimate(struct loader *loader, const json_t *root)
                                  ? UINT64_MAX
                                  : get_uint(loader, json, "budget_bytes");
     estimate->fits = json_is_true(json_object_get(json, "fits"));
+    load_estimate_devices(loader, json);
+    load_estimate_warnings(loader, json);
     const double share = json_number_value(coverage);
     if (!(share >= 0 && share <= 1))
         fail(loader, "\"coverage\" is no share");

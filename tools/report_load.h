@@ -11,6 +11,7 @@ struct report_loaded {
     struct gc_snapshot snapshot;
     struct gc_report_leaks *leaks;
     struct gc_report_estimate estimate;
+    struct gc_notes estimate_notes;
     const char **api_names;
     const char **warnings;
     void *json; /* owns the strings */

@@ -90,6 +90,8 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
     *estimator = NULL;
     if (made == NULL)
         return GC_NO_HOST_MEMORY;
+    for (uint32_t i = 0; i < model->warning_count; i++)
+        gc_notes_add(&made->notes, model->warnings[i], NULL);
     made->graph = model->format == GC_MODEL_ONNX ? model : NULL;
     made->is_gguf = model->format == GC_MODEL_GGUF;
     made->has_layers = model->has_config && made->graph == NULL;
@@ -107,11 +109,6 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
     }
     *estimator = made;
     return GC_OK;
-}
-
-void gc_estimator_note(struct gc_estimator *estimator, const char *text)
-{
-    gc_notes_add(&estimator->notes, text, NULL);
 }
 
 /* ---- what is not known ---- */

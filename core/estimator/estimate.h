@@ -85,15 +85,13 @@ struct gc_estimator;
 /* `dtype`: what floating-point weights are taken to be, GC_DTYPE_NONE for what they are. The model
  * may be closed before the estimator only if it is no ONNX graph.
  * GC_NO_HOST_MEMORY; GC_OVERFLOW: the weights do not fit in 64 bits; GC_NOT_SUPPORTED: that type
- * has no fixed size. */
+ * has no fixed size. The model's warnings are among the notes of every estimate. */
 enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,
                                  struct gc_estimator **estimator) GC_CHECKED;
 /* The same for a configuration without a file: no weights. */
 enum gc_status gc_estimator_open_arch(const struct gc_arch *arch,
                                       struct gc_estimator **estimator) GC_CHECKED;
 void gc_estimator_close(struct gc_estimator *estimator); /* NULL: nothing */
-/* A remark of the caller's, told with those of every estimate. Not while another thread asks. */
-void gc_estimator_note(struct gc_estimator *estimator, const char *text);
 
 /* GC_INVALID_ARGUMENT for a count out of its range; GC_OVERFLOW with estimate->overflowed. */
 enum gc_status gc_estimator_run(const struct gc_estimator *estimator,

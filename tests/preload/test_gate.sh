@@ -58,7 +58,7 @@ gated 0 GPUCACHE_SEQ_LEN=128 -- "$PROGRAM"
 is "fits in the device: nothing is said" "$(cat err)" ""
 is "fits: the report" "$(json run.json '[r["gate"], r["estimate"]["fits"], r["estimate"]["budget_bytes"] >> 30]')" '["fits", true, 16]'
 is "fits: estimated beside measured" "$(json run.json 'r["estimate"]["measured_peak_bytes"] == d["reserved_bytes"]["peak"]')" true
-is "fits: the error" "$(json run.json '(lambda e: e["error_thousandths"] == (e["peak_bytes"] - e["context_bytes"] - e["measured_peak_bytes"]) * 1000 // e["measured_peak_bytes"])(r["estimate"])')" true
+is "fits: the error" "$(json run.json '(lambda e, m: e["error_thousandths"] == (e["peak_bytes"] - e["context_bytes"] - m) * 1000 // m)(r["estimate"], r["estimate"]["measured_peak_bytes"] - d["context_bytes"]["peak"])')" true
 like "gpucache report shows it" "$("$TOOL" report run.json)" 'held at most .*: too much by [0-9.]+%'
 is "the same read back" "$("$TOOL" report run.json --json | python3 -c 'import json,sys; print(json.load(sys.stdin) == json.load(open("run.json")))')" True
 "$TOOL" estimate model --seq-len 128 --json > estimate.json
@@ -94,6 +94,64 @@ is "batch and type of the cache" "$(json run.json '[r["estimate"]["batch"], r["e
 gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_OVERHEAD=1 GPUCACHE_DTYPE=f32 -- "$PROGRAM"
 is "overhead and type" "$(json run.json '[r["estimate"]["overhead_bytes"] >> 20, r["estimate"]["weight_bytes"] >> 30]')" "[300, 25]"
 
+gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_CHUNK=256 -- "$PROGRAM"
+is "tokens at once" "$(json run.json 'r["estimate"]["activation_bytes"]')" \
+    "$("$TOOL" estimate model --chunk 256 --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["activation_bytes"])')"
+gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_ATTENTION=full GPUCACHE_CONTEXT_MEMORY=512MiB GPUCACHE_OVERHEAD=1 -- "$PROGRAM"
+is "scores written out, a context that is told" "$(json run.json '[r["estimate"]["attention_workspace_bytes"] >> 20, r["estimate"]["overhead_bytes"] >> 20, r["estimate"]["context_bytes"] >> 20]')" "[1024, 512, 512]"
+
+# ---- several devices ----
+two=(SIMCUDA_DEVICES=2 GPUCACHE_DEVICES=2 GPUCACHE_SEQ_LEN=2048)
+gated 0 "${two[@]}" GPUCACHE_GATE=exit -- "$PROGRAM"
+is "two devices: nothing is said" "$(cat err)" ""
+is "two devices: each its share" "$(json run.json '[[e["peak_bytes"] >> 30, e["budget_bytes"] >> 30] for e in r["estimate"]["devices"]]')" "[[7, 16], [7, 16]]"
+is "two devices: their sum" "$(json run.json 'sum(e["peak_bytes"] for e in r["estimate"]["devices"]) == r["estimate"]["peak_bytes"]')" true
+is "two devices: gate and command agree" "$(json run.json 'r["estimate"]["peak_bytes"]')" \
+    "$("$TOOL" estimate model --seq-len 2048 --devices 2 --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["peak_bytes"])')"
+gated 3 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_BUDGET=0=15GiB,1=25% -- "$PROGRAM"
+said "two devices: a budget each, the message names the device" ' on device 1 of 2, which is .* more than its budget of 4\.0 GiB$'
+gated 3 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_LIMIT=0=4GiB -- "$PROGRAM"
+said "two devices: a limit of one" ' on device 0 of 2, which is .* more than its budget of 4\.0 GiB$'
+gated 0 "${two[@]}" GPUCACHE_BUDGET=40GiB -- "$PROGRAM"
+uuid=$(json run.json 'd["uuid"]' | tr -d '"')
+gated 3 "${two[@]}" GPUCACHE_GATE=exit "GPUCACHE_BUDGET=$uuid=2GiB,30GiB" -- "$PROGRAM"
+said "two devices: by UUID" ' on device 0 of 2, which is .* more than its budget of 2\.0 GiB$'
+gated 3 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_GROUP=pair GPUCACHE_GROUP_LIMIT=1=3GiB -- "$PROGRAM"
+said "two devices: the group's limit of one" ' on device 1 of 2, which is .* more than its budget of 3\.0 GiB$'
+gated 1 "${two[@]}" SIMCUDA_DEVICES=1 GPUCACHE_GATE=deny -- "$PROGRAM"
+said "two devices: one is there" '/model is split over 2 devices, and 1 is there$'
+gated 0 "${two[@]}" GPUCACHE_SPLIT=tensor -- "$PROGRAM"
+is "two devices: shares of each layer" "$(json run.json 'len({e["peak_bytes"] for e in r["estimate"]["devices"]})')" 1
+gated 3 "${two[@]}" GPUCACHE_SEQ_LEN=4096 GPUCACHE_GATE=exit GPUCACHE_BUDGET=8GiB -- "$PROGRAM"
+said "two devices: what would fit" '^gpucache: a context of [0-9]+ tokens would fit$'
+tokens=$(sed -n 's/.*context of \([0-9]*\) tokens.*/\1/p' err)
+gated 0 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_BUDGET=8GiB "GPUCACHE_SEQ_LEN=$tokens" -- "$PROGRAM"
+gated 3 "${two[@]}" GPUCACHE_GATE=exit GPUCACHE_BUDGET=8GiB "GPUCACHE_SEQ_LEN=$((tokens + 1))" -- "$PROGRAM"
+
+# ---- a gate that guards nothing ----
+for gate in deny exit; do
+    env GPUCACHE_REPORT=none GPUCACHE_GATE=$gate LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$PROGRAM" > out 2> err
+    is "$gate without a model: the program runs" $? 0
+    is "$gate without a model: said in one line" "$(cat err)" \
+        "gpucache: GPUCACHE_GATE is set and no GPUCACHE_MODEL is named: nothing is estimated or held back"
+    env GPUCACHE_GATE=$gate LD_PRELOAD="$LIB" true 2> err
+    is "$gate without a model: not in a program without CUDA" "$(cat err)" ""
+done
+printf 'GPUCACHE_GATE=deny\n' > site.conf
+env GPUCACHE_REPORT=none GPUCACHE_CONFIG="$TMP/site.conf" LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$PROGRAM" > out 2> err
+is "the configuration of all programs: not said" "$(cat err)" ""
+
+# ---- what is to know of the model ----
+python3 - << 'END'
+import json
+description = {"tensors": [{"name": "w", "dtype": "F16", "shape": [4096, 4096]}]}
+json.dump(description, open("bare.json", "w"))
+END
+gated 3 GPUCACHE_MODEL="$TMP/bare.json" GPUCACHE_BUDGET=100MiB GPUCACHE_GATE=exit -- "$PROGRAM"
+said "what is not known goes with the verdict" '^gpucache: to know: no configuration beside the weights'
+gated 0 GPUCACHE_MODEL="$TMP/bare.json" -- "$PROGRAM"
+like "and into the report" "$(json run.json 'r["estimate"]["warnings"]')" 'no configuration beside the weights'
+
 # ---- who is not gated ----
 gated 5 GPUCACHE_GATE=exit -- sh -c 'exit 5'
 is "a shell without CUDA: nothing" "$(cat err)" ""
@@ -126,6 +184,9 @@ done
 # ---- gpucache run ----
 env LD_LIBRARY_PATH="$SIM_DIR" "$TOOL" run --model model --budget 15GiB --gate exit --report none -- "$PROGRAM" > out 2> err
 is "run --gate exit: status" $? 3
+env LD_LIBRARY_PATH="$SIM_DIR" SIMCUDA_DEVICES=2 GPUCACHE_DEVICES=2 "$TOOL" run --model model --budget 0=20GiB,1=2GiB --gate exit --report none -- "$PROGRAM" > out 2> err
+is "run --budget per device: status" $? 3
+said "run --budget per device: said" 'on device 1 of 2'
 env LD_LIBRARY_PATH="$SIM_DIR" "$TOOL" run --model model --budget 40GiB --gate exit --report none -- "$PROGRAM" > out 2> err
 is "run --gate exit with room: status" $? 0
 done_testing

@@ -79,6 +79,7 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
 #include "core/stats.def"
 #undef GC_GAUGE
 #undef GC_COUNTER
+    device->context = (struct gc_gauge){0, device->reserved.peak / 10};
     device->host_metadata_bytes = 4096;
     device->idle_bytes = 3 << 20;
     device->free_bytes = 4 << 20;

@@ -70,6 +70,7 @@ static const struct gc_report *sample_with_estimate(void)
 {
     static struct gc_report report;
     static struct gc_report_estimate estimate;
+    static struct gc_notes notes;
     report = *report_sample(NULL);
     estimate = (struct gc_report_estimate){.model = "/models/one",
                                            .batch = 2,
@@ -77,7 +78,14 @@ static const struct gc_report *sample_with_estimate(void)
                                            .context_bytes = 1000,
                                            .coverage_thousandths = 833,
                                            .budget_bytes = UINT64_C(1) << 30,
-                                           .fits = true};
+                                           .fits = true,
+                                           .device_count = 2,
+                                           .notes = &notes};
+    notes.count = 0;
+    gc_notes_add(&notes, "what the first remark says", NULL);
+    gc_notes_add(&notes, "what the second says", NULL);
+    estimate.devices[0] = (struct gc_report_estimate_device){20000, UINT64_MAX};
+    estimate.devices[1] = (struct gc_report_estimate_device){8000, 1 << 20};
     for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++) {
         estimate.sizes.parts[part] = 1000 * (part + 1);
         estimate.sizes.peak_bytes += estimate.sizes.parts[part];
@@ -105,13 +113,19 @@ static void an_estimate_stands_beside_what_was_measured(void **state)
     const uint64_t measured =
         (uint64_t)json_integer_value(json_object_get(estimate, "measured_peak_bytes"));
     assert_int_equal(measured, gc_report_measured_bytes(loaded.report.snapshot));
-    assert_true(measured > 27000);
+    const uint64_t contexts = gc_report_context_bytes(loaded.report.snapshot);
+    assert_int_equal(json_integer_value(json_object_get(estimate, "measured_context_bytes")),
+                     contexts);
+    assert_true(contexts > 0 && measured - contexts > 27000);
     assert_int_equal(json_integer_value(json_object_get(estimate, "error_thousandths")),
-                     -(int64_t)((measured - 27000) * 1000 / measured));
+                     -(int64_t)((measured - contexts - 27000) * 1000 / (measured - contexts)));
     assert_string_equal(json_string_value(json_object_get(root, "gate")), "fits");
     assert_non_null(strstr(text, "-- estimate of /models/one\n"));
     assert_non_null(strstr(text, "within the budget of 1.0 GiB"));
     assert_non_null(strstr(text, "too little by"));
+    assert_non_null(strstr(text, "   device 1   7.8 KiB of 1.0 MiB, held at most "));
+    assert_non_null(strstr(text, "   to know    what the first remark says\n"));
+    assert_non_null(strstr(text, " and 1 more: gpucache estimate tells all\n"));
     json_decref(root);
     free(first);
     free(second);
@@ -192,8 +206,15 @@ static void every_key_is_needed_in_its_type(void **state)
     static const char *const optional_leak[] = {"stack", NULL};
     static const char *const optional_fragmentation[] = {"ratio", "stitchable_bytes", NULL};
     static const char *const optional_latency[] = {"count", NULL};
-    static const char *const optional_estimate[] = {"fits", "measured_peak_bytes",
-                                                    "error_thousandths", NULL};
+    static const char *const optional_estimate[] = {"fits",
+                                                    "measured_peak_bytes",
+                                                    "error_thousandths",
+                                                    "measured_context_bytes",
+                                                    "devices",
+                                                    "warnings",
+                                                    NULL};
+    static const char *const optional_share[] = {"ordinal", "measured_peak_bytes", "budget_bytes",
+                                                 NULL};
     static const char *const optional_tenant[] = {"removed", "paused", NULL};
     static const char *const none[] = {NULL};
     json_error_t error;
@@ -209,7 +230,9 @@ static void every_key_is_needed_in_its_type(void **state)
     damage(root, json_object_get(device, "fragmentation"), optional_fragmentation);
     damage(root, json_array_get(json_object_get(device, "leaks"), 3), optional_leak);
     damage(root, json_object_get(json_object_get(root, "latency_ns"), "alloc"), optional_latency);
-    damage(root, json_object_get(root, "estimate"), optional_estimate);
+    json_t *estimate = json_object_get(root, "estimate");
+    damage(root, estimate, optional_estimate);
+    damage(root, json_array_get(json_object_get(estimate, "devices"), 1), optional_share);
     damage(root,
            json_array_get(
                json_object_get(json_array_get(json_object_get(root, "devices"), 1), "tenants"), 0),
