@@ -1,0 +1,211 @@
+/* Attention in one node: ONNX's own since opset 23, and the contrib domain's, which exporters of
+ * transformers write. */
+#include "core/graph/ops_util.h"
+
+/* Sizes of one call. */
+struct heads {
+    struct gc_dim batch;
+    struct gc_dim count;    /* of heads: the query's */
+    struct gc_dim kv_count; /* the key's and value's */
+    struct gc_dim queries;  /* length of the query */
+    struct gc_dim keys;     /* length of the key, without what is cached */
+    struct gc_dim key_size; /* of one head */
+    struct gc_dim value_size;
+};
+
+/* An attribute that counts heads; UNKNOWN if it is not there or none. */
+static struct gc_dim head_count(const struct gc_infer *infer, const char *name)
+{
+    const int64_t count = gc_infer_int(infer, name, 0);
+    return count > 0 && count <= INT32_MAX ? gc_dim_number(count) : gc_dim_unknown();
+}
+
+/* The width of one head; UNKNOWN where the whole is no multiple of it. */
+static struct gc_dim head_size(struct gc_dim width, struct gc_dim count)
+{
+    if (width.kind == GC_DIM_NUMBER && count.kind == GC_DIM_NUMBER && count.number > 0 &&
+        width.number % count.number != 0)
+        return gc_dim_unknown();
+    return gc_dim_div(width, count);
+}
+
+/* ---- ONNX's ---- */
+
+/* Query, key and value: [batch, heads, length, size], or [batch, length, heads * size] with the
+ * counts as attributes. */
+static struct heads read_heads(const struct gc_infer *infer)
+{
+    const struct gc_shape *q = gc_infer_shape(infer, 0);
+    const struct gc_shape *k = gc_infer_shape(infer, 1);
+    const struct gc_shape *v = gc_infer_shape(infer, 2);
+    struct heads heads = {.batch = gc_shape_dim(q, 0)};
+    if (q->is_known && q->rank == 4) {
+        heads.count = gc_shape_dim(q, 1);
+        heads.queries = gc_shape_dim(q, 2);
+        heads.kv_count = gc_shape_dim(k, 1);
+        heads.keys = gc_shape_dim(k, 2);
+        heads.key_size = gc_shape_dim(k, 3);
+        heads.value_size = gc_shape_dim(v, 3);
+        return heads;
+    }
+    heads.count = head_count(infer, "q_num_heads");
+    heads.kv_count = head_count(infer, "kv_num_heads");
+    heads.queries = gc_shape_dim(q, 1);
+    heads.keys = gc_shape_dim(k, 1);
+    heads.key_size = head_size(gc_shape_dim(k, 2), heads.kv_count);
+    heads.value_size = head_size(gc_shape_dim(v, 2), heads.kv_count);
+    return heads;
+}
+
+/* Outputs `first` and the next: key and value with what was cached, [batch, heads, length, size].
+ */
+static enum gc_status set_present(struct gc_infer *infer, uint32_t first, const struct heads *heads,
+                                  struct gc_dim total)
+{
+    const struct gc_dim key[] = {heads->batch, heads->kv_count, total, heads->key_size};
+    const struct gc_dim value[] = {heads->batch, heads->kv_count, total, heads->value_size};
+    enum gc_status status = gc_infer_pass_dtype(infer, first, 0);
+    if (status == GC_OK)
+        status = gc_infer_pass_dtype(infer, first + 1, 0);
+    if (status == GC_OK)
+        status = gc_infer_set_shape(infer, first, key, 4);
+    return status != GC_OK ? status : gc_infer_set_shape(infer, first + 1, value, 4);
+}
+
+/* Inputs 4 and 5 are what is cached of key and value; output 3 the products of query and key. */
+enum gc_status gc_rule_attention(struct gc_infer *infer)
+{
+    const struct gc_shape *q = gc_infer_shape(infer, 0);
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    for (uint32_t i = 0; i < 3 && status == GC_OK; i++)
+        status = gc_infer_want_rank(infer, i, 3, 4);
+    if (status != GC_OK || !q->is_known)
+        return status;
+    const struct heads heads = read_heads(infer);
+    const struct gc_dim past =
+        gc_infer_has_input(infer, 4) ? gc_shape_dim(gc_infer_shape(infer, 4), 2) : gc_dim_number(0);
+    const struct gc_dim total = gc_dim_add(past, heads.keys);
+    const struct gc_dim by_head[] = {heads.batch, heads.count, heads.queries, heads.value_size};
+    const struct gc_dim joined[] = {heads.batch, heads.queries,
+                                    gc_dim_mul(heads.count, heads.value_size)};
+    const struct gc_dim scores[] = {heads.batch, heads.count, heads.queries, total};
+    status = q->rank == 4 ? gc_infer_set_shape(infer, 0, by_head, 4)
+                          : gc_infer_set_shape(infer, 0, joined, 3);
+    if (status == GC_OK)
+        status = set_present(infer, 1, &heads, total);
+    if (status == GC_OK)
+        status = gc_infer_pass_dtype(infer, 3, 0);
+    return status != GC_OK ? status : gc_infer_set_shape(infer, 3, scores, 4);
+}
+
+/* ---- the contrib domain's ---- */
+
+/* Query, key and value come from one product: input [batch, length, width], weight [width, three
+ * times the heads]; output 1 is [2, batch, heads, cached and new, size]. */
+static enum gc_status packed_attention(struct gc_infer *infer, uint32_t past)
+{
+    const struct gc_shape *x = gc_infer_shape(infer, 0);
+    const struct gc_shape *cached = gc_infer_shape(infer, past);
+    const int64_t *sizes;
+    uint32_t count;
+    const struct gc_dim packed = gc_shape_dim(gc_infer_shape(infer, 1), 1);
+    struct gc_dim width = head_size(packed, gc_dim_number(3));
+    enum gc_status status = gc_infer_want_rank(infer, 0, 3, 3);
+    if (gc_infer_ints(infer, "qkv_hidden_sizes", &sizes, &count) && count == 3 && sizes[2] >= 0)
+        width = gc_dim_number(sizes[2]);
+    const struct gc_dim dims[] = {gc_shape_dim(x, 0), gc_shape_dim(x, 1), width};
+    if (status == GC_OK)
+        status = gc_infer_set_shape(infer, 0, dims, 3);
+    const struct gc_dim length =
+        gc_infer_has_input(infer, past) ? gc_dim_add(gc_shape_dim(cached, 3), dims[1]) : dims[1];
+    const struct gc_dim heads = head_count(infer, "num_heads");
+    const struct gc_dim present[] = {gc_dim_number(2), dims[0], heads, length,
+                                     head_size(width, heads)};
+    /* A buffer that is shared with what is cached has the buffer's length. */
+    if (status == GC_OK && gc_infer_int(infer, "past_present_share_buffer", 0) != 0)
+        return gc_infer_pass_shape(infer, 1, past);
+    return status != GC_OK ? status : gc_infer_set_shape(infer, 1, present, 5);
+}
+
+enum gc_status gc_rule_attention_packed(struct gc_infer *infer)
+{
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    if (status == GC_OK)
+        status = gc_infer_pass_dtype(infer, 1, 0);
+    return status != GC_OK ? status : packed_attention(infer, 4);
+}
+
+/* QAttention: scale of input and weight are 3 and 4, what is cached is 8. */
+enum gc_status gc_rule_attention_quantised(struct gc_infer *infer)
+{
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 3);
+    if (status == GC_OK)
+        status = gc_infer_pass_dtype(infer, 1, 3);
+    return status != GC_OK ? status : packed_attention(infer, 8);
+}
+
+/* MultiHeadAttention. Query [batch, length, width] or packed [batch, length, heads, 3, size]; key
+ * the same or packed [batch, length, heads, 2, size]; value the same or [batch, heads, length,
+ * size]. Inputs 6 and 7 are what is cached. */
+enum gc_status gc_rule_attention_multi_head(struct gc_infer *infer)
+{
+    const struct gc_shape *q = gc_infer_shape(infer, 0);
+    const struct gc_shape *k = gc_infer_shape(infer, 1);
+    const struct gc_shape *v = gc_infer_shape(infer, 2);
+    const bool is_packed = q->is_known && q->rank == 5;
+    const struct gc_shape *source = is_packed ? q : v;
+    struct heads heads = {.batch = gc_shape_dim(q, 0), .queries = gc_shape_dim(q, 1)};
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    heads.count = heads.kv_count = head_count(infer, "num_heads");
+    heads.key_size = is_packed ? gc_shape_dim(q, 4) : head_size(gc_shape_dim(q, 2), heads.count);
+    heads.value_size = heads.key_size;
+    heads.keys = is_packed ? heads.queries : gc_shape_dim(k, k->rank == 4 ? 2 : 1);
+    struct gc_dim width = gc_dim_mul(heads.count, heads.value_size);
+    if (!is_packed && source->is_known && source->rank == 3) {
+        width = gc_shape_dim(v, 2);
+        heads.value_size = head_size(width, heads.count);
+    } else if (!is_packed && source->is_known && source->rank == 4) {
+        heads.value_size = gc_shape_dim(v, 3);
+        width = gc_dim_mul(heads.count, heads.value_size);
+    } else if (!is_packed && (gc_infer_has_input(infer, 2) || !k->is_known || k->rank != 5)) {
+        width = gc_dim_unknown();
+        heads.value_size = width;
+    }
+    const struct gc_dim dims[] = {heads.batch, heads.queries, width};
+    const struct gc_dim past =
+        gc_infer_has_input(infer, 6) ? gc_shape_dim(gc_infer_shape(infer, 6), 2) : gc_dim_number(0);
+    if (status == GC_OK && q->is_known)
+        status = gc_infer_set_shape(infer, 0, dims, 3);
+    return status != GC_OK ? status : set_present(infer, 1, &heads, gc_dim_add(past, heads.keys));
+}
+
+/* GroupQueryAttention. Query [batch, length, heads * size], or with key and value left out all
+ * three in one; inputs 3 and 4 are what is cached, in a buffer as long as the program likes. */
+enum gc_status gc_rule_attention_group(struct gc_infer *infer)
+{
+    const struct gc_shape *q = gc_infer_shape(infer, 0);
+    const struct gc_shape *past = gc_infer_shape(infer, 3);
+    struct heads heads = {.batch = gc_shape_dim(q, 0), .queries = gc_shape_dim(q, 1)};
+    struct gc_dim width = gc_shape_dim(q, 2);
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    if (status == GC_OK)
+        status = gc_infer_want_rank(infer, 0, 3, 3);
+    if (status != GC_OK)
+        return status;
+    heads.count = head_count(infer, "num_heads");
+    heads.kv_count = head_count(infer, "kv_num_heads");
+    if (gc_infer_has_input(infer, 1)) {
+        heads.key_size = head_size(width, heads.count);
+    } else {
+        const struct gc_dim all =
+            gc_dim_add(heads.count, gc_dim_mul(heads.kv_count, gc_dim_number(2)));
+        heads.key_size = head_size(width, all);
+        width = gc_dim_mul(heads.count, heads.key_size);
+    }
+    if (heads.key_size.kind != GC_DIM_NUMBER)
+        heads.key_size = gc_shape_dim(past, 3);
+    heads.value_size = heads.key_size;
+    const struct gc_dim dims[] = {heads.batch, heads.queries, width};
+    status = gc_infer_set_shape(infer, 0, dims, 3);
+    return status != GC_OK ? status : set_present(infer, 1, &heads, gc_dim_unknown());
+}

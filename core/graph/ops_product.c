@@ -1,0 +1,173 @@
+/* Products: of matrices, of batches of them, Gemm. */
+#include "core/graph/ops_util.h"
+
+/* numpy.matmul: a vector on the left is a row, on the right a column, and that dimension goes. */
+struct operand {
+    struct gc_shape batch;
+    struct gc_dim outer; /* rows of the left, columns of the right; not of a vector */
+    struct gc_dim inner;
+    bool is_vector;
+};
+
+static struct operand take_operand(const struct gc_shape *shape, bool is_left, bool is_transposed)
+{
+    struct operand operand = {.batch = {.is_known = true, .dims = shape->dims},
+                              .outer = gc_dim_unknown(),
+                              .is_vector = shape->rank == 1};
+    if (operand.is_vector) {
+        operand.inner = shape->dims[0];
+        return operand;
+    }
+    const struct gc_dim row = shape->dims[shape->rank - 2];
+    const struct gc_dim column = shape->dims[shape->rank - 1];
+    const bool inner_is_last = is_left != is_transposed;
+    operand.batch.rank = shape->rank - 2;
+    operand.inner = inner_is_last ? column : row;
+    operand.outer = inner_is_last ? row : column;
+    return operand;
+}
+
+static enum gc_status multiply(struct gc_infer *infer, const struct operand *a,
+                               const struct operand *b, uint32_t output)
+{
+    struct gc_dim dims[GC_GRAPH_RANK_MAX];
+    struct gc_dim inner;
+    uint32_t rank;
+    enum gc_status status =
+        gc_infer_merge_dim(infer, "the inner dimensions", a->inner, b->inner, &inner);
+    if (status == GC_OK)
+        status = gc_infer_broadcast(infer, &a->batch, &b->batch, dims, &rank);
+    if (status != GC_OK)
+        return status;
+    if (rank + 2 > GC_GRAPH_RANK_MAX)
+        return gc_infer_fail(infer, "more than %d dimensions", GC_GRAPH_RANK_MAX);
+    if (!a->is_vector)
+        dims[rank++] = a->outer;
+    if (!b->is_vector)
+        dims[rank++] = b->outer;
+    return gc_infer_set_shape(infer, output, dims, rank);
+}
+
+static enum gc_status product(struct gc_infer *infer, uint32_t left, uint32_t right,
+                              bool is_left_transposed, bool is_right_transposed)
+{
+    const struct gc_shape *a = gc_infer_shape(infer, left);
+    const struct gc_shape *b = gc_infer_shape(infer, right);
+    enum gc_status status = gc_infer_want_rank(infer, left, 1, GC_GRAPH_RANK_MAX);
+    if (status == GC_OK)
+        status = gc_infer_want_rank(infer, right, 1, GC_GRAPH_RANK_MAX);
+    if (status != GC_OK || !a->is_known || !b->is_known)
+        return status;
+    const struct operand x = take_operand(a, true, is_left_transposed);
+    const struct operand y = take_operand(b, false, is_right_transposed);
+    return multiply(infer, &x, &y, 0);
+}
+
+enum gc_status gc_rule_matmul(struct gc_infer *infer)
+{
+    const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    return status != GC_OK ? status : product(infer, 0, 1, false, false);
+}
+
+enum gc_status gc_rule_matmul_integer(struct gc_infer *infer)
+{
+    gc_infer_set_dtype(infer, 0, GC_DTYPE_I32);
+    return product(infer, 0, 1, false, false);
+}
+
+/* Inputs: a, its scale and zero point, b, its scale and zero point, y's scale and zero point. */
+enum gc_status gc_rule_qlinear_matmul(struct gc_infer *infer)
+{
+    const enum gc_status status = gc_infer_pass_dtype(infer, 0, 7);
+    return status != GC_OK ? status : product(infer, 0, 3, false, false);
+}
+
+/* The contrib domain's MatMulIntegerToFloat and DynamicQuantizeMatMul. */
+enum gc_status gc_rule_matmul_scaled(struct gc_infer *infer)
+{
+    const enum gc_status status = gc_infer_pass_dtype(infer, 0, 2);
+    return status != GC_OK ? status : product(infer, 0, 1, false, false);
+}
+
+/* With transBatch* the first dimension of the operand comes behind its rows: not followed. */
+enum gc_status gc_rule_matmul_fused(struct gc_infer *infer)
+{
+    const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    if (status != GC_OK || gc_infer_int(infer, "transBatchA", 0) != 0 ||
+        gc_infer_int(infer, "transBatchB", 0) != 0)
+        return status;
+    return product(infer, 0, 1, gc_infer_int(infer, "transA", 0) != 0,
+                   gc_infer_int(infer, "transB", 0) != 0);
+}
+
+/* The contrib domain's products with a packed weight: its sizes are attributes. */
+enum gc_status gc_rule_matmul_packed(struct gc_infer *infer)
+{
+    const struct gc_shape *a = gc_infer_shape(infer, 0);
+    struct gc_dim dims[GC_GRAPH_RANK_MAX];
+    int64_t inner;
+    int64_t columns;
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    if (status == GC_OK)
+        status = gc_infer_int_within(infer, "K", 0, 1, INT32_MAX, &inner);
+    if (status == GC_OK)
+        status = gc_infer_int_within(infer, "N", 0, 1, INT32_MAX, &columns);
+    if (status == GC_OK)
+        status = gc_infer_want_rank(infer, 0, 1, GC_GRAPH_RANK_MAX);
+    if (status != GC_OK || !a->is_known)
+        return status;
+    const uint32_t last = gc_shape_copy(a, dims) - 1;
+    status = gc_infer_merge_dim(infer, "the inner dimensions", dims[last], gc_dim_number(inner),
+                                &dims[last]);
+    dims[last] = gc_dim_number(columns);
+    return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, last + 1);
+}
+
+static enum gc_status gemm(struct gc_infer *infer, uint32_t left, uint32_t right)
+{
+    const struct gc_shape *a = gc_infer_shape(infer, left);
+    const struct gc_shape *b = gc_infer_shape(infer, right);
+    const bool is_left_transposed = gc_infer_int(infer, "transA", 0) != 0;
+    const bool is_right_transposed = gc_infer_int(infer, "transB", 0) != 0;
+    struct gc_dim inner;
+    enum gc_status status = gc_infer_want_rank(infer, left, 2, 2);
+    if (status == GC_OK)
+        status = gc_infer_want_rank(infer, right, 2, 2);
+    if (status == GC_OK)
+        status = gc_infer_merge_dim(infer, "the inner dimensions",
+                                    gc_shape_dim(a, is_left_transposed ? 0 : 1),
+                                    gc_shape_dim(b, is_right_transposed ? 1 : 0), &inner);
+    const struct gc_dim dims[] = {gc_shape_dim(a, is_left_transposed ? 1 : 0),
+                                  gc_shape_dim(b, is_right_transposed ? 0 : 1)};
+    return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, 2);
+}
+
+enum gc_status gc_rule_gemm(struct gc_infer *infer)
+{
+    const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    return status != GC_OK ? status : gemm(infer, 0, 1);
+}
+
+/* The contrib domain's: a, its scale and zero point, b, its scale and zero point, c, y's scale and
+ * zero point; without the latter the result is not quantised. */
+enum gc_status gc_rule_qlinear_gemm(struct gc_infer *infer)
+{
+    const enum gc_status status = gc_infer_has_input(infer, 8) ? gc_infer_pass_dtype(infer, 0, 8)
+                                                               : gc_infer_pass_dtype(infer, 0, 1);
+    return status != GC_OK ? status : gemm(infer, 0, 3);
+}
+
+/* The determinants of matrices. */
+enum gc_status gc_rule_det(struct gc_infer *infer)
+{
+    const struct gc_shape *x = gc_infer_shape(infer, 0);
+    struct gc_dim side;
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    if (status == GC_OK)
+        status = gc_infer_want_rank(infer, 0, 2, GC_GRAPH_RANK_MAX);
+    if (status != GC_OK || !x->is_known)
+        return status;
+    status = gc_infer_merge_dim(infer, "the sides of the matrix", x->dims[x->rank - 2],
+                                x->dims[x->rank - 1], &side);
+    return status != GC_OK ? status : gc_infer_set_shape(infer, 0, x->dims, x->rank - 2);
+}

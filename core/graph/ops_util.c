@@ -1,0 +1,53 @@
+#include "core/graph/ops_util.h"
+
+enum gc_status gc_infer_want_rank(struct gc_infer *infer, uint32_t input, uint32_t low,
+                                  uint32_t high)
+{
+    const struct gc_shape *shape = gc_infer_shape(infer, input);
+    if (!shape->is_known || (shape->rank >= low && shape->rank <= high))
+        return GC_OK;
+    if (low == high)
+        return gc_infer_fail(infer, "input %u has %u dimensions; %u are accepted", input,
+                             shape->rank, low);
+    return gc_infer_fail(infer, "input %u has %u dimensions; %u to %u are accepted", input,
+                         shape->rank, low, high);
+}
+
+enum gc_status gc_infer_int_within(struct gc_infer *infer, const char *name, int64_t fallback,
+                                   int64_t low, int64_t high, int64_t *value)
+{
+    *value = gc_infer_int(infer, name, fallback);
+    if (*value >= low && *value <= high)
+        return GC_OK;
+    return gc_infer_fail(infer, "%s is %lld; %lld to %lld are accepted", name, (long long)*value,
+                         (long long)low, (long long)high);
+}
+
+const struct gc_dim *gc_infer_items(const struct gc_infer *infer, uint32_t input, uint32_t count)
+{
+    const struct gc_data *data = gc_infer_data(infer, input);
+    return data != NULL && data->count == count ? data->items : NULL;
+}
+
+enum gc_status gc_infer_set_scalar(struct gc_infer *infer, uint32_t output, enum gc_dtype dtype)
+{
+    const struct gc_dim none = gc_dim_unknown();
+    gc_infer_set_dtype(infer, output, dtype);
+    return gc_infer_set_shape(infer, output, &none, 0);
+}
+
+enum gc_status gc_infer_set_open(struct gc_infer *infer, uint32_t output, uint32_t rank)
+{
+    struct gc_dim dims[GC_GRAPH_RANK_MAX];
+    if (rank > GC_GRAPH_RANK_MAX)
+        return gc_infer_fail(infer, "%u dimensions; %d are accepted", rank, GC_GRAPH_RANK_MAX);
+    for (uint32_t i = 0; i < rank; i++)
+        dims[i] = gc_dim_unknown();
+    return gc_infer_set_shape(infer, output, dims, rank);
+}
+
+enum gc_status gc_infer_pass(struct gc_infer *infer, uint32_t output, uint32_t input)
+{
+    const enum gc_status status = gc_infer_pass_dtype(infer, output, input);
+    return status != GC_OK ? status : gc_infer_pass_shape(infer, output, input);
+}

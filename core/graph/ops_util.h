@@ -1,0 +1,37 @@
+/* Small things that several rules of operators share. */
+#ifndef GC_GRAPH_OPS_UTIL_H
+#define GC_GRAPH_OPS_UTIL_H
+
+#include "core/graph/ops.h"
+
+/* UNKNOWN where the shape is not known or has no such dimension. */
+static inline struct gc_dim gc_shape_dim(const struct gc_shape *shape, uint32_t index)
+{
+    return shape->is_known && index < shape->rank ? shape->dims[index] : gc_dim_unknown();
+}
+
+/* Copies the dims of a known shape; its rank. */
+static inline uint32_t gc_shape_copy(const struct gc_shape *shape, struct gc_dim *dims)
+{
+    for (uint32_t i = 0; i < shape->rank; i++)
+        dims[i] = shape->dims[i];
+    return shape->rank;
+}
+
+/* The input's rank, where it is known, must lie in low…high; GC_FORMAT if it does not. */
+enum gc_status gc_infer_want_rank(struct gc_infer *infer, uint32_t input, uint32_t low,
+                                  uint32_t high) GC_CHECKED;
+/* An attribute that must lie in low…high; GC_FORMAT if it does not. */
+enum gc_status gc_infer_int_within(struct gc_infer *infer, const char *name, int64_t fallback,
+                                   int64_t low, int64_t high, int64_t *value) GC_CHECKED;
+/* Elements of an input as dimensions: NULL if nothing is known of them or they are not `count`. */
+const struct gc_dim *gc_infer_items(const struct gc_infer *infer, uint32_t input, uint32_t count);
+/* A scalar, for outputs that are one. */
+enum gc_status gc_infer_set_scalar(struct gc_infer *infer, uint32_t output,
+                                   enum gc_dtype dtype) GC_CHECKED;
+/* Output: `rank` dimensions of which nothing is known. */
+enum gc_status gc_infer_set_open(struct gc_infer *infer, uint32_t output, uint32_t rank) GC_CHECKED;
+/* Type and shape of the input. */
+enum gc_status gc_infer_pass(struct gc_infer *infer, uint32_t output, uint32_t input) GC_CHECKED;
+
+#endif
