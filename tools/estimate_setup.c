@@ -210,6 +210,10 @@ static int parse_budget(const struct texts *texts, struct estimate_setup *setup)
         return status;
     for (uint32_t i = 0; i < device_count; i++) {
         const uint64_t bytes = gc_size_spec_resolve(&spec, (int)i, NULL, memory);
+        if (bytes != UINT64_MAX && texts->memory != NULL && bytes > memory)
+            return tool_usage(&tool_command_estimate,
+                              "--budget %s is more than the device's --memory %s", texts->budget,
+                              texts->memory);
         if (bytes != UINT64_MAX)
             setup->budget.device_bytes[i] = bytes;
         else if (texts->memory == NULL)

@@ -161,6 +161,18 @@ static void note_beyond(const struct gc_model *model, struct gc_notes *notes)
                      NULL);
 }
 
+void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes)
+{
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        const char *name = model->tensors[i].name;
+        if (strstr(name, "lora_") == NULL && strstr(name, "ia3_") == NULL)
+            return;
+    }
+    if (model->tensor_count > 0)
+        gc_notes_add(notes, "these are adapters alone: the model they belong to is not counted",
+                     NULL);
+}
+
 void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes)
 {
     const enum gc_arch_names names =

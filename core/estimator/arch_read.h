@@ -11,6 +11,9 @@
  * with a note each. */
 void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes);
 
+/* A note where all tensors are of adapters (LoRA, IA3): the base model is another file's. */
+void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes);
+
 /* The family's meaning alone; for configurations that were made by hand. */
 void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes);
 

@@ -102,6 +102,7 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
         gc_estimator_close(made);
         return status;
     }
+    gc_arch_note_adapters(model, &made->notes);
     if (made->has_layers) {
         gc_arch_read(model, &made->arch, &made->notes);
         gc_layers_make(&made->arch, &made->layers, &made->notes);

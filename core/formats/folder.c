@@ -70,8 +70,7 @@ bool gc_folder_has(const struct gc_folder *folder, const char *name)
 {
     uint32_t mode;
     uint64_t bytes;
-    return gc_source_look(folder->fd, name, AT_SYMLINK_NOFOLLOW, &mode, &bytes) == 0 &&
-           !S_ISDIR(mode);
+    return gc_source_look(folder->fd, name, AT_SYMLINK_NOFOLLOW, &mode, &bytes) == 0;
 }
 
 static bool is_plain_part(const char *part, size_t length)

@@ -57,7 +57,7 @@ enum gc_status gc_source_open_in(struct gc_load *load, const struct gc_folder *f
 enum gc_status gc_source_size_in(struct gc_load *load, const struct gc_folder *folder,
                                  const char *name, const char *named_by, const char *place,
                                  const char **path, uint64_t *bytes) GC_CHECKED;
-/* Is there a file or link of that name in the folder? */
+/* Is there anything of that name in the folder? */
 bool gc_folder_has(const struct gc_folder *folder, const char *name);
 void gc_source_close(struct gc_source *source);
 /* When the last source is closed: gives back what was kept for another. */

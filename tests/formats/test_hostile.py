@@ -412,6 +412,11 @@ def folders(folder):
     tap.equal([float(x) for x in tap.dump(folder)["metas"]["limit"]][:3], [0.0, float("inf"), float("-inf")])
     put(folder, "config.json", b'{"n": 1')
     tap.refused(folder, "config.json", "byte 7")
+    os.remove(os.path.join(folder, "config.json"))
+    os.mkdir(os.path.join(folder, "config.json"))
+    tap.refused(folder, "config.json", "no regular file")
+    os.rmdir(os.path.join(folder, "config.json"))
+    put(folder, "config.json", b'{"n": 1')
     # The file alone was asked for: a damaged neighbour is told, no more.
     got = tap.dump(os.path.join(folder, "model.safetensors"))
     tap.equal((got["weight_bytes"], got["has_config"], len(got["warnings"])), (16, False, 1))

@@ -95,6 +95,12 @@ LD_LIBRARY_PATH=$SIM_DIR said 1 'the device had no less free' bare.safetensors -
 LD_LIBRARY_PATH=$SIM_DIR SIMCUDA_SHARED=small$$ SIMCUDA_MEMORY=100MiB said 1 'no CUDA device, or no room' bare.safetensors --context-memory measured
 rm -f "/dev/shm/simcuda-$(id -u)-context$$" "/dev/shm/simcuda-$(id -u)-small$$"
 said 2 '--context-memory much is not valid; accepted: a size, 0, or measured' llama --context-memory much
+safetensors adapter.safetensors base.layers.0.q_proj.lora_A.weight:F32:2048:8x64 base.layers.0.q_proj.lora_B.weight:F32:2048:64x8
+"$TOOL" estimate adapter.safetensors > out
+like "adapters alone: told" "$(cat out)" '^  these are adapters alone: the model they belong to is not counted'
+is "adapters beside weights: no remark" "$("$TOOL" estimate bare.safetensors | grep -c adapters)" 0
+said 2 '--budget 2GiB is more than the device' llama --budget 2GiB --memory 1GiB
+said 2 '--budget 0=1GiB,1=2GiB is more than the device' llama --devices 2 --budget 0=1GiB,1=2GiB --memory 1GiB
 mkdir beyond
 architecture llama-3-8b | python3 -c 'import json, sys; config = json.load(sys.stdin); config["vision_config"] = {"hidden_size": 1152}
 config["quantization_config"] = {"quant_method": "gptq", "bits": 4}; print(json.dumps(config))' > beyond/config.json
