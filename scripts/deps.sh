@@ -30,6 +30,7 @@ check_build() {
     have_header libc6-dev dlfcn.h
     have_header libjansson-dev jansson.h
     have_header libncurses-dev curses.h
+    have_header libelf-dev gelf.h
 }
 check_test() {
     have_header libcmocka-dev cmocka.h

@@ -1,7 +1,7 @@
 /* gpucache run: sets the library's variables and LD_PRELOAD, then becomes the program. */
 #include "core/options.h"
 #include "core/text.h"
-#include "tools/tool.h"
+#include "tools/library.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -23,39 +23,6 @@ struct settings {
     const char *gate;
 };
 
-/* Where the library may lie, seen from the folder of this program: beside it, as built; installed.
- */
-static const char *const library_places[] = {
-    "libgpucache.so",
-    "../lib/libgpucache.so",
-    "../lib64/libgpucache.so",
-#if defined(__x86_64__)
-    "../lib/x86_64-linux-gnu/libgpucache.so",
-#elif defined(__aarch64__)
-    "../lib/aarch64-linux-gnu/libgpucache.so",
-#endif
-};
-
-static int find_library(char path[PATH_MAX])
-{
-    char folder[PATH_MAX];
-    char candidate[PATH_MAX + 64];
-    const ssize_t length = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
-    if (length <= 0)
-        return tool_fail(&tool_command_run, "/proc/self/exe: %s", strerror(errno));
-    folder[length] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash != NULL)
-        *slash = '\0';
-    for (size_t i = 0; i < sizeof(library_places) / sizeof(library_places[0]); i++) {
-        snprintf(candidate, sizeof(candidate), "%s/%s", folder, library_places[i]);
-        if (access(candidate, R_OK) == 0 && realpath(candidate, path) != NULL)
-            return TOOL_DONE;
-    }
-    return tool_fail(&tool_command_run,
-                     "libgpucache.so is neither beside %s/gpucache nor in ../lib", folder);
-}
-
 static int put(const char *name, const char *value)
 {
     if (setenv(name, value, 1) == 0)
@@ -66,9 +33,9 @@ static int put(const char *name, const char *value)
 static int set_preload(void)
 {
     char library[PATH_MAX];
-    int status = find_library(library);
-    if (status != TOOL_DONE)
-        return status;
+    char reason[PATH_MAX + 128];
+    if (!library_find(library, reason))
+        return tool_fail(&tool_command_run, "%s", reason);
     if (strpbrk(library, " :") != NULL)
         return tool_fail(&tool_command_run,
                          "%s: LD_PRELOAD cannot name a path with a blank or a colon", library);
@@ -80,7 +47,7 @@ static int set_preload(void)
     if (joined == NULL)
         return tool_fail(&tool_command_run, "%s", strerror(ENOMEM));
     snprintf(joined, bytes, "%s:%s", library, before);
-    status = put("LD_PRELOAD", joined);
+    const int status = put("LD_PRELOAD", joined);
     free(joined);
     return status;
 }

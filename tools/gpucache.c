@@ -12,15 +12,14 @@ static const struct tool_command main_command = {.name = "--help"};
  */
 static const struct tool_command later_commands[] = {
     {"plan", "FILE [OPTIONS]", "place allocations whose lifetimes are known", NULL, NULL},
-    {"doctor", "[PROGRAM]", "say whether the library reaches PROGRAM's CUDA", NULL, NULL},
 };
 
 #define LATER_COUNT (sizeof(later_commands) / sizeof(later_commands[0]))
 
 static const struct tool_command *const commands[] = {
-    &tool_command_run,    &tool_command_report,   &tool_command_trace, &tool_command_replay,
-    &tool_command_top,    &tool_command_limit,    &tool_command_trim,  &tool_command_pause,
-    &tool_command_resume, &tool_command_estimate,
+    &tool_command_run,    &tool_command_report,   &tool_command_trace,  &tool_command_replay,
+    &tool_command_top,    &tool_command_limit,    &tool_command_trim,   &tool_command_pause,
+    &tool_command_resume, &tool_command_estimate, &tool_command_doctor,
 };
 
 #define NOW_COUNT (sizeof(commands) / sizeof(commands[0]))

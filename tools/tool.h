@@ -24,6 +24,7 @@ struct tool_command {
 };
 
 extern const struct tool_command tool_command_estimate;
+extern const struct tool_command tool_command_doctor;
 extern const struct tool_command tool_command_run;
 extern const struct tool_command tool_command_report;
 extern const struct tool_command tool_command_trace;

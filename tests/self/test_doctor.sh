@@ -1,0 +1,112 @@
+#!/bin/bash
+# gpucache doctor: what it finds of the library, the system, the driver and of programs of every kind; each failure has
+# something to do, and a driver that crashes or lies takes nothing along.
+. "$(dirname "$0")/../lib.sh"
+
+doctor() { simulated "$TOOL" doctor "$@" 2>&1; }
+# finding LEVEL TOPIC WORDS PROGRAM…: the JSON has such a finding; what is no "ok" or note of a fact has advice.
+cat > "$TMP/finding.py" << 'END'
+import json, sys
+level, topic, words = sys.argv[1:4]
+report = json.load(sys.stdin)
+found = [f for f in report["findings"] if f["level"] == level and f["topic"] == topic and words in f["text"]]
+for f in report["findings"]:
+    if f["level"] == "failure" and not f["advice"]:
+        sys.exit("no advice: %s" % f)
+if report["failures"] != sum(f["level"] == "failure" for f in report["findings"]):
+    sys.exit("failures are miscounted")
+if not found:
+    sys.exit("\n".join("%(level)s %(topic)s %(text)s" % f for f in report["findings"]))
+END
+# shellcheck disable=SC2016 # the inner shell expands it
+finding() {
+    local level=$1 topic=$2 words=$3
+    shift 3
+    ok "$level: $topic: $words" bash -c '
+        set -o pipefail
+        out=$(LD_LIBRARY_PATH=$1 '"${before-}"' "$2" doctor --json "${@:7}"); status=$?
+        printf "%s\n" "$out" | python3 "$3" "$4" "$5" "$6" || exit 1
+        case $out in *"\"failures\": 0"*) [ $status -eq 0 ] ;; *) [ $status -eq 1 ] ;; esac
+    ' - "${driver:-$SIM_DIR}" "$TOOL" "$TMP/finding.py" "$level" "$topic" "$words" "$@"
+}
+
+finding ok library "can be preloaded"
+finding ok driver "serves CUDA 13.0"
+finding ok "device 0" "Simulated H200"
+finding ok "device 0" "it maps memory"
+before='GPUCACHE_LIMIT=4XB' finding failure settings "GPUCACHE_LIMIT=4XB"
+before='GPUCACHE_LIMT=4GB' finding warning settings "nearest: GPUCACHE_LIMIT"
+before='GPUCACHE_LIMIT=4GB' finding ok settings "GPUCACHE_LIMIT=4GB"
+before='GPUCACHE_LEDGER=/dev/null' finding failure ledger "/dev/null"
+before='LD_PRELOAD='$LIB finding ok loader "LD_PRELOAD names $LIB"
+before="bash -c 'ulimit -v 30000000; exec \"\$@\"' -" finding warning limits "addresses are limited"
+
+clients=$BUILD_DIR/tests/clients
+finding ok program "linked with the driver" "$clients/driver_linked"
+finding ok program "opens the driver itself" "$clients/driver_dlopen"
+if [ -e "$clients/vector-shared" ]; then
+    finding ok program "shared runtime, libcudart.so.13" "$clients/vector-shared"
+    finding ok program "has a static runtime" "$clients/vector-static"
+else
+    skip "programs of nvcc" "they were not built"
+fi
+
+echo 'int main(void) { return 0; }' > "$TMP/main.c"
+make_program() { gcc -o "$TMP/$1" "$TMP/main.c" "${@:2}"; }
+ok "programs are built" eval 'make_program plain && make_program static -static && make_program setuid &&
+    make_program musl -Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1'
+make_program chosen -Wl,--dynamic-linker="$TMP/lib/ld-linux-x86-64.so.2"
+finding warning program "is not the system's: not asked" "$TMP/chosen"
+chmod u+s "$TMP/setuid"
+finding note program "no way to CUDA" "$TMP/plain"
+finding failure program "statically linked" "$TMP/static"
+finding failure program "setuid" "$TMP/setuid"
+finding failure program "musl" "$TMP/musl"
+# The machine's number is at byte 18.
+cp "$TMP/plain" "$TMP/foreign"
+printf '\363\000' | dd of="$TMP/foreign" bs=1 seek=18 conv=notrunc status=none
+finding failure program "another machine" "$TMP/foreign"
+head -c 100 "$TMP/plain" > "$TMP/cut"
+chmod +x "$TMP/cut"
+ok "a file that is cut does not crash it" bash -c "LD_LIBRARY_PATH='$SIM_DIR' '$TOOL' doctor '$TMP/cut'; [ \$? -le 1 ]"
+printf '#!/usr/bin/env -S FOO=1 python3\n' > "$TMP/script"
+chmod +x "$TMP/script"
+finding ok program "is a script of python3" "$TMP/script"
+finding failure program "No such file" "$TMP/nothing"
+finding failure program "no ELF file" "$TMP/main.c"
+finding failure program "no regular file" "$TMP"
+gcc -shared -fPIC -o "$TMP/libgone.so" "$TMP/main.c"
+make_program needs -Wl,--no-as-needed -L"$TMP" -lgone
+rm "$TMP/libgone.so"
+finding failure program "libgone.so is not found" "$TMP/needs"
+echo 'int cuMemAlloc_v2(void) { return 0; }' > "$TMP/other.c"
+gcc -shared -fPIC -o "$TMP/libother.so" "$TMP/other.c"
+before="LD_PRELOAD=$TMP/libother.so" finding warning loader "takes CUDA's calls too"
+
+# Drivers that lie.
+mkdir "$TMP/stub" "$TMP/crash" "$TMP/refuse"
+echo 'int cuInit(unsigned f) { return (int)f; }' > "$TMP/stub.c"
+gcc -shared -fPIC -o "$TMP/stub/libcuda.so.1" "$TMP/stub.c"
+cat > "$TMP/full.c" << 'END'
+#include <stdlib.h>
+int cuInit(unsigned f) { if (getenv("DRIVER_ERROR")) return atoi(getenv("DRIVER_ERROR")); abort(); return (int)f; }
+int cuDriverGetVersion(int *v) { *v = 11040; return 0; }
+int cuDeviceGetCount(int *c) { *c = 0; return 0; }
+int cuDeviceGet(int *d, int o) { *d = o; return 0; }
+int cuDeviceGetName(char *n, int b, int d) { (void)n; (void)b; return d; }
+int cuDeviceTotalMem_v2(size_t *b, int d) { (void)b; return d; }
+int cuDeviceGetAttribute(int *v, int a, int d) { *v = a; return d; }
+int cuGetErrorName(int e, const char **n) { (void)e; *n = "CUDA_ERROR_OF_A_KIND"; return 0; }
+END
+gcc -shared -fPIC -o "$TMP/crash/libcuda.so.1" "$TMP/full.c"
+driver=$TMP/stub finding failure driver "lacks calls"
+driver=$TMP/crash finding failure driver "Aborted"
+driver=$TMP/crash before='DRIVER_ERROR=803' finding failure driver "CUDA_ERROR_OF_A_KIND (803)"
+driver=$TMP/crash before='DRIVER_ERROR=0' finding failure driver "(100)"
+driver=$TMP/crash before='DRIVER_ERROR=0' finding warning driver "older than CUDA 11.8"
+driver=$TMP finding warning driver "libcuda.so.1: cannot open"
+
+ok "80 columns" bash -c "LD_LIBRARY_PATH='$SIM_DIR' '$TOOL' doctor '$TMP/static' | awk 'length > 79 { print; bad = 1 } END { exit bad }'"
+not_ok "an unknown option" doctor --jsn
+not_ok "two programs" doctor a b
+done_testing
