@@ -175,6 +175,8 @@ static void unmap_slots(struct gc_context *context, const struct gc_arena *arena
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
     const uint64_t base = arena->segment->address;
+    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, base + i * page_bytes,
+                           (end - i) * page_bytes);
     if (driver->page_unmap(driver->self, context->handle, base + i * page_bytes,
                            (end - i) * page_bytes) == 0)
         return;

@@ -230,12 +230,25 @@ static void stop_and_take_locked(struct gc_context *context, struct gc_arena_rem
     }
 }
 
+/* Their memory went with the driver's context. */
+static void put_segments(struct gc_device *device, struct gc_segment *segment)
+{
+    while (segment != NULL) {
+        struct gc_segment *next = segment->next;
+        gc_device_trace_memory(device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, segment->address,
+                               segment->bytes);
+        gc_slab_put(&device->segments, segment);
+        segment = next;
+    }
+}
+
 /* Empties the pool for good. Mapped memory does not go with the driver's context. */
 static void drop_pool(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_device *device = context->device;
     struct gc_arena_remains remains;
+    struct gc_segment *gone = NULL;
     stop_and_take_locked(context, &remains);
     pool->is_dropped = true;
     while (pool->segments != NULL) {
@@ -249,7 +262,8 @@ static void drop_pool(struct gc_context *context)
         if (segment->arena != NULL)
             continue; /* buried below */
         gc_context_release(context, segment->bytes);
-        gc_slab_put(&device->segments, segment);
+        segment->next = gone;
+        gone = segment;
     }
     for (unsigned class = 0; class < GC_CLASS_COUNT; class ++)
         pool->bins[class] = (struct gc_bins){.root = NULL};
@@ -270,6 +284,7 @@ static void drop_pool(struct gc_context *context)
     gc_pool_release(pool);
     gc_caches_resume(context->core);
     gc_fence_forget(context);
+    put_segments(device, gone);
     gc_arena_bury(context, &remains);
 }
 

@@ -239,6 +239,18 @@ uint64_t gc_device_idle_bytes(const struct gc_device *device)
 
 /* ---- accounts ---- */
 
+static void trace_levels(struct gc_device *device, uint64_t time_ns)
+{
+    struct gc_gauge pending;
+    gc_gauge_read(&device->stats.pending, &pending);
+    const struct gc_trace_levels levels = {
+        .reserved_bytes = gc_budget_held(&device->budget),
+        .pending_bytes = pending.current,
+        .limit_bytes = gc_budget_limit(&device->budget),
+    };
+    gc_trace_levels(device->core->trace, (uint8_t)device->info.ordinal, &levels, time_ns);
+}
+
 void gc_device_trace(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry)
 {
     const struct gc_core *core = device->core;
@@ -254,6 +266,25 @@ void gc_device_trace(struct gc_device *device, enum gc_trace_op op, const struct
         .time_ns = core->driver.clock_ns(core->driver.self),
     };
     gc_trace_record(core->trace, &event);
+    trace_levels(device, event.time_ns);
+}
+
+void gc_device_trace_memory(struct gc_device *device, enum gc_trace_op op,
+                            enum gc_trace_memory memory, uint64_t address, uint64_t bytes)
+{
+    const struct gc_core *core = device->core;
+    if (core->trace == NULL)
+        return;
+    const struct gc_trace_event event = {
+        .op = (uint8_t)op,
+        .device = (uint8_t)device->info.ordinal,
+        .address = address,
+        .bytes = bytes,
+        .stream = memory,
+        .time_ns = core->driver.clock_ns(core->driver.self),
+    };
+    gc_trace_record(core->trace, &event);
+    trace_levels(device, event.time_ns);
 }
 
 static struct gc_api_cell *cell_of(struct gc_device *device, uint16_t api)

@@ -147,6 +147,8 @@ static enum gc_status take_from_donor(struct order *order, struct gc_elastic_pag
                            pool->base + order->donors * pool->page_bytes, pool->page_bytes);
     if (code != 0)
         return fail_driver(order, code);
+    gc_device_trace_memory(order->context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES,
+                           pool->base + order->donors * pool->page_bytes, pool->page_bytes);
     order->unbound_count++;
     page->handle = donor->handle;
     page->has_handle = true;
@@ -206,6 +208,8 @@ static enum gc_status bind_page(struct order *order, uint32_t index)
                          pool->base + index * pool->page_bytes, pool->page_bytes, page->handle);
     if (code != 0)
         return fail_driver(order, code);
+    gc_device_trace_memory(order->context->device, GC_TRACE_MAP, GC_TRACE_PAGES,
+                           pool->base + index * pool->page_bytes, pool->page_bytes);
     page->is_bound = true;
     order->bound_count++;
     return GC_OK;

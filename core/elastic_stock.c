@@ -178,6 +178,10 @@ static int give_run(struct gc_elastic *pool, struct gc_context *context, const s
                                   pool->base + out->first * pool->page_bytes,
                                   out->count * pool->page_bytes);
     const bool is_unmapped = code == 0;
+    if (is_unmapped)
+        gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES,
+                               pool->base + out->first * pool->page_bytes,
+                               out->count * pool->page_bytes);
     for (uint32_t i = out->first; is_unmapped && i < out->first + out->count; i++) {
         struct gc_elastic_page *page = &pool->pages[i];
         page->is_bound = false;

@@ -73,10 +73,9 @@ void gc_json_end_array(struct gc_json *json)
     end_container(json, ']');
 }
 
-/* Bytes of the well-formed UTF-8 sequence at `text`, 0 if there is none. Overlong forms, surrogates
- * and values above U+10FFFF are none (The Unicode Standard, table 3-7). */
-static size_t sequence_length(const unsigned char *text)
+size_t gc_json_sequence_length(const char *from)
 {
+    const unsigned char *text = (const unsigned char *)from;
     const unsigned char lead = text[0];
     size_t length;
     unsigned char low = 0x80;
@@ -119,7 +118,7 @@ static void write_string(struct gc_out *out, const char *text)
 {
     gc_out_char(out, '"');
     for (const unsigned char *p = (const unsigned char *)text; *p != '\0';) {
-        const size_t length = sequence_length(p);
+        const size_t length = gc_json_sequence_length((const char *)p);
         if (length == 0) {
             gc_out_text(out, "\xef\xbf\xbd");
             p++;
@@ -132,7 +131,7 @@ static void write_string(struct gc_out *out, const char *text)
             gc_out_text(out, "\\n");
         } else if (*p == '\t') {
             gc_out_text(out, "\\t");
-        } else if (*p < ' ' || *p == 0x7f) {
+        } else if (*p < ' ' || *p == 0x7f || *p == '<') { /* a page may hold it: no "</script>" */
             write_control(out, *p);
         } else {
             gc_out_bytes(out, (const char *)p, length);
@@ -190,6 +189,20 @@ void gc_json_put_string(struct gc_json *json, const char *key, const char *text)
 {
     gc_json_key(json, key);
     gc_json_string(json, text);
+}
+
+void gc_json_hex(struct gc_json *json, uint64_t value)
+{
+    begin_member(json);
+    gc_out_char(json->out, '"');
+    gc_out_hex(json->out, value);
+    gc_out_char(json->out, '"');
+}
+
+void gc_json_put_hex(struct gc_json *json, const char *key, uint64_t value)
+{
+    gc_json_key(json, key);
+    gc_json_hex(json, value);
 }
 
 void gc_json_put_uint(struct gc_json *json, const char *key, uint64_t value)

@@ -133,27 +133,42 @@ static void set_stage(const struct gc_lending *lending, uint64_t i, uint64_t end
         slot_at(lending, i)->stage = (uint8_t)stage;
 }
 
+static void trace_run(const struct gc_lending *lending, enum gc_trace_op op, uint64_t i,
+                      uint64_t end)
+{
+    if (i < end)
+        gc_device_trace_memory(lending->context->device, op, GC_TRACE_PAGES, address_of(lending, i),
+                               (end - i) * lending->pool->pages.page_bytes);
+}
+
 static int unmap_run(struct gc_lending *lending, uint64_t i, uint64_t end)
 {
     const struct gc_driver *driver = &lending->context->core->driver;
     if (slot_at(lending, i)->page == NULL)
         return 0;
-    return driver->page_unmap(driver->self, lending->context->handle, address_of(lending, i),
-                              (end - i) * lending->pool->pages.page_bytes);
+    const int code =
+        driver->page_unmap(driver->self, lending->context->handle, address_of(lending, i),
+                           (end - i) * lending->pool->pages.page_bytes);
+    if (code == 0)
+        trace_run(lending, GC_TRACE_UNMAP, i, end);
+    return code;
 }
 
 static int map_run(struct gc_lending *lending, uint64_t i, uint64_t end)
 {
     const struct gc_driver *driver = &lending->context->core->driver;
+    const uint64_t first = i;
+    int code = 0;
     for (; i < end; i++) {
-        const int code =
+        code =
             driver->page_map(driver->self, lending->context->handle, address_of(lending, i),
                              lending->pool->pages.page_bytes, slot_at(lending, i)->planned->handle);
         if (code != 0)
-            return code;
+            break;
         set_stage(lending, i, i + 1, GC_SLOT_MAPPED);
     }
-    return 0;
+    trace_run(lending, GC_TRACE_MAP, first, i);
+    return code;
 }
 
 static int share_run(struct gc_lending *lending, uint64_t i, uint64_t end)
@@ -210,8 +225,10 @@ uint64_t gc_lend_uncreate(struct gc_lending *lending)
             continue;
         if (slot->stage >= GC_SLOT_MAPPED &&
             driver->page_unmap(driver->self, context->handle, address_of(lending, i), page_bytes) ==
-                0)
+                0) {
             slot->stage = GC_SLOT_EMPTY;
+            trace_run(lending, GC_TRACE_UNMAP, i, i + 1);
+        }
         if (slot->stage >= GC_SLOT_MAPPED ||
             driver->page_release(driver->self, context->handle, page->handle) != 0)
             continue; /* it stays, idle */

@@ -80,6 +80,8 @@ uint64_t gc_report_context_bytes(const struct gc_snapshot *snapshot);
 
 /* Write to an open descriptor. GC_IO if a write failed. */
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd) GC_CHECKED;
+/* Prometheus' text format. */
+enum gc_status gc_report_write_prom(const struct gc_report *report, int fd) GC_CHECKED;
 enum gc_status gc_report_write_text(const struct gc_report *report, int fd) GC_CHECKED;
 
 /* All that is due at exit: takes the snapshot and the leaks from `core` and writes the report to

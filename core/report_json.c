@@ -93,21 +93,6 @@ static void write_fragmentation(struct gc_json *json, const struct gc_device_sna
     gc_json_end_object(json);
 }
 
-static void format_address(uint64_t address, char text[20])
-{
-    unsigned shift = 60;
-    while (shift > 0 && address >> shift == 0)
-        shift -= 4;
-    *text++ = '0';
-    *text++ = 'x';
-    for (;; shift -= 4) {
-        *text++ = "0123456789abcdef"[address >> shift & 15];
-        if (shift == 0)
-            break;
-    }
-    *text = '\0';
-}
-
 static void write_leaks(struct gc_json *json, const struct gc_report *report,
                         const struct gc_report_leaks *leaks)
 {
@@ -115,10 +100,8 @@ static void write_leaks(struct gc_json *json, const struct gc_report *report,
     gc_json_begin_array(json, GC_JSON_LINES);
     for (uint32_t i = 0; i < leaks->count; i++) {
         const struct gc_leak *leak = &leaks->leaks[i];
-        char address[20];
-        format_address(leak->address, address);
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_json_put_string(json, "address", address);
+        gc_json_put_hex(json, "address", leak->address);
         gc_json_put_uint(json, "bytes", leak->bytes);
         gc_json_put_string(json, "api",
                            leak->api < report->snapshot->api_count ? report->api_names[leak->api]

@@ -14,21 +14,26 @@ static int ask_memory(struct gc_context *context, const struct gc_segment_plan *
 {
     const struct gc_driver *driver = &context->core->driver;
     int code;
-    if (context->core->debug != NULL && gc_debug_mem_alloc(context, plan, address, &code))
-        return code;
-    return driver->mem_alloc(driver->self, context->handle, plan->driver_bytes, address);
+    if (context->core->debug == NULL || !gc_debug_mem_alloc(context, plan, address, &code))
+        code = driver->mem_alloc(driver->self, context->handle, plan->driver_bytes, address);
+    if (code == 0)
+        gc_device_trace_memory(context->device, GC_TRACE_MAP, GC_TRACE_SEGMENT, *address,
+                               plan->bytes);
+    return code;
 }
 
 static int return_memory(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
     const struct gc_driver *driver = &context->core->driver;
+    const bool is_debugged = context->core->debug != NULL;
     int code;
-    if (context->core->debug != NULL) {
+    if (is_debugged)
         gc_debug_leaves(context, address, bytes);
-        if (gc_debug_mem_free(context, address, &code))
-            return code;
-    }
-    return driver->mem_free(driver->self, context->handle, address);
+    if (!is_debugged || !gc_debug_mem_free(context, address, &code))
+        code = driver->mem_free(driver->self, context->handle, address);
+    if (code == 0)
+        gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, address, bytes);
+    return code;
 }
 
 /* The reserved bytes stay charged where the driver does not take the memory back: it is still held.
@@ -71,6 +76,8 @@ static void settle_dropped(struct gc_context *context, const struct gc_segment *
     int ignored;
     if (context->core->debug != NULL)
         (void)gc_debug_mem_free(context, segment->address, &ignored);
+    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, segment->address,
+                           segment->bytes);
     gc_context_release(context, segment->bytes);
 }
 

@@ -25,11 +25,21 @@
 
 #define BUFFER_RECORDS 1600
 #define WRITE_INTERVAL_NS UINT64_C(1000000000)
+#define LEVELS_INTERVAL_NS UINT64_C(1000000)
 
 struct file_identity {
     uint32_t major;
     uint32_t minor;
     uint64_t inode;
+};
+
+/* What was recorded of a device last. Each is read and written alone: two threads that see the same
+ * change record it twice, which says nothing wrong. */
+struct last_levels {
+    _Atomic uint64_t reserved_bytes;
+    _Atomic uint64_t pending_bytes;
+    _Atomic uint64_t limit_bytes;
+    _Atomic uint64_t time_ns;
 };
 
 struct gc_trace {
@@ -48,6 +58,7 @@ struct gc_trace {
     atomic_bool stopped;
     _Atomic uint32_t thread_count;
     char path[4096];
+    struct last_levels levels[UINT8_MAX + 1];
     struct gc_trace_record buffers[2][BUFFER_RECORDS];
 };
 
@@ -294,6 +305,43 @@ void gc_trace_record(struct gc_trace *trace, const struct gc_trace_event *event)
     pthread_mutex_unlock(&trace->lock);
     if (count > 0)
         write_taken(trace, records, count);
+}
+
+static bool differs(_Atomic uint64_t *last, uint64_t value)
+{
+    return atomic_load_explicit(last, memory_order_relaxed) != value;
+}
+
+static bool are_due(struct last_levels *last, const struct gc_trace_levels *levels,
+                    uint64_t time_ns)
+{
+    if (differs(&last->reserved_bytes, levels->reserved_bytes) ||
+        differs(&last->limit_bytes, levels->limit_bytes))
+        return true;
+    return differs(&last->pending_bytes, levels->pending_bytes) &&
+           time_ns >
+               atomic_load_explicit(&last->time_ns, memory_order_relaxed) + LEVELS_INTERVAL_NS;
+}
+
+void gc_trace_levels(struct gc_trace *trace, uint8_t device, const struct gc_trace_levels *levels,
+                     uint64_t time_ns)
+{
+    if (trace == NULL || !are_due(&trace->levels[device], levels, time_ns))
+        return;
+    struct last_levels *last = &trace->levels[device];
+    const struct gc_trace_event event = {
+        .op = GC_TRACE_LEVELS,
+        .device = device,
+        .address = levels->reserved_bytes,
+        .bytes = levels->pending_bytes,
+        .stream = levels->limit_bytes,
+        .time_ns = time_ns,
+    };
+    atomic_store_explicit(&last->reserved_bytes, levels->reserved_bytes, memory_order_relaxed);
+    atomic_store_explicit(&last->pending_bytes, levels->pending_bytes, memory_order_relaxed);
+    atomic_store_explicit(&last->limit_bytes, levels->limit_bytes, memory_order_relaxed);
+    atomic_store_explicit(&last->time_ns, time_ns, memory_order_relaxed);
+    gc_trace_record(trace, &event);
 }
 
 void gc_trace_flush(struct gc_trace *trace)

@@ -1,9 +1,10 @@
-/* The native trace file, version 1. Little-endian, as the machines it is made on.
+/* The native trace file, version 2. Little-endian, as the machines it is made on.
  *
  *   header   struct gc_trace_header, then api_count names, each closed by NUL, then zeros up to
  *            header_bytes (a multiple of 8)
  *   records  struct gc_trace_record, one after the other, to the end of the file
  *
+ * Version 1 had GC_TRACE_ALLOC, _FREE and _OOM alone, and is still read.
  * A recorder that was killed may leave part of a record at the end: readers ignore it. */
 #ifndef GC_TRACE_FORMAT_H
 #define GC_TRACE_FORMAT_H
@@ -11,7 +12,8 @@
 #include <stdint.h>
 
 #define GC_TRACE_MAGIC "GPUCTRC\n"
-#define GC_TRACE_VERSION 1U
+#define GC_TRACE_VERSION 2U
+#define GC_TRACE_VERSION_OLDEST 1U
 #define GC_TRACE_HEADER_BYTES_MAX (4U << 20)
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -31,7 +33,7 @@ struct gc_trace_header {
 struct gc_trace_record {
     uint8_t op; /* enum gc_trace_op */
     uint8_t device;
-    uint16_t api;
+    uint16_t api; /* of ALLOC, FREE, OOM; else 0 */
     uint32_t thread;
     uint64_t address;
     uint64_t bytes;

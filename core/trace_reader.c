@@ -28,7 +28,8 @@ enum gc_status gc_trace_reader_init(struct gc_trace_reader *reader, const void *
     if (memcmp(header.magic, GC_TRACE_MAGIC, sizeof(header.magic)) != 0)
         return GC_FORMAT;
     *why = "a trace of another version of gpucache";
-    if (header.version != GC_TRACE_VERSION || header.record_bytes != sizeof(struct gc_trace_record))
+    if (header.version < GC_TRACE_VERSION_OLDEST || header.version > GC_TRACE_VERSION ||
+        header.record_bytes != sizeof(struct gc_trace_record))
         return GC_FORMAT;
     *why = "the trace's header is damaged";
     if (header.header_bytes < sizeof(header) || header.header_bytes > bytes ||
@@ -42,6 +43,7 @@ enum gc_status gc_trace_reader_init(struct gc_trace_reader *reader, const void *
         .bytes = bytes,
         .position = header.header_bytes,
         .names = names,
+        .version = header.version,
         .api_count = (uint16_t)header.api_count,
         .pid = header.pid,
         .start_unix = header.start_unix,
@@ -50,14 +52,26 @@ enum gc_status gc_trace_reader_init(struct gc_trace_reader *reader, const void *
     return GC_OK;
 }
 
-bool gc_trace_reader_next(struct gc_trace_reader *reader, struct gc_trace_event *event)
+/* Whether the record is of a kind that its version knows, and whole. */
+static bool makes_sense(const struct gc_trace_reader *reader, const struct gc_trace_record *record)
+{
+    if (record->op >= GC_TRACE_ALLOC && record->op <= GC_TRACE_OOM)
+        return record->api < reader->api_count;
+    if (reader->version < 2)
+        return false;
+    if (record->op == GC_TRACE_LEVELS)
+        return true;
+    return (record->op == GC_TRACE_MAP || record->op == GC_TRACE_UNMAP) && record->bytes > 0 &&
+           record->address <= UINT64_MAX - record->bytes && record->stream <= GC_TRACE_PAGES;
+}
+
+bool gc_trace_reader_next_any(struct gc_trace_reader *reader, struct gc_trace_event *event)
 {
     struct gc_trace_record record;
     while (reader->bytes - reader->position >= sizeof(record)) {
         memcpy(&record, reader->data + reader->position, sizeof(record));
         reader->position += sizeof(record);
-        if (record.op < GC_TRACE_ALLOC || record.op > GC_TRACE_OOM ||
-            record.api >= reader->api_count) {
+        if (!makes_sense(reader, &record)) {
             reader->skipped++;
             continue;
         }
@@ -74,6 +88,15 @@ bool gc_trace_reader_next(struct gc_trace_reader *reader, struct gc_trace_event 
         return true;
     }
     reader->torn = reader->position != reader->bytes;
+    return false;
+}
+
+bool gc_trace_reader_next(struct gc_trace_reader *reader, struct gc_trace_event *event)
+{
+    while (gc_trace_reader_next_any(reader, event)) {
+        if (event->op <= GC_TRACE_OOM)
+            return true;
+    }
     return false;
 }
 

@@ -16,6 +16,7 @@ struct gc_trace_reader {
     size_t position;
     const char *names; /* api_count of them, each closed by NUL */
     uint16_t api_count;
+    uint32_t version;
     uint64_t pid;
     uint64_t start_unix;
     uint64_t skipped; /* records that made no sense */
@@ -25,7 +26,10 @@ struct gc_trace_reader {
 /* GC_FORMAT with *why (static text) if it is no trace of a version known here. */
 enum gc_status gc_trace_reader_init(struct gc_trace_reader *reader, const void *data, size_t bytes,
                                     const char **why) GC_CHECKED;
-/* False at the end. Records with an unknown op or entry point are skipped and counted. */
+/* False at the end. Records with an unknown op or entry point, or of no sense, are skipped and
+ * counted. */
+bool gc_trace_reader_next_any(struct gc_trace_reader *reader, struct gc_trace_event *event);
+/* The same for what the program did alone: allocations, frees, failed requests. */
 bool gc_trace_reader_next(struct gc_trace_reader *reader, struct gc_trace_event *event);
 /* "?" for a number without a name. Walks the names: not for inner loops. */
 const char *gc_trace_reader_api_name(const struct gc_trace_reader *reader, uint16_t api);

@@ -53,6 +53,8 @@ static bool unmap_around(struct gc_context *context, struct gc_slot *slot)
     if (driver->page_unmap(driver->self, context->handle, address,
                            (uint64_t)(end - first) * page_bytes) != 0)
         return false;
+    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address,
+                           (uint64_t)(end - first) * page_bytes);
     for (; first < end; first++)
         first->stage = GC_SLOT_EMPTY;
     return true;

@@ -1,7 +1,9 @@
 #!/bin/sh
 # Installs what building, testing or checking needs and this machine lacks.
 #
-# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|all]
+# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|readers|all]
+#
+# `readers` is in no other set: promtool, which Debian has in `prometheus` only, a package that starts a server.
 #
 # A set that is complete costs a few milliseconds and prints nothing. Missing Debian/Ubuntu packages are
 # installed if we are root, else the one line to run is printed and the status is 1. Never asks anything.
@@ -60,6 +62,9 @@ check_lint() {
     have_command abigail-tools abidw
     have_header libcmocka-dev cmocka.h
 }
+check_readers() {
+    have_command prometheus promtool
+}
 case $set_name in
 build) check_build ;;
 demo)
@@ -84,6 +89,7 @@ lint)
     check_build
     check_lint
     ;;
+readers) check_readers ;;
 all)
     check_build
     check_bench
@@ -93,7 +99,7 @@ all)
     have_command valgrind valgrind
     ;;
 *)
-    echo "usage: scripts/deps.sh [build|demo|test|bench|lint|deb|all]" >&2
+    echo "usage: scripts/deps.sh [build|demo|test|bench|lint|deb|readers|all]" >&2
     exit 2
     ;;
 esac

@@ -6,46 +6,68 @@
 #include <string.h>
 #include <unistd.h>
 
-static int print(const struct report_loaded *loaded, bool json)
+typedef enum gc_status writer(const struct gc_report *report, int fd);
+
+static int write_out(const struct report_loaded *loaded, writer *write, const char *path,
+                     const struct tool_file *input)
 {
-    const enum gc_status status = json ? gc_report_write_json(&loaded->report, STDOUT_FILENO)
-                                       : gc_report_write_text(&loaded->report, STDOUT_FILENO);
-    if (status == GC_OK)
-        return TOOL_DONE;
-    return tool_fail(&tool_command_report, "standard output: %s", strerror(errno));
+    struct gc_out out;
+    const int status = tool_output_open(&tool_command_report, path, input, &out);
+    if (status != TOOL_DONE)
+        return status;
+    if (write(&loaded->report, out.fd) != GC_OK)
+        out.error = errno;
+    return tool_output_close(&tool_command_report, path, &out);
+}
+
+static int load(const struct tool_file *file, struct report_loaded *loaded)
+{
+    char why[256];
+    if (file->bytes == 0)
+        return tool_fail(&tool_command_report, "%s: the file is empty", file->path);
+    if (report_load(file->data, file->bytes, loaded, why, sizeof(why)) != GC_OK)
+        return tool_fail(&tool_command_report, "%s: %s", file->path, why);
+    return TOOL_DONE;
 }
 
 static int run(int argc, char **argv)
 {
     bool json = false;
     const char *path;
+    const char *prom = NULL;
     const struct tool_option options[] = {{.name = "--json", .flag = &json},
+                                          {.name = "--prom", .value = &prom, .bare = "-"},
                                           {.name = "--html", .absent = true}};
     struct tool_file file;
     struct report_loaded loaded;
-    char why[256];
-    int status = tool_parse_file(&tool_command_report, options, 2, argc, argv, &path);
+    int status = tool_parse_file(&tool_command_report, options, 3, argc, argv, &path);
     if (status != TOOL_DONE || path == NULL)
         return status;
+    if (json && prom != NULL && strcmp(prom, "-") == 0)
+        return tool_usage(&tool_command_report, "two of them both print on standard output");
     status = tool_map(&tool_command_report, path, &file);
     if (status != TOOL_DONE)
         return status;
-    if (file.bytes == 0)
-        status = tool_fail(&tool_command_report, "%s: the file is empty", path);
-    else if (report_load(file.data, file.bytes, &loaded, why, sizeof(why)) != GC_OK)
-        status = tool_fail(&tool_command_report, "%s: %s", path, why);
-    tool_unmap(&file);
+    status = load(&file, &loaded);
     if (status != TOOL_DONE)
-        return status;
-    status = print(&loaded, json);
+        goto unmap;
+    if (prom != NULL)
+        status = write_out(&loaded, gc_report_write_prom, prom, &file);
+    if (status == TOOL_DONE && (json || prom == NULL))
+        status = write_out(&loaded, json ? gc_report_write_json : gc_report_write_text, "-", NULL);
     report_unload(&loaded);
+unmap:
+    tool_unmap(&file);
     return status;
 }
 
 const struct tool_command tool_command_report = {
     .name = "report",
-    .synopsis = "FILE [--json]",
-    .summary = "show a JSON report as text",
-    .help = "  --json          print it as JSON again, checked, keys in the schema's order\n",
+    .synopsis = "FILE [--json] [--prom [OUT]]",
+    .summary = "show a JSON report as text, or in another format",
+    .help = "  --json          print it as JSON again, checked, keys in the schema's order\n"
+            "  --prom [OUT]    as Prometheus' text format, for node_exporter's textfile collector\n"
+            "\n"
+            "Without OUT, or with -, it goes to standard output.\n",
     .run = run,
 };

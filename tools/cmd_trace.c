@@ -1,19 +1,11 @@
-/* gpucache trace: a native trace as CSV, or what is in it. */
+/* gpucache trace: what is in a native trace, or the trace in another format. */
 #include "core/json.h"
 #include "core/text.h"
 #include "tools/tool.h"
-#include "tools/trace_walk.h"
+#include "tools/trace_export.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-static uint64_t duration_ns(const struct trace_sum *sum)
-{
-    return sum->last_ns > sum->first_ns ? sum->last_ns - sum->first_ns : 0;
-}
 
 /* ---- the summary ---- */
 
@@ -46,7 +38,7 @@ static void print_text(struct gc_out *out, const struct gc_trace_reader *reader,
     put_line(out, "events", sum->events, "");
     gc_out_text(out, "duration");
     gc_out_pad(out, 22);
-    gc_out_fixed(out, duration_ns(sum) / 1000, 6);
+    gc_out_fixed(out, trace_sum_duration_ns(sum) / 1000, 6);
     gc_out_text(out, " s\n");
     put_line(out, "allocations", sum->allocs, "");
     put_line(out, "frees", sum->frees, "");
@@ -83,7 +75,7 @@ static void print_json(struct gc_out *out, const struct gc_trace_reader *reader,
     gc_json_put_uint(&json, "pid", reader->pid);
     gc_json_put_uint(&json, "start_unix", reader->start_unix);
     gc_json_put_uint(&json, "events", sum->events);
-    gc_json_put_uint(&json, "duration_ns", duration_ns(sum));
+    gc_json_put_uint(&json, "duration_ns", trace_sum_duration_ns(sum));
     gc_json_put_uint(&json, "alloc_count", sum->allocs);
     gc_json_put_uint(&json, "free_count", sum->frees);
     gc_json_put_uint(&json, "oom_count", sum->ooms);
@@ -110,48 +102,6 @@ static void print_json(struct gc_out *out, const struct gc_trace_reader *reader,
     gc_json_end_object(&json);
 }
 
-/* ---- the export ---- */
-
-/* Opens the CSV file, which must not be the trace itself; *fd is standard output for "-". */
-static int open_csv(const char *path, const struct tool_file *trace, int *fd)
-{
-    struct stat info;
-    if (strcmp(path, "-") == 0) {
-        *fd = STDOUT_FILENO;
-        return TOOL_DONE;
-    }
-    const int opened = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
-    if (opened < 0 || fstat(opened, &info) != 0) {
-        const int status = tool_fail(&tool_command_trace, "%s: %s", path, strerror(errno));
-        if (opened >= 0)
-            close(opened);
-        return status;
-    }
-    if ((unsigned long long)info.st_dev == trace->device &&
-        (unsigned long long)info.st_ino == trace->inode) {
-        close(opened);
-        return tool_fail(&tool_command_trace, "%s: is the trace itself", path);
-    }
-    if (S_ISREG(info.st_mode) && ftruncate(opened, 0) != 0) {
-        const int error = errno;
-        close(opened);
-        return tool_fail(&tool_command_trace, "%s: %s", path, strerror(error));
-    }
-    *fd = opened;
-    return TOOL_DONE;
-}
-
-static int close_csv(const char *path, struct gc_out *csv)
-{
-    const bool flushed = gc_out_flush(csv) == GC_OK;
-    int error = errno;
-    if (csv->fd != STDOUT_FILENO && close(csv->fd) != 0 && flushed) {
-        error = errno;
-        return tool_fail(&tool_command_trace, "%s: %s", path, strerror(error));
-    }
-    return flushed ? TOOL_DONE : tool_fail(&tool_command_trace, "%s: %s", path, strerror(error));
-}
-
 static int print_summary(const struct gc_trace_reader *reader, const struct trace_sum *sum,
                          bool json)
 {
@@ -164,69 +114,108 @@ static int print_summary(const struct gc_trace_reader *reader, const struct trac
     return tool_finish(&tool_command_trace, &out);
 }
 
-static int show(const struct tool_file *file, const char *csv_path, bool json)
+/* ---- the exports ---- */
+
+struct output {
+    trace_export *write;
+    const char *path; /* NULL: not asked for; "-": standard output */
+};
+
+static int export(const struct tool_file *file, const struct gc_trace_reader *reader,
+                  const struct output *output)
+{
+    struct gc_out out;
+    int status = tool_output_open(&tool_command_trace, output->path, file, &out);
+    if (status != TOOL_DONE)
+        return status;
+    const enum gc_status written = output->write(*reader, &out);
+    status = tool_output_close(&tool_command_trace, output->path, &out);
+    if (written != GC_OK)
+        return tool_fail(&tool_command_trace, "%s: %s", file->path, gc_status_text(written));
+    return status;
+}
+
+static int show(const struct tool_file *file, const struct output *outputs, size_t count, bool json)
 {
     struct gc_trace_reader reader;
     struct trace_sum sum;
-    struct gc_out csv;
     const char *why;
-    int fd = -1;
-    int status;
+    bool exported = false;
+    int status = TOOL_DONE;
     if (gc_trace_reader_init(&reader, file->data, file->bytes, &why) != GC_OK)
         return tool_fail(&tool_command_trace, "%s: %s", file->path,
                          file->bytes == 0 ? "the file is empty" : why);
-    if (csv_path != NULL) {
-        status = open_csv(csv_path, file, &fd);
-        if (status != TOOL_DONE)
-            return status;
-        gc_out_init(&csv, fd);
+    for (size_t i = 0; status == TOOL_DONE && i < count; i++) {
+        if (outputs[i].path == NULL)
+            continue;
+        status = export(file, &reader, &outputs[i]);
+        exported = true;
     }
-    const enum gc_status walked = trace_walk(&reader, csv_path != NULL ? &csv : NULL, &sum);
-    status = csv_path != NULL ? close_csv(csv_path, &csv) : TOOL_DONE;
+    if (status != TOOL_DONE || (exported && !json))
+        return status;
+    const enum gc_status walked = trace_walk(&reader, NULL, &sum);
     if (walked != GC_OK)
         return tool_fail(&tool_command_trace, "%s: %s", file->path, gc_status_text(walked));
-    if (status == TOOL_DONE && (csv_path == NULL || json))
-        status = print_summary(&reader, &sum, json);
+    status = print_summary(&reader, &sum, json);
     trace_sum_fini(&sum);
     return status;
+}
+
+/* Standard output takes one thing. */
+static bool is_crowded(const struct output *outputs, size_t count, bool json)
+{
+    unsigned writers = json;
+    for (size_t i = 0; i < count; i++)
+        writers += outputs[i].path != NULL && strcmp(outputs[i].path, "-") == 0;
+    return writers > 1;
 }
 
 static int run(int argc, char **argv)
 {
     bool json = false;
-    const char *csv = NULL;
     const char *path;
     struct tool_file file;
+    struct output outputs[] = {{trace_export_csv, NULL},
+                               {trace_export_rmm, NULL},
+                               {trace_export_perfetto, NULL},
+                               {trace_export_pickle, NULL}};
+    const size_t count = sizeof(outputs) / sizeof(outputs[0]);
     const struct tool_option options[] = {
-        {.name = "--csv", .value = &csv, .bare = "-"},
+        {.name = "--csv", .value = &outputs[0].path, .bare = "-"},
+        {.name = "--rmm", .value = &outputs[1].path, .bare = "-"},
+        {.name = "--perfetto", .value = &outputs[2].path, .bare = "-"},
+        {.name = "--pickle", .value = &outputs[3].path},
         {.name = "--json", .flag = &json},
-        {.name = "--perfetto", .absent = true},
-        {.name = "--pickle", .absent = true},
         {.name = "--html", .absent = true},
     };
     int status = tool_parse_file(&tool_command_trace, options, sizeof(options) / sizeof(options[0]),
                                  argc, argv, &path);
     if (status != TOOL_DONE || path == NULL)
         return status;
-    if (json && csv != NULL && strcmp(csv, "-") == 0)
-        return tool_usage(&tool_command_trace, "--json and --csv - both print on standard output");
+    if (is_crowded(outputs, count, json))
+        return tool_usage(&tool_command_trace, "two of them both print on standard output");
     status = tool_map(&tool_command_trace, path, &file);
     if (status != TOOL_DONE)
         return status;
-    status = show(&file, csv, json);
+    status = show(&file, outputs, count, json);
     tool_unmap(&file);
     return status;
 }
 
 const struct tool_command tool_command_trace = {
     .name = "trace",
-    .synopsis = "FILE [--csv [OUT]] [--json]",
+    .synopsis = "FILE [OPTIONS]",
     .summary = "sum up a recorded trace, or export it",
     .help =
-        "  --csv [OUT]     op,id,bytes,stream,time_us rows; without OUT, or with -, on standard output\n"
-        "  --json          the summary as one JSON object\n"
+        "  --csv [OUT]       op,id,bytes,stream,time_us rows\n"
+        "  --rmm [OUT]       RMM's log, as its logging resource writes it\n"
+        "  --perfetto [OUT]  Chrome's trace JSON, for ui.perfetto.dev: counters of live, reserved\n"
+        "                    and pending bytes and of the limit, a slice for each allocation\n"
+        "  --pickle OUT      a PyTorch memory snapshot, for pytorch.org/memory_viz\n"
+        "  --json            the summary as one JSON object\n"
         "\n"
-        "A record of GPUCACHE_TRACE. Allocations are numbered from 1; time begins at the\n"
-        "first event; a free of an address that is not live is left out and counted.\n",
+        "A record of GPUCACHE_TRACE. Without OUT, or with -, an export goes to standard output.\n"
+        "Allocations are numbered from 1; time begins at the first event; a free of an address\n"
+        "that is not live is left out and counted.\n",
     .run = run,
 };

@@ -98,4 +98,12 @@ int tool_map(const struct tool_command *command, const char *path,
              struct tool_file *file) GC_CHECKED;
 void tool_unmap(struct tool_file *file);
 
+/* A file to write, emptied if it is there; "-" is standard output. It must not be `input`, which
+ * may be NULL. TOOL_FAILED with a line; else `out` is to be closed. */
+int tool_output_open(const struct tool_command *command, const char *path,
+                     const struct tool_file *input, struct gc_out *out) GC_CHECKED;
+/* TOOL_FAILED with a line if anything since could not be written. */
+int tool_output_close(const struct tool_command *command, const char *path,
+                      struct gc_out *out) GC_CHECKED;
+
 #endif

@@ -1,4 +1,4 @@
-/* What is live while a trace is walked: address → number and bytes. Open addressing with
+/* What is live while a trace is walked: address → what was asked for. Open addressing with
  * backward-shift deletion, so look-ups stay short however long the trace is. */
 #ifndef GC_TRACE_LEDGER_H
 #define GC_TRACE_LEDGER_H
@@ -13,7 +13,12 @@ struct trace_allocation {
     uint64_t address;
     uint64_t id; /* from 1; 0 in an empty slot */
     uint64_t bytes;
+    uint64_t stream;
+    uint64_t begin_ns; /* since the first event */
+    uint32_t thread;
     uint16_t api;
+    uint8_t device;
+    bool is_apart; /* in no memory of a pool that is known */
 };
 
 struct trace_ledger {

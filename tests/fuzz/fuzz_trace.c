@@ -1,5 +1,5 @@
-/* A trace file of anyone's making: read, and walked as the tool does. */
-#include "tools/trace_walk.h"
+/* A trace file of anyone's making: read, walked and exported as the tool does. */
+#include "tools/trace_export.h"
 
 #include <fcntl.h>
 #include <stdint.h>
@@ -10,24 +10,31 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
+    static trace_export *const exports[] = {trace_export_csv, trace_export_rmm,
+                                            trace_export_perfetto, trace_export_pickle};
     static int null = -1;
     struct gc_trace_reader reader;
     struct trace_sum sum;
-    struct gc_out csv;
+    struct gc_out out;
     const char *why;
     if (null < 0)
         null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (gc_trace_reader_init(&reader, data, bytes, &why) != GC_OK)
         return 0;
-    gc_out_init(&csv, null);
-    if (trace_walk(&reader, &csv, &sum) != GC_OK)
+    for (size_t i = 0; i < sizeof(exports) / sizeof(exports[0]); i++) {
+        gc_out_init(&out, null);
+        if (exports[i](reader, &out) != GC_OK)
+            return 0;
+        (void)!gc_out_flush(&out);
+    }
+    struct gc_trace_reader names = reader;
+    if (trace_walk(&reader, NULL, &sum) != GC_OK)
         return 0;
     if (sum.allocs + sum.frees + sum.ooms + sum.unknown_frees != sum.events ||
         sum.live_count > sum.allocs)
         abort();
     for (unsigned api = 0; api < reader.api_count; api++)
-        (void)gc_trace_reader_api_name(&reader, (uint16_t)api);
+        (void)gc_trace_reader_api_name(&names, (uint16_t)api);
     trace_sum_fini(&sum);
-    (void)!gc_out_flush(&csv);
     return 0;
 }

@@ -162,6 +162,15 @@ is "trace --csv: the same" "$("$TOOL" trace t --csv)" "$(cat t.csv)"
 "$TOOL" trace t --json > t.json
 is "trace --json: sums" "$(json t.json '[r["alloc_count"], r["free_count"], r["oom_count"], r["peak_live_bytes"]]')" \
     "[2, 1, 1, $((7 << 20))]"
+is "trace --perfetto, --rmm, --pickle: each into its file" \
+    "$("$TOOL" trace t --perfetto t.perfetto --rmm t.rmm --pickle t.pickle && ls t.perfetto t.rmm t.pickle)" \
+    "$(printf 't.perfetto\nt.pickle\nt.rmm')"
+said 2 '--pickle needs a value' trace t --pickle
+said 2 'both print on standard output' trace t --csv --rmm
+"$TOOL" report r.json --prom r.prom
+like "report --prom" "$(cat r.prom)" '^gpucache_oom_total\{program="tools_client",pid="[0-9]+",device="0"\} 1$'
+said 1 'r.json: is the report itself' report r.json --prom r.json
+said 2 'both print on standard output' report r.json --prom --json
 like "trace: the summary" "$("$TOOL" trace t)" '^peak live bytes +7340032 \(7.0 MiB\) in 2 allocations$'
 said 1 't: is the trace itself' trace t --csv t
 ok "the trace is still whole" "$TOOL" trace t

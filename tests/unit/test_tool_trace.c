@@ -8,8 +8,7 @@
 
 #include "core/trace_format.h"
 #include "tests/unit/scratch.h"
-#include "tools/trace_ledger.h"
-#include "tools/trace_walk.h"
+#include "tools/trace_export.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,8 +55,9 @@ static char *walk(struct trace_sum *sum)
         sizeof(file.header) + sizeof(file.names) + record_count * sizeof(struct gc_trace_record);
     assert_int_equal(gc_trace_reader_init(&reader, &file, bytes, &why), GC_OK);
     gc_out_init(&csv, scratch_fd());
-    assert_int_equal(trace_walk(&reader, &csv, sum), GC_OK);
+    assert_int_equal(trace_export_csv(reader, &csv), GC_OK);
     assert_int_equal(gc_out_flush(&csv), GC_OK);
+    assert_int_equal(trace_walk(&reader, NULL, sum), GC_OK);
     char *text = scratch_read(csv.fd, NULL);
     close(csv.fd);
     return text;
@@ -140,6 +140,72 @@ static void the_ledger_agrees_with_a_naive_model(void **state)
     trace_ledger_fini(&ledger);
 }
 
+/* ---- the address space ---- */
+
+#define CELLS 64
+#define CELL UINT64_C(4096)
+
+/* Each cell is nothing, a segment's (its number, from 2) or a page (1). */
+static void assert_space(const struct trace_space *space, const unsigned *cells)
+{
+    size_t at = 0;
+    for (uint64_t i = 0; i < CELLS;) {
+        uint64_t end = i + 1;
+        while (end < CELLS && cells[end] == cells[i])
+            end++;
+        const struct trace_range *found = trace_space_find(space, i * CELL);
+        if (cells[i] == 0) {
+            assert_null(found);
+        } else {
+            assert_non_null(found);
+            assert_ptr_equal(found, &space->ranges[at]);
+            assert_ptr_equal(trace_space_find(space, end * CELL - 1), found);
+            assert_int_equal(found->address, i * CELL);
+            assert_int_equal(found->bytes, (end - i) * CELL);
+            assert_int_equal(found->is_pages, cells[i] == 1);
+            at++;
+        }
+        i = end;
+    }
+    assert_int_equal(space->count, at);
+}
+
+static void a_space_is_what_a_naive_one_is(void **state)
+{
+    struct scratch_random random = {0x5face};
+    struct trace_space space = {.ranges = NULL};
+    unsigned cells[CELLS] = {0};
+    unsigned next = 2;
+    (void)state;
+    for (int round = 0; round < 20000; round++) {
+        const uint64_t first = scratch_next(&random) % CELLS;
+        const uint64_t count = 1 + scratch_next(&random) % (CELLS - first);
+        const bool is_pages = scratch_next(&random) % 2 == 0;
+        const bool is_added = scratch_next(&random) % 2 == 0;
+        const unsigned kind = !is_added ? 0 : is_pages ? 1 : next++;
+        const enum gc_status status =
+            is_added ? trace_space_add(&space, first * CELL, count * CELL, is_pages)
+                     : trace_space_remove(&space, first * CELL, count * CELL);
+        assert_int_equal(status, GC_OK);
+        for (uint64_t i = first; i < first + count; i++)
+            cells[i] = kind;
+        assert_space(&space, cells);
+    }
+    assert_int_equal(space.left_out, 0);
+    trace_space_fini(&space);
+}
+
+static void a_space_takes_so_many_ranges(void **state)
+{
+    struct trace_space space = {.ranges = NULL};
+    (void)state;
+    for (uint64_t i = 0; i < TRACE_SPACE_MAX + 3; i++)
+        assert_int_equal(trace_space_add(&space, 2 * i * CELL, CELL, true), GC_OK);
+    assert_int_equal(space.count, TRACE_SPACE_MAX);
+    assert_int_equal(space.left_out, 3);
+    trace_space_fini(&space);
+}
+
 int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -147,6 +213,8 @@ int main(void)
         cmocka_unit_test(allocations_are_numbered_and_frees_matched),
         cmocka_unit_test(an_empty_trace_has_only_its_head),
         cmocka_unit_test(the_ledger_agrees_with_a_naive_model),
+        cmocka_unit_test(a_space_is_what_a_naive_one_is),
+        cmocka_unit_test(a_space_takes_so_many_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -454,8 +454,71 @@ static void damaged_records_are_skipped(void **state)
     char *data = valid_trace(&bytes);
     char *records = data + bytes - 10 * sizeof(struct gc_trace_record);
     records[0] = 0;                                                    /* no op */
-    records[sizeof(struct gc_trace_record)] = 4;                       /* unknown op */
+    records[sizeof(struct gc_trace_record)] = GC_TRACE_UNMAP + 1;      /* unknown op */
     memset(records + 2 * sizeof(struct gc_trace_record) + 2, 0xff, 2); /* unknown entry point */
+    assert_int_equal(count_events(data, bytes, &reader), 7);
+    assert_int_equal(reader.skipped, 3);
+    free(data);
+}
+
+/* Levels are recorded when they differ, what is pending alone at most once in a millisecond. */
+static void levels_are_recorded_when_they_change(void **state)
+{
+    static const struct {
+        struct gc_trace_levels levels;
+        uint64_t time_us;
+        bool is_recorded;
+    } rows[] = {
+        {{100, 0, UINT64_MAX}, 10, true},   {{100, 0, UINT64_MAX}, 5000, false},
+        {{100, 1, UINT64_MAX}, 5001, true}, {{100, 2, UINT64_MAX}, 5002, false},
+        {{200, 3, UINT64_MAX}, 5003, true}, {{200, 3, 900}, 5004, true},
+        {{200, 4, 900}, 5900, false},       {{200, 5, 900}, 6005, true},
+    };
+    struct gc_trace_reader reader;
+    struct gc_trace_event event;
+    const char *why;
+    size_t bytes;
+    (void)state;
+    struct gc_trace *trace = open_trace();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        gc_trace_levels(trace, 7, &rows[i].levels, rows[i].time_us * 1000);
+    gc_trace_close(trace);
+    char *data = scratch_file(path, &bytes);
+    assert_int_equal(gc_trace_reader_init(&reader, data, bytes, &why), GC_OK);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (!rows[i].is_recorded)
+            continue;
+        assert_true(gc_trace_reader_next_any(&reader, &event));
+        assert_int_equal(event.op, GC_TRACE_LEVELS);
+        assert_int_equal(event.device, 7);
+        assert_int_equal(event.time_ns, rows[i].time_us * 1000);
+        assert_int_equal(event.address, rows[i].levels.reserved_bytes);
+        assert_int_equal(event.bytes, rows[i].levels.pending_bytes);
+        assert_int_equal(event.stream, rows[i].levels.limit_bytes);
+    }
+    assert_false(gc_trace_reader_next_any(&reader, &event));
+    free(data);
+}
+
+/* Who asks for what the program did sees nothing else; version 1 knows nothing else. */
+static void levels_and_memory_are_told_apart(void **state)
+{
+    struct gc_trace_reader reader;
+    size_t bytes;
+    (void)state;
+    char *data = valid_trace(&bytes);
+    struct gc_trace_record *records =
+        (struct gc_trace_record *)(data + bytes - 10 * sizeof(struct gc_trace_record));
+    for (size_t i = 0; i < 3; i++)
+        records[i] = (struct gc_trace_record){
+            .op = (uint8_t)(GC_TRACE_LEVELS + i), .api = UINT16_MAX, .address = 4096, .bytes = 1};
+    assert_int_equal(count_events(data, bytes, &reader), 7);
+    assert_int_equal(reader.skipped, 0);
+    records[1].bytes = 0;            /* no memory */
+    records[2].address = UINT64_MAX; /* beyond the end */
+    assert_int_equal(count_events(data, bytes, &reader), 7);
+    assert_int_equal(reader.skipped, 2);
+    data[8] = 1;
     assert_int_equal(count_events(data, bytes, &reader), 7);
     assert_int_equal(reader.skipped, 3);
     free(data);
@@ -492,7 +555,7 @@ static void other_versions_are_named(void **state)
     size_t bytes;
     (void)state;
     char *data = valid_trace(&bytes);
-    data[8] = 2;
+    data[8] = GC_TRACE_VERSION + 1;
     assert_int_equal(gc_trace_reader_init(&reader, data, bytes, &why), GC_FORMAT);
     assert_string_equal(why, "a trace of another version of gpucache");
     assert_int_equal(gc_trace_reader_init(&reader, "x", 1, &why), GC_FORMAT);
@@ -517,6 +580,8 @@ int main(void)
         TEST(file_that_took_the_descriptor_is_left_alone),
         TEST(torn_files_are_read_up_to_the_tear),
         TEST(damaged_records_are_skipped),
+        TEST(levels_are_recorded_when_they_change),
+        TEST(levels_and_memory_are_told_apart),
         TEST(hostile_files_do_no_harm),
         TEST(other_versions_are_named),
     };

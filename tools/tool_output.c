@@ -1,0 +1,50 @@
+/* Files that the commands write. */
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int tool_output_open(const struct tool_command *command, const char *path,
+                     const struct tool_file *input, struct gc_out *out)
+{
+    struct stat info;
+    int fd = STDOUT_FILENO;
+    if (strcmp(path, "-") == 0)
+        goto opened;
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
+    if (fd < 0)
+        return tool_fail(command, "%s: %s", path, strerror(errno));
+    if (fstat(fd, &info) != 0)
+        goto fail;
+    if (input != NULL && (unsigned long long)info.st_dev == input->device &&
+        (unsigned long long)info.st_ino == input->inode) {
+        close(fd);
+        return tool_fail(command, "%s: is the %s itself", path, command->name);
+    }
+    if (S_ISREG(info.st_mode) && ftruncate(fd, 0) != 0)
+        goto fail;
+opened:
+    gc_out_init(out, fd);
+    return TOOL_DONE;
+fail:;
+    const int error = errno;
+    close(fd);
+    return tool_fail(command, "%s: %s", path, strerror(error));
+}
+
+int tool_output_close(const struct tool_command *command, const char *path, struct gc_out *out)
+{
+    const bool is_flushed = gc_out_flush(out) == GC_OK;
+    const bool is_ours = out->fd != STDOUT_FILENO;
+    int error = errno;
+    if (is_ours && close(out->fd) != 0 && is_flushed) {
+        error = errno;
+        return tool_fail(command, "%s: %s", path, strerror(error));
+    }
+    if (is_flushed)
+        return TOOL_DONE;
+    return tool_fail(command, "%s: %s", is_ours ? path : "standard output", strerror(error));
+}
