@@ -8,47 +8,34 @@
 
 static const struct tool_command main_command = {.name = "--help"};
 
-/* Commands of the contract that come later: they have their help, and say so when they are called.
- */
-static const struct tool_command later_commands[] = {
-    {"plan", "FILE [OPTIONS]", "place allocations whose lifetimes are known", NULL, NULL},
-};
-
-#define LATER_COUNT (sizeof(later_commands) / sizeof(later_commands[0]))
-
 static const struct tool_command *const commands[] = {
     &tool_command_run,    &tool_command_report,   &tool_command_trace,  &tool_command_replay,
     &tool_command_top,    &tool_command_limit,    &tool_command_trim,   &tool_command_pause,
-    &tool_command_resume, &tool_command_estimate, &tool_command_doctor,
+    &tool_command_resume, &tool_command_estimate, &tool_command_doctor, &tool_command_plan,
 };
 
-#define NOW_COUNT (sizeof(commands) / sizeof(commands[0]))
-
-static const struct tool_command *command_at(size_t index)
-{
-    return index < NOW_COUNT ? commands[index] : &later_commands[index - NOW_COUNT];
-}
+#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 
 static const struct tool_command *find_command(const char *name)
 {
-    for (size_t i = 0; i < NOW_COUNT + LATER_COUNT; i++) {
-        if (strcmp(command_at(i)->name, name) == 0)
-            return command_at(i);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
     }
     return NULL;
 }
 
 static const struct tool_command *nearest_command(const char *name)
 {
-    const struct tool_command *nearest = command_at(0);
+    const struct tool_command *nearest = commands[0];
     unsigned best = UINT32_MAX;
-    for (size_t i = 0; i < NOW_COUNT + LATER_COUNT; i++) {
-        const char *candidate = command_at(i)->name;
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        const char *candidate = commands[i]->name;
         const unsigned distance =
             gc_text_distance(name, strlen(name), candidate, strlen(candidate));
         if (distance < best) {
             best = distance;
-            nearest = command_at(i);
+            nearest = commands[i];
         }
     }
     return nearest;
@@ -61,13 +48,11 @@ static void print_overview(struct gc_out *out)
                 "\n"
                 "Runs CUDA programs under a caching, counting, limiting layer over device memory.\n"
                 "\n");
-    for (size_t i = 0; i < NOW_COUNT + LATER_COUNT; i++) {
-        if (i == NOW_COUNT)
-            gc_out_text(out, "\nNot in this version:\n");
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
         gc_out_text(out, "  ");
-        gc_out_text(out, command_at(i)->name);
+        gc_out_text(out, commands[i]->name);
         gc_out_pad(out, 12);
-        gc_out_text(out, command_at(i)->summary);
+        gc_out_text(out, commands[i]->summary);
         gc_out_char(out, '\n');
     }
     gc_out_text(out,
@@ -164,13 +149,6 @@ static int version(void)
     return tool_finish(&main_command, &out);
 }
 
-static int run_later(const struct tool_command *command, int argc, char **argv)
-{
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return help(2, (char *[]){argv[0], argv[0], NULL});
-    return tool_fail(command, "not in this version");
-}
-
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -190,6 +168,5 @@ int main(int argc, char **argv)
     const struct tool_command *command = find_command(name);
     if (command == NULL)
         return unknown_command(name);
-    return command->run != NULL ? command->run(argc - 1, argv + 1)
-                                : run_later(command, argc - 1, argv + 1);
+    return command->run(argc - 1, argv + 1);
 }

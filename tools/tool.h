@@ -26,6 +26,7 @@ struct tool_command {
 extern const struct tool_command tool_command_estimate;
 extern const struct tool_command tool_command_doctor;
 extern const struct tool_command tool_command_run;
+extern const struct tool_command tool_command_plan;
 extern const struct tool_command tool_command_report;
 extern const struct tool_command tool_command_trace;
 extern const struct tool_command tool_command_replay;
