@@ -1,5 +1,5 @@
 /* A plan for programs: JSON, and the problem's CSV with offsets. */
-#include "core/formats/names.h"
+#include "core/names.h"
 #include "tools/plan.h"
 
 #include <string.h>
@@ -88,8 +88,8 @@ void plan_put_json(struct gc_out *out, const struct plan_view *view)
 
 /* ---- CSV ---- */
 
-/* Names of graphs may have anything in them, and be there twice; an id is not empty and has no comma,
- * quote or control character. */
+/* Names of graphs may have anything in them, and be there twice; an id is not empty and has no
+ * comma, quote or control character. */
 static const char *make_id(struct gc_region *region, const char *name, uint32_t index,
                            unsigned marks)
 {

@@ -1,20 +1,24 @@
 /* A placement problem, CSV, as a subject of gpucache plan. */
-#include "core/planner/placement_csv.h"
 #include "core/bits.h"
+#include "core/planner/placement_csv.h"
 #include "tools/plan.h"
 
 #include <string.h>
 
-/* By its header: no other file that is planned begins with a line of which one column is `lower`. */
+/* By its header: no other file that is planned begins with a line of which one column is `lower`.
+ */
 static bool accepts(const struct tool_file *file)
 {
-    static const char word[] = "lower";
+    char line[128];
     const char *text = file->data;
     if (text == NULL)
         return false;
-    const char *end = memchr(text, '\n', file->bytes);
-    const size_t length = end != NULL ? (size_t)(end - text) : file->bytes;
-    return memmem(text, length, word, sizeof(word) - 1) != NULL;
+    size_t length = 0;
+    while (length < file->bytes && length < sizeof(line) - 1 && text[length] != '\n')
+        length++;
+    memcpy(line, text, length);
+    line[length] = '\0';
+    return strstr(line, "lower") != NULL;
 }
 
 static int refuse_csv(const char *path, enum gc_status status,

@@ -2,9 +2,9 @@
  *
  * Buffers are painted over the addresses in the order of their start, and what a buffer paints over
  * are those whose place it takes. The painted addresses are runs of one colour, cut at the ends of
- * buffers alone; where runs begin is a set of small numbers, kept as a tree of bits with 64 children
- * a node, so that the run at an address is found in a few steps. Every run that is painted over is
- * gone: n buffers take O(n log n). */
+ * buffers alone; where runs begin is a set of small numbers, kept as a tree of bits with 64
+ * children a node, so that the run at an address is found in a few steps. Every run that is painted
+ * over is gone: n buffers take O(n log n). */
 #include "tools/plan.h"
 
 #include <stdlib.h>
@@ -82,7 +82,8 @@ static uint32_t descend(const struct marks *marks, unsigned level, uint32_t at, 
 {
     while (level-- > 0) {
         const uint64_t word = marks->levels[level][at];
-        at = at * 64 + (lowest ? (unsigned)__builtin_ctzll(word) : 63U - (unsigned)__builtin_clzll(word));
+        at = at * 64 +
+             (lowest ? (unsigned)__builtin_ctzll(word) : 63U - (unsigned)__builtin_clzll(word));
     }
     return at;
 }
@@ -91,7 +92,8 @@ static uint32_t descend(const struct marks *marks, unsigned level, uint32_t at, 
 static uint32_t mark_before(const struct marks *marks, uint32_t at)
 {
     for (unsigned i = 0; i < marks->level_count; i++) {
-        const uint64_t mask = i == 0 ? UINT64_MAX >> (63 - at % 64) : (UINT64_C(1) << (at % 64)) - 1;
+        const uint64_t mask =
+            i == 0 ? UINT64_MAX >> (63 - at % 64) : (UINT64_C(1) << (at % 64)) - 1;
         const uint64_t word = marks->levels[i][at / 64] & mask;
         if (word != 0)
             return descend(marks, i, at / 64 * 64 + (63U - (unsigned)__builtin_clzll(word)), false);
@@ -213,7 +215,8 @@ static bool paint(struct canvas *canvas, struct lists *lists, uint32_t index, ui
 
 static struct order *order_by_start(struct plan_subject *subject)
 {
-    struct order *order = gc_region_alloc(&subject->region, (uint64_t)subject->count * sizeof(*order));
+    struct order *order =
+        gc_region_alloc(&subject->region, (uint64_t)subject->count * sizeof(*order));
     if (order == NULL)
         return NULL;
     for (uint32_t i = 0; i < subject->count; i++)

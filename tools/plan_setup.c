@@ -81,8 +81,9 @@ static int parse_sizes(const struct texts *texts, struct plan_request *request)
     if (texts->capacity != NULL &&
         gc_parse_size(texts->capacity, &request->capacity_bytes) != GC_OK)
         return refuse("--capacity", texts->capacity, "a size above 0");
-    if (texts->alignment != NULL && (gc_parse_size(texts->alignment, &request->alignment) != GC_OK ||
-                                     request->alignment > ALIGNMENT_MAX))
+    if (texts->alignment != NULL &&
+        (gc_parse_size(texts->alignment, &request->alignment) != GC_OK ||
+         request->alignment > ALIGNMENT_MAX))
         return refuse("--alignment", texts->alignment, "a size, 1 to 1GiB");
     return TOOL_DONE;
 }
@@ -188,9 +189,9 @@ int plan_setup_parse(int argc, char **argv, struct plan_request *request)
         {.name = "--no-in-place", .flag = &request->no_in_place},
         {.name = "--strict", .flag = &request->strict},
     };
-    const int status = tool_parse_file(&tool_command_plan, options,
-                                       sizeof(options) / sizeof(options[0]), argc, argv,
-                                       &request->path);
+    const int status =
+        tool_parse_file(&tool_command_plan, options, sizeof(options) / sizeof(options[0]), argc,
+                        argv, &request->path);
     if (status != TOOL_DONE || request->path == NULL)
         return status;
     return parse_values(&texts, request);

@@ -78,13 +78,12 @@ static int refuse(const struct plan_request *request, struct plan_subject *subje
         char second[48];
         const char *a = subject->labels[fault.first].name;
         const char *b = subject->labels[fault.second].name;
-        return tool_fail(&tool_command_plan, "%s: buffer %s%s%s: %s", request->path,
-                         gc_text_show(a, strlen(a), first, sizeof(first)),
-                         fault.first == fault.second ? "" : " and ",
-                         fault.first == fault.second
-                             ? ""
-                             : gc_text_show(b, strlen(b), second, sizeof(second)),
-                         fault.what);
+        return tool_fail(
+            &tool_command_plan, "%s: buffer %s%s%s: %s", request->path,
+            gc_text_show(a, strlen(a), first, sizeof(first)),
+            fault.first == fault.second ? "" : " and ",
+            fault.first == fault.second ? "" : gc_text_show(b, strlen(b), second, sizeof(second)),
+            fault.what);
     }
     return tool_fail(&tool_command_plan, "%s: %s", request->path, gc_status_text(status));
 }

@@ -2,8 +2,8 @@
  *
  * Each buffer is a box; what stands at the bottom all the time is a band of its own, not to scale
  * where it would leave no room for the rest. Boxes too small to be seen, and those beyond
- * BOXES_MAX, are painted together on a grid of cells and said to be so. The largest are numbered and
- * named beside the picture. */
+ * BOXES_MAX, are painted together on a grid of cells and said to be so. The largest are numbered
+ * and named beside the picture. */
 #include "tools/plan_svg.h"
 #include "core/formats/load.h"
 #include "core/text.h"
@@ -82,8 +82,8 @@ double svg_x(const struct svg *svg, uint64_t time)
 double svg_y(const struct svg *svg, uint64_t byte)
 {
     const uint64_t above = byte > svg->from_byte ? byte - svg->from_byte : 0;
-    return svg->floor - (double)above * (svg->floor - SVG_TOP) /
-                            (double)(svg->end_byte - svg->from_byte);
+    return svg->floor -
+           (double)above * (svg->floor - SVG_TOP) / (double)(svg->end_byte - svg->from_byte);
 }
 
 /* Activations, weights, inputs, outputs: told apart by most eyes, in grey too. */
@@ -349,9 +349,10 @@ static void put_heading(const struct svg *svg)
     const char *slash = strrchr(view->request->path, '/');
     const char *name = slash != NULL ? slash + 1 : view->request->path;
     char size[GC_TEXT_SIZE_BYTES];
-    gc_out_text(svg->out,
-                "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1400 820\" width=\"1400\" "
-                "height=\"820\" role=\"img\" aria-labelledby=\"t d\">\n<title id=\"t\">Memory plan of ");
+    gc_out_text(
+        svg->out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1400 820\" width=\"1400\" "
+        "height=\"820\" role=\"img\" aria-labelledby=\"t d\">\n<title id=\"t\">Memory plan of ");
     svg_text(svg->out, name, 80);
     gc_out_text(svg->out, "</title>\n<desc id=\"d\">");
     gc_out_uint(svg->out, view->subject->count);
@@ -376,7 +377,8 @@ static void put_heading(const struct svg *svg)
     gc_out_text(svg->out, gc_text_size(view->result->lower_bound_bytes, size));
     gc_out_text(svg->out, ", without reuse ");
     gc_out_text(svg->out, gc_text_size(view->subject->total_bytes, size));
-    gc_out_text(svg->out, view->result->optimal ? "; no plan has a lower peak</text>\n" : "</text>\n");
+    gc_out_text(svg->out,
+                view->result->optimal ? "; no plan has a lower peak</text>\n" : "</text>\n");
 }
 
 static void put_named(struct svg *svg)

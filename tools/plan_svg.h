@@ -20,7 +20,7 @@ struct svg {
     uint64_t end_time;
     uint64_t from_byte; /* what the upper part begins with: the base is drawn apart */
     uint64_t end_byte;
-    double floor; /* y of from_byte */
+    double floor;    /* y of from_byte */
     uint32_t *order; /* buffers above the base, the largest area first */
     uint32_t order_count;
     uint32_t drawn_count;

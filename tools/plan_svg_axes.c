@@ -239,7 +239,8 @@ void svg_legend(const struct svg *svg)
     put_stroke(svg, x, "k", "lower bound");
     begin_text(svg, NULL, SVG_LEFT, LEGEND_Y + 22);
     gc_out_uint(svg->out, svg->drawn_count);
-    gc_out_text(svg->out, svg->drawn_count == 1 ? " buffer is drawn alone" : " buffers are drawn alone");
+    gc_out_text(svg->out,
+                svg->drawn_count == 1 ? " buffer is drawn alone" : " buffers are drawn alone");
     if (subject->group_count > 0 && subject->group[0].count > 1)
         gc_out_text(svg->out, ", in shades that tell neighbours apart");
     if (svg->merged_count > 0) {
