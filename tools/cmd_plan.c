@@ -62,12 +62,11 @@ static int open_output(const char *path, const struct tool_file *input, int *fd)
     if (*fd < 0)
         return fail_file(path);
     int status = TOOL_DONE;
-    if (fstat(*fd, &info) != 0)
-        status = fail_file(path);
-    else if ((unsigned long long)info.st_dev == input->device &&
-             (unsigned long long)info.st_ino == input->inode)
+    const bool is_told = fstat(*fd, &info) == 0;
+    if (is_told && (unsigned long long)info.st_dev == input->device &&
+        (unsigned long long)info.st_ino == input->inode)
         status = tool_fail(&tool_command_plan, "%s: is what is planned itself", path);
-    else if (S_ISREG(info.st_mode) && ftruncate(*fd, 0) != 0)
+    else if (!is_told || (S_ISREG(info.st_mode) && ftruncate(*fd, 0) != 0))
         status = fail_file(path);
     if (status != TOOL_DONE)
         close(*fd);
@@ -160,26 +159,31 @@ const struct tool_command tool_command_plan = {
     .name = "plan",
     .synopsis = "FILE [OPTIONS]",
     .summary = "place memory whose lifetimes are known",
-    .help =
-        "FILE, by its content: an ONNX model; a placement problem, CSV id,lower,upper,size (a buffer\n"
-        "lives in [lower, upper); alignment and offset may be columns too); a trace.\n"
-        "\n"
-        "  --capacity S    any placement within it will do; exit status 3 if none was found\n"
-        "  --output F      the plan: JSON if F ends in .json, else the problem's CSV with offsets\n"
-        "  --svg F         a picture: time across, address up\n"
-        "  --deadline SEC  how long to search for a better placement (10)\n"
-        "  --threads N     threads that search (1)\n"
-        "  --seed N, --nodes N  where the search starts, and how many steps it takes at most:\n"
-        "                  with both the same plan comes out each time\n"
-        "  --alignment N   of each offset (256 in graphs, 1 in problems)\n"
-        "  --json          print one JSON object\n"
-        "\n"
-        "Of graphs:\n"
-        "  --dim name=N    an open dimension; may be repeated\n"
-        "  --batch N, --seq-len N  dimensions that are named batch, N, seq_len and the like (1)\n"
-        "  --strict        refuse a graph that has a tensor of unknown size\n"
-        "  --weights W, --inputs W, --outputs W  keep: they are there throughout; use: from when\n"
-        "                  they are made to their last use; leave: not planned (keep)\n"
-        "  --no-in-place   no operator writes over what it reads\n",
+    .help = "FILE, by its content: an ONNX model; a placement problem, CSV with the columns\n"
+            "id,lower,upper,size (a buffer lives in [lower, upper); alignment and offset,\n"
+            "where it must be, may be columns too); a trace.\n"
+            "\n"
+            "  --capacity S    any placement within it will do; exit status 3 if none was\n"
+            "                  found\n"
+            "  --output F      the plan: JSON if F ends in .json, else the problem's CSV with\n"
+            "                  offsets\n"
+            "  --svg F         a picture: time across, address up\n"
+            "  --deadline SEC  how long to search for a better placement (10)\n"
+            "  --threads N     threads that search (1)\n"
+            "  --seed N        where the search starts (0)\n"
+            "  --nodes N       how many steps it takes at most: with one thread the same plan\n"
+            "                  comes out each time\n"
+            "  --alignment N   of each offset (256 in graphs, 1 in problems)\n"
+            "  --json          print one JSON object\n"
+            "\n"
+            "Of graphs:\n"
+            "  --dim name=N    an open dimension; may be repeated\n"
+            "  --batch N       dimensions that are named batch, N and the like (1)\n"
+            "  --seq-len N     dimensions that are named seq_len and the like\n"
+            "  --strict        refuse a graph that has a tensor of unknown size\n"
+            "  --weights W, --inputs W, --outputs W\n"
+            "                  keep: they are there throughout; use: from when they are made\n"
+            "                  or first read to their last use; leave: not planned (keep)\n"
+            "  --no-in-place   no operator writes over what it reads\n",
     .run = run,
 };

@@ -152,9 +152,20 @@ static void put_name(const struct svg *svg, const struct box *box, const char *n
     svg_number(svg->out, box->x + box->width / 2);
     gc_out_char(svg->out, ' ');
     svg_number(svg->out, box->y + box->height / 2);
-    gc_out_text(svg->out, box->width >= box->height ? ")\">" : ") rotate(-90)\">");
+    gc_out_text(svg->out,
+                box->width >= box->height ? ")\" dy=\"3.5\">" : ") rotate(-90)\" dy=\"3.5\">");
     svg_text(svg->out, name, (size_t)(long_side / 6.2));
     gc_out_text(svg->out, "</text>\n");
+}
+
+/* Its number is where its name would be. */
+static bool is_named(const struct svg *svg, uint32_t index)
+{
+    for (uint32_t i = 0; i < svg->named_count; i++) {
+        if (svg->named[i] == index)
+            return true;
+    }
+    return false;
 }
 
 static void put_box(const struct svg *svg, uint32_t index)
@@ -172,10 +183,11 @@ static void put_box(const struct svg *svg, uint32_t index)
     gc_out_text(svg->out, " fill=\"");
     gc_out_text(svg->out, group == 0 ? shade(index) : svg_group_colour(group));
     /* A line around a box of a few pixels would be all there is of it. */
-    gc_out_text(svg->out, box.width < 4 || box.height < 4 ? "\" stroke=\"none\">" : "\">");
+    gc_out_text(svg->out, box.width < 6 || box.height < 6 ? "\" stroke=\"none\">" : "\">");
     put_title(svg, index);
     gc_out_text(svg->out, "</rect>\n");
-    put_name(svg, &box, subject->labels[index].name);
+    if (!is_named(svg, index))
+        put_name(svg, &box, subject->labels[index].name);
 }
 
 /* ---- those that are painted together ---- */
@@ -332,7 +344,7 @@ static void put_base(const struct svg *svg)
         gc_out_text(svg->out, svg_group_colour(i));
         gc_out_text(svg->out, "\"/>\n<text class=\"in\"");
         svg_put(svg->out, "x", (SVG_LEFT + SVG_RIGHT) / 2.0);
-        svg_put(svg->out, "y", y + BAND / 2);
+        svg_put(svg->out, "y", y + BAND / 2 + 3.5);
         gc_out_char(svg->out, '>');
         svg_text(svg->out, group->name, 40);
         gc_out_text(svg->out, ": ");
@@ -365,7 +377,7 @@ static void put_heading(const struct svg *svg)
     gc_out_text(
         svg->out,
         " bytes.</desc>\n<style>text{font:12px sans-serif;fill:#222}.h{font-size:17px;font-weight:"
-        "bold}.in{font-size:10px;text-anchor:middle;dominant-baseline:central;pointer-events:none}"
+        "bold}.in{font-size:10px;text-anchor:middle;pointer-events:none}"
         ".e{text-anchor:end}.c{text-anchor:middle}.b{stroke:#35506b;stroke-width:.5}.m{fill:#6f7f8f}"
         ".g{stroke:#ddd}.l{fill:none;stroke:#b3261e;stroke-width:1.5}.k{stroke:#222;"
         "stroke-dasharray:6 4}</style>\n<rect width=\"1400\" height=\"820\" fill=\"#fff\"/>\n"
@@ -381,31 +393,39 @@ static void put_heading(const struct svg *svg)
                 view->result->optimal ? "; no plan has a lower peak</text>\n" : "</text>\n");
 }
 
-static void put_named(struct svg *svg)
+/* Those drawn alone, of which the largest are named. */
+static bool choose(struct svg *svg)
 {
-    uint32_t count = svg->drawn_count < SVG_NAMED_MAX ? svg->drawn_count : SVG_NAMED_MAX;
-    sorted = svg;
-    qsort(svg->order, svg->drawn_count, sizeof(*svg->order), compare_size);
-    svg_named(svg, svg->order, count);
+    uint32_t *by_size;
+    while (svg->drawn_count < svg->order_count && svg->drawn_count < BOXES_MAX &&
+           area_of(svg, svg->order[svg->drawn_count]) >= AREA_MIN)
+        svg->drawn_count++;
+    by_size = calloc((size_t)svg->drawn_count + 1, sizeof(*by_size));
+    if (by_size == NULL)
+        return false;
+    memcpy(by_size, svg->order, svg->drawn_count * sizeof(*by_size));
+    qsort(by_size, svg->drawn_count, sizeof(*by_size), compare_size);
+    while (svg->named_count < svg->drawn_count && svg->named_count < SVG_NAMED_MAX) {
+        svg->named[svg->named_count] = by_size[svg->named_count];
+        svg->named_count++;
+    }
+    free(by_size);
+    return true;
 }
 
 bool plan_put_svg(struct gc_out *out, const struct plan_view *view)
 {
     struct svg svg = {.out = out, .view = view};
     set_scale(&svg);
-    if (!set_order(&svg))
-        return false;
+    bool is_done = set_order(&svg) && choose(&svg);
     put_heading(&svg);
     svg_axes(&svg);
-    while (svg.drawn_count < svg.order_count && svg.drawn_count < BOXES_MAX &&
-           area_of(&svg, svg.order[svg.drawn_count]) >= AREA_MIN)
-        svg.drawn_count++;
-    bool is_done = put_merged(&svg, svg.drawn_count);
+    is_done = is_done && put_merged(&svg, svg.drawn_count);
     for (uint32_t i = 0; i < svg.drawn_count; i++)
         put_box(&svg, svg.order[i]);
     put_base(&svg);
     is_done = is_done && svg_lines(&svg);
-    put_named(&svg);
+    svg_named(&svg);
     svg_legend(&svg);
     gc_out_text(out, "</svg>\n");
     free(svg.order);

@@ -25,6 +25,8 @@ struct svg {
     uint32_t order_count;
     uint32_t drawn_count;
     uint32_t merged_count;
+    uint32_t named[SVG_NAMED_MAX]; /* the largest of those drawn alone */
+    uint32_t named_count;
 };
 
 double svg_x(const struct svg *svg, uint64_t time);
@@ -41,7 +43,7 @@ void svg_axes(const struct svg *svg);
 bool svg_lines(const struct svg *svg);
 /* The legend below and the largest buffers beside the picture. */
 void svg_legend(const struct svg *svg);
-void svg_named(const struct svg *svg, const uint32_t *named, uint32_t count);
+void svg_named(const struct svg *svg);
 
 const char *svg_group_colour(uint32_t group);
 

@@ -247,8 +247,8 @@ void svg_legend(const struct svg *svg)
         gc_out_text(svg->out, "; ");
         gc_out_uint(svg->out, svg->merged_count);
         gc_out_text(svg->out, svg->merged_count == 1
-                                  ? " is too small to be seen and is a cell"
-                                  : " are too small to be seen and are cells of 3 by 3 pixels");
+                                  ? " is too small for that: a grey cell shows where it is"
+                                  : " are too small for that: grey cells show where they are");
     }
     if (subject->base_count > 0) {
         gc_out_text(svg->out, "; ");
@@ -266,7 +266,7 @@ static void put_badge(const struct svg *svg, uint32_t number, double x, double y
     svg_put(svg->out, "cx", x);
     svg_put(svg->out, "cy", y);
     gc_out_text(svg->out, "/>\n");
-    begin_text(svg, "in", x, y);
+    begin_text(svg, "in", x, y + 3.5);
     gc_out_uint(svg->out, number);
     end_text(svg);
 }
@@ -292,20 +292,21 @@ static void put_entry(const struct svg *svg, uint32_t index, double y)
     end_text(svg);
 }
 
-void svg_named(const struct svg *svg, const uint32_t *named, uint32_t count)
+void svg_named(const struct svg *svg)
 {
-    if (count == 0)
+    if (svg->named_count == 0)
         return;
     begin_text(svg, NULL, SVG_LIST_LEFT, SVG_TOP + 4);
     gc_out_text(svg->out, "the largest");
     end_text(svg);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct gc_placement_buffer *buffer = &svg->view->subject->buffers[named[i]];
-        const uint64_t offset = svg->view->result->offsets[named[i]];
+    for (uint32_t i = 0; i < svg->named_count; i++) {
+        const uint32_t index = svg->named[i];
+        const struct gc_placement_buffer *buffer = &svg->view->subject->buffers[index];
+        const uint64_t offset = svg->view->result->offsets[index];
         const double x = (svg_x(svg, buffer->lower) + svg_x(svg, buffer->upper)) / 2;
         const double y = (svg_y(svg, offset) + svg_y(svg, offset + buffer->bytes)) / 2;
         put_badge(svg, i + 1, x, y);
         put_badge(svg, i + 1, SVG_LIST_LEFT + 8, LIST_TOP + i * LIST_STEP + 4);
-        put_entry(svg, named[i], LIST_TOP + i * LIST_STEP);
+        put_entry(svg, index, LIST_TOP + i * LIST_STEP);
     }
 }

@@ -30,9 +30,6 @@ for command in run report trace estimate plan replay top limit trim pause resume
     like "$command --help" "$("$TOOL" $command --help)" "^usage: gpucache $command "
     is "help $command is the same" "$("$TOOL" help $command)" "$("$TOOL" $command --help)"
 done
-for command in plan; do
-    said 1 "^gpucache $command: not in this version$" $command
-done
 said 2 'unknown command runn; nearest: run' runn
 said 2 'unknown command --nonsense' --nonsense
 said 2 'unknown command x' help x
