@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -84,6 +85,30 @@ void gc_out_init(struct gc_out *out, int fd)
     out->error = 0;
     out->used = 0;
     out->column = 0;
+    out->is_colored = false;
+    out->is_styled = false;
+}
+
+bool gc_out_wants_color(int fd)
+{
+    const char *refused = getenv("NO_COLOR");
+    const char *terminal = getenv("TERM");
+    const int saved_errno = errno;
+    const bool is_terminal = isatty(fd) == 1;
+    errno = saved_errno;
+    return is_terminal && (refused == NULL || refused[0] == '\0') && terminal != NULL &&
+           terminal[0] != '\0' && strcmp(terminal, "dumb") != 0;
+}
+
+void gc_out_style(struct gc_out *out, enum gc_out_style style)
+{
+    static const char *const codes[] = {"\033[0m", "\033[1m", "\033[1;31m"};
+    const size_t column = out->column;
+    if (!out->is_colored || (style == GC_STYLE_PLAIN && !out->is_styled))
+        return;
+    gc_out_text(out, codes[style]);
+    out->column = column;
+    out->is_styled = style != GC_STYLE_PLAIN;
 }
 
 enum gc_status gc_out_flush(struct gc_out *out)

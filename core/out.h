@@ -19,12 +19,20 @@ struct gc_out {
     int error; /* errno of the first failure, 0 for none */
     size_t used;
     size_t column; /* characters since the last line break, for gc_out_pad */
+    bool is_colored;
+    bool is_styled;
     char buffer[4096];
 };
 
 void gc_out_init(struct gc_out *out, int fd);
 /* GC_IO, with errno, if any write since init failed. */
 enum gc_status gc_out_flush(struct gc_out *out) GC_CHECKED;
+
+/* A terminal that shows colours, whose user has not set NO_COLOR. Keeps errno. */
+bool gc_out_wants_color(int fd);
+/* What follows looks so, where is_colored is set; takes no column. */
+enum gc_out_style { GC_STYLE_PLAIN, GC_STYLE_STRONG, GC_STYLE_ALERT };
+void gc_out_style(struct gc_out *out, enum gc_out_style style);
 
 void gc_out_bytes(struct gc_out *out, const char *text, size_t length);
 void gc_out_text(struct gc_out *out, const char *text);

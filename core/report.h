@@ -78,6 +78,11 @@ const char *gc_report_direct_text(enum gc_direct_kind kind);
 uint64_t gc_report_measured_bytes(const struct gc_snapshot *snapshot);
 uint64_t gc_report_context_bytes(const struct gc_snapshot *snapshot);
 
+/* Calls `visit` with a sentence, without a full stop, for each figure that asks for something to be
+ * done, the most urgent first; then with the warnings. The text is gone after the call. */
+typedef void gc_advice_visit(void *argument, const char *sentence);
+void gc_report_advise(const struct gc_report *report, gc_advice_visit *visit, void *argument);
+
 /* Write to an open descriptor. GC_IO if a write failed. */
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd) GC_CHECKED;
 /* Prometheus' text format. */

@@ -204,6 +204,11 @@ static void write_head(struct gc_json *json, const struct gc_report_facts *facts
     gc_json_int(json, facts->driver_version);
 }
 
+static void write_advice(void *json, const char *sentence)
+{
+    gc_json_string(json, sentence);
+}
+
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd)
 {
     struct gc_out out;
@@ -227,6 +232,10 @@ enum gc_status gc_report_write_json(const struct gc_report *report, int fd)
     gc_json_begin_array(&json, GC_JSON_LINES);
     for (uint32_t i = 0; i < report->facts.warning_count; i++)
         gc_json_string(&json, report->facts.warnings[i]);
+    gc_json_end_array(&json);
+    gc_json_key(&json, "advice");
+    gc_json_begin_array(&json, GC_JSON_LINES);
+    gc_report_advise(report, write_advice, &json);
     gc_json_end_array(&json);
     gc_json_put_string(&json, "reuse", report->facts.reuse);
     write_driver_calls(&json, report, NULL);

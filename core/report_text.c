@@ -11,6 +11,8 @@
 #define LIST_MAX 10 /* entry points and leaks shown of each device */
 #define NAME_COLUMNS 34
 #define COMMAND_COLUMNS 66
+#define TEXT_COLUMNS 80
+#define SENTENCE_COLUMNS 400
 
 static const char *shown(const char *text, size_t columns, char *to)
 {
@@ -18,15 +20,24 @@ static const char *shown(const char *text, size_t columns, char *to)
                         columns + 1);
 }
 
+static void write_heading(struct gc_out *out, const char *text)
+{
+    gc_out_style(out, GC_STYLE_STRONG);
+    gc_out_text(out, text);
+    gc_out_style(out, GC_STYLE_PLAIN);
+}
+
 static void write_head(struct gc_out *out, const struct gc_report_facts *facts)
 {
     char text[NAME_COLUMNS + COMMAND_COLUMNS];
+    gc_out_style(out, GC_STYLE_STRONG);
     gc_out_text(out, "== gpucache ");
     gc_out_text(out, shown(facts->version, 16, text));
     gc_out_text(out, ": ");
     gc_out_text(out, shown(facts->process->program, 24, text));
     gc_out_text(out, ", pid ");
     gc_out_int(out, facts->process->pid);
+    gc_out_style(out, GC_STYLE_PLAIN);
     gc_out_text(out, "\n   command    ");
     gc_out_text(out, shown(facts->process->command, COMMAND_COLUMNS - 1, text));
     gc_out_text(out, "\n   host       ");
@@ -97,13 +108,17 @@ static void put_count(struct gc_out *out, const char *before, uint64_t count, co
 }
 
 /* A counter that stayed zero has nothing to say. */
-static void write_counter(struct gc_out *out, uint64_t value, const char *meaning)
+static void write_counter(struct gc_out *out, const char *name, uint64_t value, const char *meaning)
 {
+    const bool is_bad = strcmp(name, "oom_count") == 0 || strcmp(name, "misuse_count") == 0 ||
+                        strcmp(name, "invalid_free_count") == 0;
     if (value == 0)
         return;
+    gc_out_style(out, is_bad ? GC_STYLE_ALERT : GC_STYLE_PLAIN);
     right_uint(out, 15, value);
     gc_out_text(out, "  ");
     gc_out_text(out, meaning);
+    gc_out_style(out, GC_STYLE_PLAIN);
     gc_out_char(out, '\n');
 }
 
@@ -111,7 +126,7 @@ static void write_counters(struct gc_out *out, const struct gc_device_snapshot *
 {
     gc_out_text(out, "   counts\n");
 #define GC_GAUGE(field, text)
-#define GC_COUNTER(field, text) write_counter(out, device->field, text);
+#define GC_COUNTER(field, text) write_counter(out, #field, device->field, text);
 #include "core/stats.def"
 #undef GC_GAUGE
 #undef GC_COUNTER
@@ -239,8 +254,10 @@ static void write_leaks(struct gc_out *out, const struct gc_report *report, uint
     char size[GC_TEXT_SIZE_BYTES];
     if (device->leak_count == 0)
         return;
+    gc_out_style(out, GC_STYLE_ALERT);
     put_count(out, "   never freed: ", device->leak_count, " allocations, ");
     gc_out_text(out, gc_text_size(device->leak_bytes, size));
+    gc_out_style(out, GC_STYLE_PLAIN);
     gc_out_char(out, '\n');
     const uint32_t listed = leaks->count < LIST_MAX ? leaks->count : LIST_MAX;
     for (uint32_t i = 0; i < listed; i++) {
@@ -298,8 +315,10 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
     const struct gc_device_snapshot *device = &report->snapshot->devices[index];
     char text[sizeof(device->info.backend_reason)];
     char size[GC_TEXT_SIZE_BYTES];
+    gc_out_style(out, GC_STYLE_STRONG);
     gc_out_text(out, "-- device ");
     gc_out_int(out, device->info.ordinal);
+    gc_out_style(out, GC_STYLE_PLAIN);
     gc_out_text(out, ": ");
     gc_out_text(out, shown(device->info.name, 32, text));
     gc_out_text(out, ", ");
@@ -332,54 +351,53 @@ static void write_latency(struct gc_out *out, const char *name, const struct gc_
     put_count(out, ", longest ", latency->max, "\n");
 }
 
-static void advise_limit(struct gc_out *out, const struct gc_device_snapshot *device)
+/* ---- what to do ---- */
+
+struct advice {
+    struct gc_out *out;
+    bool any;
+};
+
+/* A sentence over as many lines as it needs. */
+static void write_sentence(void *argument, const char *sentence)
 {
-    char size[GC_TEXT_SIZE_BYTES];
-    if (device->oom_count == 0)
-        return;
-    put_count(out, "   - ", device->oom_count, " requests found no room on device ");
-    gc_out_int(out, device->info.ordinal);
-    if (device->limit_bytes != UINT64_MAX) {
-        gc_out_text(out, ": raise GPUCACHE_LIMIT above\n     ");
-        gc_out_text(out, gc_text_size(device->limit_bytes, size));
-        gc_out_text(out, ", or ask for less\n");
-    } else if (device->group_limit_bytes != UINT64_MAX) {
-        gc_out_text(out, ": its group is held to\n     ");
-        gc_out_text(out, gc_text_size(device->group_limit_bytes, size));
-        gc_out_text(out, "; `gpucache limit` raises that, GPUCACHE_WAIT lets them wait\n");
-    } else {
-        gc_out_text(out, ": the program needs\n     more than the device has\n");
+    struct advice *advice = argument;
+    struct gc_out *out = advice->out;
+    char text[SENTENCE_COLUMNS + 1];
+    if (!advice->any)
+        write_heading(out, "-- what to do\n");
+    advice->any = true;
+    gc_out_text(out, "   -");
+    for (const char *word = shown(sentence, SENTENCE_COLUMNS, text); *word != '\0';) {
+        const size_t length = strcspn(word, " ");
+        if (out->column + 1 + length > TEXT_COLUMNS)
+            gc_out_text(out, "\n    ");
+        gc_out_char(out, ' ');
+        gc_out_bytes(out, word, length < TEXT_COLUMNS - 5 ? length : TEXT_COLUMNS - 5);
+        word += length;
+        word += *word == ' ';
     }
+    gc_out_char(out, '\n');
 }
 
-/* One line for each figure that asks for something to be done. */
-static void write_advice(struct gc_out *out, const struct gc_report *report)
+/* The devices from the one that most was held of down. */
+static void write_devices(struct gc_out *out, const struct gc_report *report)
 {
-    bool any = report->facts.warning_count > 0;
-    for (uint32_t i = 0; i < report->snapshot->device_count; i++) {
-        const struct gc_device_snapshot *device = &report->snapshot->devices[i];
-        any = any || device->oom_count > 0 || device->leak_count > 0 ||
-              device->invalid_free_count > 0;
-    }
-    if (!any)
-        return;
-    gc_out_text(out, "-- what to do\n");
-    for (uint32_t i = 0; i < report->snapshot->device_count; i++) {
-        const struct gc_device_snapshot *device = &report->snapshot->devices[i];
-        advise_limit(out, device);
-        if (device->invalid_free_count > 0)
-            put_count(
-                out, "   - ", device->invalid_free_count,
-                " frees of what was no live allocation: freed twice, or a wrong\n     address\n");
-        if (device->leak_count > 0)
-            put_count(out, "   - ", device->leak_count,
-                      " allocations were never freed: see the list above\n");
-    }
-    for (uint32_t i = 0; i < report->facts.warning_count; i++) {
-        char text[COMMAND_COLUMNS + 8];
-        gc_out_text(out, "   - ");
-        gc_out_text(out, shown(report->facts.warnings[i], COMMAND_COLUMNS + 7, text));
-        gc_out_char(out, '\n');
+    const struct gc_snapshot *snapshot = report->snapshot;
+    uint32_t last = snapshot->device_count;
+    for (uint32_t written = 0; written < snapshot->device_count; written++) {
+        uint32_t next = snapshot->device_count;
+        for (uint32_t i = 0; i < snapshot->device_count; i++) {
+            const uint64_t peak = snapshot->devices[i].reserved.peak;
+            const bool is_behind = last == snapshot->device_count ||
+                                   peak < snapshot->devices[last].reserved.peak ||
+                                   (peak == snapshot->devices[last].reserved.peak && i > last);
+            if (is_behind &&
+                (next == snapshot->device_count || peak > snapshot->devices[next].reserved.peak))
+                next = i;
+        }
+        write_device(out, report, next);
+        last = next;
     }
 }
 
@@ -387,12 +405,12 @@ enum gc_status gc_report_write_text(const struct gc_report *report, int fd)
 {
     struct gc_out out;
     gc_out_init(&out, fd);
+    out.is_colored = gc_out_wants_color(fd);
     write_head(&out, &report->facts);
-    for (uint32_t i = 0; i < report->snapshot->device_count; i++)
-        write_device(&out, report, i);
+    write_devices(&out, report);
     gc_report_estimate_text(&out, report);
     write_latency(&out, "allocation", &report->snapshot->alloc_latency);
     write_latency(&out, "free", &report->snapshot->free_latency);
-    write_advice(&out, report);
+    gc_report_advise(report, write_sentence, &(struct advice){&out, false});
     return gc_out_flush(&out);
 }

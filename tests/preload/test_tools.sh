@@ -142,8 +142,19 @@ is "report: the leak" "$(json r.json '[l["bytes"] for l in d["leaks"] if l["api"
 "$TOOL" report r.json > text
 like "report as text" "$(cat text)" '^== gpucache .*: tools_client, pid [0-9]+$'
 like "report as text: the limit" "$(cat text)" 'limit 72.0 MiB'
-like "report as text: what to do" "$(cat text)" '1 requests found no room on device 0'
+like "report as text: what to do" "$(cat text)" '1 request found no room on device 0'
 is "report as text: 80 columns" "$(awk 'length > 80' text)" ""
+# On a terminal it has colour, unless the user or the terminal has none.
+shown() { env "$@" script -qec "$TOOL report r.json" /dev/null < /dev/null | grep -c "$(printf '\033')"; }
+if command -v script > /dev/null; then
+    ok "report on a terminal: colour" test "$(shown TERM=xterm)" -gt 2
+    is "report on a terminal: NO_COLOR" "$(shown TERM=xterm NO_COLOR=1)" 0
+    is "report on a terminal that shows none" "$(shown TERM=dumb)" 0
+    is "report on a terminal: the same words" "$(TERM=xterm script -qec "$TOOL report r.json" /dev/null < /dev/null |
+        sed 's/\x1b\[[0-9;]*m//g; s/\r$//')" "$(cat text)"
+else
+    skip "the report on a terminal" "script (Debian: bsdutils) is not installed"
+fi
 "$TOOL" report r.json --json > again.json
 is "report --json: the same content" "$(json again.json r)" "$(json r.json r)"
 # Addresses, times and the order of equal rows differ from run to run.

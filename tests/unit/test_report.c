@@ -210,6 +210,94 @@ static void text_fits_80_columns(void **state)
     free(text);
 }
 
+/* Sentences go over several lines, indented. */
+static void unfold(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from != '\0';) {
+        if (strncmp(from, "\n     ", 6) == 0) {
+            *to++ = ' ';
+            from += 6;
+        } else {
+            *to++ = *from++;
+        }
+    }
+    *to = '\0';
+}
+
+/* ---- advice ---- */
+
+static void note_sentence(void *argument, const char *sentence)
+{
+    char *all = argument;
+    const size_t used = strlen(all);
+    snprintf(all + used, 4096 - used, "%s\n", sentence);
+}
+
+static const struct gc_device_snapshot quiet = {
+    .limit_bytes = UINT64_MAX, .group_limit_bytes = UINT64_MAX, .is_mapped = true};
+
+static void assert_advice(const struct gc_device_snapshot *device, const char *wanted)
+{
+    char got[4096] = "";
+    struct gc_device_snapshot copy = *device;
+    struct gc_snapshot snapshot = {.device_count = 1, .devices = &copy};
+    const struct gc_report report = {.snapshot = &snapshot};
+    gc_report_advise(&report, note_sentence, got);
+    assert_string_equal(got, wanted);
+}
+
+static void advice_says_what_would_have_fitted(void **state)
+{
+    struct gc_device_snapshot device = quiet;
+    (void)state;
+    assert_advice(&device, "");
+    device.limit_bytes = UINT64_C(10) << 30;
+    device.allocated.peak = UINT64_C(9) << 30;
+    device.reserved.peak = UINT64_C(10) << 30;
+    device.retry_count = 12;
+    assert_advice(&device, "the limit was reached 12 times on device 0; idle cache was trimmed; "
+                           "the peak would fit in 9.5 GiB\n");
+    device.context.peak = UINT64_C(400) << 20; /* a context is within the limit */
+    assert_advice(&device, "the limit was reached 12 times on device 0; idle cache was trimmed; "
+                           "the peak would fit in 9.9 GiB\n");
+    device.context.peak = 0;
+    device.retry_count = 0;
+    assert_advice(&device, "10.0 GiB were held on device 0, of which 9.0 GiB were in use at most; "
+                           "the peak would fit in 9.5 GiB\n");
+    device.is_mapped = false; /* holes take more */
+    assert_advice(&device, "");
+    device.retry_count = 1;
+    device.limit_bytes = UINT64_MAX;
+    assert_advice(&device, "the device was full 1 time on device 0; idle cache was trimmed\n");
+    device.is_mapped = true;
+    device.oom_count = 1; /* who knows what it needed */
+    assert_advice(&device,
+                  "1 request found no room on device 0: the program needs more than the device "
+                  "has\nthe device was full 1 time on device 0; idle cache was trimmed\n");
+}
+
+static void advice_on_holes_and_misuse(void **state)
+{
+    struct gc_device_snapshot device = quiet;
+    (void)state;
+    device.free_bytes = UINT64_C(1) << 30;
+    device.largest_free_bytes = UINT64_C(10) << 20;
+    assert_advice(&device, "");
+    device.is_mapped = false;
+    assert_advice(&device, "1.0 GiB are free in the cache on device 0, the largest hole 10.0 MiB: "
+                           "GPUCACHE_BACKEND=vmm makes one of them, where the device can\n");
+    device = quiet;
+    device.invalid_free_count = 2;
+    device.misuse_count = 1;
+    device.leak_count = 1;
+    assert_advice(
+        &device, "2 frees of what was no live allocation: freed twice, or a wrong address; "
+                 "GPUCACHE_DEBUG=uaf finds out\n1 write to freed memory or past an end: the log on "
+                 "stderr names the blocks\n1 allocation was never freed on device 0: see the "
+                 "list\n");
+}
+
 static void text_says_what_matters(void **state)
 {
     static const char *const wanted[] = {
@@ -217,7 +305,7 @@ static void text_says_what_matters(void **state)
         "driver 12.4",
         "limit 4.0 GiB",
         "no limit of its own\n   group      team, limit 12.0 GiB\n",
-        "no room on device 1: its group is held to\n     12.0 GiB; `gpucache limit` raises",
+        "no room on device 1: its group is held to 12.0 GiB; `gpucache limit` raises",
         "never freed: 1234 allocations, 5.0 GiB",
         "0x7f0000000000",
         "100.0 MiB  cudaMalloc",
@@ -229,11 +317,29 @@ static void text_says_what_matters(void **state)
     };
     (void)state;
     char *text = written_text(report_sample(NULL));
+    unfold(strstr(text, "-- what to do"));
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         if (strstr(text, wanted[i]) == NULL)
             fail_msg("\"%s\" is missing in:\n%s", wanted[i], text);
     }
     assert_null(strstr(text, "0x7f000000000a"));
+    assert_null(strstr(text, "\033")); /* no terminal, no colour */
+    free(text);
+}
+
+static void the_device_held_most_of_comes_first(void **state)
+{
+    (void)state;
+    const struct gc_report *report = report_sample(NULL);
+    struct gc_device_snapshot *devices = report->snapshot->devices;
+    char *text = written_text(report);
+    assert_true(strstr(text, "-- device 0") <
+                strstr(text, "-- device 1")); /* equal ones by number */
+    free(text);
+    devices[1].reserved.peak++;
+    text = written_text(report);
+    assert_true(strstr(text, "-- device 1") < strstr(text, "-- device 0"));
+    assert_non_null(strstr(text, "-- device 0"));
     free(text);
 }
 
@@ -468,6 +574,9 @@ int main(void)
         cmocka_unit_test(odd_names_are_escaped),
         cmocka_unit_test(text_fits_80_columns),
         cmocka_unit_test(text_says_what_matters),
+        cmocka_unit_test(the_device_held_most_of_comes_first),
+        cmocka_unit_test(advice_says_what_would_have_fitted),
+        cmocka_unit_test(advice_on_holes_and_misuse),
         cmocka_unit_test(largest_entry_points_come_first),
         TEST(json_files_are_whole_and_list_the_leaks),
         TEST(a_file_is_replaced_and_nothing_stays_beside_it),

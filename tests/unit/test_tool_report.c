@@ -199,7 +199,8 @@ static void damage(json_t *root, json_t *object, const char *const *optional)
 
 static void every_key_is_needed_in_its_type(void **state)
 {
-    static const char *const optional_root[] = {"reuse", "driver_calls", "estimate", "gate", NULL};
+    static const char *const optional_root[] = {"advice",   "reuse", "driver_calls",
+                                                "estimate", "gate",  NULL};
     static const char *const optional_device[] = {
         "backend", "backend_reason",    "idle_bytes", "direct_bytes",
         "group",   "group_limit_bytes", "tenants",    NULL};
