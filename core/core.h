@@ -72,7 +72,10 @@ void gc_core_serve(struct gc_core *core);
 bool gc_device_is_shared(const struct gc_device *device);
 /* What a context of the device takes, as members of the group found; 0: not known, or no group. */
 uint64_t gc_device_context_bytes(const struct gc_device *device);
+/* For all processes of the ledger, in a group or not. */
 void gc_device_note_context_bytes(struct gc_device *device, uint64_t bytes);
+/* The same of a device that need not be known here yet, as any process of the ledger found. */
+uint64_t gc_core_context_bytes(const struct gc_core *core, const char *uuid, uint64_t total_bytes);
 /* Whether the process has a group, and so should have a thread that runs gc_core_help. */
 bool gc_core_wants_helper(const struct gc_core *core);
 /* Serves requests until gc_core_end_help. */

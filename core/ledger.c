@@ -211,22 +211,35 @@ static bool swap_key(gc_ledger_word *word, uint64_t old, uint64_t key)
            old == key;
 }
 
+static uint32_t find_device_key(const struct gc_ledger *ledger, uint64_t key)
+{
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        if (load(&ledger->file->devices[i].key) == key)
+            return i;
+    return GC_LEDGER_NONE;
+}
+
+uint64_t gc_ledger_context_bytes(const struct gc_ledger *ledger, const char *uuid)
+{
+    const uint32_t row = find_device_key(ledger, gc_ledger_key(uuid));
+    return row == GC_LEDGER_NONE ? 0 : load(&ledger->file->devices[row].context_bytes);
+}
+
 uint32_t gc_ledger_claim_device(struct gc_ledger *ledger, const struct gc_ledger_device *device)
 {
     struct gc_ledger_file *file = ledger->file;
     const uint64_t key = gc_ledger_key(device->uuid);
-    uint32_t found = GC_LEDGER_NONE;
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES && found == GC_LEDGER_NONE; i++)
-        if (load(&file->devices[i].key) == key)
-            found = i;
+    uint32_t found = find_device_key(ledger, key);
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES && found == GC_LEDGER_NONE; i++)
         if (swap_key(&file->devices[i].key, 0, key))
             found = i;
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES && found == GC_LEDGER_NONE; i++) {
         const uint64_t old = load(&file->devices[i].key);
         if (gc_ledger_is_intact(ledger) && !is_device_used(ledger, i) &&
-            swap_key(&file->devices[i].key, old, key))
+            swap_key(&file->devices[i].key, old, key)) {
+            atomic_store_explicit(&file->devices[i].context_bytes, 0, memory_order_relaxed);
             found = i;
+        }
     }
     if (found == GC_LEDGER_NONE ||
         !has_memory(ledger, file->accounts[found], sizeof(file->accounts[found])) ||

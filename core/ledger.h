@@ -119,6 +119,9 @@ bool gc_ledger_look(const char *folder, const char *group, const char *uuid,
 
 /* What names are found by in the tables; never 0. */
 uint64_t gc_ledger_key(const char *name);
+/* What a context takes on a device, as the last process found that could measure it; 0: not known.
+ */
+uint64_t gc_ledger_context_bytes(const struct gc_ledger *ledger, const char *uuid);
 /* The row of a device, made if there is none. GC_LEDGER_NONE: the table is full, or there is no
  * memory for its accounts. */
 uint32_t gc_ledger_claim_device(struct gc_ledger *ledger, const struct gc_ledger_device *device);

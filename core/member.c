@@ -251,27 +251,36 @@ bool gc_device_is_shared(const struct gc_device *device)
     return false;
 }
 
-static gc_ledger_word *context_word(const struct gc_device *device)
+static bool is_believed(uint64_t context_bytes, uint64_t total_bytes)
 {
-    const struct gc_account *account = device->budget.account;
-    if (account == NULL)
-        return NULL;
-    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
-    return &account->ledger->file->devices[row].context_bytes;
+    return context_bytes <= total_bytes / CONTEXT_SHARE;
 }
 
 uint64_t gc_device_context_bytes(const struct gc_device *device)
 {
-    const gc_ledger_word *word = context_word(device);
-    const uint64_t bytes = word == NULL ? 0 : atomic_load_explicit(word, memory_order_relaxed);
-    return bytes <= device->info.total_bytes / CONTEXT_SHARE ? bytes : 0;
+    const struct gc_account *account = device->budget.account;
+    if (account == NULL)
+        return 0;
+    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint64_t bytes = atomic_load_explicit(&account->ledger->file->devices[row].context_bytes,
+                                                memory_order_relaxed);
+    return is_believed(bytes, device->info.total_bytes) ? bytes : 0;
+}
+
+uint64_t gc_core_context_bytes(const struct gc_core *core, const char *uuid, uint64_t total_bytes)
+{
+    const uint64_t bytes =
+        core->member != NULL ? gc_ledger_context_bytes(&core->member->ledger, uuid) : 0;
+    return is_believed(bytes, total_bytes) ? bytes : 0;
 }
 
 void gc_device_note_context_bytes(struct gc_device *device, uint64_t bytes)
 {
-    gc_ledger_word *word = context_word(device);
-    if (word != NULL && bytes <= device->info.total_bytes / CONTEXT_SHARE)
-        atomic_store_explicit(word, bytes, memory_order_relaxed);
+    const struct gc_member *member = device->core->member;
+    if (member != NULL && device->ledger_row != GC_LEDGER_NONE &&
+        is_believed(bytes, device->info.total_bytes))
+        atomic_store_explicit(&member->ledger.file->devices[device->ledger_row].context_bytes,
+                              bytes, memory_order_relaxed);
 }
 
 /* ---- what others see ---- */

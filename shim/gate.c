@@ -34,7 +34,9 @@ static bool describe(const struct gc_options *options, CUdevice ordinal,
         bytes = gc_min_u64(gc_size_spec_resolve(&options->limit, ordinal, uuid, total), total);
     device->budget_bytes = gc_min_u64(bytes, group_limit(options, ordinal));
     bytes = gc_size_spec_resolve(&options->context_memory, ordinal, uuid, total);
-    device->context_bytes = bytes != UINT64_MAX ? bytes : 0;
+    if (bytes == UINT64_MAX)
+        bytes = gc_shim.core != NULL ? gc_core_context_bytes(gc_shim.core, uuid, total) : 0;
+    device->context_bytes = bytes;
     return true;
 }
 

@@ -71,9 +71,16 @@ static bool find_process(const struct gc_device *device, uint64_t *bytes)
     return false;
 }
 
+/* Loading it takes time: only where the figure decides something, or an estimate is held against
+ * it. */
+static bool may_load(const struct gc_device *device)
+{
+    return gc_shim.gatekeeper != NULL || gc_device_limit_bytes(device) != UINT64_MAX;
+}
+
 static bool read_process(const struct gc_device *device, uint64_t *bytes)
 {
-    if (!start_nvml(gc_device_limit_bytes(device) != UINT64_MAX))
+    if (!start_nvml(may_load(device)))
         return false;
     const bool is_found = find_process(device, bytes);
     stop_nvml();
@@ -82,7 +89,7 @@ static bool read_process(const struct gc_device *device, uint64_t *bytes)
 
 static bool begin_nvml(const struct gc_device *device, uint64_t *free_bytes)
 {
-    if (!start_nvml(gc_device_limit_bytes(device) != UINT64_MAX))
+    if (!start_nvml(may_load(device)))
         return false;
     if (read_nvml(device, free_bytes))
         return true;
@@ -160,7 +167,8 @@ static bool read_driver(struct gc_device *device, uint64_t *free_bytes)
 
 static void begin_shared(struct gc_measure *measure)
 {
-    measure->is_shared = gc_device_is_shared(measure->device);
+    /* What stands beside an estimate, and in the next one, has nobody else's memory in it. */
+    measure->is_shared = gc_shim.gatekeeper != NULL || gc_device_is_shared(measure->device);
     if (measure->is_shared && !read_process(measure->device, &measure->process_bytes))
         measure->process_bytes = 0; /* it has no context there, or else is not found at the end */
 }

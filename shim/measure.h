@@ -1,11 +1,11 @@
 /* What a call takes from a device when nothing says so but the free memory before and after it.
  *
  * Asked of the driver in a context of that device that is certain to live (the current one, or the
- * primary one while it is retained for the question), else of NVML: if it is loaded already, or a
- * limit is in force; NVML is started before and stopped after. By UUID, never by ordinal. Where
- * other processes use the device, NVML's figure for this process goes before. What the account
- * itself changed meanwhile is taken out; what other processes did can only be where that figure is
- * not to be had, and then is not. No lock is held. */
+ * primary one while it is retained for the question), else of NVML: if it is loaded already, a
+ * limit is in force or a model is named; NVML is started before and stopped after. By UUID, never
+ * by ordinal. Where other processes use the device, NVML's figure for this process goes before.
+ * What the account itself changed meanwhile is taken out; what other processes did can only be
+ * where that figure is not to be had, and then is not. No lock is held. */
 #ifndef GC_MEASURE_H
 #define GC_MEASURE_H
 
@@ -18,7 +18,7 @@ struct gc_measure {
     enum gc_measure_source source; /* NONE: it cannot be measured */
     uint64_t free_bytes;
     uint64_t reserved_bytes;
-    bool is_shared;         /* other processes may use the device */
+    bool is_shared;         /* NVML's figure for this process is asked: others may use the device */
     bool is_exact;          /* of the end: nobody else's memory is in it */
     uint64_t process_bytes; /* what NVML says this process uses */
 };

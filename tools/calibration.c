@@ -15,13 +15,24 @@
 
 /* ---- measured ---- */
 
+/* On the device where they took most. */
+static uint64_t largest_context(const struct gc_snapshot *snapshot)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < snapshot->device_count; i++)
+        bytes = gc_max_u64(bytes, snapshot->devices[i].context.peak);
+    return bytes;
+}
+
 static int fill(const char *path, const struct report_loaded *loaded,
                 struct calibration *calibration)
 {
-    const uint64_t measured = gc_report_measured_bytes(&loaded->snapshot);
+    const uint64_t measured = gc_sub_or_zero_u64(gc_report_measured_bytes(&loaded->snapshot),
+                                                 gc_report_context_bytes(&loaded->snapshot));
     if (measured == 0)
         return tool_fail(&tool_command_estimate, "%s: the run held no device memory", path);
     calibration->measured_bytes = measured;
+    calibration->context_bytes = largest_context(&loaded->snapshot);
     gc_text_show(loaded->process.program, strlen(loaded->process.program), calibration->program,
                  sizeof(calibration->program));
     gc_text_show(loaded->process.host, strlen(loaded->process.host), calibration->host,
@@ -95,6 +106,11 @@ static void write_file(struct gc_out *out, const struct calibration *calibration
     gc_out_text(out, "\nGPUCACHE_OVERHEAD=");
     write_factor(out, calibration->overhead_millionths);
     gc_out_char(out, '\n');
+    if (calibration->context_bytes == 0)
+        return;
+    gc_out_text(out, "GPUCACHE_CONTEXT_MEMORY=");
+    gc_out_uint(out, calibration->context_bytes);
+    gc_out_char(out, '\n');
 }
 
 int calibration_store(const struct calibration *calibration, const char *path)
@@ -121,26 +137,33 @@ int calibration_store(const struct calibration *calibration, const char *path)
     return TOOL_FAILED;
 }
 
-struct found_factor {
-    bool found;
-    bool good;
+struct found {
+    bool has_factor;
+    bool is_factor_good;
+    bool is_context_good;
     uint64_t millionths;
+    uint64_t context_bytes; /* 0: there is none */
 };
+
+static void take_factor(struct found *found, const char *value)
+{
+    struct gc_decimal number;
+    const char *end;
+    found->has_factor = true;
+    found->is_factor_good = gc_text_decimal(value, &end, &number) && *end == '\0' &&
+                            number.whole >= 1 && number.whole <= 100;
+    if (found->is_factor_good)
+        found->millionths = (number.whole - 1) * MILLION +
+                            (uint64_t)((unsigned __int128)number.fraction * MILLION / number.scale);
+}
 
 static void take_entry(void *argument, const char *key, const char *value)
 {
-    struct found_factor *factor = argument;
-    struct gc_decimal number;
-    const char *end;
-    if (strcmp(key, "GPUCACHE_OVERHEAD") != 0)
-        return;
-    factor->found = true;
-    factor->good = gc_text_decimal(value, &end, &number) && *end == '\0' && number.whole >= 1 &&
-                   number.whole <= 100;
-    if (factor->good)
-        factor->millionths =
-            (number.whole - 1) * MILLION +
-            (uint64_t)((unsigned __int128)number.fraction * MILLION / number.scale);
+    struct found *found = argument;
+    if (strcmp(key, "GPUCACHE_OVERHEAD") == 0)
+        take_factor(found, value);
+    else if (strcmp(key, "GPUCACHE_CONTEXT_MEMORY") == 0)
+        found->is_context_good = gc_parse_size(value, &found->context_bytes) == GC_OK;
 }
 
 static void skip_line(void *argument, unsigned line)
@@ -149,23 +172,28 @@ static void skip_line(void *argument, unsigned line)
     (void)line;
 }
 
-int calibration_load(const char *path, uint64_t *overhead_millionths)
+int calibration_load(const char *path, uint64_t *overhead_millionths, uint64_t *context_bytes)
 {
-    struct found_factor factor = {false};
+    struct found found = {.is_context_good = true};
     struct gc_config config = {NULL};
     const struct gc_config_visitor visitor = {
-        .argument = &factor, .entry = take_entry, .bad = skip_line};
+        .argument = &found, .entry = take_entry, .bad = skip_line};
     if (gc_config_read(path, &visitor, &config) != GC_OK)
         return tool_fail(&tool_command_estimate,
                          "%s: not a readable file of KEY=value lines below 64 KiB", path);
     gc_config_close(&config);
-    if (!factor.found)
+    if (!found.has_factor)
         return tool_fail(&tool_command_estimate, "%s: there is no GPUCACHE_OVERHEAD in it", path);
-    if (!factor.good)
+    if (!found.is_factor_good)
         return tool_fail(&tool_command_estimate,
                          "%s: its GPUCACHE_OVERHEAD is not valid; accepted: a factor, 1 to 100",
                          path);
-    *overhead_millionths = factor.millionths;
+    if (!found.is_context_good)
+        return tool_fail(&tool_command_estimate,
+                         "%s: its GPUCACHE_CONTEXT_MEMORY is not valid; accepted: a size", path);
+    *overhead_millionths = found.millionths;
+    if (found.context_bytes > 0)
+        *context_bytes = found.context_bytes;
     return TOOL_DONE;
 }
 
@@ -181,6 +209,10 @@ void calibration_put_json(struct gc_json *json, const struct calibration *calibr
     gc_json_put_uint(json, "measured_bytes", calibration->measured_bytes);
     gc_json_key(json, "overhead");
     gc_json_fixed(json, MILLION + calibration->overhead_millionths, 6);
+    if (calibration->context_bytes > 0)
+        gc_json_put_uint(json, "context_bytes", calibration->context_bytes);
+    else
+        gc_json_put_null(json, "context_bytes");
     gc_json_end_object(json);
 }
 
@@ -205,4 +237,8 @@ void calibration_print_text(struct gc_out *out, const struct calibration *calibr
     gc_out_text(out, measured < calibration->parts_bytes
                          ? ": the run took less than the parts without any\n"
                          : "\n");
+    gc_out_text(out, "  a context took             ");
+    gc_out_text(out, calibration->context_bytes > 0 ? gc_text_size(calibration->context_bytes, text)
+                                                    : "not measured in that run");
+    gc_out_char(out, '\n');
 }

@@ -1,7 +1,8 @@
-/* An estimate beside what a run really took, and the overhead that follows.
+/* An estimate beside what a run really took, and what follows: the overhead, and what a context
+ * takes where the run could measure it.
  *
- * It is kept as a file of KEY=value lines with GPUCACHE_OVERHEAD: the library reads it as its
- * configuration (GPUCACHE_CONFIG), gpucache estimate by --calibration. */
+ * Kept as a file of KEY=value lines, GPUCACHE_OVERHEAD and GPUCACHE_CONTEXT_MEMORY: the library
+ * reads it as its configuration (GPUCACHE_CONFIG), gpucache estimate by --calibration. */
 #ifndef GC_CALIBRATION_H
 #define GC_CALIBRATION_H
 
@@ -14,7 +15,8 @@ struct calibration {
     char host[256];
     uint64_t estimated_bytes;     /* the peak, without what the context takes */
     uint64_t parts_bytes;         /* the same without overhead */
-    uint64_t measured_bytes;      /* held from the driver at most, of all devices */
+    uint64_t measured_bytes;      /* held from the driver at most, of all devices; no contexts */
+    uint64_t context_bytes;       /* of the device whose contexts took most; 0: not measured */
     uint64_t overhead_millionths; /* measured over parts, above 1; 0 where less was needed */
 };
 
@@ -23,7 +25,9 @@ int calibration_measure(const char *report_path, const struct gc_estimate *estim
                         uint64_t context_bytes, struct calibration *calibration) GC_CHECKED;
 /* Where `path` is NULL nothing is written. An existing file is replaced whole. */
 int calibration_store(const struct calibration *calibration, const char *path) GC_CHECKED;
-int calibration_load(const char *path, uint64_t *overhead_millionths) GC_CHECKED;
+/* Both values; a context that is not in the file leaves *context_bytes as it is. */
+int calibration_load(const char *path, uint64_t *overhead_millionths,
+                     uint64_t *context_bytes) GC_CHECKED;
 
 /* A member "calibration". */
 void calibration_put_json(struct gc_json *json, const struct calibration *calibration);

@@ -182,9 +182,9 @@ const struct tool_command tool_command_estimate = {
         "  --context-memory S     what a context takes on each device (300 MiB); measured: found\n"
         "                         out on the first device here\n"
         "  --calibrate REPORT     compare with what a run took, by its JSON report, and derive the\n"
-        "                         overhead\n"
-        "  --output FILE          where --calibrate keeps it\n"
-        "  --calibration FILE     an overhead kept so\n"
+        "                         overhead, and what a context took\n"
+        "  --output FILE          where --calibrate keeps them\n"
+        "  --calibration FILE     overhead and context kept so\n"
         "  --json                 print JSON; of several models an object with \"models\"\n",
     .run = run,
 };

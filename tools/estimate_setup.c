@@ -228,13 +228,14 @@ static int parse_budget(const struct texts *texts, struct estimate_setup *setup)
 
 /* ---- the whole ---- */
 
-/* A stored calibration stands where no --overhead does. */
+/* A stored calibration stands where no --overhead and no --context-memory do. */
 static int parse_factors(const struct texts *texts, struct estimate_setup *setup)
 {
     struct gc_estimate_request *request = &setup->request;
     int status = TOOL_DONE;
     if (texts->calibration != NULL)
-        status = calibration_load(texts->calibration, &request->overhead_millionths);
+        status = calibration_load(texts->calibration, &request->overhead_millionths,
+                                  &request->context_bytes);
     if (status == TOOL_DONE)
         status = parse_overhead(texts->overhead, &request->overhead_millionths);
     return status == TOOL_DONE ? parse_context(texts->context, &request->context_bytes) : status;

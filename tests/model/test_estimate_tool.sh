@@ -173,6 +173,7 @@ cat > report.py << 'END'
 import json, sys
 r = json.load(open(sys.argv[1]))
 r["devices"][0]["reserved_bytes"]["peak"] = int(sys.argv[2])
+r["devices"][0]["context_bytes"]["peak"] = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 json.dump(r, open(sys.argv[3], "w"))
 END
 program=$BUILD_DIR/tests/demo/train_driver
@@ -187,6 +188,19 @@ if [ -f run.json ]; then
     "$TOOL" estimate llama --calibration mine.conf --context-memory 0 --json > out.json
     ok "calibration: the peak is what was measured" test "$(($(json out.json 'r["peak_bytes"]') - parts * 5 / 4))" -lt 5000
     like "calibrate: the error is told" "$("$TOOL" estimate llama --calibrate longer.json)" '^  error +-1[0-9]\.[0-9]%$'
+    is "calibrate: a context that was not measured is not kept" "$(grep -c CONTEXT mine.conf)" 0
+    is "calibrate: null" "$("$TOOL" estimate llama --calibrate longer.json --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["calibration"]["context_bytes"])')" None
+    python3 report.py run.json $((parts * 5 / 4 + 123456789)) context.json 123456789
+    "$TOOL" estimate llama --calibrate context.json --output both.conf > out
+    is "calibrate: the context is apart" "$(grep OVERHEAD= mine.conf)" "$(grep OVERHEAD= both.conf)"
+    is "calibrate: the context is kept" "$(grep CONTEXT both.conf)" GPUCACHE_CONTEXT_MEMORY=123456789
+    like "calibrate: the context is told" "$(cat out)" '^  a context took +117\.7 MiB$'
+    "$TOOL" estimate llama --calibration both.conf --json > out.json
+    ok "calibration: overhead and context" test "$(($(json out.json 'r["peak_bytes"]') - parts * 5 / 4 - 123456789))" -lt 5000
+    "$TOOL" estimate llama --calibration both.conf --context-memory 300MiB --json > out.json
+    ok "calibration: an option goes before" test "$(($(json out.json 'r["peak_bytes"]') - parts * 5 / 4 - (300 << 20)))" -lt 5000
+    printf 'GPUCACHE_OVERHEAD=1.2\nGPUCACHE_CONTEXT_MEMORY=much\n' > bad.conf
+    said 1 'its GPUCACHE_CONTEXT_MEMORY is not valid; accepted: a size' llama --calibration bad.conf
     python3 report.py run.json $((parts / 2)) shorter.json
     like "calibrate: less than the parts is 1" "$("$TOOL" estimate llama --calibrate shorter.json)" 'follows +1\.000000'
     python3 report.py run.json $((parts * 200)) other.json

@@ -34,6 +34,8 @@ with open("model/model.safetensors", "wb") as file:
     file.truncate(8 + len(text) + offset)
 END
 
+# What a context takes is learnt from run to run: the tests state it.
+context=(GPUCACHE_CONTEXT_MEMORY=300MiB)
 # gated STATUS SETTING… -- COMMAND…: runs it under the library with the model; out, err and run.json stay.
 gated() {
     local wanted=$1 settings=()
@@ -44,7 +46,7 @@ gated() {
     done
     shift
     rm -f run.json
-    env GPUCACHE_REPORT="$TMP/run.json" GPUCACHE_MODEL="$TMP/model" "${settings[@]}" \
+    env GPUCACHE_REPORT="$TMP/run.json" GPUCACHE_MODEL="$TMP/model" "${context[@]}" "${settings[@]}" \
         LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$@" > out 2> err
     is "${settings[*]}: status of ${1##*/}" $? "$wanted"
 }
@@ -99,6 +101,20 @@ is "tokens at once" "$(json run.json 'r["estimate"]["activation_bytes"]')" \
     "$("$TOOL" estimate model --chunk 256 --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["activation_bytes"])')"
 gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_ATTENTION=full GPUCACHE_CONTEXT_MEMORY=512MiB GPUCACHE_OVERHEAD=1 -- "$PROGRAM"
 is "scores written out, a context that is told" "$(json run.json '[r["estimate"]["attention_workspace_bytes"] >> 20, r["estimate"]["overhead_bytes"] >> 20, r["estimate"]["context_bytes"] >> 20]')" "[1024, 512, 512]"
+
+# ---- what a context takes: the first run measures it, the next one's estimate has it ----
+printf 'GPUCACHE_OVERHEAD=1.25\nGPUCACHE_CONTEXT_MEMORY=128MiB\n' > mine.conf
+export GPUCACHE_LEDGER=$TMP/fresh
+context=()
+gated 0 GPUCACHE_BUDGET=40GiB -- "$PROGRAM"
+is "a context: stated, then measured" "$(json run.json '[r["estimate"]["context_bytes"] >> 20, r["estimate"]["measured_context_bytes"] >> 20]')" "[300, 64]"
+gated 0 GPUCACHE_BUDGET=40GiB -- "$PROGRAM"
+is "a context: as it was measured" "$(json run.json '[r["estimate"]["context_bytes"] >> 20, r["estimate"]["overhead_bytes"] - r["estimate"]["context_bytes"] < r["estimate"]["peak_bytes"] // 10]')" "[64, true]"
+gated 0 GPUCACHE_BUDGET=40GiB GPUCACHE_CONFIG="$TMP/mine.conf" -- "$PROGRAM"
+is "a context: a calibration goes before" "$(json run.json '[r["estimate"]["context_bytes"] >> 20, r["estimate"]["overhead_bytes"] * 4 // r["estimate"]["weight_bytes"]]')" "[128, 1]"
+is "held without contexts is what is compared" "$(json run.json '(lambda e: e["error_thousandths"] == (e["peak_bytes"] - e["context_bytes"] - e["measured_peak_bytes"] + e["measured_context_bytes"]) * 1000 // (e["measured_peak_bytes"] - e["measured_context_bytes"]))(r["estimate"])')" true
+export GPUCACHE_LEDGER=$TMP/ledger
+context=(GPUCACHE_CONTEXT_MEMORY=300MiB)
 
 # ---- several devices ----
 two=(SIMCUDA_DEVICES=2 GPUCACHE_DEVICES=2 GPUCACHE_SEQ_LEN=2048)
