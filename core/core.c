@@ -6,6 +6,7 @@
 #include "core/bits.h"
 #include "core/debug.h"
 #include "core/elastic.h"
+#include "core/follow.h"
 #include "core/instance.h"
 #include "core/magazine.h"
 #include "core/member.h"
@@ -34,6 +35,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
     core->options = config->options;
     core->log = config->log;
     core->trace = config->trace;
+    core->plan = config->plan;
     core->mode = config->options->mode;
     core->api_names = config->api_names;
     core->api_count = config->api_count;
@@ -52,9 +54,13 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
     gc_caches_init(core);
     if (gc_debug_init(core) != GC_OK)
         goto fail_debug;
+    if (gc_follow_init(core) != GC_OK)
+        goto fail_follow;
     *created = core;
     return GC_OK;
 
+fail_follow:
+    gc_debug_fini(core);
 fail_debug:
     gc_caches_fini(core);
     gc_lock_fini(&core->registry);
@@ -87,6 +93,7 @@ void gc_core_destroy(struct gc_core *core)
     }
     gc_member_fini(core);
     gc_tenants_fini(core);
+    gc_follow_fini(core);
     gc_caches_fini(core);
     gc_debug_fini(core);
     gc_tracker_fini(&core->tracker);
@@ -189,6 +196,14 @@ static enum gc_status take_fresh(struct order *order, create_memory *create)
     return create(order->context, &exact, &order->claim, &order->address, &order->refusal);
 }
 
+/* The place that a plan of the run has for it. GC_OUT_OF_MEMORY: none, or not now. */
+static enum gc_status follow_plan(struct order *order)
+{
+    if (order->context->core->follow == NULL || order->plan.class > GC_CLASS_LARGE)
+        return GC_OUT_OF_MEMORY;
+    return gc_follow_alloc(order->context, &order->claim, &order->address, &order->is_hit);
+}
+
 /* A context whose work has failed may be beyond repair. The plain driver says so at every call, so
  * nothing is served from the cache until it has given memory again. */
 static bool is_suspect(const struct order *order)
@@ -235,6 +250,9 @@ static enum gc_status attempt(struct order *order)
         gc_reuse_resolve(order->context, order->plan.bytes);
         status = take_free(order, false);
     }
+    /* A plan's places are there already, as long as it does not want them itself. */
+    if (status == GC_OUT_OF_MEMORY && gc_follow_has_segment(order->context))
+        status = take_free(order, true);
     if (status != GC_OUT_OF_MEMORY)
         return status;
     return order->plan.class == GC_CLASS_WHOLE ? take_whole(order)
@@ -261,8 +279,11 @@ static enum gc_status serve(struct order *order)
         if (gc_device_excess_bytes(device) == 0 ||
             !gc_member_make_room(device, order->plan.bytes, &room))
             return GC_OUT_OF_MEMORY;
-    if (order->plan.class != GC_CLASS_ONCE && !is_suspect(order))
-        status = take_free(order, false); /* the hot path: one lock, no driver */
+    if (order->plan.class != GC_CLASS_ONCE && !is_suspect(order)) {
+        status = follow_plan(order);
+        if (status == GC_OUT_OF_MEMORY)
+            status = take_free(order, false); /* the hot path: one lock, no driver */
+    }
     if (status != GC_OUT_OF_MEMORY)
         return status;
     gc_shortage_begin(&shortage, device, order->context->share, &order->context->pool);
@@ -374,6 +395,7 @@ static void close_stream_of_device(struct gc_device *device, uint64_t stream)
          context = gc_context_next(context)) {
         gc_pool_acquire_plain(&context->pool);
         gc_stream_close_locked(&context->pool, stream);
+        gc_follow_close_stream_locked(context, stream);
         gc_pool_release(&context->pool);
     }
 }

@@ -29,6 +29,7 @@ struct gc_share; /* what a tenant has of a device: share.h */
 struct gc_options;
 struct gc_trace;
 struct gc_log;
+struct gc_run_plan;
 
 #define GC_ADDRESS_NONE UINT64_C(0)
 
@@ -37,6 +38,7 @@ struct gc_core_config {
     const struct gc_driver *driver;   /* copied */
     struct gc_log *log;               /* borrowed; may be NULL */
     struct gc_trace *trace;           /* borrowed; NULL records nothing */
+    const struct gc_run_plan *plan;   /* borrowed, valid; NULL: none is followed */
     const char *const *api_names;     /* borrowed; index = api */
     uint16_t api_count;
 };

@@ -17,6 +17,7 @@
 #define GC_CONTEXT_BUCKETS 256
 
 struct gc_elastic_table;
+struct gc_follow;
 struct gc_member;
 
 struct gc_core {
@@ -27,8 +28,10 @@ struct gc_core {
     enum gc_mode mode;
     const char *const *api_names;
     uint16_t api_count;
-    struct gc_member *member;  /* in the ledger; NULL: not joined */
-    struct gc_debugger *debug; /* GPUCACHE_DEBUG; NULL: none */
+    struct gc_member *member;       /* in the ledger; NULL: not joined */
+    struct gc_debugger *debug;      /* GPUCACHE_DEBUG; NULL: none */
+    const struct gc_run_plan *plan; /* that was given; NULL: none */
+    struct gc_follow *follow;       /* it is followed; NULL: it is not */
     struct gc_host
         host; /* what belongs to no device: this record, the pagemap, the tracker, contexts */
     struct gc_work work;

@@ -28,6 +28,13 @@ static bool is_small(const struct gc_lending *lending)
 
 /* ---- the plan ---- */
 
+/* What a plan says will be needed; 0: the request is not of one. */
+static uint64_t planned_bytes(const struct gc_lending *lending)
+{
+    const struct gc_segment *segment = lending->arena->segment;
+    return segment->class == GC_CLASS_PLANNED ? segment->bytes : 0;
+}
+
 /* Chooses for each slot whether it gets an idle page or a new one. What was chosen before stays. */
 static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
 {
@@ -37,7 +44,9 @@ static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
     struct gc_donor_search search = GC_DONOR_SEARCH_START;
     const uint64_t before = pages->idle_count;
     const uint64_t peak = gc_share_need_with(device, share, lending->claim->bytes);
-    const uint64_t slack = (peak >> GC_PAGE_SLACK_SHIFT) + GC_PAGE_SLACK_BYTES;
+    /* A plan is to save memory, and what departs from it is not known to come again. */
+    const uint64_t slack = (peak >> GC_PAGE_SLACK_SHIFT) +
+                           (lending->pool->planned == NULL ? GC_PAGE_SLACK_BYTES : 0);
     uint64_t mapped = gc_share_mapped_bytes(device, share);
     lending->create_count = 0;
     for (uint64_t i = lending->first; i < lending->end; i++) {
@@ -46,7 +55,7 @@ static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
             continue;
         const bool is_plain =
             slot->page == NULL && !is_small(lending) && pages->idle_count > pages->small_idle_count;
-        const uint64_t most = is_plain ? peak : peak + slack;
+        const uint64_t most = gc_max_u64(planned_bytes(lending), is_plain ? peak : peak + slack);
         const bool may_create = !is_thrifty && mapped + pages->page_bytes <= most;
         if (may_create || pages->idle_count == 0) {
             lending->create_count++;
@@ -335,6 +344,8 @@ static bool find_place_locked(const struct gc_lending *lending, struct gc_place 
     const enum gc_class class = lending->plan->class;
     const enum gc_class other = class == GC_CLASS_SMALL ? GC_CLASS_LARGE : GC_CLASS_SMALL;
     const uint64_t bytes = lending->claim->bytes;
+    if (lending->plan->at != 0)
+        return gc_pool_find_at_locked(pool, lending->plan->at, bytes, place);
     return gc_pool_find_place_locked(pool, class, bytes, lending->plan->is_tight, place) ||
            (pool->pages.range_bytes != 0 &&
             gc_pool_find_place_locked(pool, other, bytes, lending->plan->is_tight, place));
@@ -363,6 +374,9 @@ static enum gc_status carve_lock(struct gc_lending *lending)
                 return GC_OK;
             }
             status = prepare_unlock(lending, &place);
+        } else if (lending->plan->at != 0) {
+            gc_pool_release(pool);
+            status = GC_OUT_OF_MEMORY;
         } else {
             gc_pool_release(pool);
             status = gc_arena_add(lending->context, lending->plan->class, lending->claim->bytes);
@@ -443,7 +457,8 @@ enum gc_status gc_arena_create(struct gc_context *context, const struct gc_segme
                                  .claim = claim,
                                  .refusal = refusal};
     if (!has_arenas(context))
-        return gc_segment_create(context, plan, claim, address, refusal);
+        return plan->at != 0 ? GC_OUT_OF_MEMORY
+                             : gc_segment_create(context, plan, claim, address, refusal);
     enum gc_status status = gc_arena_change_begin(context, &lending.change);
     if (status == GC_OK) {
         gc_arena_share_rest(&lending.change);
@@ -453,5 +468,7 @@ enum gc_status gc_arena_create(struct gc_context *context, const struct gc_segme
         gc_arena_change_end(&lending.change);
     }
     /* A capture, or a driver that maps no more: plain memory still has its chance. */
-    return status == GC_DRIVER ? gc_segment_create(context, plan, claim, address, refusal) : status;
+    return status == GC_DRIVER && plan->at == 0
+               ? gc_segment_create(context, plan, claim, address, refusal)
+               : status;
 }

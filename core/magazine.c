@@ -3,6 +3,7 @@
 
 #include "core/bits.h"
 #include "core/check.h"
+#include "core/follow.h"
 #include "core/instance.h"
 #include "core/member.h"
 
@@ -325,6 +326,8 @@ void gc_magazine_size(struct gc_context *context)
     if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) ||
         (share != NULL && atomic_load_explicit(&share->is_over_limit, memory_order_relaxed)))
         cap = 0;
+    if (gc_follow_is_owner(context))
+        cap = 0; /* every request is to be seen */
     atomic_store_explicit(&context->magazine_bytes, cap, memory_order_relaxed);
     atomic_store_explicit(&context->magazine_block_bytes, gc_min_u64(cap / 2, BLOCK_MAX),
                           memory_order_relaxed);

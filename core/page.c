@@ -122,6 +122,17 @@ bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint6
     return true;
 }
 
+bool gc_pages_are_backed_locked(const struct gc_pool *pool, const struct gc_arena *arena,
+                                uint64_t address, uint64_t bytes)
+{
+    uint64_t i;
+    uint64_t end;
+    gc_arena_slots(pool, arena, address, bytes, &i, &end);
+    while (i < end && gc_slot_is_backed(&arena->slots[i]))
+        i++;
+    return i == end;
+}
+
 uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                              uint64_t bytes)
 {

@@ -116,6 +116,10 @@ uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint6
 bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
                            uint64_t bytes);
 
+/* Whether all slots of the range are backed. */
+bool gc_pages_are_backed_locked(const struct gc_pool *pool, const struct gc_arena *arena,
+                                uint64_t address, uint64_t bytes);
+
 /* No slot is kept for a graph any more. */
 void gc_pages_unkeep_locked(struct gc_pool *pool);
 

@@ -20,6 +20,7 @@ void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
 {
     *pool = (struct gc_pool){.shared = *shared, .context = context};
     pool->pages.page_bytes = shared->page_bytes;
+    pool->bins[GC_CLASS_PLANNED].by_address = true;
     pthread_cond_init(&pool->pages.changed, NULL);
     gc_lock_init(&pool->lock, GC_RANK_POOL);
 }
@@ -223,7 +224,7 @@ static uint64_t least_remainder(const struct gc_segment *segment)
 {
     if (is_never_cut(segment))
         return UINT64_MAX;
-    return segment->class == GC_CLASS_SMALL || segment->arena != NULL ? GC_SMALL_REMAINDER
+    return segment->class != GC_CLASS_LARGE || segment->arena != NULL ? GC_SMALL_REMAINDER
                                                                       : GC_LARGE_REMAINDER;
 }
 
@@ -363,6 +364,8 @@ static void link_segment(struct gc_pool *pool, struct gc_segment *segment, struc
     block->next = NULL;
     block->address = segment->address;
     block->bytes = segment->bytes;
+    if (segment->class == GC_CLASS_PLANNED)
+        pool->planned = segment;
     atomic_store_explicit(&segment->pool, pool, memory_order_release);
     atomic_store_explicit(&block->segment, segment, memory_order_release);
     pool->generation++;
@@ -382,18 +385,27 @@ struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *seg
     return block;
 }
 
-void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena)
+static void add_free(struct gc_pool *pool, struct gc_segment *segment, struct gc_arena *arena)
 {
-    struct gc_segment *segment = arena->segment;
     struct gc_block *block = pop_spare(pool);
     segment->arena = arena;
     segment->is_idle = false;
     segment->is_kept = false;
-    arena->next = pool->pages.arenas;
-    pool->pages.arenas = arena;
     link_segment(pool, segment, block);
     bin_insert(pool, block);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
+}
+
+void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena)
+{
+    arena->next = pool->pages.arenas;
+    pool->pages.arenas = arena;
+    add_free(pool, arena->segment, arena);
+}
+
+void gc_pool_add_free_locked(struct gc_pool *pool, struct gc_segment *segment)
+{
+    add_free(pool, segment, NULL);
 }
 
 struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *segment)
@@ -409,6 +421,8 @@ struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *
         pool->segments = segment->next;
     if (segment->next != NULL)
         segment->next->previous = segment->previous;
+    if (pool->planned == segment)
+        pool->planned = NULL;
     segment->first = NULL;
     atomic_store_explicit(&segment->pool, NULL, memory_order_release);
     atomic_store_explicit(&block->segment, NULL, memory_order_release);
@@ -425,6 +439,9 @@ bool gc_pool_is_whole_locked(const struct gc_pool *pool, const struct gc_block *
 void gc_pool_export_locked(struct gc_block *block)
 {
     struct gc_segment *segment = segment_of(block);
+    struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_relaxed);
+    if (pool->planned == segment)
+        pool->planned = NULL;
     segment->class = GC_CLASS_ONCE;
     segment->is_kept = false; /* the program's free is meant for the driver */
     atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);

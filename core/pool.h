@@ -12,6 +12,9 @@
  * asked for, used again for requests of nearly that size, never cut. One that was given away (class
  * once) goes back to the driver when it is free, and so does what the debug aids map for one block.
  *
+ * Where a plan of the run is followed (follow.h) its places are a segment or arena of their own
+ * (class planned), from which others are served last.
+ *
  * With mapped memory a class has arenas (page.h) beside its segments: one huge free block at first,
  * cut to the granule. Where a block goes depends on the free blocks alone, never on what is mapped,
  * so that a program that repeats itself finds its holes backed. Blocks of 2 MiB and more are placed
@@ -70,6 +73,7 @@ struct gc_pool {
     struct gc_context *context;
     struct gc_bins bins[GC_CLASS_COUNT];
     struct gc_segment *segments;
+    struct gc_segment *planned; /* the one of class planned, if there is one */
     struct gc_segment *idle_oldest;
     struct gc_segment *idle_newest;
     struct gc_block *pending_first; /* lowest stamp first */
@@ -121,6 +125,12 @@ struct gc_place {
 /* Best fit. `is_tight`: smaller blocks too touch no more pages than they must. False: no hole. */
 bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_class class, uint64_t bytes,
                                bool is_tight, struct gc_place *place);
+/* The place at an address of the planned segment. False if it is not all free. */
+bool gc_pool_find_at_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes,
+                            struct gc_place *place);
+/* A live block at the place, or NULL where that needs the driver. */
+struct gc_block *gc_pool_take_place_locked(struct gc_pool *pool, const struct gc_place *place,
+                                           const struct gc_claim *claim);
 /* Takes a block out of the hole: in no bin, state MAPPING. Its pages are the caller's business. */
 struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_place *place,
                                       uint64_t bytes);
@@ -139,6 +149,8 @@ void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block);
 /* Adds a prepared segment and carves a live block from its start. */
 struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *segment,
                                     const struct gc_claim *claim);
+/* The same without a block: one free one. */
+void gc_pool_add_free_locked(struct gc_pool *pool, struct gc_segment *segment);
 /* Takes out a segment that consists of one block, which is returned, no longer anywhere. */
 struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *segment);
 /* Whether the block is a driver allocation of its own. */

@@ -44,9 +44,19 @@ bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_class class, 
     return hole != NULL && fit(pool, hole, bytes, is_tight, place);
 }
 
+bool gc_pool_find_at_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes,
+                            struct gc_place *place)
+{
+    struct gc_block *block = gc_bins_at(&pool->bins[GC_CLASS_PLANNED], address);
+    if (block == NULL || segment_of(block) != pool->planned)
+        return false;
+    *place = (struct gc_place){block, address};
+    return bytes <= block->bytes && address - block->address <= block->bytes - bytes;
+}
+
 /* A live block at the place, unless it needs the driver. */
-static struct gc_block *take_place(struct gc_pool *pool, const struct gc_place *place,
-                                   const struct gc_claim *claim)
+struct gc_block *gc_pool_take_place_locked(struct gc_pool *pool, const struct gc_place *place,
+                                           const struct gc_claim *claim)
 {
     struct gc_segment *segment = segment_of(place->hole);
     const bool keep = gc_context_is_capturing(pool->context);
@@ -70,7 +80,7 @@ struct gc_block *gc_pool_take_locked(struct gc_pool *pool, enum gc_class class,
     const uint64_t waste = place.hole->bytes - claim->bytes;
     if (class == GC_CLASS_WHOLE && waste > place.hole->bytes / GC_WHOLE_WASTE_SHARE)
         return NULL;
-    return take_place(pool, &place, claim);
+    return gc_pool_take_place_locked(pool, &place, claim);
 }
 
 /* At the hole's start, at its first page and at its end. */
@@ -82,9 +92,9 @@ static struct gc_block *take_in_hole(struct gc_pool *pool, struct gc_block *hole
     struct gc_block *block = NULL;
     for (unsigned is_tight = 0; block == NULL && is_tight < 2; is_tight++) {
         if (fit(pool, hole, claim->bytes, is_tight != 0, &place))
-            block = take_place(pool, &place, claim);
+            block = gc_pool_take_place_locked(pool, &place, claim);
     }
-    return block != NULL ? block : take_place(pool, &last, claim);
+    return block != NULL ? block : gc_pool_take_place_locked(pool, &last, claim);
 }
 
 struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, enum gc_class class,
@@ -95,7 +105,8 @@ struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, enum gc_class cla
          block == NULL && i <= GC_CLASS_WHOLE; i++) {
         const struct gc_bins *bins = &pool->bins[i];
         struct gc_block *hole = gc_bins_best_fit(bins, claim->bytes);
-        while (hole != NULL && (block = take_in_hole(pool, hole, claim)) == NULL)
+        while (hole != NULL &&
+               (hole->bytes < claim->bytes || (block = take_in_hole(pool, hole, claim)) == NULL))
             hole = gc_bins_next(bins, hole);
     }
     return block;

@@ -50,10 +50,11 @@ static struct gc_arena *create_arena(struct gc_context *context, enum gc_class c
         gc_slab_put(&context->device->segments, segment);
         return NULL;
     }
-    *arena = (struct gc_arena){.segment = segment,
-                               .slots = (struct gc_slot *)(arena + 1),
-                               .slot_count = slot_count,
-                               .prepared_end = address};
+    *arena =
+        (struct gc_arena){.segment = segment,
+                          .slots = (struct gc_slot *)(arena + 1),
+                          .slot_count = slot_count,
+                          .prepared_end = class == GC_CLASS_PLANNED ? address + bytes : address};
     segment->address = address;
     segment->bytes = bytes;
     segment->class = (uint8_t) class;
@@ -158,6 +159,21 @@ enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class, uin
     if (reserve_range(context, bytes, &address, &range_bytes) != 0)
         return note_refusal(context);
     return fill_range(context, address, &range_bytes, &class, 1, false);
+}
+
+enum gc_status gc_arena_add_planned(struct gc_context *context, uint64_t bytes)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    static const enum gc_class class = GC_CLASS_PLANNED;
+    const uint64_t range_bytes = whole_pages(bytes, context->pool.pages.page_bytes);
+    uint64_t address;
+    if (driver->address_reserve(driver->self, context->handle, range_bytes,
+                                context->pool.pages.page_bytes, &address) != 0)
+        return GC_DRIVER;
+    if (gc_pagemap_prepare(&context->core->pagemap, address, range_bytes) == GC_OK)
+        return fill_range(context, address, &range_bytes, &class, 1, false);
+    (void)driver->address_free(driver->self, context->handle, address, range_bytes);
+    return GC_NO_HOST_MEMORY;
 }
 
 /* The addresses of a pool that has no pages any more leave it: its arenas, with their one free

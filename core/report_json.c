@@ -4,6 +4,7 @@
 #include "core/json.h"
 #include "core/report.h"
 #include "core/report_estimate.h"
+#include "core/report_plan.h"
 #include "core/report_tenant.h"
 
 static const struct direct_kind {
@@ -170,6 +171,7 @@ static void write_device(struct gc_json *json, const struct gc_report *report, u
     gc_json_put_uint(json, "leak_bytes", device->leak_bytes);
     gc_json_put_uint(json, "idle_bytes", device->idle_bytes);
     write_direct(json, device);
+    gc_report_plan_json(json, &device->plan);
     gc_report_tenants_json(json, device);
     gc_json_end_object(json);
 }

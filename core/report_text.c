@@ -3,6 +3,7 @@
 #include "core/out.h"
 #include "core/report.h"
 #include "core/report_estimate.h"
+#include "core/report_plan.h"
 #include "core/report_tenant.h"
 #include "core/text.h"
 
@@ -333,6 +334,7 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
     write_gauges(out, device);
     write_counters(out, device);
     write_fragmentation(out, device);
+    gc_report_plan_text(out, &device->plan);
     gc_report_tenants_text(out, device);
     write_apis(out, report, device);
     write_driver_calls(out, report, device);

@@ -81,6 +81,20 @@ static void settle_dropped(struct gc_context *context, const struct gc_segment *
     gc_context_release(context, segment->bytes);
 }
 
+/* A block for the claim, or without one a free one. */
+static void add_locked(struct gc_context *context, struct gc_segment *segment,
+                       const struct gc_claim *claim)
+{
+    if (claim == NULL) {
+        gc_pool_add_free_locked(&context->pool, segment);
+        return;
+    }
+    const struct gc_block *block = gc_pool_add_locked(&context->pool, segment, claim);
+    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
+                                   claim->stream, claim->api};
+    gc_context_note_alloc(context, &entry);
+}
+
 static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment *segment,
                                   const struct gc_claim *claim)
 {
@@ -98,10 +112,7 @@ static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment 
             undo_mem_alloc(context, segment->address, segment->bytes);
         return GC_INVALID_ARGUMENT;
     }
-    const struct gc_block *block = gc_pool_add_locked(pool, segment, claim);
-    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
-                                   claim->stream, claim->api};
-    gc_context_note_alloc(context, &entry);
+    add_locked(context, segment, claim);
     gc_pool_release(pool);
     return GC_OK;
 }
@@ -130,6 +141,14 @@ enum gc_status gc_segment_create(struct gc_context *context, const struct gc_seg
 fail:
     gc_slab_put(records, segment);
     return status;
+}
+
+enum gc_status gc_segment_create_free(struct gc_context *context,
+                                      const struct gc_segment_plan *plan,
+                                      struct gc_segment_refusal *refusal)
+{
+    uint64_t ignored;
+    return gc_segment_create(context, plan, NULL, &ignored, refusal);
 }
 
 /* The driver kept it: back into the pool, unless the context, and the memory with it, went

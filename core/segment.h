@@ -24,6 +24,7 @@ struct gc_pool;
 enum gc_class {
     GC_CLASS_SMALL, /* requests up to GC_SMALL_MAX */
     GC_CLASS_LARGE,
+    GC_CLASS_PLANNED,   /* places of a plan (follow.h), and what finds no other */
     GC_CLASS_CUT_COUNT, /* so far: blocks are cut from segments, and merged */
     /* One block each, at the base of the driver's allocation: what other processes can open. */
     GC_CLASS_WHOLE = GC_CLASS_CUT_COUNT,
@@ -59,6 +60,7 @@ struct gc_segment_plan {
     enum gc_class class;
     bool is_own_mapping; /* debug_map.c */
     bool is_tight;       /* of mapped memory, no page more than must be */
+    uint64_t at;         /* an address of class planned, there or not at all; 0: anywhere */
 };
 
 /* What a live block remembers of its request. */
@@ -83,6 +85,11 @@ struct gc_segment_refusal {
 enum gc_status gc_segment_create(struct gc_context *context, const struct gc_segment_plan *plan,
                                  const struct gc_claim *claim, uint64_t *address,
                                  struct gc_segment_refusal *refusal) GC_CHECKED;
+
+/* The same without a block: all of it is free. For class planned. */
+enum gc_status gc_segment_create_free(struct gc_context *context,
+                                      const struct gc_segment_plan *plan,
+                                      struct gc_segment_refusal *refusal) GC_CHECKED;
 
 /* Gives a segment that was removed from its pool, and whose memory is idle, back to the driver.
  * Returns the driver's code, or -1 where the memory turned out not to be idle; on refusal the

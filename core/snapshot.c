@@ -5,6 +5,7 @@
 
 #include "core/bits.h"
 #include "core/direct.h"
+#include "core/follow.h"
 #include "core/instance.h"
 #include "core/magazine.h"
 #include "core/tenant.h"
@@ -116,6 +117,7 @@ void gc_core_read_device(struct gc_core *core, struct gc_device *device,
     gc_stats_read(&device->stats, to);
     to->host_metadata_bytes = gc_host_bytes(&device->host);
     to->idle_bytes = gc_device_idle_bytes(device);
+    (void)gc_follow_read(device, &to->plan);
     for (unsigned kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++)
         to->direct_bytes[kind] =
             atomic_load_explicit(&device->direct_bytes[kind], memory_order_relaxed);

@@ -21,6 +21,20 @@ struct gc_api_figures {
     uint64_t driver_calls; /* calls of this entry point that reached the driver */
 };
 
+/* How a plan of the run is followed: follow.h. All zero: there is none. */
+struct gc_follow_figures {
+    uint64_t entry_count;
+    uint64_t peak_bytes; /* of the plan */
+    uint64_t used_bytes; /* the end of the highest place that was taken */
+    uint64_t followed_count;
+    uint64_t followed_bytes;
+#define GC_FOLLOW_REASON(name, key, text) uint64_t key##_count, key##_bytes;
+#include "core/follow.def"
+#undef GC_FOLLOW_REASON
+    uint64_t rounds; /* times that the plan was gone through to its end */
+    uint64_t jumps;  /* times that the place in it was found again after a departure */
+};
+
 struct gc_device_snapshot {
     struct gc_device_info info;
     bool is_mapped;             /* its memory is mapped, not the driver's own allocations */
@@ -41,8 +55,9 @@ struct gc_device_snapshot {
     uint64_t leak_count; /* live blocks and direct records now */
     uint64_t leak_bytes;
     struct gc_api_figures *apis; /* api_count entries, owned by the snapshot */
-    uint32_t tenant_count;       /* that used it: those there are, then those removed, as many as
-                                    there is room for */
+    struct gc_follow_figures plan;
+    uint32_t tenant_count; /* that used it: those there are, then those removed, as many as
+                              there is room for */
     struct gc_tenant_figures *tenants; /* owned by the snapshot */
 };
 

@@ -9,6 +9,8 @@
 #define SEARCH_MAX 32
 /* A block may be longer than what is asked for by this share. */
 #define WASTE_SHARE 16
+/* And for one place of a plan. */
+#define RANGE_SEARCH_MAX 256
 
 static struct gc_stream_list *find_list(struct gc_pool *pool, uint64_t stream)
 {
@@ -42,8 +44,12 @@ bool gc_stream_push_locked(struct gc_pool *pool, uint64_t stream, struct gc_bloc
     return true;
 }
 
+/* Places of a plan are kept for it. */
 static bool fits(const struct gc_block *block, uint64_t bytes)
 {
+    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    if (segment->class == GC_CLASS_PLANNED)
+        return false;
     return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_SHARE;
 }
 
@@ -70,6 +76,53 @@ struct gc_block *gc_stream_take_locked(struct gc_pool *pool, uint64_t stream, ui
         list->stream = 0;
     gc_pool_uncount_pending_locked(pool, block);
     return block;
+}
+
+static bool lies_in(const struct gc_block *block, uint64_t address, uint64_t bytes)
+{
+    return block->address >= address && block->address - address < bytes &&
+           block->bytes <= bytes - (block->address - address);
+}
+
+static void append(struct gc_pending *taken, struct gc_block *block)
+{
+    block->pending.next = NULL;
+    if (taken->last != NULL)
+        taken->last->pending.next = block;
+    else
+        taken->first = block;
+    taken->last = block;
+}
+
+bool gc_stream_take_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
+                                 uint64_t bytes, uint64_t pending_bytes, struct gc_pending *taken)
+{
+    struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
+    uint64_t found_bytes = 0;
+    unsigned looked = 0;
+    if (list == NULL)
+        return false;
+    for (const struct gc_block *block = list->first; block != NULL && looked++ < RANGE_SEARCH_MAX;
+         block = block->pending.next)
+        found_bytes += lies_in(block, address, bytes) ? block->bytes : 0;
+    if (found_bytes != pending_bytes)
+        return false;
+    struct gc_block **link = &list->first;
+    list->last = NULL;
+    while (*link != NULL) {
+        struct gc_block *block = *link;
+        if (found_bytes > 0 && lies_in(block, address, bytes)) {
+            found_bytes -= block->bytes;
+            *link = block->pending.next;
+            append(taken, block);
+        } else {
+            list->last = block;
+            link = &block->pending.next;
+        }
+    }
+    if (list->first == NULL)
+        list->stream = 0;
+    return true;
 }
 
 void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired, struct gc_pending *taken)

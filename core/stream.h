@@ -30,6 +30,10 @@ bool gc_stream_push_locked(struct gc_pool *pool, uint64_t stream, struct gc_bloc
                            uint64_t stamp);
 /* A block of just about `bytes` that was freed in this stream, in no list any more; NULL: none. */
 struct gc_block *gc_stream_take_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes);
+/* Takes the blocks of this stream that lie in a range, if they have `pending_bytes` together: all
+ * that is pending there. False with nothing changed. */
+bool gc_stream_take_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
+                                 uint64_t bytes, uint64_t pending_bytes, struct gc_pending *taken);
 /* Adds what is retired in any list to `taken`; a list that becomes empty is free for another
  * stream. */
 void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired,

@@ -12,6 +12,7 @@
  * that run later. */
 #define _GNU_SOURCE
 #include "core/estimator/gate.h"
+#include "core/planner/run_plan.h"
 #include "core/process.h"
 #include "core/report.h"
 #include "shim/resolve.h"
@@ -52,6 +53,8 @@ static struct {
     int64_t start_unix;
     uint64_t start_ns;
     struct gc_process process;
+    struct gc_region plan_memory;
+    struct gc_run_plan plan;
     atomic_uint
         early_calls[GC_API_COUNT]; /* driver calls made before there was a core to count them */
 } life;
@@ -86,6 +89,24 @@ static void open_trace(void)
         gc_trace_open(gc_shim.options->trace, gc_api_names, GC_API_COUNT, &gc_shim.log,
                       &gc_shim.trace) != GC_OK)
         gc_shim.trace = NULL;
+}
+
+/* NULL: none is to be followed. */
+static const struct gc_run_plan *load_plan(void)
+{
+    const char *path = gc_shim.options->plan;
+    struct gc_run_error error;
+
+    if (path[0] == '\0')
+        return NULL;
+    gc_region_init(&life.plan_memory, GC_RUN_REGION_BYTES_MAX);
+    const enum gc_status status = gc_run_plan_load(&life.plan_memory, path, &life.plan, &error);
+    if (status == GC_OK)
+        return &life.plan;
+    gc_log_write(&gc_shim.log, GC_LOG_WARN, "GPUCACHE_PLAN=%s: %s; no plan is followed", path,
+                 error.text[0] != '\0' ? error.text : gc_status_text(status));
+    gc_region_fini(&life.plan_memory);
+    return NULL;
 }
 
 static void count_early_calls(void)
@@ -137,6 +158,7 @@ static void create_core(void)
     config.options = gc_shim.options;
     config.driver = &platform;
     config.trace = gc_shim.trace;
+    config.plan = load_plan();
     if (gc_core_create(&config, &gc_shim.core) == GC_OK) {
         if (!gc_tenants_start()) {
             gc_core_destroy(gc_shim.core);

@@ -1,5 +1,6 @@
 /* gpucache replay: a trace through core, on a device that is only simulated. */
 #include "core/bits.h"
+#include "core/planner/run_plan.h"
 #include "core/text.h"
 #include "tools/replay_print.h"
 #include "tools/tool.h"
@@ -98,6 +99,7 @@ struct texts {
     const char *passes;
     const char *threads;
     const char *device;
+    const char *plan;
 };
 
 static int refuse_value(const char *option, const char *value, const char *accepted)
@@ -119,16 +121,18 @@ static int parse_count(const char *option, const char *text, unsigned maximum, c
     return TOOL_DONE;
 }
 
-/* No --policy and no --backend: all of them, compared. */
+/* No --policy and no --backend: all of them, compared; with a plan, those that follow it. */
 static int choose_policies(const struct texts *texts, struct replay_request *request)
 {
+    const bool is_open = texts->policy == NULL && texts->backend == NULL;
     request->policies = policies;
-    request->policy_count = texts->policy == NULL && texts->backend == NULL ? POLICY_COUNT : 1;
+    request->policy_count = !is_open ? 1 : texts->plan == NULL ? POLICY_COUNT : POLICY_COUNT - 1;
     if (texts->policy != NULL && strcmp(texts->policy, "driver") == 0) {
         request->policies = &policies[POLICY_COUNT - 1];
-        return texts->backend == NULL
+        return texts->backend == NULL && texts->plan == NULL
                    ? TOOL_DONE
-                   : tool_usage(&tool_command_replay, "--backend goes with --policy cache");
+                   : tool_usage(&tool_command_replay,
+                                "--backend and --plan go with --policy cache");
     }
     if (texts->policy != NULL && strcmp(texts->policy, "cache") != 0)
         return refuse_value("--policy", texts->policy, "cache, driver");
@@ -172,11 +176,25 @@ static int parse_values(const struct texts *texts, struct replay_request *reques
     return status;
 }
 
+static int load_plan(const char *path, struct gc_region *region, struct gc_run_plan *plan,
+                     struct replay_request *request)
+{
+    struct gc_run_error error;
+    const enum gc_status status = gc_run_plan_load(region, path, plan, &error);
+    request->setup.plan = plan;
+    if (status == GC_OK)
+        return TOOL_DONE;
+    return tool_fail(&tool_command_replay, "%s: %s", path,
+                     error.text[0] != '\0' ? error.text : gc_status_text(status));
+}
+
 static int run(int argc, char **argv)
 {
     struct texts texts = {.policy = NULL};
     struct replay_request request = {.setup = {.passes = DEFAULT_PASSES, .threads = 1}};
     struct tool_file file;
+    struct gc_region region;
+    struct gc_run_plan plan;
     const struct tool_option options[] = {
         {.name = "--policy", .value = &texts.policy},
         {.name = "--backend", .value = &texts.backend},
@@ -186,7 +204,7 @@ static int run(int argc, char **argv)
         {.name = "--threads", .value = &texts.threads},
         {.name = "--device", .value = &texts.device},
         {.name = "--json", .flag = &request.json},
-        {.name = "--plan", .absent = true},
+        {.name = "--plan", .value = &texts.plan},
     };
     int status = tool_parse_file(&tool_command_replay, options,
                                  sizeof(options) / sizeof(options[0]), argc, argv, &request.path);
@@ -197,7 +215,12 @@ static int run(int argc, char **argv)
         status = tool_map(&tool_command_replay, request.path, &file);
     if (status != TOOL_DONE)
         return status;
-    status = replay(&request, &file);
+    gc_region_init(&region, GC_RUN_REGION_BYTES_MAX);
+    if (texts.plan != NULL)
+        status = load_plan(texts.plan, &region, &plan, &request);
+    if (status == TOOL_DONE)
+        status = replay(&request, &file);
+    gc_region_fini(&region);
     tool_unmap(&file);
     return status;
 }
@@ -215,6 +238,7 @@ const struct tool_command tool_command_replay = {
         "  --passes N      how often the trace is run, one after the other; default 2\n"
         "  --threads N     N threads run the whole trace at once; default 1\n"
         "  --device N      whose events to take; default: the device that has most\n"
+        "  --plan F        follow a plan that `gpucache plan TRACE --output F` made; the cache alone\n"
         "  --json          one JSON object\n"
         "\n"
         "TRACE, by its content: a record of GPUCACHE_TRACE; a CSV, op,id,bytes,stream,time_us\n"

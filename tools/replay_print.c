@@ -1,6 +1,7 @@
 #include "tools/replay_print.h"
 
 #include "core/json.h"
+#include "core/report_plan.h"
 #include "core/text.h"
 
 /* In ten-thousandths. */
@@ -102,6 +103,28 @@ static void print_table_head(struct gc_out *out)
     gc_out_char(out, '\n');
 }
 
+/* What followed the plan, and why the rest did not. */
+static void print_plan(struct gc_out *out, const struct gc_follow_figures *plan)
+{
+    char size[GC_TEXT_SIZE_BYTES];
+    gc_out_text(out, "  plan of ");
+    gc_out_text(out, gc_text_size(plan->peak_bytes, size));
+    gc_out_text(out, ": ");
+    gc_out_uint(out, plan->followed_count);
+    gc_out_text(out, " followed (");
+    gc_out_text(out, gc_text_size(plan->followed_bytes, size));
+    gc_out_char(out, ')');
+#define GC_FOLLOW_REASON(name, key, text)                                                          \
+    if (plan->key##_count > 0) {                                                                   \
+        gc_out_text(out, ", ");                                                                    \
+        gc_out_uint(out, plan->key##_count);                                                       \
+        gc_out_text(out, " " text);                                                                \
+    }
+#include "core/follow.def"
+#undef GC_FOLLOW_REASON
+    gc_out_char(out, '\n');
+}
+
 static void print_passes(struct gc_out *out, const struct replay_request *request,
                          const struct replay_trace *trace, const struct replay_policy *policy,
                          const struct replay_result *result)
@@ -120,6 +143,8 @@ static void print_passes(struct gc_out *out, const struct replay_request *reques
         right_fixed(out, 81, pass->misses, 0);
         gc_out_char(out, '\n');
     }
+    if (result->plan.entry_count > 0)
+        print_plan(out, &result->plan);
     if (result->oom_count > 0) {
         gc_out_text(out, "  ");
         gc_out_uint(out, result->oom_count);
@@ -166,6 +191,7 @@ static void json_policy(struct gc_json *json, const struct replay_request *reque
     gc_json_put_uint(json, "oom_count", result->oom_count);
     gc_json_put_uint(json, "host_metadata_bytes", result->host_metadata_bytes);
     json_passes(json, request, trace, result);
+    gc_report_plan_json(json, &result->plan);
     gc_json_key(json, "driver_calls");
     gc_json_begin_object(json, GC_JSON_LINE);
     for (unsigned call = 0; call < REPLAY_CALL_COUNT; call++) {

@@ -141,6 +141,7 @@ static enum gc_status read_totals(struct run *run, struct totals *totals)
     result->oom_count = device->oom_count;
     result->host_metadata_bytes = device->host_metadata_bytes;
     result->limit_bytes = device->limit_bytes;
+    result->plan = device->plan;
     gc_snapshot_free(snapshot);
     return GC_OK;
 }
@@ -238,6 +239,7 @@ static enum gc_status open_core(struct run *run)
     const struct replay_setup *setup = run->setup;
     const struct gc_core_config config = {.options = run->options,
                                           .driver = &run->device.table,
+                                          .plan = setup->plan,
                                           .api_names = api_names,
                                           .api_count = API_COUNT};
     struct gc_device_info info = {

@@ -8,6 +8,7 @@
 #define GC_REPLAY_RUN_H
 
 #include "core/options.h"
+#include "core/snapshot.h"
 #include "core/status.h"
 #include "tools/replay_device.h"
 #include "tools/replay_trace.h"
@@ -22,6 +23,7 @@ struct replay_setup {
     uint64_t memory_bytes; /* of the device */
     unsigned passes;
     unsigned threads;
+    const struct gc_run_plan *plan; /* that the cache follows; NULL: none */
 };
 
 struct replay_pass {
@@ -39,6 +41,7 @@ struct replay_result {
     uint64_t oom_count;           /* requests that found no memory; their frees are left out */
     uint64_t host_metadata_bytes;
     uint64_t calls[REPLAY_CALL_COUNT];
+    struct gc_follow_figures plan;
     const char *fault; /* what the device had to refuse, NULL for nothing: a defect of ours */
     struct replay_pass passes[REPLAY_PASSES_MAX];
 };

@@ -162,7 +162,7 @@ static bool begins_with(const void *data, size_t bytes, const char *text)
 }
 
 /* By its first opcode: from protocol 2 on its number, before that a mark or a dictionary. */
-static bool is_pickle(const void *data)
+bool replay_trace_is_pickle(const void *data)
 {
     const unsigned char first = *(const unsigned char *)data;
     return first == 0x80 || first == '(' || first == '}' || first == ']';
@@ -179,7 +179,7 @@ static enum gc_status read_any(const void *data, size_t bytes, int device,
         return replay_read_csv(data, bytes, builder, error);
     if (begins_with(data, bytes, REPLAY_RMM_HEADER))
         return replay_read_rmm(data, bytes, builder, error);
-    if (is_pickle(data))
+    if (replay_trace_is_pickle(data))
         return replay_read_snapshot(data, bytes, device, builder, error);
     return replay_refuse(error, 0,
                          "no trace: neither one of gpucache, nor a pickle, nor a CSV that begins "

@@ -64,6 +64,8 @@ enum gc_status replay_builder_close(struct replay_builder *builder) GC_CHECKED;
 void replay_builder_fini(struct replay_builder *builder);
 void replay_trace_fini(struct replay_trace *trace);
 
+/* By its first opcode, of which there is one. */
+bool replay_trace_is_pickle(const void *data);
 /* Reads `data`, whose format is found by its content. `device`: whose events to take, -1 for those
  * of the device that has most. GC_FORMAT with *error; GC_NO_HOST_MEMORY. */
 enum gc_status replay_trace_read(const void *data, size_t bytes, int device,

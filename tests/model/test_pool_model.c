@@ -6,6 +6,7 @@
  * alone. */
 #include "core/bits.h"
 #include "core/instance.h"
+#include "core/planner/run_plan.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
@@ -15,6 +16,7 @@
 
 #define STEPS 3000
 #define LIVE_MAX 400
+#define ENTRIES 200
 
 struct live {
     uint64_t address;
@@ -25,6 +27,10 @@ struct live {
 struct model {
     struct workbench bench;
     uint64_t random;
+    bool has_plan;
+    struct gc_run_plan plan;
+    struct gc_run_entry entries[ENTRIES];
+    uint32_t entry; /* whose size was asked for last */
     struct live live[LIVE_MAX];
     unsigned count;
     bool is_capturing[WORKBENCH_CONTEXTS];
@@ -54,6 +60,37 @@ static uint64_t draw_bytes(struct model *model)
     return draw(model, GC_MIB(24)) + 1;
 }
 
+/* A plan as no reader lets it through: places overlap whatever is live, and reach into each other.
+ */
+static void draw_plan(struct model *model)
+{
+    model->has_plan = true;
+    model->plan = (struct gc_run_plan){.entries = model->entries,
+                                       .count = ENTRIES,
+                                       .loop_start = (uint32_t)draw(model, ENTRIES),
+                                       .stream_count = 3,
+                                       .end_time = 2,
+                                       .device = GC_RUN_DEVICE_ANY,
+                                       .peak_bytes = GC_MIB(4) << draw(model, 4)};
+    for (uint32_t i = 0; i < ENTRIES; i++) {
+        struct gc_run_entry *entry = &model->entries[i];
+        const uint64_t most = gc_min_u64(model->plan.peak_bytes, draw_bytes(model) + 511);
+        *entry = (struct gc_run_entry){.bytes = gc_max_u64(most & ~UINT64_C(511), 512),
+                                       .upper = 1,
+                                       .stream = (uint32_t)draw(model, 5) == 0 ? 1 : 0};
+        entry->offset = draw(model, model->plan.peak_bytes - entry->bytes + 1) & ~UINT64_C(511);
+    }
+}
+
+/* Mostly the sizes of the plan in their order, so that they are matched; else any. */
+static uint64_t draw_planned_bytes(struct model *model)
+{
+    if (!model->has_plan || draw(model, 8) == 0)
+        return draw_bytes(model);
+    model->entry = (model->entry + (draw(model, 16) == 0 ? 7 : 1)) % ENTRIES;
+    return model->entries[model->entry].bytes - draw(model, 512);
+}
+
 static bool overlaps_live(const struct model *model, uint64_t address, uint64_t bytes)
 {
     for (unsigned i = 0; i < model->count; i++) {
@@ -66,8 +103,10 @@ static bool overlaps_live(const struct model *model, uint64_t address, uint64_t 
 
 static void step_alloc(struct model *model)
 {
-    const unsigned context = (unsigned)draw(model, WORKBENCH_CONTEXTS);
-    const uint64_t bytes = draw_bytes(model);
+    /* Of a plan most are asked for in one context, which follows it. */
+    const unsigned context =
+        model->has_plan && draw(model, 4) != 0 ? 0 : (unsigned)draw(model, WORKBENCH_CONTEXTS);
+    const uint64_t bytes = draw_planned_bytes(model);
     uint64_t address;
     if (model->count == LIVE_MAX)
         return;
@@ -253,7 +292,9 @@ static void finish(struct model *model)
     assert_int_equal(workbench_figures(&model->bench).reserved.current, 0);
 }
 
-static void run_seed(uint64_t seed, enum gc_mode mode, bool has_mapping)
+static uint64_t followed; /* allocations that got a planned place, of all seeds */
+
+static void run_seed(uint64_t seed, enum gc_mode mode, bool has_mapping, bool has_plan)
 {
     static struct model model;
     model = (struct model){.random = seed};
@@ -261,13 +302,16 @@ static void run_seed(uint64_t seed, enum gc_mode mode, bool has_mapping)
     const uint64_t capacity = GC_MIB(32) << draw(&model, 4);
     const uint64_t limit = draw(&model, 2) == 0 ? 0 : capacity - draw(&model, capacity / 2);
     model.limit = limit == 0 ? capacity : limit;
+    if (has_plan)
+        draw_plan(&model);
     const struct workbench_setup setup = {
         .mode = mode,
         .capacity_bytes = capacity,
         .limit_bytes = limit,
         .trim_percent = draw(&model, 3) == 0 ? (double)draw(&model, 100) : 100,
         .has_mapping = has_mapping,
-        .is_fenced = draw(&model, 2) == 0};
+        .is_fenced = draw(&model, 2) == 0,
+        .plan = has_plan ? &model.plan : NULL};
     workbench_open(&model.bench, &setup);
     model.bench.sim.free_waits = mode == GC_MODE_TRACK;
     for (unsigned i = 0; i < STEPS; i++) {
@@ -275,11 +319,13 @@ static void run_seed(uint64_t seed, enum gc_mode mode, bool has_mapping)
         if (i % 16 == 0)
             check(&model);
     }
+    if (has_plan)
+        followed += workbench_figures(&model.bench).plan.followed_count;
     finish(&model);
     workbench_close(&model.bench);
 }
 
-static void run_seeds(enum gc_mode mode, bool has_mapping, unsigned count)
+static void run_seeds(enum gc_mode mode, bool has_mapping, bool has_plan, unsigned count)
 {
     const char *chosen = getenv("GC_TEST_SEED");
     const uint64_t first = chosen != NULL ? strtoull(chosen, NULL, 0) : (uint64_t)time(NULL) * 1000;
@@ -287,26 +333,36 @@ static void run_seeds(enum gc_mode mode, bool has_mapping, unsigned count)
         /* Printed before, so that it is the last line if the run ends the process. */
         const uint64_t seed = first + i;
         print_message("# seed %" PRIu64 "\n", seed);
-        run_seed(seed, mode, has_mapping);
+        run_seed(seed, mode, has_mapping, has_plan);
     }
 }
 
 static void cached_pool_agrees_with_the_model(void **state)
 {
     (void)state;
-    run_seeds(GC_MODE_CACHE, false, 12);
+    run_seeds(GC_MODE_CACHE, false, false, 12);
 }
 
 static void mapped_pool_agrees_with_the_model(void **state)
 {
     (void)state;
-    run_seeds(GC_MODE_CACHE, true, 12);
+    run_seeds(GC_MODE_CACHE, true, false, 12);
 }
 
 static void tracked_memory_agrees_with_the_model(void **state)
 {
     (void)state;
-    run_seeds(GC_MODE_TRACK, true, 4);
+    run_seeds(GC_MODE_TRACK, true, false, 4);
+}
+
+/* The library believes nothing of a plan that keeps blocks apart. */
+static void pool_that_follows_a_hostile_plan_agrees_with_the_model(void **state)
+{
+    (void)state;
+    followed = 0;
+    run_seeds(GC_MODE_CACHE, false, true, 8);
+    run_seeds(GC_MODE_CACHE, true, true, 8);
+    assert_true(followed > 100);
 }
 
 int main(void)
@@ -315,6 +371,7 @@ int main(void)
         cmocka_unit_test(cached_pool_agrees_with_the_model),
         cmocka_unit_test(mapped_pool_agrees_with_the_model),
         cmocka_unit_test(tracked_memory_agrees_with_the_model),
+        cmocka_unit_test(pool_that_follows_a_hostile_plan_agrees_with_the_model),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests_name("pool_model", tests, NULL, NULL);

@@ -27,6 +27,7 @@ void workbench_open(struct workbench *bench, const struct workbench_setup *setup
         .options = bench->options,
         .driver = &bench->sim.table,
         .log = setup->log,
+        .plan = setup->plan,
         .api_names = api_names,
         .api_count = WORKBENCH_API_COUNT,
     };

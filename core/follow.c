@@ -1,0 +1,391 @@
+#include "core/follow.h"
+
+#include "core/arena.h"
+#include "core/bits.h"
+#include "core/check.h"
+#include "core/instance.h"
+#include "core/magazine.h"
+
+#include <stddef.h>
+
+/* ---- life ---- */
+
+enum gc_status gc_follow_init(struct gc_core *core)
+{
+    if (core->plan == NULL || core->mode != GC_MODE_CACHE)
+        return GC_OK;
+    if (core->options->debug != 0) {
+        gc_log_write(core->log, GC_LOG_WARN,
+                     "GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG places blocks by itself");
+        return GC_OK;
+    }
+    struct gc_follow *follow = gc_host_map(&core->host, sizeof(*follow));
+    if (follow == NULL)
+        return GC_NO_HOST_MEMORY;
+    const enum gc_status status = gc_run_match_init(&follow->match, core->plan, &core->host);
+    if (status != GC_OK) {
+        gc_host_unmap(&core->host, follow, sizeof(*follow));
+        return status;
+    }
+    follow->plan = core->plan;
+    core->follow = follow;
+    return GC_OK;
+}
+
+void gc_follow_fini(struct gc_core *core)
+{
+    struct gc_follow *follow = core->follow;
+    if (follow == NULL)
+        return;
+    gc_run_match_fini(&follow->match);
+    gc_host_unmap(&core->host, follow, sizeof(*follow));
+    core->follow = NULL;
+}
+
+static struct gc_context *owner_of(const struct gc_follow *follow)
+{
+    return atomic_load_explicit(&follow->owner, memory_order_acquire);
+}
+
+bool gc_follow_is_owner(const struct gc_context *context)
+{
+    const struct gc_follow *follow = context->core->follow;
+    return follow != NULL && owner_of(follow) == context;
+}
+
+bool gc_follow_has_segment(struct gc_context *context)
+{
+    struct gc_pool *pool = &context->pool;
+    if (!gc_follow_is_owner(context))
+        return false;
+    gc_pool_acquire_plain(pool);
+    const bool has_segment = pool->planned != NULL && pool->planned->arena == NULL;
+    gc_pool_release(pool);
+    return has_segment;
+}
+
+static bool is_over_locked(struct gc_context *owner)
+{
+    gc_pool_acquire_plain(&owner->pool);
+    const bool is_over = owner->pool.is_dropped;
+    gc_pool_release(&owner->pool);
+    return is_over;
+}
+
+/* The context follows the plan if nobody does. Where the former owner's pool is dropped nobody but
+ * this thread touches the match. */
+static bool claim_plan(struct gc_follow *follow, struct gc_context *context)
+{
+    struct gc_core *core = context->core;
+    const int32_t device = follow->plan->device;
+    if (context->tenant != NULL ||
+        (device != GC_RUN_DEVICE_ANY && device != context->device->info.ordinal))
+        return false;
+    struct gc_context *owner = owner_of(follow);
+    if (owner != NULL && !gc_context_is_dropped(owner))
+        return false;
+    gc_lock_acquire(&core->registry);
+    owner = owner_of(follow);
+    const bool is_mine = owner == NULL || is_over_locked(owner);
+    if (is_mine) {
+        gc_run_match_restart(&follow->match);
+        follow->refused_round = 0;
+        /* Release: pairs with the acquire in owner_of, whose reader finds the match as it is now.
+         */
+        atomic_store_explicit(&follow->owner, context, memory_order_release);
+    }
+    gc_lock_release(&core->registry);
+    if (is_mine)
+        gc_magazine_size(context);
+    return is_mine;
+}
+
+void gc_follow_close_stream_locked(struct gc_context *context, uint64_t stream)
+{
+    if (gc_follow_is_owner(context) && !context->pool.is_dropped)
+        gc_run_match_close_stream(&context->core->follow->match, stream);
+}
+
+/* ---- figures ---- */
+
+static void note_fallback(struct gc_follow *follow, enum gc_follow_reason reason, uint64_t bytes)
+{
+    gc_counter_add(&follow->fallback_count[reason], 1);
+    gc_counter_add(&follow->fallback_bytes[reason], bytes);
+}
+
+static void note_followed(struct gc_follow *follow, const struct gc_run_entry *entry)
+{
+    const uint64_t end = entry->offset + entry->bytes;
+    uint_fast64_t used = atomic_load_explicit(&follow->used_bytes, memory_order_relaxed);
+    gc_counter_add(&follow->followed_count, 1);
+    gc_counter_add(&follow->followed_bytes, entry->bytes);
+    while (used < end &&
+           !atomic_compare_exchange_weak_explicit(&follow->used_bytes, &used, end,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+bool gc_follow_read(const struct gc_device *device, struct gc_follow_figures *figures)
+{
+    const struct gc_follow *follow = device->core->follow;
+    const struct gc_context *owner = follow == NULL ? NULL : owner_of(follow);
+    *figures = (struct gc_follow_figures){.entry_count = 0};
+    if (owner == NULL || owner->device != device)
+        return false;
+    figures->entry_count = follow->plan->count;
+    figures->peak_bytes = follow->plan->peak_bytes;
+    figures->used_bytes = atomic_load_explicit(&follow->used_bytes, memory_order_relaxed);
+    figures->followed_count = gc_counter_read(&follow->followed_count);
+    figures->followed_bytes = gc_counter_read(&follow->followed_bytes);
+#define GC_FOLLOW_REASON(name, key, text)                                                          \
+    figures->key##_count = gc_counter_read(&follow->fallback_count[GC_FOLLOW_##name]);             \
+    figures->key##_bytes = gc_counter_read(&follow->fallback_bytes[GC_FOLLOW_##name]);
+#include "core/follow.def"
+#undef GC_FOLLOW_REASON
+    figures->rounds = atomic_load_explicit(&follow->rounds, memory_order_relaxed);
+    figures->jumps = atomic_load_explicit(&follow->jumps, memory_order_relaxed);
+    return true;
+}
+
+/* ---- the segment of the places ---- */
+
+static enum gc_status open_arena(struct gc_context *context, uint64_t bytes)
+{
+    struct gc_change change;
+    enum gc_status status = gc_arena_change_begin(context, &change);
+    if (status != GC_OK)
+        return status;
+    /* Another thread may have been here before. */
+    gc_pool_acquire_plain(&context->pool);
+    const bool is_there = context->pool.planned != NULL;
+    gc_pool_release(&context->pool);
+    status = is_there ? GC_OK : gc_arena_add_planned(context, bytes);
+    gc_arena_change_end(&change);
+    return status;
+}
+
+static bool is_mapped(const struct gc_context *context)
+{
+    const struct gc_pages *pages = &context->pool.pages;
+    return pages->page_bytes != 0 &&
+           !atomic_load_explicit(&pages->is_refused, memory_order_relaxed);
+}
+
+static enum gc_status open_segment(struct gc_context *context, uint64_t bytes)
+{
+    const struct gc_segment_plan plan = {
+        .driver_bytes = bytes, .bytes = bytes, .class = GC_CLASS_PLANNED};
+    struct gc_segment_refusal refusal = {.driver_code = 0};
+    return gc_segment_create_free(context, &plan, &refusal);
+}
+
+/* Whether this thread is to open them: one at a time, and once a round where there was no memory.
+ */
+static bool begin_opening_locked(struct gc_follow *follow)
+{
+    if (follow->is_opening || follow->refused_round == follow->match.round_count + 1)
+        return false;
+    follow->is_opening = true;
+    return true;
+}
+
+/* No lock is held. */
+static void open_places(struct gc_context *context)
+{
+    struct gc_follow *follow = context->core->follow;
+    const uint64_t bytes = follow->plan->peak_bytes;
+    const enum gc_status status =
+        is_mapped(context) ? open_arena(context, bytes) : open_segment(context, bytes);
+    gc_pool_acquire_plain(&context->pool);
+    if (!context->pool.is_dropped) {
+        follow->is_opening = false;
+        follow->refused_round = status == GC_OK ? 0 : follow->match.round_count + 1;
+    }
+    gc_pool_release(&context->pool);
+}
+
+/* ---- one place ---- */
+
+/* What stands at a place. */
+struct view {
+    bool is_occupied;
+    bool is_cut; /* something pending reaches beyond it */
+    uint64_t pending_bytes;
+};
+
+static struct view look_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes)
+{
+    struct view view = {.is_occupied = false};
+    uint64_t start;
+    const struct gc_block *block = gc_pagemap_find(pool->shared.pagemap, address, &start);
+    for (; block != NULL && block->address < address + bytes && !view.is_occupied;
+         block = block->next) {
+        if (block->state == GC_BLOCK_FREE)
+            continue;
+        view.is_occupied = block->state != GC_BLOCK_PENDING;
+        view.pending_bytes += block->bytes;
+        view.is_cut |= block->address < address || block->address + block->bytes > address + bytes;
+    }
+    return view;
+}
+
+/* The stream's own pending blocks, if they are all that is in the way. They are free for this
+ * moment only: the place is taken under the same hold of the lock. */
+static bool clear_by_stream_locked(struct gc_pool *pool, uint64_t address,
+                                   const struct gc_claim *claim, const struct view *view)
+{
+    const struct gc_arena *arena = pool->planned->arena;
+    struct gc_pending taken = {NULL, NULL};
+    if (view->is_occupied || view->is_cut ||
+        (arena != NULL && !gc_pages_are_backed_locked(pool, arena, address, claim->bytes)) ||
+        !gc_stream_take_range_locked(pool, claim->stream, address, claim->bytes,
+                                     view->pending_bytes, &taken))
+        return false;
+    (void)gc_pool_give_pending_locked(pool, taken);
+    return true;
+}
+
+/* One request on its way. */
+struct pursuit {
+    struct gc_context *context;
+    struct gc_follow *follow;
+    const struct gc_claim *claim;
+    uint32_t entry;
+    uint64_t address;
+    enum gc_follow_reason reason; /* where it ends without a place */
+    bool needs_driver;
+    bool is_waiting; /* something pending is in the way */
+};
+
+static bool take_locked(struct pursuit *pursuit)
+{
+    struct gc_pool *pool = &pursuit->context->pool;
+    const struct gc_claim *claim = pursuit->claim;
+    struct gc_place place;
+    if (!gc_pool_find_at_locked(pool, pursuit->address, claim->bytes, &place)) {
+        const struct view view = look_locked(pool, pursuit->address, claim->bytes);
+        pursuit->reason = view.is_occupied ? GC_FOLLOW_OCCUPIED : GC_FOLLOW_PENDING;
+        pursuit->is_waiting = !view.is_occupied;
+        if (!clear_by_stream_locked(pool, pursuit->address, claim, &view) ||
+            !gc_pool_find_at_locked(pool, pursuit->address, claim->bytes, &place))
+            return false;
+    }
+    const struct gc_block *block = gc_pool_take_place_locked(pool, &place, claim);
+    pursuit->is_waiting = false;
+    pursuit->needs_driver = block == NULL;
+    pursuit->reason = GC_FOLLOW_MEMORY;
+    if (block == NULL)
+        return false;
+    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
+                                   claim->stream, claim->api};
+    gc_context_note_alloc(pursuit->context, &entry);
+    return true;
+}
+
+/* The entry of the claim, and where its place is. False: it has none. */
+static bool match_locked(struct pursuit *pursuit)
+{
+    struct gc_follow *follow = pursuit->follow;
+    struct gc_pool *pool = &pursuit->context->pool;
+    const struct gc_block *first = pool->planned == NULL ? NULL : pool->planned->first;
+    const bool is_idle = first == NULL || (first->next == NULL && first->state == GC_BLOCK_FREE);
+    pursuit->entry =
+        gc_run_match_next(&follow->match, pursuit->claim->bytes, pursuit->claim->stream, is_idle);
+    atomic_store_explicit(&follow->rounds, follow->match.round_count, memory_order_relaxed);
+    atomic_store_explicit(&follow->jumps, follow->match.jump_count, memory_order_relaxed);
+    pursuit->reason = GC_FOLLOW_UNMATCHED;
+    if (pursuit->entry == GC_RUN_NONE)
+        return false;
+    /* What a graph uses stays in use when it is freed. */
+    pursuit->reason = GC_FOLLOW_CAPTURE;
+    return !gc_context_is_capturing(pursuit->context);
+}
+
+/* The place is taken, if it can be without the driver. */
+static bool try_take_locked(struct pursuit *pursuit)
+{
+    const struct gc_pool *pool = &pursuit->context->pool;
+    pursuit->reason = GC_FOLLOW_MEMORY;
+    pursuit->needs_driver = false;
+    pursuit->is_waiting = false;
+    if (pool->is_dropped || pool->is_closed || pool->planned == NULL)
+        return false;
+    pursuit->address =
+        pool->planned->address + pursuit->follow->plan->entries[pursuit->entry].offset;
+    return take_locked(pursuit);
+}
+
+static bool try_take(struct pursuit *pursuit)
+{
+    struct gc_pool *pool = &pursuit->context->pool;
+    if (gc_pool_acquire(pool) != GC_OK)
+        return false;
+    const bool is_taken = try_take_locked(pursuit);
+    gc_pool_release(pool);
+    return is_taken;
+}
+
+/* Finds the entry and, where nothing more is to be done, takes its place: one lock. False: it has
+ * none. */
+static bool begin(struct pursuit *pursuit, bool *must_open, bool *is_hit)
+{
+    struct gc_pool *pool = &pursuit->context->pool;
+    *must_open = false;
+    *is_hit = false;
+    if (gc_pool_acquire(pool) != GC_OK)
+        return false;
+    bool goes_on = !pool->is_dropped && !pool->is_closed && match_locked(pursuit);
+    if (goes_on && pool->planned == NULL) {
+        pursuit->reason = GC_FOLLOW_MEMORY;
+        goes_on = *must_open = begin_opening_locked(pursuit->follow);
+    } else if (goes_on) {
+        *is_hit = try_take_locked(pursuit);
+    }
+    gc_pool_release(pool);
+    return goes_on;
+}
+
+/* The place has no pages, or not all of them. */
+static enum gc_status ask_driver(struct pursuit *pursuit)
+{
+    struct gc_segment_refusal refusal = {.driver_code = 0};
+    const struct gc_segment_plan plan = {.class = GC_CLASS_PLANNED,
+                                         .bytes = pursuit->claim->bytes,
+                                         .driver_bytes = pursuit->claim->bytes,
+                                         .at = pursuit->address};
+    return gc_arena_create(pursuit->context, &plan, pursuit->claim, &pursuit->address, &refusal);
+}
+
+/* No lock is held. */
+static bool pursue(struct pursuit *pursuit, bool *is_hit)
+{
+    bool must_open;
+    if (!begin(pursuit, &must_open, is_hit))
+        return false;
+    if (must_open) {
+        open_places(pursuit->context);
+        *is_hit = try_take(pursuit);
+    }
+    if (!*is_hit && pursuit->is_waiting &&
+        gc_reuse_resolve(pursuit->context, pursuit->claim->bytes))
+        *is_hit = try_take(pursuit);
+    return *is_hit || (pursuit->needs_driver && ask_driver(pursuit) == GC_OK);
+}
+
+enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_claim *claim,
+                               uint64_t *address, bool *is_hit)
+{
+    struct gc_follow *follow = context->core->follow;
+    struct pursuit pursuit = {
+        .context = context, .follow = follow, .claim = claim, .reason = GC_FOLLOW_MEMORY};
+    if (owner_of(follow) != context && !claim_plan(follow, context))
+        return GC_OUT_OF_MEMORY;
+    if (!pursue(&pursuit, is_hit)) {
+        note_fallback(follow, pursuit.reason, claim->bytes);
+        return GC_OUT_OF_MEMORY;
+    }
+    note_followed(follow, &follow->plan->entries[pursuit.entry]);
+    *address = pursuit.address;
+    return GC_OK;
+}

@@ -1,0 +1,266 @@
+#include "core/planner/run_match.h"
+
+#include "core/bits.h"
+
+#define ANY_STREAM (GC_RUN_STREAMS_MAX - 1)
+#define HASH_MASK (UINT64_MAX << 32)
+
+/* ---- tracks ---- */
+
+static uint64_t track_hash(uint64_t first, uint64_t second, uint64_t third)
+{
+    return gc_mix_u64(gc_mix_u64(gc_mix_u64(first) + second) + third) & HASH_MASK;
+}
+
+static void sift(uint64_t *heap, uint32_t at, uint32_t count)
+{
+    const uint64_t key = heap[at];
+    for (uint32_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        if (child + 1 < count && heap[child + 1] > heap[child])
+            child++;
+        if (heap[child] <= key)
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = key;
+}
+
+/* Heapsort: in place, and no order of keys is a bad one. */
+static void sort(uint64_t *keys, uint32_t count)
+{
+    for (uint32_t i = count / 2; i-- > 0;)
+        sift(keys, i, count);
+    for (uint32_t i = count; i-- > 1;) {
+        const uint64_t key = keys[0];
+        keys[0] = keys[i];
+        keys[i] = key;
+        sift(keys, 0, i);
+    }
+}
+
+/* The entry before `i` as the run goes on; GC_RUN_NONE before the first. */
+static uint32_t before(const struct gc_run_plan *plan, uint32_t i)
+{
+    if (i == plan->loop_start && i != 0)
+        return plan->count - 1;
+    return i == 0 ? GC_RUN_NONE : i - 1;
+}
+
+static uint32_t after(const struct gc_run_plan *plan, uint32_t i)
+{
+    return i + 1 < plan->count ? i + 1 : plan->loop_start;
+}
+
+/* Tracks that begin in a round and end in the next are told apart by the loop, not from outside. */
+static bool make_track(const struct gc_run_plan *plan, uint32_t i, uint64_t *key)
+{
+    const uint32_t second = before(plan, i);
+    const uint32_t first = second == GC_RUN_NONE ? GC_RUN_NONE : before(plan, second);
+    if (first == GC_RUN_NONE)
+        return false;
+    *key = track_hash(plan->entries[first].bytes, plan->entries[second].bytes,
+                      plan->entries[i].bytes) |
+           i;
+    return true;
+}
+
+static uint64_t rounds_bytes(const struct gc_run_plan *plan)
+{
+    return (uint64_t)plan->count * sizeof(uint32_t);
+}
+
+static uint64_t tracks_bytes(const struct gc_run_plan *plan)
+{
+    return (uint64_t)plan->count * sizeof(uint64_t);
+}
+
+enum gc_status gc_run_match_init(struct gc_run_match *match, const struct gc_run_plan *plan,
+                                 struct gc_host *host)
+{
+    *match = (struct gc_run_match){.plan = plan, .host = host, .round = 1};
+    match->rounds = gc_host_map(host, rounds_bytes(plan));
+    match->tracks = gc_host_map(host, tracks_bytes(plan));
+    if (match->rounds == NULL || match->tracks == NULL) {
+        gc_run_match_fini(match);
+        return GC_NO_HOST_MEMORY;
+    }
+    for (uint32_t i = 0; i < plan->count; i++)
+        match->track_count += make_track(plan, i, &match->tracks[match->track_count]);
+    sort(match->tracks, match->track_count);
+    return GC_OK;
+}
+
+void gc_run_match_fini(struct gc_run_match *match)
+{
+    if (match->rounds != NULL)
+        gc_host_unmap(match->host, match->rounds, rounds_bytes(match->plan));
+    if (match->tracks != NULL)
+        gc_host_unmap(match->host, match->tracks, tracks_bytes(match->plan));
+    match->rounds = NULL;
+    match->tracks = NULL;
+}
+
+void gc_run_match_restart(struct gc_run_match *match)
+{
+    match->cursor = 0;
+    match->round += 2; /* what was taken ahead is not of this one either */
+    match->missed_count = 0;
+    for (uint32_t i = 0; i < GC_RUN_STREAMS_MAX; i++)
+        match->streams[i] = 0;
+}
+
+/* ---- streams ---- */
+
+static bool is_bound(const struct gc_run_match *match, uint64_t stream)
+{
+    for (uint32_t i = 1; i < match->plan->stream_count; i++) {
+        if (match->streams[i] == stream)
+            return true;
+    }
+    return false;
+}
+
+static bool stream_fits(const struct gc_run_match *match, uint32_t number, uint64_t stream)
+{
+    if (number == 0 || stream == 0)
+        return number == 0 && stream == 0;
+    if (number == ANY_STREAM)
+        return true;
+    return match->streams[number] == stream ||
+           (match->streams[number] == 0 && !is_bound(match, stream));
+}
+
+void gc_run_match_close_stream(struct gc_run_match *match, uint64_t stream)
+{
+    for (uint32_t i = 1; i < GC_RUN_STREAMS_MAX; i++) {
+        if (match->streams[i] == stream)
+            match->streams[i] = 0;
+    }
+}
+
+/* ---- matching ---- */
+
+struct wanted {
+    uint64_t bytes;
+    uint64_t stream;
+};
+
+static bool fits(const struct gc_run_match *match, uint32_t i, uint32_t round,
+                 const struct wanted *wanted)
+{
+    const struct gc_run_entry *entry = &match->plan->entries[i];
+    return entry->bytes == wanted->bytes && match->rounds[i] != round &&
+           stream_fits(match, entry->stream, wanted->stream);
+}
+
+static void take(struct gc_run_match *match, uint32_t i, uint32_t round,
+                 const struct wanted *wanted)
+{
+    const uint32_t number = match->plan->entries[i].stream;
+    match->round_count += round - match->round;
+    match->round = round;
+    match->rounds[i] = round;
+    match->cursor = i;
+    if (number != 0 && number != ANY_STREAM)
+        match->streams[number] = wanted->stream;
+    match->missed_count = 0;
+    /* Those that were taken out of order are passed. */
+    for (uint32_t n = 0; n <= 2 * GC_RUN_REACH && match->rounds[match->cursor] == match->round;
+         n++) {
+        match->cursor = after(match->plan, match->cursor);
+        match->round += match->cursor == match->plan->loop_start;
+    }
+    match->round_count += match->round - round;
+}
+
+/* The nearest to the cursor; what lies ahead before what lies as far behind. */
+static uint32_t find_near(struct gc_run_match *match, const struct wanted *wanted)
+{
+    const struct gc_run_plan *plan = match->plan;
+    uint32_t ahead = match->cursor;
+    uint32_t ahead_round = match->round;
+    uint32_t behind = match->cursor;
+    /* What came before the steps is over. */
+    const uint32_t lowest = match->cursor >= plan->loop_start ? plan->loop_start : 0;
+    for (uint32_t n = 0; n < GC_RUN_REACH; n++) {
+        if (fits(match, ahead, ahead_round, wanted)) {
+            take(match, ahead, ahead_round, wanted);
+            return ahead;
+        }
+        if (behind > lowest)
+            behind--;
+        if (fits(match, behind, match->round, wanted)) {
+            take(match, behind, match->round, wanted);
+            return behind;
+        }
+        ahead = after(plan, ahead);
+        ahead_round += ahead == plan->loop_start;
+    }
+    return GC_RUN_NONE;
+}
+
+/* A new round from entry `i` on: nothing of it counts as taken. */
+static uint32_t jump(struct gc_run_match *match, uint32_t i, const struct wanted *wanted)
+{
+    const uint64_t rounds = match->round_count;
+    match->jump_count++;
+    take(match, i, match->round + 2, wanted);
+    match->round_count = rounds;
+    return i;
+}
+
+static uint32_t first_track(const struct gc_run_match *match, uint64_t key)
+{
+    uint32_t low = 0;
+    uint32_t high = match->track_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (match->tracks[middle] < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The next place, from the cursor on and round, at which the sizes missed lately and this one stand
+ * in a row. */
+static uint32_t find_track(struct gc_run_match *match, const struct wanted *wanted)
+{
+    const uint64_t hash = track_hash(match->missed[0], match->missed[1], wanted->bytes);
+    const uint32_t first = first_track(match, hash);
+    uint32_t at = first_track(match, hash | match->cursor);
+    if (first == match->track_count || (match->tracks[first] & HASH_MASK) != hash)
+        return GC_RUN_NONE;
+    if (at == match->track_count || (match->tracks[at] & HASH_MASK) != hash)
+        at = first;
+    const uint32_t i = (uint32_t)match->tracks[at];
+    const struct gc_run_entry *entry = &match->plan->entries[i];
+    if (entry->bytes != wanted->bytes || !stream_fits(match, entry->stream, wanted->stream))
+        return GC_RUN_NONE;
+    return jump(match, i, wanted);
+}
+
+static void note_missed(struct gc_run_match *match, uint64_t bytes)
+{
+    match->missed[0] = match->missed[1];
+    match->missed[1] = bytes;
+    match->missed_count++;
+}
+
+uint32_t gc_run_match_next(struct gc_run_match *match, uint64_t bytes, uint64_t stream,
+                           bool is_idle)
+{
+    const struct wanted wanted = {bytes, stream};
+    const struct gc_run_entry *first = &match->plan->entries[0];
+    if (is_idle && !fits(match, match->cursor, match->round, &wanted) && first->bytes == bytes &&
+        stream_fits(match, first->stream, stream))
+        return jump(match, 0, &wanted);
+    uint32_t found = find_near(match, &wanted);
+    if (found == GC_RUN_NONE && match->missed_count >= GC_RUN_TRACK - 1)
+        found = find_track(match, &wanted);
+    if (found == GC_RUN_NONE)
+        note_missed(match, bytes);
+    return found;
+}

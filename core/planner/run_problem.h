@@ -1,0 +1,36 @@
+/* A recorded run as a placement problem, and its solution as a plan.
+ *
+ * Time is the run up to the end of the step that is planned (run_steps.h), event by event. What was
+ * made before the step lives until it is freed, or to the end: long-lived memory and the step's own
+ * share one arena. What a step leaves to the next one takes its place for the whole step: there is
+ * one of it at any moment. What the run made behind that step is not in the plan. */
+#ifndef GC_PLANNER_RUN_PROBLEM_H
+#define GC_PLANNER_RUN_PROBLEM_H
+
+#include "core/planner/placement.h"
+#include "core/planner/run_plan.h"
+#include "core/planner/run_steps.h"
+
+struct gc_run_problem {
+    struct gc_placement_buffer *buffers; /* as many as entries */
+    struct gc_run_entry *entries;        /* their offsets are not known yet */
+    uint32_t count;
+    uint32_t loop_start;
+    uint32_t stream_count;
+    uint32_t end_time;
+    struct gc_run_steps steps;
+    uint32_t lasting_count; /* entries that live to the end */
+    uint64_t lasting_bytes;
+};
+
+/* Memory from `region`. GC_TOO_MANY: more allocations than a plan holds; GC_NO_HOST_MEMORY;
+ * GC_FORMAT: none, or one of 2^63 bytes or more. */
+enum gc_status gc_run_problem_make(struct gc_region *region, const struct gc_run_event *events,
+                                   size_t count, uint32_t slot_count,
+                                   struct gc_run_problem *problem) GC_CHECKED;
+
+/* The plan, in the problem's memory. */
+void gc_run_problem_plan(struct gc_run_problem *problem, const uint64_t *offsets, int device,
+                         struct gc_run_plan *plan);
+
+#endif
