@@ -12,6 +12,7 @@
 
 /* The first that accepts a file reads it. */
 static const struct plan_source *const sources[] = {
+    &plan_source_trace,
     &plan_source_problem,
 };
 

@@ -105,6 +105,7 @@ struct plan_source {
 };
 
 extern const struct plan_source plan_source_problem;
+extern const struct plan_source plan_source_trace;
 
 /* ---- the command line ---- */
 
