@@ -39,13 +39,15 @@ END
 said 2 'a file is missing' --json
 said 2 'policy fast is not valid; accepted: cache, driver' small.csv --policy fast
 said 2 'backend disk is not valid; accepted: vmm, driver' small.csv --backend disk
-said 2 '--backend goes with --policy cache' small.csv --policy driver --backend vmm
+said 2 '--backend and --plan go with --policy cache' small.csv --policy driver --backend vmm
 said 2 '--limit 0 is not valid; accepted: a size or percentage' small.csv --limit 0
 said 2 '--memory 10% is not valid; accepted: a size' small.csv --memory 10%
 said 2 '--passes 0 is not valid; accepted: 1 to 1000' small.csv --passes 0
 said 2 '--threads 65 is not valid; accepted: 1 to 64' small.csv --threads 65
 said 2 '--device x is not valid; accepted: an ordinal' small.csv --device x
-said 2 '--plan is not in this version' small.csv --plan p
+said 1 'none.plan: cannot be read: there is no such file' small.csv --plan none.plan
+said 1 'small.csv: no plan of a run: .gpucache plan TRACE --output. makes one' small.csv --plan small.csv
+said 2 '--backend and --plan go with --policy cache' small.csv --policy driver --plan small.csv
 said 1 'none.csv: No such file or directory' none.csv
 sed '3s/^a/x/' small.csv > wrong.csv
 said 1 'wrong.csv: line 3: op "x" is not valid; accepted: a \(allocated\), f \(freed\)' wrong.csv
