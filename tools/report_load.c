@@ -268,6 +268,34 @@ static void load_tenants(struct loader *loader, const json_t *json,
     json_array_foreach(list, i, tenant) load_tenant(loader, tenant, &device->tenants[i]);
 }
 
+static void load_pair(struct loader *loader, const json_t *json, const char *key, uint64_t *count,
+                      uint64_t *bytes)
+{
+    const json_t *pair = get(loader, json, key, JSON_OBJECT);
+    *count = get_uint(loader, pair, "count");
+    *bytes = get_uint(loader, pair, "bytes");
+}
+
+/* Beyond the schema too; null where no plan is followed. */
+static void load_plan(struct loader *loader, const json_t *json, struct gc_follow_figures *plan)
+{
+    const json_t *object = json_object_get(json, "plan");
+    if (object == NULL || json_is_null(object) ||
+        (object = get(loader, json, "plan", JSON_OBJECT)) == NULL)
+        return;
+    const json_t *reasons = get(loader, object, "reasons", JSON_OBJECT);
+    plan->entry_count = get_uint(loader, object, "entries");
+    plan->peak_bytes = get_uint(loader, object, "peak_bytes");
+    plan->used_bytes = get_uint(loader, object, "used_bytes");
+    plan->rounds = get_uint(loader, object, "rounds");
+    plan->jumps = get_uint(loader, object, "jumps");
+    load_pair(loader, object, "followed", &plan->followed_count, &plan->followed_bytes);
+#define GC_FOLLOW_REASON(name, key, text)                                                          \
+    load_pair(loader, reasons, #key, &plan->key##_count, &plan->key##_bytes);
+#include "core/follow.def"
+#undef GC_FOLLOW_REASON
+}
+
 /* Keys beyond the schema: another version may not have written them. */
 static void load_extra(struct loader *loader, const json_t *json, struct gc_device_snapshot *device)
 {
@@ -315,6 +343,7 @@ static void load_device(struct loader *loader, const json_t *json,
     load_leaks(loader, json, leaks);
     load_extra(loader, json, device);
     load_tenants(loader, json, device);
+    load_plan(loader, json, &device->plan);
 }
 
 static bool allocate(struct loader *loader, size_t device_count, size_t api_count,

@@ -92,6 +92,18 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
     device->apis = apis[ordinal];
     device->tenant_count = ordinal == 0 ? 0 : 2;
     device->tenants = tenants;
+    if (ordinal == 1)
+        device->plan = (struct gc_follow_figures){.entry_count = 21,
+                                                  .peak_bytes = 22 << 20,
+                                                  .used_bytes = 23,
+                                                  .followed_count = 24,
+                                                  .followed_bytes = 25,
+                                                  .unmatched_count = 26,
+                                                  .unmatched_bytes = 27,
+                                                  .pending_count = 28,
+                                                  .pending_bytes = 29,
+                                                  .rounds = 30,
+                                                  .jumps = 31};
     for (unsigned i = 0; i < REPORT_SAMPLE_API_COUNT; i++) {
         apis[ordinal][i] = (struct gc_api_figures){.count = i == 2 ? 0 : i + 1,
                                                    .bytes = (i + 1) * 1000,

@@ -202,8 +202,8 @@ static void every_key_is_needed_in_its_type(void **state)
     static const char *const optional_root[] = {"advice",   "reuse", "driver_calls",
                                                 "estimate", "gate",  NULL};
     static const char *const optional_device[] = {
-        "backend", "backend_reason",    "idle_bytes", "direct_bytes",
-        "group",   "group_limit_bytes", "tenants",    NULL};
+        "backend", "backend_reason", "idle_bytes", "direct_bytes", "group", "group_limit_bytes",
+        "tenants", "plan",           NULL};
     static const char *const optional_leak[] = {"stack", NULL};
     static const char *const optional_fragmentation[] = {"ratio", "stitchable_bytes", NULL};
     static const char *const optional_latency[] = {"count", NULL};
@@ -217,6 +217,7 @@ static void every_key_is_needed_in_its_type(void **state)
     static const char *const optional_share[] = {"ordinal", "measured_peak_bytes", "budget_bytes",
                                                  NULL};
     static const char *const optional_tenant[] = {"removed", "paused", NULL};
+    static const char *const optional_plan[] = {"fallback", NULL};
     static const char *const none[] = {NULL};
     json_error_t error;
     size_t bytes;
@@ -238,6 +239,9 @@ static void every_key_is_needed_in_its_type(void **state)
            json_array_get(
                json_object_get(json_array_get(json_object_get(root, "devices"), 1), "tenants"), 0),
            optional_tenant);
+    json_t *plan = json_object_get(json_array_get(json_object_get(root, "devices"), 1), "plan");
+    damage(root, plan, optional_plan);
+    damage(root, json_object_get(json_object_get(plan, "reasons"), "occupied"), none);
     json_decref(root);
     free(text);
 }
