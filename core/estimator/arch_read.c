@@ -106,6 +106,18 @@ void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)
 
 /* ---- the whole ---- */
 
+static void note_dtype(const struct gc_arch *arch, struct gc_notes *notes)
+{
+    char shown[GC_ARCH_WORD_BYTES * 2];
+    const size_t length = strlen(arch->dtype);
+    const enum gc_dtype dtype = gc_dtype_from_word(arch->dtype, length);
+    if (length > 0 &&
+        (dtype == GC_DTYPE_NONE || gc_dtype_info(dtype)->kind != GC_DTYPE_CLASS_FLOAT))
+        gc_notes_add(notes, "torch_dtype ", gc_text_show(arch->dtype, length, shown, sizeof(shown)),
+                     ": no type that one computes in; the weights' own is taken, if it is one",
+                     NULL);
+}
+
 static void read_vocabulary(const struct gc_model *model, struct gc_arch *arch)
 {
     const struct gc_meta_value *words = gc_model_meta(model, "tokenizer.ggml.tokens");
@@ -191,5 +203,6 @@ void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_
     if (names != GC_ARCH_NAMES_HF)
         return;
     arch->has_own_layers = has_own_layers(model);
+    note_dtype(arch, notes);
     note_beyond(model, notes);
 }

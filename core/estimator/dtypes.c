@@ -9,16 +9,6 @@ static bool is_computed_in(enum gc_dtype dtype)
            dtype == GC_DTYPE_F64;
 }
 
-/* The configuration's type; else that of most weights, if one computes in it. */
-static enum gc_dtype own_dtype(const struct gc_estimator *estimator)
-{
-    const char *word = estimator->arch.dtype;
-    const enum gc_dtype told = gc_dtype_from_word(word, strlen(word));
-    if (word[0] != '\0' && told != GC_DTYPE_NONE)
-        return told;
-    return is_computed_in(estimator->main_dtype) ? estimator->main_dtype : GC_DTYPE_NONE;
-}
-
 /* Weights that are kept in fewer bits, in blocks or as integers are unpacked to be computed with.
  */
 static bool can_be_activations(enum gc_dtype asked)
@@ -27,6 +17,16 @@ static bool can_be_activations(enum gc_dtype asked)
         return false;
     const struct gc_dtype_info *info = gc_dtype_info(asked);
     return info->kind == GC_DTYPE_CLASS_FLOAT && info->block_elements == 1;
+}
+
+/* The configuration's type, else that of most weights, if one computes in it. */
+static enum gc_dtype own_dtype(const struct gc_estimator *estimator)
+{
+    const char *word = estimator->arch.dtype;
+    const enum gc_dtype told = gc_dtype_from_word(word, strlen(word));
+    if (word[0] != '\0' && can_be_activations(told))
+        return told;
+    return is_computed_in(estimator->main_dtype) ? estimator->main_dtype : GC_DTYPE_NONE;
 }
 
 #define DTYPE_PARTS                                                                                \

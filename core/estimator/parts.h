@@ -37,7 +37,7 @@ enum gc_status gc_state_layer_bytes(const struct gc_layers *layers, const struct
 
 /* Scores of one layer: batch · heads · step · context elements where they are written out, as plain
  * softmax(QKᵀ)V does; else two 32-bit figures for each row, as FlashAttention 2 keeps (Dao, 2023,
- * section 3.1 keeps one, its forward pass two). Windows cap the context. */
+ * section 3.1 keeps one, its forward pass two). Windows cap the context of single tokens. */
 enum gc_status gc_attention_scores_bytes(const struct gc_layer *layer, const struct gc_work *work,
                                          uint64_t *bytes) GC_CHECKED;
 

@@ -101,6 +101,12 @@ like "adapters alone: told" "$(cat out)" '^  these are adapters alone: the model
 is "adapters beside weights: no remark" "$("$TOOL" estimate bare.safetensors | grep -c adapters)" 0
 said 2 '--budget 2GiB is more than the device' llama --budget 2GiB --memory 1GiB
 said 2 '--budget 0=1GiB,1=2GiB is more than the device' llama --devices 2 --budget 0=1GiB,1=2GiB --memory 1GiB
+mkdir odd
+architecture llama-3-8b | sed 's/"bfloat16"/"int8"/' > odd/config.json
+safetensors odd/model.safetensors model.layers.0.mlp.up_proj.weight:F16:117440512:14336x4096
+"$TOOL" estimate odd > out
+like "a type that one does not compute in: the weights' is taken" "$(cat out)" 'activations f16, KV cache f16'
+like "a type that one does not compute in: told" "$(cat out)" '^  torch_dtype int8: no type that one computes in'
 mkdir beyond
 architecture llama-3-8b | python3 -c 'import json, sys; config = json.load(sys.stdin); config["vision_config"] = {"hidden_size": 1152}
 config["quantization_config"] = {"quant_method": "gptq", "bits": 4}; print(json.dumps(config))' > beyond/config.json
