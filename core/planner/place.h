@@ -30,8 +30,8 @@ struct gc_place_part {
     uint32_t count;
     uint32_t section_count;
     uint32_t fixed_count;
-    bool is_aligned; /* some alignment is more than the grain */
     uint64_t grain;
+    uint64_t unit;     /* ends, as far as they rest on others, are multiples of it less a slack */
     uint64_t *loads;   /* bytes alive in each section */
     uint64_t bound;    /* no placement has a lower peak */
     uint64_t *offsets; /* the best known */

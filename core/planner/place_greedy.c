@@ -4,62 +4,29 @@
 
 #include <string.h>
 
-enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy, struct gc_place_run *run,
-                                    struct gc_place_part *part)
+enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy, struct gc_place_run *run)
 {
     struct gc_region *region = run->region;
-    *greedy = (struct gc_place_greedy){.run = run, .part = part};
-    greedy->order = gc_region_alloc(region, part->count * sizeof(*greedy->order));
-    greedy->offsets = gc_region_alloc(region, part->count * sizeof(*greedy->offsets));
+    uint32_t count = 0;
+    uint32_t sections = 0;
+    for (uint32_t p = 0; p < run->parts.count; p++) {
+        const struct gc_place_part *part = &run->parts.parts[p];
+        count = part->count > count ? part->count : count;
+        sections = part->section_count > sections ? part->section_count : sections;
+    }
+    *greedy = (struct gc_place_greedy){.run = run};
+    greedy->order = gc_region_alloc(region, count * sizeof(*greedy->order));
+    greedy->offsets = gc_region_alloc(region, count * sizeof(*greedy->offsets));
     if (greedy->order == NULL || greedy->offsets == NULL ||
-        !gc_place_sorter_init(&greedy->sorter, region, part->count) ||
-        !gc_place_index_init(&greedy->index, region, part->section_count))
+        !gc_place_sorter_init(&greedy->sorter, region, count) ||
+        !gc_place_index_init(&greedy->index, region, sections))
         return GC_NO_HOST_MEMORY;
     return GC_OK;
 }
 
-static uint64_t most_load(const struct gc_place_part *part, const struct gc_place_item *item)
+void gc_place_greedy_use(struct gc_place_greedy *greedy, struct gc_place_part *part)
 {
-    uint64_t most = 0;
-    for (uint32_t s = item->first; s <= item->last; s++)
-        most = gc_max_u64(most, part->loads[s]);
-    return most;
-}
-
-/* What is smallest comes first. */
-static uint64_t key_of(const struct gc_place_part *part, const struct gc_place_item *item,
-                       enum gc_place_order by)
-{
-    uint64_t area;
-    switch (by) {
-    case GC_PLACE_BY_BYTES:
-        return ~item->bytes;
-    case GC_PLACE_BY_AREA:
-        return gc_mul_u64(item->bytes, item->last - item->first + 1, &area) ? ~area : 0;
-    case GC_PLACE_BY_LENGTH:
-        return ~item->length;
-    case GC_PLACE_BY_CONTENTION:
-        return ~most_load(part, item);
-    case GC_PLACE_BY_FIRST:
-        return item->first;
-    default:
-        return ~(uint64_t)item->last;
-    }
-}
-
-void gc_place_greedy_sort(struct gc_place_greedy *greedy, enum gc_place_order by)
-{
-    const struct gc_place_part *part = greedy->part;
-    uint64_t *keys = greedy->sorter.keys;
-    /* The order among equals: by size, then length. */
-    const enum gc_place_order passes[] = {GC_PLACE_BY_LENGTH, GC_PLACE_BY_BYTES, by};
-    for (uint32_t i = 0; i < part->count; i++)
-        greedy->order[i] = i;
-    for (size_t pass = 0; pass < sizeof(passes) / sizeof(passes[0]); pass++) {
-        for (uint32_t i = 0; i < part->count; i++)
-            keys[i] = key_of(part, &part->items[greedy->order[i]], passes[pass]);
-        gc_place_sort(&greedy->sorter, greedy->order, part->count);
-    }
+    greedy->part = part;
 }
 
 static bool place_fixed(struct gc_place_greedy *greedy, uint64_t *peak)
@@ -82,7 +49,7 @@ enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t lim
     const struct gc_place_part *part = greedy->part;
     uint32_t placed = 0;
     *peak = 0;
-    gc_place_index_clear(&greedy->index);
+    gc_place_index_clear(&greedy->index, part->section_count);
     if (!place_fixed(greedy, peak))
         return GC_NO_HOST_MEMORY;
     for (; placed < part->count && *peak <= limit; placed++) {

@@ -4,17 +4,8 @@
 #define GC_PLANNER_PLACE_GREEDY_H
 
 #include "core/planner/place_index.h"
+#include "core/planner/place_order.h"
 #include "core/planner/place_run.h"
-
-enum gc_place_order {
-    GC_PLACE_BY_BYTES,      /* the largest first */
-    GC_PLACE_BY_AREA,       /* bytes times sections */
-    GC_PLACE_BY_LENGTH,     /* the longest-lived first */
-    GC_PLACE_BY_CONTENTION, /* those of the fullest section first, the largest of them before */
-    GC_PLACE_BY_FIRST,      /* as they begin */
-    GC_PLACE_BY_LAST,       /* as they end, from the end */
-    GC_PLACE_ORDER_COUNT
-};
 
 struct gc_place_greedy {
     struct gc_place_run *run;
@@ -25,9 +16,11 @@ struct gc_place_greedy {
     uint64_t *offsets; /* of the latest pass */
 };
 
-enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy, struct gc_place_run *run,
-                                    struct gc_place_part *part) GC_CHECKED;
-void gc_place_greedy_sort(struct gc_place_greedy *greedy, enum gc_place_order by);
+/* For any part of the run. */
+enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy,
+                                    struct gc_place_run *run) GC_CHECKED;
+/* The part it works on from here. */
+void gc_place_greedy_use(struct gc_place_greedy *greedy, struct gc_place_part *part);
 /* One pass in greedy->order, given up once the peak would exceed `limit`: *peak is then
  * UINT64_MAX. */
 enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit,

@@ -25,20 +25,27 @@ struct nodes {
     unsigned above_count;
 };
 
+static uint32_t leaves_for(uint32_t section_count)
+{
+    uint32_t leaf_count = 1;
+    while (leaf_count < section_count)
+        leaf_count *= 2;
+    return leaf_count;
+}
+
 bool gc_place_index_init(struct gc_place_index *index, struct gc_region *region,
                          uint32_t section_count)
 {
-    *index = (struct gc_place_index){.region = region, .leaf_count = 1};
-    while (index->leaf_count < section_count)
-        index->leaf_count *= 2;
+    *index = (struct gc_place_index){.region = region, .leaf_count = leaves_for(section_count)};
     const uint64_t bytes = 2 * (uint64_t)index->leaf_count * sizeof(struct gc_place_set);
     index->cover = gc_region_alloc(region, bytes);
     index->touch = gc_region_alloc(region, bytes);
     return index->cover != NULL && index->touch != NULL;
 }
 
-void gc_place_index_clear(struct gc_place_index *index)
+void gc_place_index_clear(struct gc_place_index *index, uint32_t section_count)
 {
+    index->leaf_count = leaves_for(section_count);
     const uint64_t bytes = 2 * (uint64_t)index->leaf_count * sizeof(struct gc_place_set);
     memset(index->cover, 0, bytes);
     memset(index->touch, 0, bytes);

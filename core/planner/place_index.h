@@ -38,7 +38,8 @@ struct gc_place_index {
 
 bool gc_place_index_init(struct gc_place_index *index, struct gc_region *region,
                          uint32_t section_count);
-void gc_place_index_clear(struct gc_place_index *index);
+/* Empties it, for as many sections, at most those it was made for. */
+void gc_place_index_clear(struct gc_place_index *index, uint32_t section_count);
 /* The lowest offset, a multiple of `alignment`, at which `bytes` are free in all of the sections.
  */
 uint64_t gc_place_index_find(const struct gc_place_index *index, uint32_t first, uint32_t last,

@@ -140,8 +140,7 @@ static void add_item(struct gc_place_part *part, uint32_t buffer_index,
     };
 }
 
-/* The slack that may be missing from the load: the largest of those alive, found by a sweep over
- * the items from the largest slack down would cost a sort; the largest of the part will do. */
+/* Only the topmost may lack its slack: at most the largest of the part. */
 static void measure(struct gc_place_part *part)
 {
     uint64_t most_slack = 0;
@@ -153,7 +152,11 @@ static void measure(struct gc_place_part *part)
         item->slack = bytes - item->bytes;
         item->bytes = bytes;
         most_slack = gc_max_u64(most_slack, item->slack);
-        part->is_aligned = part->is_aligned || item->alignment > part->grain;
+        part->unit = common_divisor(part->unit, item->bytes);
+        if (item->alignment > 1)
+            part->unit = common_divisor(part->unit, item->alignment);
+        if (item->fixed != GC_PLACEMENT_FREE)
+            part->unit = common_divisor(part->unit, item->fixed);
         part->loads[item->first] += bytes;
         if (item->last + 1 < part->section_count)
             part->loads[item->last + 1] -= bytes;
@@ -166,6 +169,8 @@ static void measure(struct gc_place_part *part)
             part->loads[s] += part->loads[s - 1];
         part->bound = gc_max_u64(part->bound, gc_sub_or_zero_u64(part->loads[s], most_slack));
     }
+    if (most_slack > 0)
+        part->unit = 1;
 }
 
 static enum gc_status fill_parts(struct prepare *prepare, struct gc_place_parts *parts)

@@ -5,10 +5,12 @@
 #include "core/planner/placement.h"
 
 #include "core/bits.h"
-#include "core/planner/place_greedy.h"
+#include "core/planner/place_exact.h"
 #include "core/planner/place_run.h"
 
-#define WATCH_NODES 4096
+#define WATCH_NODES 1024
+#define MEMO_BYTES_MAX GC_MIB(32)
+#define MEMO_BYTES_PER_PAIR UINT64_C(1024) /* of items */
 
 uint64_t gc_place_run_peak(const struct gc_place_run *run)
 {
@@ -32,37 +34,83 @@ bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes)
     return !run->stopped;
 }
 
-static enum gc_status solve_greedily(struct gc_place_run *run, struct gc_place_part *part)
+static enum gc_status solve_greedily(struct gc_place_greedy *greedy, struct gc_place_part *part)
 {
-    struct gc_place_greedy greedy;
-    enum gc_status status = gc_place_greedy_init(&greedy, run, part);
+    struct gc_place_run *run = greedy->run;
+    enum gc_status status = GC_OK;
+    gc_place_greedy_use(greedy, part);
     for (unsigned by = 0; status == GC_OK && by < GC_PLACE_ORDER_COUNT; by++) {
         uint64_t peak;
         if (part->peak <= run->target || (run->stopped && part->peak != UINT64_MAX))
             break;
-        gc_place_greedy_sort(&greedy, (enum gc_place_order)by);
-        status = gc_place_greedy_pass(&greedy, part->peak - 1, &peak);
+        gc_place_order(part, &greedy->sorter, (enum gc_place_order)by, greedy->order);
+        status = gc_place_greedy_pass(greedy, part->peak - 1, &peak);
         if (status == GC_OK)
-            gc_place_greedy_keep(&greedy, peak);
+            gc_place_greedy_keep(greedy, peak);
     }
     return status;
 }
 
-static enum gc_status solve_parts(struct gc_place_run *run)
+/* The part that makes the peak, unless it is good enough. */
+static struct gc_place_part *worst_part(struct gc_place_run *run)
 {
+    struct gc_place_part *worst = NULL;
     for (uint32_t p = 0; p < run->parts.count; p++) {
-        const enum gc_status status = solve_greedily(run, &run->parts.parts[p]);
-        if (status != GC_OK)
-            return status;
+        struct gc_place_part *part = &run->parts.parts[p];
+        if (part->peak > gc_max_u64(run->target, part->bound) &&
+            (worst == NULL || part->peak > worst->peak))
+            worst = part;
+    }
+    return worst;
+}
+
+static void raise_bound(struct gc_place_run *run, const struct gc_place_part *part)
+{
+    run->bound = gc_max_u64(run->bound, part->bound);
+    run->target = gc_max_u64(run->target, run->bound);
+}
+
+/* Rounds of exact search for whichever part makes the peak, until all are good enough. */
+static enum gc_status solve_exactly(struct gc_place_greedy *greedy)
+{
+    struct gc_place_run *run = greedy->run;
+    struct gc_place_memo memo = {0};
+    struct gc_place_part *part = worst_part(run);
+    if (part == NULL || run->stopped)
+        return GC_OK;
+    struct gc_place_exact **exacts =
+        gc_region_alloc(run->region, run->parts.count * sizeof(*exacts));
+    if (exacts == NULL)
+        return GC_NO_HOST_MEMORY;
+    gc_place_memo_init(&memo, run->region,
+                       gc_min_u64(MEMO_BYTES_MAX, MEMO_BYTES_PER_PAIR * part->count * part->count));
+    for (; part != NULL && !run->stopped; part = worst_part(run)) {
+        struct gc_place_exact **exact = &exacts[part - run->parts.parts];
+        if (*exact == NULL) {
+            gc_place_greedy_use(greedy, part);
+            *exact = gc_place_exact_create(greedy, &memo);
+        }
+        if (*exact == NULL || !gc_place_exact_round(*exact))
+            break;
+        raise_bound(run, part);
     }
     return GC_OK;
 }
 
-static enum gc_status write_offsets(struct gc_place_run *run,
+static enum gc_status solve_parts(struct gc_place_run *run)
+{
+    struct gc_place_greedy greedy;
+    enum gc_status status = gc_place_greedy_init(&greedy, run);
+    for (uint32_t p = 0; status == GC_OK && p < run->parts.count; p++)
+        status = solve_greedily(&greedy, &run->parts.parts[p]);
+    return status == GC_OK ? solve_exactly(&greedy) : status;
+}
+
+static enum gc_status write_offsets(const struct gc_place_run *run, struct gc_region *region,
                                     const struct gc_placement_problem *problem,
                                     struct gc_placement *placement)
 {
-    placement->offsets = gc_region_alloc(run->region, problem->count * sizeof(uint64_t));
+    placement->offsets = gc_region_alloc(region, problem->count * sizeof(uint64_t));
     if (placement->offsets == NULL)
         return GC_NO_HOST_MEMORY;
     for (uint32_t i = 0; i < problem->count; i++)
@@ -76,37 +124,48 @@ static enum gc_status write_offsets(struct gc_place_run *run,
     return GC_OK;
 }
 
+static enum gc_status solve(struct gc_place_run *run, const struct gc_placement_problem *problem)
+{
+    struct gc_placement_fault fault;
+    uint64_t peak;
+    enum gc_status status = gc_placement_check(run->region, problem, NULL, &peak, &fault);
+    if (status == GC_OK)
+        status = gc_place_prepare(run->region, problem, &run->parts);
+    if (status != GC_OK)
+        return status;
+    for (uint32_t p = 0; p < run->parts.count; p++) {
+        run->parts.parts[p].peak = UINT64_MAX;
+        run->bound = gc_max_u64(run->bound, run->parts.parts[p].bound);
+    }
+    run->target = run->bound;
+    if (problem->capacity_bytes != GC_PLACEMENT_UNLIMITED)
+        run->target = gc_max_u64(run->target, problem->capacity_bytes);
+    return solve_parts(run);
+}
+
+/* What is needed on the way is given back; the offsets alone stay in the caller's region. */
 enum gc_status gc_placement_solve(struct gc_region *region,
                                   const struct gc_placement_problem *problem,
                                   const struct gc_placement_options *options,
                                   struct gc_placement *placement)
 {
     static const struct gc_placement_options defaults;
-    struct gc_place_run run = {.region = region, .options = options != NULL ? options : &defaults};
+    struct gc_region scratch;
+    struct gc_place_run run = {.region = &scratch,
+                               .options = options != NULL ? options : &defaults};
     struct gc_placement_fault fault;
-    uint64_t peak;
     *placement = (struct gc_placement){0};
-    enum gc_status status = gc_placement_check(region, problem, NULL, &peak, &fault);
+    gc_region_init(&scratch, gc_sub_or_zero_u64(region->bytes_max, gc_region_bytes(region)));
+    enum gc_status status = solve(&run, problem);
     if (status == GC_OK)
-        status = gc_place_prepare(region, problem, &run.parts);
-    if (status != GC_OK)
-        return status;
-    for (uint32_t p = 0; p < run.parts.count; p++) {
-        run.parts.parts[p].peak = UINT64_MAX;
-        run.bound = gc_max_u64(run.bound, run.parts.parts[p].bound);
-    }
-    run.target = run.bound;
-    if (problem->capacity_bytes != GC_PLACEMENT_UNLIMITED)
-        run.target = gc_max_u64(run.target, problem->capacity_bytes);
-    status = solve_parts(&run);
+        status = write_offsets(&run, region, problem, placement);
     if (status == GC_OK)
-        status = write_offsets(&run, problem, placement);
-    if (status == GC_OK)
-        status =
-            gc_placement_check(region, problem, placement->offsets, &placement->peak_bytes, &fault);
+        status = gc_placement_check(&scratch, problem, placement->offsets, &placement->peak_bytes,
+                                    &fault);
     placement->lower_bound_bytes = run.bound;
     placement->nodes = run.nodes;
-    placement->optimal = placement->peak_bytes == run.bound;
-    placement->fits = placement->peak_bytes <= problem->capacity_bytes;
+    placement->optimal = status == GC_OK && placement->peak_bytes == run.bound;
+    placement->fits = status == GC_OK && placement->peak_bytes <= problem->capacity_bytes;
+    gc_region_fini(&scratch);
     return status;
 }

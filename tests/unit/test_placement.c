@@ -254,12 +254,81 @@ static void random_plans_are_valid(void **state)
 {
     (void)state;
     struct scratch_random random = {2026};
-    for (unsigned round = 0; round < 300; round++) {
+    for (unsigned round = 0; round < 150; round++) {
         fill_randomly(&random, (enum kind)(round % KIND_COUNT), 1 + round, 1 + round * 3 % 200,
                       1 + scratch_next(&random) % 1000);
-        const struct gc_placement_options options = {.seed = round, .node_max = 20000};
+        const struct gc_placement_options options = {.seed = round, .node_max = 2000};
         solve_with(&options);
     }
+}
+
+/* The lowest offset of a buffer that no placed one forbids; `placed` are bits of buffers. */
+static uint64_t fit(const uint64_t *offsets, uint32_t placed, uint32_t buffer)
+{
+    const uint64_t unit = buffers[buffer].alignment > 1 ? buffers[buffer].alignment : 1;
+    uint64_t trial[8];
+    memcpy(trial, offsets, sizeof(trial));
+    trial[buffer] = 0;
+    for (uint32_t other = 0; other < problem.count; other++) {
+        if ((placed >> other & 1) == 0 || !collide(trial, buffer, other))
+            continue;
+        trial[buffer] = (offsets[other] + buffers[other].bytes + unit - 1) / unit * unit;
+        other = UINT32_MAX; /* from the start */
+    }
+    return trial[buffer];
+}
+
+/* The least peak of all orders of first fit, among which is that of a best plan by offset. */
+static uint64_t least_peak(uint64_t *offsets, uint32_t placed, uint64_t peak, uint64_t best)
+{
+    if (peak >= best)
+        return best;
+    if (placed == (1U << problem.count) - 1)
+        return peak;
+    for (uint32_t i = 0; i < problem.count; i++) {
+        if ((placed >> i & 1) != 0)
+            continue;
+        offsets[i] = fit(offsets, placed, i);
+        const uint64_t end = buffers[i].bytes == 0 ? 0 : offsets[i] + buffers[i].bytes;
+        best = least_peak(offsets, placed | 1U << i, end > peak ? end : peak, best);
+    }
+    return best;
+}
+
+static void small_problems_are_solved_to_the_optimum(void **state)
+{
+    (void)state;
+    struct scratch_random random = {404};
+    unsigned above_bound = 0;
+    for (unsigned round = 0; round < 1500; round++) {
+        const enum kind kind = (enum kind)(round % KIND_COUNT);
+        fill_randomly(&random, kind, 1 + round % (kind == FIXED ? 8 : 7), 2 + round % 11,
+                      1 + round % 17);
+        uint64_t offsets[8] = {0};
+        uint64_t peak = 0;
+        uint32_t placed = 0;
+        for (uint32_t i = 0; i < problem.count; i++) {
+            if (buffers[i].fixed == GC_PLACEMENT_FREE)
+                continue;
+            offsets[i] = buffers[i].fixed;
+            placed |= 1U << i;
+            if (buffers[i].bytes > 0 && offsets[i] + buffers[i].bytes > peak)
+                peak = offsets[i] + buffers[i].bytes;
+        }
+        const uint64_t best = least_peak(offsets, placed, peak, UINT64_MAX);
+        const struct gc_placement_options options = {.seed = round};
+        problem.capacity_bytes = GC_PLACEMENT_UNLIMITED;
+        solve_with(&options);
+        if (!placement.optimal || placement.peak_bytes != best)
+            fail_msg("round %u: peak %llu, bound %llu, the best is %llu", round,
+                     (unsigned long long)placement.peak_bytes,
+                     (unsigned long long)placement.lower_bound_bytes, (unsigned long long)best);
+        problem.capacity_bytes = best - (best > 0 && round % 2 == 1);
+        solve_with(&options);
+        assert_true(placement.fits == (problem.capacity_bytes == best));
+        above_bound += placement.nodes > 8 * problem.count;
+    }
+    assert_true(above_bound > 20);
 }
 
 /* The validator against all pairs: valid plans, and the same with one buffer moved. */
@@ -305,6 +374,7 @@ int main(void)
         TEST(sizes_beyond_64_bits_are_refused),
         TEST(memory_is_limited),
         TEST(random_plans_are_valid),
+        TEST(small_problems_are_solved_to_the_optimum),
         TEST(the_validator_agrees_with_all_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,56 @@
+#include "core/planner/place_order.h"
+
+#include "core/bits.h"
+
+#include <stddef.h>
+
+#define KEY_COUNT 3
+
+enum key { BYTES, LENGTH, AREA, CONTENTION, FIRST, LAST };
+
+static const enum key ORDERS[GC_PLACE_ORDER_COUNT][KEY_COUNT] = {
+#define GC_PLACE_ORDER(name, first, second, third) {first, second, third},
+    GC_PLACE_ORDERS
+#undef GC_PLACE_ORDER
+};
+
+static uint64_t most_load(const struct gc_place_part *part, const struct gc_place_item *item)
+{
+    uint64_t most = 0;
+    for (uint32_t s = item->first; s <= item->last; s++)
+        most = gc_max_u64(most, part->loads[s]);
+    return most;
+}
+
+/* What is smallest comes first: the largest, the longest-lived, those of the fullest section. */
+static uint64_t key_of(const struct gc_place_part *part, const struct gc_place_item *item,
+                       enum key key)
+{
+    uint64_t area;
+    switch (key) {
+    case BYTES:
+        return ~item->bytes;
+    case LENGTH:
+        return ~item->length;
+    case AREA:
+        return gc_mul_u64(item->bytes, item->length, &area) ? ~area : 0;
+    case CONTENTION:
+        return ~most_load(part, item);
+    case FIRST:
+        return item->first;
+    default:
+        return ~(uint64_t)item->last;
+    }
+}
+
+void gc_place_order(const struct gc_place_part *part, struct gc_place_sorter *sorter,
+                    enum gc_place_order by, uint32_t *order)
+{
+    for (uint32_t i = 0; i < part->count; i++)
+        order[i] = i;
+    for (unsigned k = KEY_COUNT; k-- > 0;) {
+        for (uint32_t i = 0; i < part->count; i++)
+            sorter->keys[i] = key_of(part, &part->items[order[i]], ORDERS[by][k]);
+        gc_place_sort(sorter, order, part->count);
+    }
+}

@@ -1,0 +1,444 @@
+#include "core/planner/place_search.h"
+
+#include "core/bits.h"
+
+#include <string.h>
+
+#define NONE UINT32_MAX
+#define CANDIDATES_PER_ITEM 64U
+#define ROUNDS_MAX 4 /* of inference at a node */
+
+/* Items that meet each other and nobody else who is not placed: those from `head` on, in the list
+ * of what is not placed, that begin before `end`. */
+struct component {
+    uint64_t level; /* nothing goes below any more */
+    uint32_t head;
+    uint32_t end;    /* section */
+    uint32_t parent; /* the frame whose choice it depends on */
+    uint32_t next;   /* the component to be searched after it */
+};
+
+struct frame {
+    struct component component;
+    struct gc_place_key key;
+    uint32_t item; /* placed by this frame, or NONE */
+    uint32_t candidate;
+    uint32_t candidate_end;
+    uint32_t candidate_begin;
+    uint32_t trail_mark;
+    uint32_t pool_mark;
+    bool is_cut; /* candidates were left out: no verdict */
+};
+
+struct change {
+    uint64_t level;
+    uint32_t item;
+};
+
+struct gc_place_search {
+    const struct gc_place_model *model;
+    struct gc_place_memo *memo;
+    uint64_t limit;    /* no end above it */
+    uint64_t capacity; /* the same in whole grains */
+    uint64_t salt;
+    const uint32_t *ranks;
+    bool lowest_first;
+    bool is_cut; /* a frame gave up its claim */
+    enum gc_place_verdict verdict;
+
+    uint64_t *levels; /* where each item would rest now */
+    uint64_t *offsets;
+    uint32_t *next; /* what is not placed, by first section; the last is the list's end */
+    uint32_t *previous;
+    uint64_t *rest; /* bytes of each section that are not placed */
+
+    uint64_t *bounds;    /* of each item at this node: its offset is no less */
+    uint64_t *floors;    /* of each section: the least of the bounds */
+    uint64_t *first_end; /* the least and the second least end of one placed next */
+    uint64_t *second_end;
+    uint32_t *first_item;
+
+    struct frame *frames;
+    uint32_t depth;
+    struct component *pool;
+    uint32_t pool_used;
+    uint32_t pending; /* the first component that waits */
+    struct change *trail;
+    uint32_t trail_used;
+    uint32_t *candidates;
+    uint32_t candidate_room;
+    uint32_t candidate_used;
+};
+
+struct gc_place_search *gc_place_search_create(struct gc_region *region,
+                                               const struct gc_place_model *model,
+                                               struct gc_place_memo *memo)
+{
+    const uint64_t n = model->count;
+    const uint64_t sections = model->section_count;
+    struct gc_place_search *search = gc_region_alloc(region, sizeof(*search));
+    if (search == NULL)
+        return NULL;
+    search->model = model;
+    search->memo = memo;
+    search->levels = gc_region_alloc(region, n * sizeof(uint64_t));
+    search->offsets = gc_region_alloc(region, n * sizeof(uint64_t));
+    search->bounds = gc_region_alloc(region, n * sizeof(uint64_t));
+    search->next = gc_region_alloc(region, (n + 1) * sizeof(uint32_t));
+    search->previous = gc_region_alloc(region, (n + 1) * sizeof(uint32_t));
+    search->rest = gc_region_alloc(region, sections * sizeof(uint64_t));
+    search->floors = gc_region_alloc(region, sections * sizeof(uint64_t));
+    search->first_end = gc_region_alloc(region, sections * sizeof(uint64_t));
+    search->second_end = gc_region_alloc(region, sections * sizeof(uint64_t));
+    search->first_item = gc_region_alloc(region, sections * sizeof(uint32_t));
+    search->frames = gc_region_alloc(region, (n + 1) * sizeof(struct frame));
+    search->pool = gc_region_alloc(region, (2 * n + 2) * sizeof(struct component));
+    search->trail =
+        gc_region_alloc(region, (uint64_t)model->neighbour_begin[n] / 2 * sizeof(struct change));
+    search->candidate_room = (uint32_t)(n * gc_min_u64(n, CANDIDATES_PER_ITEM));
+    search->candidates = gc_region_alloc(region, search->candidate_room * sizeof(uint32_t));
+    if (search->levels == NULL || search->offsets == NULL || search->bounds == NULL ||
+        search->next == NULL || search->previous == NULL || search->rest == NULL ||
+        search->floors == NULL || search->first_end == NULL || search->second_end == NULL ||
+        search->first_item == NULL || search->frames == NULL || search->pool == NULL ||
+        search->trail == NULL || search->candidates == NULL)
+        return NULL;
+    return search;
+}
+
+void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity, const uint32_t *ranks,
+                           bool lowest_first)
+{
+    const struct gc_place_model *model = search->model;
+    search->limit = capacity;
+    search->capacity = gc_place_align(capacity, model->grain);
+    search->salt = gc_mix_u64(capacity);
+    search->ranks = ranks;
+    search->lowest_first = lowest_first;
+    search->is_cut = false;
+    search->verdict = GC_PLACE_OPEN;
+    for (uint32_t i = 0; i <= model->count; i++) {
+        search->next[i] = i + 1;
+        search->previous[i] = i - 1;
+        if (i == model->count)
+            break;
+        search->levels[i] = model->items[i].fixed != GC_PLACEMENT_FREE ? model->items[i].fixed : 0;
+        search->offsets[i] = GC_PLACEMENT_FREE;
+    }
+    memcpy(search->rest, model->loads, model->section_count * sizeof(uint64_t));
+    search->depth = 0;
+    search->trail_used = 0;
+    search->candidate_used = 0;
+    search->pool[0] =
+        (struct component){.head = 0, .end = model->section_count, .parent = NONE, .next = NONE};
+    search->pool_used = 1;
+    search->pending = 0;
+}
+
+/* ---- what a node can say of its items ---- */
+
+static bool is_in(const struct gc_place_search *search, const struct component *component,
+                  uint32_t item)
+{
+    return item < search->model->count && search->model->items[item].first < component->end;
+}
+
+/* Where the list of the component ends, in sections, and from the bounds of its items the floors
+ * and the ends. */
+static void gather_sections(struct gc_place_search *search, const struct component *component,
+                            uint32_t begin, uint32_t end)
+{
+    const struct gc_place_item *items = search->model->items;
+    for (uint32_t s = begin; s < end; s++) {
+        search->floors[s] = UINT64_MAX;
+        search->first_end[s] = UINT64_MAX;
+        search->second_end[s] = UINT64_MAX;
+        search->first_item[s] = NONE;
+    }
+    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
+        const uint64_t bound = search->bounds[i];
+        const uint64_t top = bound + items[i].bytes;
+        for (uint32_t s = items[i].first; s <= items[i].last; s++) {
+            if (bound < search->floors[s])
+                search->floors[s] = bound;
+            if (top < search->first_end[s]) {
+                search->second_end[s] = search->first_end[s];
+                search->first_end[s] = top;
+                search->first_item[s] = i;
+            } else if (top < search->second_end[s]) {
+                search->second_end[s] = top;
+            }
+        }
+    }
+}
+
+/* All that is left of a section goes above its floor. */
+static bool sections_fit(const struct gc_place_search *search, uint32_t begin, uint32_t end)
+{
+    for (uint32_t s = begin; s < end; s++)
+        if (search->rest[s] > 0 && (search->floors[s] > search->capacity ||
+                                    search->rest[s] > search->capacity - search->floors[s]))
+            return false;
+    return true;
+}
+
+/* An item that would leave too little above it is not the next in that section: it comes after the
+ * end of another. False: an item has no place. */
+static bool raise_bounds(struct gc_place_search *search, const struct component *component,
+                         bool *raised)
+{
+    const struct gc_place_item *items = search->model->items;
+    *raised = false;
+    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
+        uint64_t bound = search->bounds[i];
+        for (uint32_t s = items[i].first; s <= items[i].last; s++) {
+            if (search->rest[s] <= search->capacity - bound)
+                continue;
+            const uint64_t least =
+                search->first_item[s] == i ? search->second_end[s] : search->first_end[s];
+            if (least > bound)
+                bound = least;
+            if (bound > search->capacity || items[i].bytes > search->capacity - bound)
+                return false;
+        }
+        if (bound != search->bounds[i]) {
+            if (items[i].fixed != GC_PLACEMENT_FREE)
+                return false;
+            search->bounds[i] = gc_place_align(bound, items[i].alignment);
+            if (items[i].bytes > gc_sub_or_zero_u64(search->capacity, search->bounds[i]))
+                return false;
+            *raised = true;
+        }
+    }
+    return true;
+}
+
+/* The bounds of all items of a component; false if they show that there is no way on. */
+static bool infer(struct gc_place_search *search, const struct component *component)
+{
+    const struct gc_place_item *items = search->model->items;
+    const uint32_t begin = items[component->head].first;
+    uint32_t end = begin;
+    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
+        const uint64_t level = search->levels[i];
+        if (items[i].fixed == GC_PLACEMENT_FREE ? level + items[i].bytes <= component->level
+                                                : level < component->level)
+            return false;
+        search->bounds[i] = gc_max_u64(level, component->level);
+        if (items[i].bytes > gc_sub_or_zero_u64(search->capacity, search->bounds[i]))
+            return false;
+        end = items[i].last + 1 > end ? items[i].last + 1 : end;
+    }
+    bool raised = true;
+    for (unsigned round = 0; raised && round < ROUNDS_MAX; round++) {
+        gather_sections(search, component, begin, end);
+        if (!sections_fit(search, begin, end) || !raise_bounds(search, component, &raised))
+            return false;
+    }
+    return true;
+}
+
+static struct gc_place_key key_of(const struct gc_place_search *search,
+                                  const struct component *component)
+{
+    struct gc_place_key key = {search->salt, search->salt};
+    bool level_matters = false;
+    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
+        const uint64_t word = gc_mix_u64(search->model->marks[i] ^ search->levels[i]);
+        key.high += word;
+        key.low += (word ^ word >> 29) * (search->model->marks[i] | 1);
+        level_matters = level_matters || search->levels[i] < component->level;
+    }
+    if (level_matters) {
+        key.high ^= gc_mix_u64(component->level + 1);
+        key.low += gc_mix_u64(~component->level);
+    }
+    return key;
+}
+
+static bool comes_before(const struct gc_place_search *search, uint32_t a, uint32_t b)
+{
+    if (search->lowest_first && search->levels[a] != search->levels[b])
+        return search->levels[a] < search->levels[b];
+    return search->ranks[a] < search->ranks[b];
+}
+
+/* Who may be placed next: at its level, with nothing that would fit wholly below. */
+static void gather_candidates(struct gc_place_search *search, struct frame *frame)
+{
+    const struct gc_place_item *items = search->model->items;
+    const struct component *component = &frame->component;
+    uint64_t least_end = UINT64_MAX;
+    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i])
+        least_end = gc_min_u64(least_end, search->levels[i] + items[i].bytes);
+    frame->candidate_begin = search->candidate_used;
+    frame->is_cut = false;
+    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
+        if (search->levels[i] != search->bounds[i] || search->levels[i] >= least_end)
+            continue;
+        if (search->candidate_used == search->candidate_room) {
+            frame->is_cut = true;
+            break;
+        }
+        uint32_t at = search->candidate_used++;
+        for (; at > frame->candidate_begin && comes_before(search, i, search->candidates[at - 1]);
+             at--)
+            search->candidates[at] = search->candidates[at - 1];
+        search->candidates[at] = i;
+    }
+    frame->candidate = frame->candidate_begin;
+    frame->candidate_end = search->candidate_used;
+}
+
+/* ---- going down and back ---- */
+
+static void unlink_item(struct gc_place_search *search, uint32_t item)
+{
+    const uint32_t next = search->next[item];
+    const uint32_t previous = search->previous[item];
+    search->previous[next] = previous;
+    if (previous != NONE)
+        search->next[previous] = next;
+}
+
+static void link_item(struct gc_place_search *search, uint32_t item)
+{
+    const uint32_t next = search->next[item];
+    const uint32_t previous = search->previous[item];
+    search->previous[next] = item;
+    if (previous != NONE)
+        search->next[previous] = item;
+}
+
+static void undo(struct gc_place_search *search, struct frame *frame)
+{
+    if (frame->item == NONE)
+        return;
+    const struct gc_place_item *item = &search->model->items[frame->item];
+    for (uint32_t s = item->first; s <= item->last; s++)
+        search->rest[s] += item->bytes;
+    while (search->trail_used > frame->trail_mark) {
+        const struct change *change = &search->trail[--search->trail_used];
+        search->levels[change->item] = change->level;
+    }
+    link_item(search, frame->item);
+    search->offsets[frame->item] = GC_PLACEMENT_FREE;
+    frame->item = NONE;
+    search->pool_used = frame->pool_mark;
+    search->pending = frame->component.next;
+}
+
+/* Places an item at its level; false if a fixed one is then in its way, or it ends too high. */
+static bool place(struct gc_place_search *search, struct frame *frame, uint32_t index)
+{
+    const struct gc_place_model *model = search->model;
+    const struct gc_place_item *item = &model->items[index];
+    const uint64_t offset = search->levels[index];
+    const uint64_t top = offset + item->bytes;
+    bool is_free = top - item->slack <= search->limit;
+    frame->item = index;
+    frame->trail_mark = search->trail_used;
+    search->offsets[index] = offset;
+    unlink_item(search, index);
+    for (uint32_t s = item->first; s <= item->last; s++)
+        search->rest[s] -= item->bytes;
+    for (uint32_t n = model->neighbour_begin[index]; n < model->neighbour_begin[index + 1]; n++) {
+        const uint32_t other = model->neighbours[n];
+        if (search->levels[other] >= top || search->offsets[other] != GC_PLACEMENT_FREE)
+            continue;
+        if (model->items[other].fixed != GC_PLACEMENT_FREE) {
+            is_free = false;
+            continue;
+        }
+        search->trail[search->trail_used++] = (struct change){search->levels[other], other};
+        search->levels[other] = gc_place_align(top, model->items[other].alignment);
+    }
+    return is_free;
+}
+
+/* What the frame's choice leaves falls into components, which wait to be searched. */
+static void split(struct gc_place_search *search, const struct frame *frame)
+{
+    const struct gc_place_item *items = search->model->items;
+    const struct component *component = &frame->component;
+    uint32_t i = component->head == frame->item ? search->next[frame->item] : component->head;
+    uint32_t *link = &search->pending;
+    *link = component->next;
+    while (is_in(search, component, i)) {
+        const uint32_t added = search->pool_used++;
+        uint32_t reach = items[i].last;
+        search->pool[added] = (struct component){
+            .level = search->offsets[frame->item],
+            .head = i,
+            .parent = (uint32_t)(frame - search->frames),
+            .next = component->next,
+        };
+        for (; is_in(search, component, i) && items[i].first <= reach; i = search->next[i])
+            if (items[i].last > reach)
+                reach = items[i].last;
+        search->pool[added].end = reach + 1;
+        *link = added;
+        link = &search->pool[added].next;
+    }
+}
+
+/* Back to a frame that has another choice, and down by it. */
+static enum gc_place_verdict advance(struct gc_place_search *search, uint32_t at)
+{
+    for (;;) {
+        if (at == NONE)
+            return search->is_cut ? GC_PLACE_GIVEN_UP : GC_PLACE_NONE;
+        while (search->depth > at + 1)
+            undo(search, &search->frames[--search->depth]);
+        struct frame *frame = &search->frames[at];
+        undo(search, frame);
+        search->candidate_used = frame->candidate_end;
+        if (frame->candidate < frame->candidate_end) {
+            if (!place(search, frame, search->candidates[frame->candidate++]))
+                continue;
+            split(search, frame);
+            return GC_PLACE_OPEN;
+        }
+        search->is_cut = search->is_cut || frame->is_cut;
+        if (!search->is_cut)
+            gc_place_memo_add(search->memo, frame->key);
+        search->candidate_used = frame->candidate_begin;
+        search->depth = at;
+        at = frame->component.parent;
+    }
+}
+
+/* Opens the component that waits first. */
+static enum gc_place_verdict step(struct gc_place_search *search)
+{
+    if (search->pending == NONE)
+        return GC_PLACE_FOUND;
+    struct frame *frame = &search->frames[search->depth];
+    frame->component = search->pool[search->pending];
+    frame->item = NONE;
+    frame->pool_mark = search->pool_used;
+    if (!infer(search, &frame->component))
+        return advance(search, frame->component.parent);
+    frame->key = key_of(search, &frame->component);
+    if (gc_place_memo_has(search->memo, frame->key))
+        return advance(search, frame->component.parent);
+    gather_candidates(search, frame);
+    return advance(search, search->depth++);
+}
+
+enum gc_place_verdict gc_place_search_slice(struct gc_place_search *search,
+                                            struct gc_place_run *run, uint64_t nodes)
+{
+    for (uint64_t i = 0; i < nodes && search->verdict == GC_PLACE_OPEN; i++) {
+        search->verdict = step(search);
+        if (!gc_place_run_step(run, 1))
+            break;
+    }
+    return search->verdict;
+}
+
+void gc_place_search_offsets(const struct gc_place_search *search, uint64_t *offsets)
+{
+    for (uint32_t i = 0; i < search->model->count; i++)
+        offsets[search->model->sources[i]] = search->offsets[i];
+}
