@@ -86,14 +86,45 @@ static enum gc_status make_buffers(struct gc_region *region, struct gc_run_probl
     return GC_OK;
 }
 
-/* The events of the plan, of which the region's tables are made. */
+/* Something that a step makes is freed only after the next step has made its own: two places are
+ * needed in turn, so two steps are planned as one where the run has as many. */
+static bool overlaps_itself(const struct making *making, size_t count)
+{
+    const struct gc_run_steps *steps = &making->problem->steps;
+    const uint64_t end = (uint64_t)steps->start + 2 * (uint64_t)steps->period;
+    if (steps->period == 0 || end > count)
+        return false;
+    for (uint32_t i = steps->start; i < end; i++) {
+        uint32_t *made = &making->entry_of[making->events[i].slot];
+        if (making->events[i].bytes > 0)
+            *made = i;
+        else if (*made >= steps->start && *made < steps->start + steps->period &&
+                 i - *made > steps->period)
+            return true;
+    }
+    return false;
+}
+
+static void clear_slots(struct making *making, uint32_t slot_count)
+{
+    memset(making->entry_of, 0xff, ((uint64_t)slot_count + 1) * sizeof(uint32_t));
+}
+
+/* How much of the run is in the plan, and room for it. */
 static enum gc_status prepare(struct gc_region *region, struct making *making, size_t count,
                               uint32_t slot_count)
 {
     struct gc_run_problem *problem = making->problem;
-    const struct gc_run_steps *steps = &problem->steps;
+    struct gc_run_steps *steps = &problem->steps;
     uint64_t allocs = 0;
-    problem->end_time = steps->period == 0 ? (uint32_t)count : steps->start + steps->period;
+    making->entry_of = gc_region_alloc(region, ((uint64_t)slot_count + 1) * sizeof(uint32_t));
+    if (making->entry_of == NULL)
+        return GC_NO_HOST_MEMORY;
+    clear_slots(making, slot_count);
+    problem->rounds = overlaps_itself(making, count) ? 2 : 1;
+    clear_slots(making, slot_count);
+    problem->end_time =
+        steps->period == 0 ? (uint32_t)count : steps->start + problem->rounds * steps->period;
     for (uint32_t i = 0; i < problem->end_time; i++)
         allocs += making->events[i].bytes > 0;
     if (allocs == 0)
@@ -101,12 +132,8 @@ static enum gc_status prepare(struct gc_region *region, struct making *making, s
     if (allocs > GC_RUN_ENTRIES_MAX)
         return GC_TOO_MANY;
     problem->entries = gc_region_alloc(region, allocs * sizeof(*problem->entries));
-    making->entry_of = gc_region_alloc(region, ((uint64_t)slot_count + 1) * sizeof(uint32_t));
-    if (problem->entries == NULL || making->entry_of == NULL)
-        return GC_NO_HOST_MEMORY;
-    memset(making->entry_of, 0xff, ((uint64_t)slot_count + 1) * sizeof(uint32_t));
     problem->stream_count = 1;
-    return GC_OK;
+    return problem->entries != NULL ? GC_OK : GC_NO_HOST_MEMORY;
 }
 
 enum gc_status gc_run_problem_make(struct gc_region *region, const struct gc_run_event *events,

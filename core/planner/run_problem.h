@@ -2,8 +2,9 @@
  *
  * Time is the run up to the end of the step that is planned (run_steps.h), event by event. What was
  * made before the step lives until it is freed, or to the end: long-lived memory and the step's own
- * share one arena. What a step leaves to the next one takes its place for the whole step: there is
- * one of it at any moment. What the run made behind that step is not in the plan. */
+ * share one arena. What a step leaves to the next one takes its place for the whole step. Where
+ * that lives on while the next step makes its own, two steps are planned as one, so that each has a
+ * place. What the run made behind that step is not in the plan. */
 #ifndef GC_PLANNER_RUN_PROBLEM_H
 #define GC_PLANNER_RUN_PROBLEM_H
 
@@ -19,6 +20,7 @@ struct gc_run_problem {
     uint32_t stream_count;
     uint32_t end_time;
     struct gc_run_steps steps;
+    uint32_t rounds;        /* steps that are planned as one: 1, or 2 */
     uint32_t lasting_count; /* entries that live to the end */
     uint64_t lasting_bytes;
 };
