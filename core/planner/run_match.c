@@ -168,8 +168,9 @@ static void take(struct gc_run_match *match, uint32_t i, uint32_t round,
     /* Those that were taken out of order are passed. */
     for (uint32_t n = 0; n <= 2 * GC_RUN_REACH && match->rounds[match->cursor] == match->round;
          n++) {
-        match->cursor = after(match->plan, match->cursor);
-        match->round += match->cursor == match->plan->loop_start;
+        const uint32_t last = match->cursor;
+        match->cursor = after(match->plan, last);
+        match->round += match->cursor <= last;
     }
     match->round_count += match->round - round;
 }
@@ -194,8 +195,9 @@ static uint32_t find_near(struct gc_run_match *match, const struct wanted *wante
             take(match, behind, match->round, wanted);
             return behind;
         }
-        ahead = after(plan, ahead);
-        ahead_round += ahead == plan->loop_start;
+        const uint32_t last = ahead;
+        ahead = after(plan, last);
+        ahead_round += ahead <= last;
     }
     return GC_RUN_NONE;
 }

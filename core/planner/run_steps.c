@@ -138,10 +138,14 @@ static bool find_start(const struct search *search, uint32_t period, uint32_t *s
         agreeing += search->tokens[i] == search->tokens[i + period];
         if (i >= period)
             agreeing -= search->tokens[i - period] == search->tokens[i];
-        if (i + 1 >= period && agreeing >= needed) {
-            *start = i + 1 - period;
-            return true;
-        }
+        if (i + 1 < period || agreeing < needed)
+            continue;
+        *start = i + 1 - period;
+        /* What stands before the steps is not to count as one's beginning. */
+        while ((uint64_t)*start + 2 * (uint64_t)period < search->count &&
+               search->tokens[*start] != search->tokens[*start + period])
+            (*start)++;
+        return true;
     }
     return false;
 }
@@ -205,9 +209,11 @@ static void choose(struct search *search, const uint32_t *candidates, uint32_t c
     if (steps->period == 0)
         return;
     uint32_t lowest;
-    (void)least_live(search, steps->start, steps->period, &lowest);
+    const uint64_t before = steps->start == 0 ? 0 : search->live[steps->start - 1];
+    const uint64_t least_bytes = least_live(search, steps->start, steps->period, &lowest);
     steps->count = (search->count - steps->start) / steps->period;
-    steps->start = lowest + 1; /* behind the event that leaves the least */
+    if (least_bytes < before)
+        steps->start = lowest + 1; /* behind the event that leaves the least */
 }
 
 enum gc_status gc_run_find_steps(struct gc_region *region, const struct gc_run_event *events,
