@@ -3,6 +3,7 @@
  * with the driver. */
 #include "core/bits.h"
 #include "core/instance.h"
+#include "core/planner/run_plan.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
@@ -147,6 +148,68 @@ static void fenced_scenario(struct run *run)
     run->blocks[2] = 0;
 }
 
+static const struct gc_run_entry planned[] = {
+    {.bytes = GC_MIB(5), .offset = 0, .upper = 2},
+    {.bytes = GC_MIB(3), .offset = GC_MIB(5), .upper = 2},
+    {.bytes = GC_MIB(7), .offset = GC_MIB(1) / 2, .lower = 2, .upper = 3},
+    {.bytes = 4096, .offset = 0, .lower = 2, .upper = 3},
+};
+static const struct gc_run_plan run_plan = {.entries = planned,
+                                            .count = 4,
+                                            .stream_count = 1,
+                                            .end_time = 3,
+                                            .device = GC_RUN_DEVICE_ANY,
+                                            .peak_bytes = GC_MIB(8)};
+
+/* A plan followed, departed from and found again; what it holds is trimmed, its context ends and
+ * the next one follows. */
+static void planned_scenario(struct run *run)
+{
+    struct workbench *bench = &run->bench;
+    for (unsigned round = 0; round < 3; round++) {
+        try_alloc(run, 0, 0, GC_MIB(5), false);
+        use(run, 0, 1);
+        try_alloc(run, 4, 0, GC_MIB(9), false);
+        try_alloc(run, 1, 0, GC_MIB(3), false);
+        try_free(run, 0);
+        workbench_check(bench);
+        try_alloc(run, 2, 0, GC_MIB(7), false); /* in use, or not idle yet */
+        try_free(run, 1);
+        try_free(run, 2);
+        try_free(run, 4);
+        workbench_retire(bench);
+        try_alloc(run, 2, 0, GC_MIB(7), false);
+        try_alloc(run, 3, 0, 4000, false);
+        try_free(run, 2);
+        try_free(run, 3);
+        workbench_check(bench);
+        if (round == 1)
+            gc_core_trim(bench->core, bench->device, 0);
+    }
+    workbench_drop(bench, 0);
+    bench->stuck_bytes = gc_device_reserved_bytes(bench->device); /* what would not go */
+    assert_int_equal(bench->stuck_bytes, bench->sim.used_bytes);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        run->blocks[i] = 0;
+    try_alloc(run, 0, 1, GC_MIB(5), false);
+    try_alloc(run, 1, 1, GC_MIB(3), false);
+    workbench_check(bench);
+}
+
+static void planned_clean_up(struct run *run)
+{
+    struct workbench *bench = &run->bench;
+    sim_driver_fail(&bench->sim, 0, false, 0);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (run->blocks[i] != 0)
+            workbench_free(bench, run->blocks[i]);
+    }
+    workbench_drop(bench, 1);
+    assert_int_equal(gc_device_reserved_bytes(bench->device), bench->sim.used_bytes);
+    assert_true(run->fired || bench->sim.used_bytes == 0);
+    bench->stuck_bytes = bench->sim.used_bytes;
+}
+
 /* The failure is over, but what would not be unmapped or released in a context that went is still
  * with the device and charged. */
 static void fenced_clean_up(struct run *run)
@@ -239,6 +302,42 @@ static void fail_each_fenced_call(bool for_good, int code)
                                         .has_mapping = true,
                                         .is_fenced = true}};
     fail_each(&play, for_good, code);
+}
+
+/* Each call of a run that follows a plan. */
+static void fail_each_planned_call(bool has_mapping, bool for_good, int code)
+{
+    const struct play play = {.scenario = planned_scenario,
+                              .clean_up = planned_clean_up,
+                              .setup = {.mode = GC_MODE_CACHE,
+                                        .capacity_bytes = GC_MIB(64),
+                                        .limit_bytes = GC_MIB(48),
+                                        .trim_percent = 100,
+                                        .has_mapping = has_mapping,
+                                        .is_fenced = true,
+                                        .plan = &run_plan}};
+    fail_each(&play, for_good, code);
+}
+
+static void planned_once(void **state)
+{
+    (void)state;
+    fail_each_planned_call(true, false, SIM_BROKEN);
+    fail_each_planned_call(false, false, SIM_BROKEN);
+}
+
+static void planned_for_good(void **state)
+{
+    (void)state;
+    fail_each_planned_call(true, true, SIM_BROKEN);
+    fail_each_planned_call(false, true, SIM_BROKEN);
+}
+
+static void planned_without_memory(void **state)
+{
+    (void)state;
+    fail_each_planned_call(true, false, SIM_OUT_OF_MEMORY);
+    fail_each_planned_call(false, true, SIM_OUT_OF_MEMORY);
 }
 
 static void cached_once(void **state)
@@ -343,6 +442,9 @@ static void single_out_of_memory_is_retried(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(planned_once),
+        cmocka_unit_test(planned_for_good),
+        cmocka_unit_test(planned_without_memory),
         cmocka_unit_test(cached_once),
         cmocka_unit_test(cached_for_good),
         cmocka_unit_test(cached_out_of_memory_once),
