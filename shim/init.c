@@ -22,6 +22,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -128,13 +130,20 @@ static void join_ledger(void)
     pthread_atfork(NULL, NULL, leave_in_child);
 }
 
-/* Without memory to judge with, a gate that closes is closed. */
+/* Without memory to judge with, a gate that closes is closed: also where there is none for the
+ * options, and only the environment can be asked. */
 static bool is_gate_closed(void)
 {
     const struct gc_options *options = gc_shim.options;
+    const char *gate, *model;
 
-    return options != NULL && options->model[0] != '\0' &&
-           (options->gate == GC_GATE_DENY || options->gate == GC_GATE_EXIT);
+    if (options != NULL)
+        return options->model[0] != '\0' &&
+               (options->gate == GC_GATE_DENY || options->gate == GC_GATE_EXIT);
+    gate = secure_getenv("GPUCACHE_GATE");
+    model = secure_getenv("GPUCACHE_MODEL");
+    return gate != NULL && model != NULL &&
+           (strcmp(gate, "deny") == 0 || strcmp(gate, "exit") == 0);
 }
 
 static void create_core(void)

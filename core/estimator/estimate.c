@@ -95,6 +95,7 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
     made->graph = model->format == GC_MODEL_ONNX ? model : NULL;
     made->is_gguf = model->format == GC_MODEL_GGUF;
     made->has_layers = model->has_config && made->graph == NULL;
+    made->has_no_weights = model->tensor_count == 0;
     made->weight_dtype = dtype;
     made->main_dtype = gc_weights_main_dtype(model);
     const enum gc_status status = gc_weights_count(model, dtype, &made->weights);
@@ -302,6 +303,10 @@ enum gc_status gc_estimator_run(const struct gc_estimator *estimator,
     set_facts(estimator, request, estimate);
     set_tokens(estimator, request, estimate);
     gc_estimate_dtypes(estimator, request, estimate);
+    if (estimator->has_no_weights && estimator->graph == NULL) {
+        estimate->unknown_parts |= BIT(GC_ESTIMATE_weight);
+        gc_notes_add(&estimate->notes, "there are no tensors: weights are not counted", NULL);
+    }
     if (estimator->has_layers)
         add_unknown(estimator, estimate);
     else if (estimator->graph == NULL)

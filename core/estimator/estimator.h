@@ -11,6 +11,7 @@ struct gc_estimator {
     const struct gc_model *graph; /* of an ONNX model; else NULL */
     bool has_layers;              /* a configuration was there */
     bool is_gguf;
+    bool has_no_weights;        /* the file has no tensors */
     enum gc_dtype main_dtype;   /* of the weights; GC_DTYPE_NONE */
     enum gc_dtype weight_dtype; /* asked for; GC_DTYPE_NONE */
     struct gc_notes notes;

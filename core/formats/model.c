@@ -161,6 +161,16 @@ static enum gc_status add_up(struct gc_load *load, struct gc_model_totals *total
     return GC_OK;
 }
 
+/* Operators alone can be a model; tensors or a configuration that are not there are a mistake. */
+static enum gc_status check_content(struct gc_load *load)
+{
+    const struct gc_model *model = load->model;
+    if (load->tensor_count > 0 || model->has_config || model->format == GC_MODEL_ONNX)
+        return GC_OK;
+    return gc_load_fail(load, GC_FORMAT, model->path,
+                        "no tensors and no configuration: nothing is known of a model");
+}
+
 static void hand_over(struct gc_load *load, struct owner *owner)
 {
     struct gc_model *model = &owner->model;
@@ -228,6 +238,8 @@ enum gc_status gc_model_open(const char *path, const struct gc_model_limits *lim
     gc_source_end(&load);
     if (status == GC_OK)
         status = add_up(&load, &owner->model.totals);
+    if (status == GC_OK)
+        status = check_content(&load);
     if (status == GC_OK) {
         hand_over(&load, owner);
         *model = &owner->model;

@@ -479,7 +479,7 @@ def long_ones(folder):
         "tensors.safetensors": (safetensors(b"{" + b",".join(b'"t%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}' % n for n in range(1100000)) + b"}"), "more than"),
         "arrays.json": (b'{"tensors":[],"config":{"' + b"a" * 900 + b'":[' + b"[]," * (4 * million) + b"1]}}", "bytes of memory"),
         "texts.gguf": (gguf(text("a") + struct.pack("<IIQ", 9, 8, 5 * million) + b"\0" * (40 * million), 1), None),
-        "blanks.safetensors": (safetensors(b"{" + b" " * (90 * million) + b"}"), None),
+        "blanks.safetensors": (safetensors(b"{" + b" " * (90 * million) + b"}"), "no tensors and no configuration"),
     }
     for name, (content, word) in cases.items():
         path = put(folder, name, content)

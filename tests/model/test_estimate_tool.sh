@@ -143,6 +143,14 @@ is "without overhead: the weights alone" "$(json out.json 'r["peak_bytes"]')" 20
 "$TOOL" estimate llama > /dev/full 2> err
 is "a full standard output is a failure" $? 1
 
+# ---- nothing ----
+echo '{"tensors": []}' > empty.json
+said 1 'empty.json: no tensors and no configuration: nothing is known of a model' empty.json
+echo '{"tensors": [], "config": '"$(architecture llama-2-7b)"'}' > config-alone.json
+"$TOOL" estimate config-alone.json --json > out.json
+is "a configuration alone: its cache, weights a lower bound" "$(json out.json '[r["kv_cache_bytes"] >> 30, r["lower_bounds"]]')" '[2, ["weight_bytes"]]'
+like "a configuration alone: told" "$(json out.json 'r["warnings"]')" 'there are no tensors: weights are not counted'
+
 # ---- devices ----
 "$TOOL" estimate llama --devices 2 --budget 0=3GiB,1=1GiB --json > out.json
 is "devices: one is short" $? 3

@@ -197,6 +197,27 @@ for bad in GPUCACHE_SEQ_LEN=4k GPUCACHE_DTYPE=f17 GPUCACHE_MODEL=; do
     done
 done
 
+# ---- a description of nothing ----
+echo '{"tensors": []}' > empty.json
+gated 1 GPUCACHE_MODEL="$TMP/empty.json" GPUCACHE_GATE=deny -- "$PROGRAM"
+said "a description of nothing: said" 'GPUCACHE_MODEL: .*/empty.json: no tensors and no configuration: nothing is known of a model$'
+
+# ---- no host memory to judge with: the gate is closed, whatever it was that could not be had ----
+STARVED=$BUILD_DIR/tests/preload/starved
+for way in "0" "0 heap" "65536" "262144" "1048576" "4194304"; do
+    # shellcheck disable=SC2086
+    gated 0 GPUCACHE_BUDGET=1GiB GPUCACHE_GATE=deny -- "$STARVED" $way
+    like "deny with $way bytes of memory: CUDA is refused" "$(cat out)" '^[1-9][0-9]*$'
+done
+gated 0 GPUCACHE_BUDGET=1GiB GPUCACHE_GATE=deny -- "$STARVED" 0
+is "without memory: refused, not denied" "$(cat out)" 1
+gated 0 GPUCACHE_BUDGET=1GiB GPUCACHE_GATE=exit -- "$STARVED" 0 heap
+is "without memory for the options: refused" "$(cat out)" 1
+for way in 0 4096; do
+    gated 0 GPUCACHE_BUDGET=1GiB GPUCACHE_GATE=warn -- "$STARVED" $way
+    is "warn with $way bytes of memory: the driver answers" "$(cat out)" "$(simulated "$STARVED" $way)"
+done
+
 # ---- gpucache run ----
 env LD_LIBRARY_PATH="$SIM_DIR" "$TOOL" run --model model --budget 15GiB --gate exit --report none -- "$PROGRAM" > out 2> err
 is "run --gate exit: status" $? 3
