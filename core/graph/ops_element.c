@@ -2,12 +2,34 @@
  * broadcast of several. */
 #include "core/graph/ops_util.h"
 
-/* Bitwise*, BitShift, Mean, Sum, PRelu: all inputs broadcast. */
+/* All inputs have one shape, each known as far as it is. */
+static enum gc_status merge_inputs(struct gc_infer *infer)
+{
+    const struct gc_shape *first = gc_infer_shape(infer, 0);
+    struct gc_dim dims[GC_GRAPH_RANK_MAX];
+    enum gc_status status = GC_OK;
+    if (!first->is_known)
+        return GC_OK;
+    gc_shape_copy(first, dims);
+    for (uint32_t i = 1; i < gc_infer_input_count(infer); i++) {
+        status = gc_infer_want_rank(infer, i, first->rank, first->rank);
+        for (uint32_t j = 0; j < first->rank && status == GC_OK; j++)
+            status = gc_infer_merge_dim(infer, "dimensions of the inputs", dims[j],
+                                        gc_shape_dim(gc_infer_shape(infer, i), j), &dims[j]);
+        if (status != GC_OK)
+            return status;
+    }
+    return gc_infer_set_shape(infer, 0, dims, first->rank);
+}
+
+/* Bitwise*, BitShift, Mean, Sum: all inputs broadcast. Before opset 8 they did not. */
 enum gc_status gc_rule_broadcast(struct gc_infer *infer)
 {
     const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status != GC_OK)
         return status;
+    if (gc_infer_opset(infer) < 8)
+        return merge_inputs(infer);
     return gc_infer_broadcast_inputs(infer, 0, gc_infer_input_count(infer), 0);
 }
 

@@ -180,11 +180,11 @@ enum gc_status gc_rule_grid_sample(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, rank);
 }
 
-/* size is [N, C, sizes…]: a grid [N, sizes…, how many]. */
+/* Input 1 is [N, C, sizes…]: a grid [N, sizes…, how many]. */
 enum gc_status gc_rule_affine_grid(struct gc_infer *infer)
 {
-    const struct gc_data *size = gc_infer_data(infer, 1);
     const struct gc_dim count = gc_shape_dim(gc_infer_shape(infer, 1), 0);
+    const struct gc_dim *size;
     struct gc_dim dims[5];
     const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status != GC_OK || count.kind != GC_DIM_NUMBER)
@@ -192,11 +192,10 @@ enum gc_status gc_rule_affine_grid(struct gc_infer *infer)
     if (count.number != 4 && count.number != 5)
         return gc_infer_fail(infer, "%lld sizes; 4 or 5 are accepted", (long long)count.number);
     const uint32_t rank = (uint32_t)count.number;
-    if (size == NULL)
-        return gc_infer_set_open(infer, 0, rank);
-    dims[0] = size->items[0];
+    size = gc_infer_items(infer, 1, rank);
+    dims[0] = size != NULL ? size[0] : gc_shape_dim(gc_infer_shape(infer, 0), 0);
     for (uint32_t i = 2; i < rank; i++)
-        dims[i - 1] = size->items[i];
+        dims[i - 1] = size != NULL ? size[i] : gc_dim_unknown();
     dims[rank - 1] = gc_dim_number(rank - 2);
     return gc_infer_set_shape(infer, 0, dims, rank);
 }

@@ -227,19 +227,27 @@ enum gc_status gc_rule_center_crop_pad(struct gc_infer *infer)
 enum gc_status gc_rule_col2im(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
-    const struct gc_data *image = gc_infer_data(infer, 1);
     const struct gc_data *block = gc_infer_data(infer, 2);
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
+    struct gc_dim count;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
         status = gc_infer_want_rank(infer, 0, 3, 3);
-    if (status != GC_OK || image == NULL || image->count > GC_GRAPH_RANK_MAX - 2)
+    if (status == GC_OK)
+        status = gc_infer_merge_dim(infer, "the numbers of image and block",
+                                    gc_shape_dim(gc_infer_shape(infer, 1), 0),
+                                    gc_shape_dim(gc_infer_shape(infer, 2), 0), &count);
+    if (status != GC_OK || count.kind != GC_DIM_NUMBER)
         return status;
+    if (count.number > GC_GRAPH_RANK_MAX - 2)
+        return gc_infer_fail(infer, "an image of %lld dimensions", (long long)count.number);
+    const uint32_t rank = (uint32_t)count.number;
+    const struct gc_dim *image = gc_infer_items(infer, 1, rank);
     dims[0] = gc_shape_dim(x, 0);
-    dims[1] = block == NULL
-                  ? gc_dim_unknown()
-                  : gc_dim_div(gc_shape_dim(x, 1), gc_dim_product(block->items, 0, block->count));
-    for (uint32_t i = 0; i < image->count; i++)
-        dims[2 + i] = image->items[i];
-    return gc_infer_set_shape(infer, 0, dims, 2 + image->count);
+    dims[1] = gc_dim_unknown();
+    if (block != NULL)
+        dims[1] = gc_dim_div(gc_shape_dim(x, 1), gc_dim_product(block->items, 0, block->count));
+    for (uint32_t i = 0; i < rank; i++)
+        dims[2 + i] = image != NULL ? image[i] : gc_dim_unknown();
+    return gc_infer_set_shape(infer, 0, dims, 2 + rank);
 }

@@ -1,6 +1,8 @@
 /* Normalisation: the data's shape, and statistics of it where they are asked for. */
 #include "core/graph/ops_util.h"
 
+#include <string.h>
+
 /* Outputs 1… of BatchNormalization are one number for each channel: mean and variance; before opset
  * 14 also those that training keeps. */
 enum gc_status gc_rule_batch_normalization(struct gc_infer *infer)
@@ -68,25 +70,31 @@ enum gc_status gc_rule_skip_layer_normalization(struct gc_infer *infer)
 
 /* ---- losses ---- */
 
-static enum gc_status set_loss(struct gc_infer *infer)
+/* Scores [batch, class, …] and targets [batch, …]: a loss for each target, or one of all. */
+enum gc_status gc_rule_loss(struct gc_infer *infer)
 {
+    const struct gc_shape *scores = gc_infer_shape(infer, 0);
+    const struct gc_shape *targets = gc_infer_shape(infer, 1);
     const char *reduction = gc_infer_text(infer, "reduction", "mean");
-    const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    struct gc_dim dims[GC_GRAPH_RANK_MAX];
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status != GC_OK)
         return status;
-    if (reduction[0] == 'n') /* none */
-        return gc_infer_pass_shape(infer, 0, 1);
-    return gc_infer_set_scalar(infer, 0, gc_infer_dtype(infer, 0));
-}
-
-enum gc_status gc_rule_likelihood_loss(struct gc_infer *infer)
-{
-    return set_loss(infer);
+    if (strcmp(reduction, "none") != 0)
+        return gc_infer_set_scalar(infer, 0, gc_infer_dtype(infer, 0));
+    if (!targets->is_known || targets->rank == GC_GRAPH_RANK_MAX)
+        return GC_OK;
+    status = gc_infer_want_rank(infer, 0, targets->rank + 1, targets->rank + 1);
+    for (uint32_t i = 0; i < targets->rank && status == GC_OK; i++)
+        status = gc_infer_merge_dim(infer, "dimensions of scores and targets",
+                                    gc_shape_dim(scores, i == 0 ? 0 : i + 1), targets->dims[i],
+                                    &dims[i]);
+    return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, targets->rank);
 }
 
 /* Output 1: the logarithms of the probabilities. */
 enum gc_status gc_rule_cross_entropy_loss(struct gc_infer *infer)
 {
-    const enum gc_status status = set_loss(infer);
+    const enum gc_status status = gc_rule_loss(infer);
     return status != GC_OK ? status : gc_infer_pass(infer, 1, 0);
 }

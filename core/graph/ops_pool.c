@@ -75,7 +75,8 @@ enum gc_status gc_rule_qlinear_global_pool(struct gc_infer *infer)
     return global_pool(infer, gc_infer_int(infer, "channels_last", 0) != 0 ? 1 : 2);
 }
 
-/* Its third input, where there is one, is the shape of the output. */
+/* Data and the places it came from, of one shape; the third input, where there is one, is the shape
+ * of the output. */
 enum gc_status gc_rule_max_unpool(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
@@ -91,23 +92,30 @@ enum gc_status gc_rule_max_unpool(struct gc_infer *infer)
         return items == NULL ? gc_infer_set_open(infer, 0, x->rank)
                              : gc_infer_set_shape(infer, 0, items, x->rank);
     }
-    gc_shape_copy(x, dims);
     status = gc_window_read(infer, x->rank - 2, NULL, 0, &window);
-    for (uint32_t i = 2; status == GC_OK && i < x->rank; i++)
-        status = gc_window_spread(infer, &window, i - 2, x->dims[i], 0, &dims[i]);
+    for (uint32_t i = 0; status == GC_OK && i < x->rank; i++) {
+        status = gc_infer_merge_dim(infer, "data and indices", x->dims[i],
+                                    gc_shape_dim(gc_infer_shape(infer, 1), i), &dims[i]);
+        if (status == GC_OK && i >= 2)
+            status = gc_window_spread(infer, &window, i - 2, dims[i], 0, &dims[i]);
+    }
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, x->rank);
 }
 
-/* A region of interest each: boxes are the rows of input 1. */
+/* A region of interest each: boxes are the rows of input 1; RoiAlign's input 2 says of which image
+ * each is. */
 static enum gc_status set_regions(struct gc_infer *infer, const struct gc_dim *sizes)
 {
-    const struct gc_dim dims[] = {gc_shape_dim(gc_infer_shape(infer, 1), 0),
-                                  gc_shape_dim(gc_infer_shape(infer, 0), 1), sizes[0], sizes[1]};
+    struct gc_dim dims[] = {gc_dim_unknown(), gc_shape_dim(gc_infer_shape(infer, 0), 1), sizes[0],
+                            sizes[1]};
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
         status = gc_infer_want_rank(infer, 0, 4, 4);
     if (status == GC_OK)
         status = gc_infer_want_rank(infer, 1, 2, 2);
+    if (status == GC_OK)
+        status = gc_infer_merge_dim(infer, "the regions", gc_shape_dim(gc_infer_shape(infer, 1), 0),
+                                    gc_shape_dim(gc_infer_shape(infer, 2), 0), &dims[0]);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, 4);
 }
 

@@ -25,33 +25,47 @@ static bool dft_axis(const struct gc_infer *infer, int64_t *axis)
            gc_infer_scalar(infer, 2, axis);
 }
 
+/* Of the axis, or of any that it may be. */
+static enum gc_status set_length(struct gc_infer *infer, bool is_onesided, struct gc_dim *dims,
+                                 uint32_t rank)
+{
+    const struct gc_dim *length = gc_infer_items(infer, 1, 1);
+    const bool has_length = gc_infer_has_input(infer, 1);
+    int64_t number;
+    uint32_t axis;
+    if (!dft_axis(infer, &number)) {
+        for (uint32_t i = 0; i + 1 < rank && (has_length || is_onesided); i++)
+            dims[i] = gc_dim_unknown();
+        return GC_OK;
+    }
+    const enum gc_status status = gc_infer_axis(infer, number, rank, &axis);
+    if (status != GC_OK)
+        return status;
+    if (has_length)
+        dims[axis] = length != NULL ? *length : gc_dim_unknown();
+    if (is_onesided)
+        dims[axis] = one_side(dims[axis]);
+    return GC_OK;
+}
+
 /* [batch, signal…, real or complex]; the length of the transform is input 1. */
 enum gc_status gc_rule_dft(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
     const bool is_onesided = gc_infer_int(infer, "onesided", 0) != 0;
-    const bool is_inverse = gc_infer_int(infer, "inverse", 0) != 0;
-    const struct gc_dim *length = gc_infer_items(infer, 1, 1);
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
-    uint32_t axis;
-    int64_t number;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
         status = gc_infer_want_rank(infer, 0, 2, GC_GRAPH_RANK_MAX);
     if (status != GC_OK || !x->is_known)
         return status;
-    if (!dft_axis(infer, &number) || (is_inverse && is_onesided))
+    /* The inverse of one side is real, of a length that the versions do not agree on. */
+    if (is_onesided && gc_infer_int(infer, "inverse", 0) != 0)
         return gc_infer_set_open(infer, 0, x->rank);
-    status = gc_infer_axis(infer, number, x->rank, &axis);
-    if (status != GC_OK)
-        return status;
     gc_shape_copy(x, dims);
-    if (gc_infer_has_input(infer, 1))
-        dims[axis] = length != NULL ? *length : gc_dim_unknown();
-    if (is_onesided)
-        dims[axis] = one_side(dims[axis]);
+    status = set_length(infer, is_onesided, dims, x->rank);
     dims[x->rank - 1] = gc_dim_number(2);
-    return gc_infer_set_shape(infer, 0, dims, x->rank);
+    return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, x->rank);
 }
 
 /* Inputs: signal [batch, length, parts], step, window, length of a frame, which is the window's
