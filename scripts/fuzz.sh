@@ -1,6 +1,7 @@
 #!/bin/bash
 # Builds the fuzzers of tests/fuzz with clang and runs each for FUZZ_SECONDS (30). New inputs stay under the
-# build folder, from where later runs go on; a crash leaves its input there too and fails the run.
+# build folder, from where later runs go on, and so does each run's log; a crash leaves its input there too
+# and fails the run.
 # usage: scripts/fuzz.sh [NAME…]
 set -eu
 cd "$(dirname "$0")/.." || exit 1
@@ -25,9 +26,15 @@ names=("$@")
 done
 for name in "${names[@]}"; do
     clang "${flags[@]}" -fsanitize=fuzzer -o "$out/fuzz_$name" "tests/fuzz/fuzz_$name.c" "${objects[@]}" \
-        -ljansson -lncursesw -ltinfo -lpthread -ldl -lm
+        -ljansson -lncursesw -ltinfo -lelf -lpthread -ldl -lm
     mkdir -p "$out/corpus/$name"
-    "$out/fuzz_$name" -max_total_time="$seconds" -max_len=8192 -dict="tests/fuzz/$name.dict" -print_final_stats=0 \
-        -verbosity=0 -artifact_prefix="$out/$name-" "$out/corpus/$name" "tests/fuzz/corpus/$name"
-    echo "fuzz_$name: $seconds s, nothing found"
+    if ! "$out/fuzz_$name" -max_total_time="$seconds" -max_len=8192 -dict="tests/fuzz/$name.dict" -print_final_stats=1 \
+        -artifact_prefix="$out/$name-" "$out/corpus/$name" "tests/fuzz/corpus/$name" > "$out/$name.log" 2>&1; then
+        tail -n 60 "$out/$name.log" >&2
+        exit 1
+    fi
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$out/$name.log")
+    edges=$(sed -n 's/^#[0-9]*\s*\(INITED\|DONE\) .*cov: \([0-9]*\) .*/\2/p' "$out/$name.log" | tr '\n' ' ')
+    # shellcheck disable=SC2086 # two numbers
+    printf 'fuzz_%s: %s s, %s inputs, edges reached: %s at first, %s at the end; nothing found\n' "$name" "$seconds" "$runs" $edges
 done
