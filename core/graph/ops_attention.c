@@ -98,6 +98,43 @@ enum gc_status gc_rule_attention(struct gc_infer *infer)
     return status != GC_OK ? status : gc_infer_set_shape(infer, 3, scores, 4);
 }
 
+/* LinearAttention: query, key and value [batch, length, heads * size]; output 1 is the state,
+ * [batch, heads, size of a key, size of a value]. */
+enum gc_status gc_rule_attention_linear(struct gc_infer *infer)
+{
+    const struct gc_shape *q = gc_infer_shape(infer, 0);
+    const struct gc_dim count = head_count(infer, "q_num_heads");
+    const struct gc_dim kv_count = head_count(infer, "kv_num_heads");
+    const struct gc_dim key = head_size(gc_shape_dim(gc_infer_shape(infer, 1), 2), kv_count);
+    const struct gc_dim value = head_size(gc_shape_dim(gc_infer_shape(infer, 2), 2), kv_count);
+    const struct gc_dim dims[] = {gc_shape_dim(q, 0), gc_shape_dim(q, 1), gc_dim_mul(count, value)};
+    const struct gc_dim state[] = {dims[0], kv_count, key, value};
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    if (status == GC_OK)
+        status = gc_infer_pass_dtype(infer, 1, gc_infer_has_input(infer, 3) ? 3 : 0);
+    if (status == GC_OK)
+        status = gc_infer_want_rank(infer, 0, 3, 3);
+    if (status == GC_OK)
+        status = gc_infer_set_shape(infer, 0, dims, 3);
+    return status != GC_OK ? status : gc_infer_set_shape(infer, 1, state, 4);
+}
+
+/* CausalConvWithState: data [batch, channels, length], weight [channels, 1, k]; output 1 is the
+ * state, [batch, channels, k - 1]. */
+enum gc_status gc_rule_causal_conv(struct gc_infer *infer)
+{
+    const struct gc_shape *x = gc_infer_shape(infer, 0);
+    const struct gc_dim kernel = gc_shape_dim(gc_infer_shape(infer, 1), 2);
+    const struct gc_dim state[] = {gc_shape_dim(x, 0), gc_shape_dim(x, 1),
+                                   gc_dim_sub(kernel, gc_dim_number(1))};
+    enum gc_status status = gc_infer_pass(infer, 0, 0);
+    if (status == GC_OK)
+        status = gc_infer_want_rank(infer, 0, 3, 3);
+    if (status == GC_OK)
+        status = gc_infer_pass_dtype(infer, 1, 0);
+    return status != GC_OK ? status : gc_infer_set_shape(infer, 1, state, 3);
+}
+
 /* ---- the contrib domain's ---- */
 
 /* Query, key and value come from one product: input [batch, length, width], weight [width, three

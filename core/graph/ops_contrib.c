@@ -66,7 +66,7 @@ enum gc_status gc_rule_qlinear_concat(struct gc_infer *infer)
 enum gc_status gc_rule_split_gelu(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
-    struct gc_dim dims[GC_GRAPH_RANK_MAX];
+    struct gc_dim dims[GC_GRAPH_RANK_MAX] = {gc_dim_unknown()};
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
         status = gc_infer_want_rank(infer, 0, 1, GC_GRAPH_RANK_MAX);

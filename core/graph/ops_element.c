@@ -22,6 +22,20 @@ static enum gc_status merge_inputs(struct gc_infer *infer)
     return gc_infer_set_shape(infer, 0, dims, first->rank);
 }
 
+/* SwiGLU: a gate and what it lets through, of one shape. */
+enum gc_status gc_rule_gate(struct gc_infer *infer)
+{
+    const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    return status != GC_OK ? status : merge_inputs(infer);
+}
+
+/* The same bits as another type of as many. */
+enum gc_status gc_rule_bit_cast(struct gc_infer *infer)
+{
+    gc_infer_set_dtype(infer, 0, gc_infer_dtype_attribute(infer, "to", GC_DTYPE_NONE));
+    return gc_infer_pass_shape(infer, 0, 0);
+}
+
 /* Bitwise*, BitShift, Mean, Sum: all inputs broadcast. Before opset 8 they did not. */
 enum gc_status gc_rule_broadcast(struct gc_infer *infer)
 {

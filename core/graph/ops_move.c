@@ -111,7 +111,7 @@ static enum gc_status pad_by_input(struct gc_infer *infer, const struct gc_shape
                                    const struct gc_axes *axes)
 {
     const struct gc_data *pads = gc_infer_data(infer, 1);
-    struct gc_dim dims[GC_GRAPH_RANK_MAX];
+    struct gc_dim dims[GC_GRAPH_RANK_MAX] = {gc_dim_unknown()};
     if (pads == NULL)
         return gc_infer_set_open(infer, 0, x->rank);
     if (pads->count != 2 * axes->count)

@@ -104,7 +104,7 @@ enum gc_status gc_rule_matmul_fused(struct gc_infer *infer)
 enum gc_status gc_rule_matmul_packed(struct gc_infer *infer)
 {
     const struct gc_shape *a = gc_infer_shape(infer, 0);
-    struct gc_dim dims[GC_GRAPH_RANK_MAX];
+    struct gc_dim dims[GC_GRAPH_RANK_MAX] = {gc_dim_unknown()};
     int64_t inner;
     int64_t columns;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
