@@ -219,14 +219,14 @@ enum gc_op_memory {
 enum gc_op_memory gc_graph_node_memory(const struct gc_graph_node *node);
 
 /* Tensors that the graph makes out of constants and then uses as others use weights: values with
- * is_constant that a node with other inputs, or the main graph's output, takes. A runtime that
- * folds constants keeps them like weights; files of random weights are made so. */
+ * is_constant that a node takes whose own outputs are not. A runtime that folds constants keeps
+ * them like weights; some files make all of their weights so. */
 struct gc_graph_made {
     uint64_t tensors;
     uint64_t parameters;
     uint64_t bytes;
     uint64_t unknown; /* such tensors whose size is not known */
 };
-void gc_graph_made(const struct gc_graph *graph, struct gc_graph_made *made);
+enum gc_status gc_graph_made(const struct gc_graph *graph, struct gc_graph_made *made) GC_CHECKED;
 
 #endif

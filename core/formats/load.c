@@ -6,6 +6,26 @@
 #include <stdio.h>
 #include <string.h>
 
+struct gc_model_limits gc_model_limits_or_default(const struct gc_model_limits *limits)
+{
+    static const struct gc_model_limits defaults = {
+        .memory_bytes = GC_MIB(256),
+        .header_bytes = GC_MIB(256),
+        .tensors = 1U << 20,
+        .files = 4096,
+    };
+    struct gc_model_limits result = limits != NULL ? *limits : defaults;
+    if (result.memory_bytes == 0)
+        result.memory_bytes = defaults.memory_bytes;
+    if (result.header_bytes == 0)
+        result.header_bytes = defaults.header_bytes;
+    if (result.tensors == 0 || result.tensors >= GC_LOAD_PROMISED)
+        result.tensors = defaults.tensors;
+    if (result.files == 0 || result.files >= GC_LOAD_PROMISED)
+        result.files = defaults.files;
+    return result;
+}
+
 /* As much of a path as fits, its end rather than its beginning. */
 static const char *path_end(const char *path)
 {

@@ -41,6 +41,9 @@ struct gc_load {
     struct gc_names meta_names;
 };
 
+/* `limits`, NULL too, with the defaults where it says nothing. */
+struct gc_model_limits gc_model_limits_or_default(const struct gc_model_limits *limits);
+
 /* Foreign text for a message: printable, cut. */
 #define GC_LOAD_SHOWN_BYTES 112
 #define GC_LOAD_SHOWN(text, length)                                                                \

@@ -191,26 +191,6 @@ static void hand_over(struct gc_load *load, struct owner *owner)
     owner->region = load->region;
 }
 
-static struct gc_model_limits with_defaults(const struct gc_model_limits *limits)
-{
-    static const struct gc_model_limits defaults = {
-        .memory_bytes = GC_MIB(256),
-        .header_bytes = GC_MIB(256),
-        .tensors = 1U << 20,
-        .files = 4096,
-    };
-    struct gc_model_limits result = limits != NULL ? *limits : defaults;
-    if (result.memory_bytes == 0)
-        result.memory_bytes = defaults.memory_bytes;
-    if (result.header_bytes == 0)
-        result.header_bytes = defaults.header_bytes;
-    if (result.tensors == 0 || result.tensors >= GC_LOAD_PROMISED)
-        result.tensors = defaults.tensors;
-    if (result.files == 0 || result.files >= GC_LOAD_PROMISED)
-        result.files = defaults.files;
-    return result;
-}
-
 static enum gc_status begin(struct gc_load *load, const char *path, struct owner **owner)
 {
     gc_region_init(&load->region, load->limits.memory_bytes);
@@ -228,7 +208,7 @@ enum gc_status gc_model_open(const char *path, const struct gc_model_limits *lim
                              struct gc_model **model, struct gc_model_error *error)
 {
     const int saved_errno = errno;
-    struct gc_load load = {.limits = with_defaults(limits), .error = error};
+    struct gc_load load = {.limits = gc_model_limits_or_default(limits), .error = error};
     struct owner *owner = NULL;
     error->text[0] = '\0';
     *model = NULL;

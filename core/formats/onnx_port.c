@@ -7,18 +7,16 @@ enum {
     INFO_NAME = 1,
     INFO_TYPE = 2,
     TYPE_TENSOR = 1,
+    TYPE_SEQUENCE = 4,
+    TYPE_MAP = 5,
+    TYPE_SPARSE = 8,
+    TYPE_OPTIONAL = 9,
+    INNER_TYPE = 1,
     TENSOR_ELEM_TYPE = 1,
     TENSOR_SHAPE = 2,
     SHAPE_DIM = 1,
     DIM_VALUE = 1,
     DIM_PARAM = 2,
-};
-
-/* A port as it is read. */
-struct content {
-    struct gc_model_port port;
-    uint64_t dims[GC_ONNX_DIMS_MAX];
-    const char *symbols[GC_ONNX_DIMS_MAX];
 };
 
 static enum gc_status take_dim(struct gc_protobuf message, uint64_t *dim, const char **symbol)
@@ -42,7 +40,7 @@ static enum gc_status take_dim(struct gc_protobuf message, uint64_t *dim, const 
 }
 
 static enum gc_status take_shape(struct gc_onnx *onnx, struct gc_protobuf message,
-                                 struct content *content)
+                                 struct gc_onnx_port *content)
 {
     struct gc_model_port *port = &content->port;
     struct gc_protobuf_field field;
@@ -66,7 +64,7 @@ static enum gc_status take_shape(struct gc_onnx *onnx, struct gc_protobuf messag
 }
 
 static enum gc_status take_tensor_type(struct gc_onnx *onnx, struct gc_protobuf message,
-                                       struct content *content)
+                                       struct gc_onnx_port *content)
 {
     struct gc_protobuf_field field;
     bool more;
@@ -83,22 +81,70 @@ static enum gc_status take_tensor_type(struct gc_onnx *onnx, struct gc_protobuf 
     }
 }
 
-/* Sequences, maps and optionals have no shape: they stay untold. */
-static enum gc_status take_type(struct gc_onnx *onnx, struct gc_protobuf message,
-                                struct content *content)
+/* The next type of a nest of sequences and optionals: *inner is its message, empty at the end. */
+static enum gc_status take_type_level(struct gc_onnx *onnx, struct gc_protobuf message,
+                                      struct gc_onnx_port *content, struct gc_protobuf *inner)
 {
     struct gc_protobuf_field field;
     bool more;
     for (;;) {
         enum gc_status status = gc_protobuf_next(&message, &field, &more);
-        if (status == GC_OK && more && gc_protobuf_is(&field, TYPE_TENSOR, GC_PROTOBUF_BYTES))
-            status = take_tensor_type(onnx, gc_protobuf_inner(&message, &field), content);
         if (status != GC_OK || !more)
+            return status;
+        if (field.type != GC_PROTOBUF_BYTES)
+            continue;
+        const struct gc_protobuf held = gc_protobuf_inner(&message, &field);
+        if (field.number == TYPE_TENSOR || field.number == TYPE_SPARSE) {
+            if (content->kind == GC_TYPE_UNKNOWN)
+                content->kind = field.number == TYPE_TENSOR ? GC_TYPE_TENSOR : GC_TYPE_SPARSE;
+            status = take_tensor_type(onnx, held, content);
+        } else if (field.number == TYPE_SEQUENCE) {
+            content->kind =
+                content->kind == GC_TYPE_OPTIONAL ? GC_TYPE_OPTIONAL_SEQUENCE : GC_TYPE_SEQUENCE;
+            *inner = held;
+        } else if (field.number == TYPE_OPTIONAL) {
+            content->kind = GC_TYPE_OPTIONAL;
+            *inner = held;
+        } else if (field.number == TYPE_MAP) {
+            content->kind = GC_TYPE_MAP;
+        }
+        if (status != GC_OK)
             return status;
     }
 }
 
-static enum gc_status keep(struct gc_onnx *onnx, const struct content *content)
+/* Sequences and optionals name the type of what they hold in a field of their own. */
+static enum gc_status take_held(struct gc_protobuf message, struct gc_protobuf *type)
+{
+    struct gc_protobuf_field field;
+    bool more;
+    *type = (struct gc_protobuf){0};
+    for (;;) {
+        const enum gc_status status = gc_protobuf_next(&message, &field, &more);
+        if (status != GC_OK || !more)
+            return status;
+        if (gc_protobuf_is(&field, INNER_TYPE, GC_PROTOBUF_BYTES))
+            *type = gc_protobuf_inner(&message, &field);
+    }
+}
+
+enum gc_status gc_onnx_read_type(struct gc_onnx *onnx, struct gc_protobuf message,
+                                 struct gc_onnx_port *content)
+{
+    enum { LEVELS = 4 }; /* optional, sequence, tensor; deeper ones are of no use */
+    for (int level = 0; level < LEVELS && message.position < message.end; level++) {
+        struct gc_protobuf inner = {0};
+        enum gc_status status = take_type_level(onnx, message, content, &inner);
+        if (status == GC_OK && inner.position < inner.end)
+            status = take_held(inner, &inner);
+        if (status != GC_OK)
+            return status;
+        message = inner;
+    }
+    return GC_OK;
+}
+
+static enum gc_status keep(struct gc_onnx *onnx, const struct gc_onnx_port *content)
 {
     struct gc_model_port port = content->port;
     const char *path = onnx->source->path;
@@ -113,24 +159,38 @@ static enum gc_status keep(struct gc_onnx *onnx, const struct content *content)
     return gc_load_add_port(onnx->load, path, &port);
 }
 
-enum gc_status gc_onnx_add_port(struct gc_onnx *onnx, struct gc_protobuf message,
-                                enum gc_model_port_kind kind)
+enum gc_status gc_onnx_read_port(struct gc_onnx *onnx, struct gc_protobuf message,
+                                 enum gc_model_port_kind kind, struct gc_onnx_port *content)
 {
-    struct content content;
     struct gc_protobuf_field field;
     bool more;
-    content.port = (struct gc_model_port){.name = "", .kind = kind, .dtype = GC_DTYPE_NONE};
+    content->port = (struct gc_model_port){.name = "", .kind = kind, .dtype = GC_DTYPE_NONE};
+    content->kind = GC_TYPE_UNKNOWN;
     for (;;) {
         enum gc_status status = gc_protobuf_next(&message, &field, &more);
         if (status == GC_OK && gc_protobuf_is(&field, INFO_NAME, GC_PROTOBUF_BYTES))
-            status = gc_protobuf_text(&message, &field, "a value's name", &content.port.name);
+            status = gc_protobuf_text(&message, &field, "a value's name", &content->port.name);
         else if (status == GC_OK && gc_protobuf_is(&field, INFO_TYPE, GC_PROTOBUF_BYTES))
-            status = take_type(onnx, gc_protobuf_inner(&message, &field), &content);
-        if (status != GC_OK)
+            status = gc_onnx_read_type(onnx, gc_protobuf_inner(&message, &field), content);
+        if (status != GC_OK || !more)
             return status;
-        if (!more)
-            return keep(onnx, &content);
     }
+}
+
+/* Sequences, maps and optionals have no shape: they stay untold. */
+enum gc_status gc_onnx_add_port(struct gc_onnx *onnx, struct gc_protobuf message,
+                                enum gc_model_port_kind kind)
+{
+    struct gc_onnx_port content;
+    const enum gc_status status = gc_onnx_read_port(onnx, message, kind, &content);
+    if (status != GC_OK)
+        return status;
+    if (content.kind != GC_TYPE_TENSOR) {
+        content.port.dtype = GC_DTYPE_NONE;
+        content.port.has_shape = false;
+        content.port.dim_count = 0;
+    }
+    return keep(onnx, &content);
 }
 
 void gc_onnx_drop_weight_ports(struct gc_onnx *onnx)

@@ -3,6 +3,22 @@
 #define GC_FORMATS_ONNX_PORT_H
 
 #include "core/formats/onnx_tensor.h"
+#include "core/graph.h"
+
+/* A ValueInfoProto, or the TypeProto alone, as it was read. */
+struct gc_onnx_port {
+    struct gc_model_port port; /* without dims and symbols: they are below */
+    enum gc_type_kind kind;
+    uint64_t dims[GC_ONNX_DIMS_MAX];
+    const char *symbols[GC_ONNX_DIMS_MAX];
+};
+
+enum gc_status gc_onnx_read_port(struct gc_onnx *onnx, struct gc_protobuf message,
+                                 enum gc_model_port_kind kind,
+                                 struct gc_onnx_port *content) GC_CHECKED;
+/* Into kind, port and dims; the caller has cleared kind and port. */
+enum gc_status gc_onnx_read_type(struct gc_onnx *onnx, struct gc_protobuf message,
+                                 struct gc_onnx_port *content) GC_CHECKED;
 
 /* Adds the ValueInfoProto. */
 enum gc_status gc_onnx_add_port(struct gc_onnx *onnx, struct gc_protobuf message,

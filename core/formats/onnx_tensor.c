@@ -28,21 +28,6 @@ enum {
     LOCATION_EXTERNAL = 1,
 };
 
-/* A TensorProto as it was read. */
-struct content {
-    struct gc_model_tensor tensor;
-    uint64_t dims[GC_ONNX_DIMS_MAX];
-    uint64_t begin; /* of the message, for messages */
-    uint64_t typed_bytes;
-    uint64_t typed_fixed; /* bytes of float_data and double_data */
-    bool has_raw;
-    bool is_external;
-    const char *location;
-    uint64_t external_offset;
-    uint64_t external_bytes;
-    bool has_external_bytes;
-};
-
 enum gc_status gc_onnx_fail(const struct gc_onnx *onnx, uint64_t offset, const char *format, ...)
 {
     char text[GC_MODEL_ERROR_BYTES];
@@ -83,7 +68,7 @@ enum gc_status gc_onnx_take_dims(struct gc_onnx *onnx, const struct gc_protobuf 
 /* ---- external data ---- */
 
 static enum gc_status take_entry(struct gc_onnx *onnx, struct gc_protobuf message,
-                                 struct content *content)
+                                 struct gc_onnx_content *content)
 {
     const char *key = "";
     const char *value = "";
@@ -144,7 +129,7 @@ static enum gc_status find_file(struct gc_onnx *onnx, const char *name, const ch
     return status;
 }
 
-static enum gc_status place_external(struct gc_onnx *onnx, const struct content *content,
+static enum gc_status place_external(struct gc_onnx *onnx, const struct gc_onnx_content *content,
                                      struct gc_model_tensor *tensor)
 {
     char place[GC_LOAD_SHOWN_BYTES + 16];
@@ -167,7 +152,8 @@ static enum gc_status place_external(struct gc_onnx *onnx, const struct content 
 /* ---- one tensor ---- */
 
 static enum gc_status take_field(struct gc_onnx *onnx, const struct gc_protobuf *message,
-                                 const struct gc_protobuf_field *field, struct content *content)
+                                 const struct gc_protobuf_field *field,
+                                 struct gc_onnx_content *content)
 {
     struct gc_model_tensor *tensor = &content->tensor;
     const bool is_bytes = field->type == GC_PROTOBUF_BYTES;
@@ -217,7 +203,7 @@ static bool has_fixed_data(enum gc_dtype dtype)
 }
 
 /* Data within the message: is it as much as it must be? */
-static enum gc_status check_inner(struct gc_onnx *onnx, const struct content *content,
+static enum gc_status check_inner(struct gc_onnx *onnx, const struct gc_onnx_content *content,
                                   struct gc_model_tensor *tensor)
 {
     const char *shown = GC_LOAD_SHOWN(tensor->name, strlen(tensor->name));
@@ -238,9 +224,8 @@ static enum gc_status check_inner(struct gc_onnx *onnx, const struct content *co
     return GC_OK;
 }
 
-/* Fills content, whose dims the tensor borrows. */
-static enum gc_status read_content(struct gc_onnx *onnx, struct gc_protobuf message,
-                                   const char *name, struct content *content)
+enum gc_status gc_onnx_read_content(struct gc_onnx *onnx, struct gc_protobuf message,
+                                    const char *name, struct gc_onnx_content *content)
 {
     struct gc_model_tensor *tensor = &content->tensor;
     struct gc_protobuf_field field;
@@ -289,24 +274,24 @@ static enum gc_status add(struct gc_onnx *onnx, struct gc_model_tensor *tensor)
 enum gc_status gc_onnx_add_tensor(struct gc_onnx *onnx, struct gc_protobuf message,
                                   const char *name)
 {
-    struct content content;
-    const enum gc_status status = read_content(onnx, message, name, &content);
+    struct gc_onnx_content content;
+    const enum gc_status status = gc_onnx_read_content(onnx, message, name, &content);
     return status == GC_OK ? add(onnx, &content.tensor) : status;
 }
 
 enum gc_status gc_onnx_tensor_bytes(struct gc_onnx *onnx, struct gc_protobuf message,
                                     uint64_t *bytes)
 {
-    struct content content;
-    const enum gc_status status = read_content(onnx, message, NULL, &content);
+    struct gc_onnx_content content;
+    const enum gc_status status = gc_onnx_read_content(onnx, message, NULL, &content);
     *bytes = status == GC_OK ? content.tensor.bytes : 0;
     return status;
 }
 
 /* What three messages say of one tensor. */
 struct sparse {
-    struct content values;
-    struct content indices;
+    struct gc_onnx_content values;
+    struct gc_onnx_content indices;
     uint64_t dims[GC_ONNX_DIMS_MAX];
     uint32_t dim_count;
     bool has_values;
@@ -325,10 +310,10 @@ static enum gc_status read_sparse(struct gc_onnx *onnx, struct gc_protobuf messa
         const struct gc_protobuf inner = gc_protobuf_inner(&message, &field);
         if (gc_protobuf_is(&field, SPARSE_VALUES, GC_PROTOBUF_BYTES)) {
             sparse->has_values = true;
-            status = read_content(onnx, inner, name, &sparse->values);
+            status = gc_onnx_read_content(onnx, inner, name, &sparse->values);
         } else if (gc_protobuf_is(&field, SPARSE_INDICES, GC_PROTOBUF_BYTES)) {
             sparse->has_indices = true;
-            status = read_content(onnx, inner, name, &sparse->indices);
+            status = gc_onnx_read_content(onnx, inner, name, &sparse->indices);
         } else if (field.number == SPARSE_DIMS) {
             status = gc_onnx_take_dims(onnx, &message, &field, sparse->dims, &sparse->dim_count);
         }
@@ -337,8 +322,8 @@ static enum gc_status read_sparse(struct gc_onnx *onnx, struct gc_protobuf messa
     }
 }
 
-enum gc_status gc_onnx_add_sparse(struct gc_onnx *onnx, struct gc_protobuf message,
-                                  const char *name)
+enum gc_status gc_onnx_read_sparse(struct gc_onnx *onnx, struct gc_protobuf message,
+                                   const char *name, struct gc_onnx_content *dense)
 {
     struct sparse sparse;
     sparse.dim_count = 0;
@@ -366,7 +351,18 @@ enum gc_status gc_onnx_add_sparse(struct gc_onnx *onnx, struct gc_protobuf messa
                             GC_LOAD_SHOWN(tensor.name, strlen(tensor.name)),
                             (unsigned long long)values, (unsigned long long)tensor.elements);
     tensor.stored_bytes = stored;
-    return add(onnx, &tensor);
+    *dense = (struct gc_onnx_content){.tensor = tensor, .begin = begin};
+    memcpy(dense->dims, sparse.dims, sizeof(dense->dims));
+    dense->tensor.dims = dense->dims;
+    return GC_OK;
+}
+
+enum gc_status gc_onnx_add_sparse(struct gc_onnx *onnx, struct gc_protobuf message,
+                                  const char *name)
+{
+    struct gc_onnx_content dense;
+    const enum gc_status status = gc_onnx_read_sparse(onnx, message, name, &dense);
+    return status == GC_OK ? add(onnx, &dense.tensor) : status;
 }
 
 enum gc_status gc_onnx_add_list(struct gc_onnx *onnx, const char *name, enum gc_dtype dtype,

@@ -20,6 +20,27 @@ struct gc_onnx {
 enum gc_status gc_onnx_fail(const struct gc_onnx *onnx, uint64_t offset, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* A TensorProto as it was read. */
+struct gc_onnx_content {
+    struct gc_model_tensor tensor; /* its dims are those below */
+    uint64_t dims[GC_ONNX_DIMS_MAX];
+    uint64_t begin; /* of the message, for messages */
+    uint64_t typed_bytes;
+    uint64_t typed_fixed; /* bytes of float_data and double_data */
+    bool has_raw;
+    bool is_external;
+    const char *location;
+    uint64_t external_offset;
+    uint64_t external_bytes;
+    bool has_external_bytes;
+};
+
+/* Fills `content`, which must stay where it is. */
+enum gc_status gc_onnx_read_content(struct gc_onnx *onnx, struct gc_protobuf message,
+                                    const char *name, struct gc_onnx_content *content) GC_CHECKED;
+/* The same of a SparseTensorProto, as the dense tensor it stands for. */
+enum gc_status gc_onnx_read_sparse(struct gc_onnx *onnx, struct gc_protobuf message,
+                                   const char *name, struct gc_onnx_content *dense) GC_CHECKED;
 /* Adds the TensorProto; `name`, where it is not NULL, instead of its own. */
 enum gc_status gc_onnx_add_tensor(struct gc_onnx *onnx, struct gc_protobuf message,
                                   const char *name) GC_CHECKED;
