@@ -132,14 +132,14 @@ static enum gc_status end_if(struct gc_infer *infer, const struct gc_infer_frame
         struct gc_graph_value *to = output_of(infer, node, i);
         const struct gc_graph_value *from = body_output(infer, frame->scope, i);
         const struct gc_graph_value *first = is_both ? body_output(infer, other, i) : from;
-        bool changed;
+        bool changed = false;
         if (to == NULL || from == NULL || first == NULL)
             continue;
         copy_value(to, first);
         if (!is_both)
             continue;
         status = gc_infer_meet(infer, &to->type, &from->type, &changed);
-        if (!gc_data_same(first->data, from->data))
+        if (changed || !gc_data_same(first->data, from->data))
             to->data = NULL;
         to->is_constant = false;
     }
@@ -210,7 +210,7 @@ static enum gc_status forget(struct gc_infer *infer, struct gc_graph_value *to,
 {
     bool differs = false;
     const enum gc_status status = gc_infer_meet(infer, &to->type, &from->type, &differs);
-    if (to->data != NULL && !gc_data_same(to->data, from->data)) {
+    if (to->data != NULL && (differs || !gc_data_same(to->data, from->data))) {
         to->data = NULL;
         differs = true;
     }

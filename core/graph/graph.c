@@ -63,10 +63,11 @@ static void add_made(const struct gc_graph *graph, uint32_t index, struct gc_gra
         made->parameters = UINT64_MAX;
 }
 
-/* A view of a constant is that constant's memory. */
+/* A view of a constant is that constant's memory. Longer chains of views are nobody's. */
+#define VIEWS_MAX 64
 static uint32_t viewed(const struct gc_graph *graph, uint32_t index)
 {
-    for (uint32_t i = 0; i < graph->node_count && is_made(graph, index); i++) {
+    for (uint32_t i = 0; i < VIEWS_MAX && is_made(graph, index); i++) {
         const struct gc_graph_node *node = &graph->nodes[graph->values[index].producer];
         if (gc_graph_node_memory(node) != GC_OP_VIEW || node->inputs[0] == GC_GRAPH_NONE)
             break;

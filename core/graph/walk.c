@@ -290,6 +290,10 @@ enum gc_status gc_graph_infer(struct gc_graph *graph, const char *dims,
         .steps_max = 16 * (uint64_t)graph->node_count + 10000,
     };
     const enum gc_status status = infer_all(infer, dims);
+    for (uint32_t i = 0; status != GC_OK && i < graph->value_count; i++) {
+        graph->values[i].type = infer->untold;
+        graph->values[i].data = NULL;
+    }
     graph->notes = infer->notes;
     graph->note_count = infer->note_count;
     if (status == GC_OK) {
