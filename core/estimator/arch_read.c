@@ -102,6 +102,7 @@ void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)
         gc_notes_add(notes, gc_arch_key_row(row->key)->text, ": not told, ",
                      gc_note_number(row->value, number), " as ", arch->type, " has it", NULL);
     }
+    gc_arch_complete_pair(arch);
 }
 
 /* ---- the whole ---- */

@@ -34,6 +34,8 @@ enum gc_status gc_kv_layer_bytes(const struct gc_layers *layers, const struct gc
         return status;
     if (layer->window > 0)
         tokens = gc_min_u64(tokens, layer->window);
+    if (layers->crosses)
+        tokens = gc_sum_add(&sum, tokens, gc_source_tokens(layers, work));
     *bytes = gc_sum_mul(&sum, gc_sum_mul(&sum, work->batch, tokens), *bytes);
     *bytes = gc_sum_mul(&sum, *bytes, layers->attentions);
     return gc_sum_status(&sum);

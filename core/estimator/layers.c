@@ -166,9 +166,5 @@ void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct
         layers->unknown |= GC_UNKNOWN_KV | GC_UNKNOWN_STATE | GC_UNKNOWN_WIDTHS;
         gc_notes_add(notes, "some layers have values of their own: not read", NULL);
     }
-    if (gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) != 0) {
-        layers->unknown |= GC_UNKNOWN_ENCODER;
-        gc_notes_add(
-            notes, "encoder and decoder: one of them and what lies between are not counted", NULL);
-    }
+    gc_layers_set_pair(arch, layers, notes);
 }

@@ -70,6 +70,9 @@ struct gc_layers {
     uint64_t shared_intermediate;
     struct gc_state_size states[GC_STATE_KIND_COUNT];
     uint64_t state_channels[GC_STATE_KIND_COUNT]; /* that a token passes through there */
+    bool crosses;                                 /* each layer also sees what an encoder made */
+    uint64_t source_tokens;  /* that the encoder always sees; 0: as many as the context has */
+    struct gc_layer encoder; /* one of its layers */
     struct gc_layer items[GC_ARCH_LAYER_MAX];
 };
 
@@ -79,6 +82,8 @@ void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct
 /* Inside: the parts of it. */
 void gc_layers_set_kinds(const struct gc_arch *arch, struct gc_layers *layers,
                          struct gc_notes *notes);
+void gc_layers_set_pair(const struct gc_arch *arch, struct gc_layers *layers,
+                        struct gc_notes *notes);
 void gc_layers_set_experts(const struct gc_arch *arch, struct gc_layers *layers);
 void gc_layers_set_states(const struct gc_arch *arch, struct gc_layers *layers);
 

@@ -18,6 +18,21 @@ struct gc_work {
     uint32_t shards;          /* devices that share each layer: tensor parallel; 1: none */
 };
 
+/* Tokens of each sequence that an encoder sees. */
+static inline uint64_t gc_source_tokens(const struct gc_layers *layers, const struct gc_work *work)
+{
+    return layers->source_tokens > 0 ? layers->source_tokens : work->context_tokens;
+}
+
+/* The encoder's step: its whole input at once. */
+static inline struct gc_work gc_encoder_work(const struct gc_layers *layers,
+                                             const struct gc_work *work)
+{
+    struct gc_work encoder = *work;
+    encoder.context_tokens = encoder.step_tokens = gc_source_tokens(layers, work);
+    return encoder;
+}
+
 /* Keys and values of one layer for one token, in bytes: kv_heads·key_dim and kv_heads·value_dim
  * elements, each a row of whole blocks; one row of kv_rank + rope_dim elements for latent attention
  * (DeepSeek-V2, table 1), and an index key where attention is sparse (DeepSeek-V3.2). 0 for a layer
@@ -26,7 +41,8 @@ enum gc_status gc_kv_token_bytes(const struct gc_layers *layers, const struct gc
                                  enum gc_dtype dtype, uint32_t shards, uint64_t *bytes) GC_CHECKED;
 
 /* The same for all tokens that the layer keeps, of all sequences: batch · min(tokens, window) ·
- * bytes of a token. */
+ * bytes of a token; and, with an encoder, as much for each token that it sees: cross attention has
+ * keys and values of its own (Vaswani et al., 2017, section 3.2.3). */
 enum gc_status gc_kv_layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
                                  const struct gc_work *work, uint64_t *bytes) GC_CHECKED;
 

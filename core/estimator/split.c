@@ -87,11 +87,44 @@ static enum gc_status scores_bytes(const struct gc_layers *layers, const struct 
     return gc_attention_scores_bytes(layer, work, bytes);
 }
 
+/* A layer of the encoder, which works before the decoder does and in the same memory. */
+static uint64_t encoder_bytes(struct device_view *view, layer_bytes *part)
+{
+    const struct gc_layers *layers = &view->estimator->layers;
+    const struct gc_work work = gc_encoder_work(layers, view->work);
+    uint64_t bytes = 0;
+    if (layers->crosses && part(layers, &layers->encoder, &work, &bytes) != GC_OK)
+        view->sum.overflowed = true;
+    return bytes;
+}
+
+/* What the encoder made, kept while the decoder works. */
+static uint64_t encoded_bytes(struct device_view *view)
+{
+    const struct gc_layers *layers = &view->estimator->layers;
+    const uint64_t tokens = gc_sum_mul(&view->sum, view->work->batch,
+                                       layers->crosses ? gc_source_tokens(layers, view->work) : 0);
+    return gc_sum_typed(&view->sum, view->work->dtype,
+                        gc_sum_mul(&view->sum, tokens, layers->hidden));
+}
+
+static uint64_t input_bytes(struct device_view *view)
+{
+    const struct gc_layers *layers = &view->estimator->layers;
+    const struct gc_work encoder = gc_encoder_work(layers, view->work);
+    uint64_t bytes = 0;
+    uint64_t source = 0;
+    if (gc_input_bytes(view->work, &bytes) != GC_OK ||
+        (layers->crosses && gc_input_bytes(&encoder, &source) != GC_OK))
+        view->sum.overflowed = true;
+    return gc_sum_add(&view->sum, bytes, source);
+}
+
 /* What a part takes: the sum of the device's layers, or the largest one where it is used again. */
 static uint64_t over_layers(struct device_view *view, layer_bytes *part, bool reused)
 {
     const struct gc_layers *layers = &view->estimator->layers;
-    uint64_t total = 0;
+    uint64_t total = reused ? encoder_bytes(view, part) : 0;
     for (uint32_t i = 0; i < layers->count; i++) {
         uint64_t bytes;
         if (!has_layer(view, i))
@@ -106,7 +139,8 @@ static uint64_t over_layers(struct device_view *view, layer_bytes *part, bool re
 static uint64_t activation_bytes(struct device_view *view)
 {
     const bool is_last = view->device + 1 == view->request->device_count || is_sharded(view);
-    uint64_t bytes = over_layers(view, gc_activation_layer_bytes, true);
+    uint64_t bytes = gc_sum_add(&view->sum, over_layers(view, gc_activation_layer_bytes, true),
+                                encoded_bytes(view));
     uint64_t logits = 0;
     if (is_last && gc_logits_bytes(&view->estimator->layers, view->work, &logits) != GC_OK)
         view->sum.overflowed = true;
@@ -115,7 +149,6 @@ static uint64_t activation_bytes(struct device_view *view)
 
 static uint64_t part_bytes(struct device_view *view, enum gc_estimate_part part)
 {
-    uint64_t bytes = 0;
     switch (part) {
     case GC_ESTIMATE_weight:
         return weight_bytes(view);
@@ -130,9 +163,7 @@ static uint64_t part_bytes(struct device_view *view, enum gc_estimate_part part)
     case GC_ESTIMATE_attention_workspace:
         return view->work->dtype == GC_DTYPE_NONE ? 0 : over_layers(view, scores_bytes, true);
     case GC_ESTIMATE_input:
-        if (gc_input_bytes(view->work, &bytes) != GC_OK)
-            view->sum.overflowed = true;
-        return bytes;
+        return input_bytes(view);
     default:
         return 0;
     }

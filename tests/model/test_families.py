@@ -42,6 +42,14 @@ def problem_of(path, tokens, elements):
     return f"{tokens} tokens: {answer['kv_cache_bytes']}, wanted {2 * elements}"
 
 
+def with_encoder(config, tokens, elements):
+    """The classes count encoder-decoder models by the encoder's layers and without cross attention: here the decoder's, with
+    keys and values for each of its own tokens and of the encoder's (Vaswani et al., 2017, section 3.2.3)."""
+    if not config.get("is_encoder_decoder") or "decoder_layers" not in config:
+        return elements
+    return 2 * config["decoder_layers"] * config["d_model"] * (tokens + config.get("max_source_positions", tokens))
+
+
 def without_words(config):
     kept = {key: value for key, value in config.items() if key not in LAYER_WORDS}
     if isinstance(kept.get("text_config"), dict):
@@ -55,7 +63,7 @@ def check(base, families, tokens):
     for name, family in families.items():
         path = folder(base, name, family["config"])
         for count, elements in zip(tokens, family["kv_elements"]):
-            answers[name] = answers.get(name) or problem_of(path, count, elements)
+            answers[name] = answers.get(name) or problem_of(path, count, with_encoder(family["config"], count, elements))
     return answers
 
 

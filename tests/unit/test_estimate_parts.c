@@ -316,8 +316,33 @@ static void what_is_missing_is_unknown(void **state)
     assert_true(layers.unknown & GC_UNKNOWN_KINDS);
     make(GC_ARCH_NAMES_HF, "num_hidden_layers=2 layers_block_type=mamba,mamba");
     assert_true(layers.unknown & GC_UNKNOWN_STATE);
-    make(GC_ARCH_NAMES_HF, "model_type=t5 num_layers=2 is_encoder_decoder=true");
+    make(GC_ARCH_NAMES_HF, "model_type=musicgen num_layers=2 is_encoder_decoder=true");
     assert_true(layers.unknown & GC_UNKNOWN_ENCODER);
+}
+
+/* T5-small: 6 layers of 8 heads of 64, keys and values of 2 · 512 for each token of either side.
+ * Whisper tiny: 4 layers of 384, an encoder of 1500 tokens whatever the context. */
+static void cross_attention_has_keys_and_values_of_its_own(void **state)
+{
+    struct gc_work work = work_of(2, 100, GC_DTYPE_F16);
+    (void)state;
+    make(GC_ARCH_NAMES_HF, "model_type=t5 is_encoder_decoder=true num_layers=6 num_heads=8 d_kv=64 "
+                           "d_model=512 d_ff=2048 vocab_size=32128");
+    assert_int_equal(layers.unknown, 0);
+    assert_int_equal(sum_layers(gc_kv_layer_bytes, &work),
+                     UINT64_C(2) * 6 * 1024 * (100 + 100) * 2);
+    make(GC_ARCH_NAMES_HF,
+         "model_type=whisper is_encoder_decoder=true encoder_layers=6 decoder_layers=4 "
+         "encoder_attention_heads=6 decoder_attention_heads=6 encoder_ffn_dim=1536 "
+         "decoder_ffn_dim=1536 d_model=384 max_source_positions=1500 max_target_positions=448 "
+         "vocab_size=51865");
+    assert_int_equal(layers.unknown, 0);
+    assert_int_equal(layers.count, 4);
+    assert_int_equal(layers.positions, 448);
+    assert_int_equal(sum_layers(gc_kv_layer_bytes, &work),
+                     UINT64_C(2) * 4 * 768 * (100 + 1500) * 2);
+    const struct gc_work encoder = gc_encoder_work(&layers, &work);
+    assert_int_equal(encoder.step_tokens, 1500);
 }
 
 /* What an estimate must not take for a plain stack of attention without saying so. */
@@ -430,6 +455,7 @@ int main(void)
         cmocka_unit_test(hybrids_of_other_kinds),
         cmocka_unit_test(quantised_keys_and_values),
         cmocka_unit_test(what_is_missing_is_unknown),
+        cmocka_unit_test(cross_attention_has_keys_and_values_of_its_own),
         cmocka_unit_test(what_is_unclear_is_told),
         cmocka_unit_test(layers_by_names_of_few),
         cmocka_unit_test(attention_with_and_without_scores),
