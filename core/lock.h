@@ -20,6 +20,7 @@ enum gc_lock_rank {
     GC_RANK_ELASTIC_LIST, /* which elastic pools there are */
     GC_RANK_ELASTIC,      /* one elastic pool */
     GC_RANK_DEBUG,        /* what the debug aids remember */
+    GC_RANK_STACKS,       /* one shard of where live allocations came from */
 };
 
 struct gc_lock {

@@ -1,0 +1,114 @@
+/* The native part of a stack is walked by glibc's backtrace, which has libgcc's unwinder do it: it
+ * reads the unwind tables that every object has for its exceptions, so code needs no frame
+ * pointers. It opens libgcc_s on its first call, which is made when nothing is held. */
+#define _GNU_SOURCE
+#include "core/stack_frames.h"
+
+#include "core/bits.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <link.h>
+#include <stdio.h>
+
+#define WALK_MAX 64
+
+struct search {
+    uintptr_t address;
+    struct gc_stack_object object;
+    bool found;
+    unsigned long long loads;
+};
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct search *search = argument;
+    struct gc_stack_object object = {UINTPTR_MAX, 0};
+    (void)size;
+    search->loads = info->dlpi_adds;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        const uintptr_t start = info->dlpi_addr + header->p_vaddr;
+        if (header->p_type != PT_LOAD)
+            continue;
+        object.start = gc_min_u64(object.start, start);
+        object.end = gc_max_u64(object.end, start + header->p_memsz);
+    }
+    if (search->address < object.start || search->address >= object.end)
+        return search->address == 0; /* the count alone was asked for */
+    search->object = object;
+    search->found = true;
+    return 1;
+}
+
+bool gc_stack_find_object(uintptr_t address, struct gc_stack_object *object,
+                          unsigned long long *loads)
+{
+    struct search search = {.address = address};
+    dl_iterate_phdr(look_at, &search);
+    if (loads != NULL)
+        *loads = search.loads;
+    if (search.found && object != NULL)
+        *object = search.object;
+    return search.found;
+}
+
+static bool is_inside(const struct gc_stack_object *object, uintptr_t address)
+{
+    return address >= object->start && address < object->end;
+}
+
+void gc_stack_scope_init(struct gc_stack_scope *scope)
+{
+    void *walked[4];
+    *scope = (struct gc_stack_scope){.own = {0, 0}};
+    if (!gc_stack_find_object((uintptr_t)&gc_stack_scope_init, &scope->own, NULL))
+        scope->own = (struct gc_stack_object){0, 0};
+    (void)!backtrace(walked, 4); /* opens the unwinder */
+}
+
+void gc_stack_scope_fini(struct gc_stack_scope *scope, struct gc_host *host)
+{
+    gc_python_forget(atomic_exchange_explicit(&scope->python, NULL, memory_order_relaxed), host);
+}
+
+uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uint64_t *frames,
+                         uint32_t max, gc_stack_intern *intern, void *argument)
+{
+    void *walked[WALK_MAX];
+    unsigned long long loads;
+    uint32_t count = 0;
+    int first = 0;
+    const int depth = backtrace(walked, WALK_MAX);
+    while (first < depth && is_inside(&scope->own, (uintptr_t)walked[first]))
+        first++;
+    (void)gc_stack_find_object(0, NULL, &loads);
+    const struct gc_python *python = gc_python_find(scope, host, loads);
+    for (int i = first; i < depth && count < max; i++) {
+        const uintptr_t address = (uintptr_t)walked[i];
+        if (python != NULL && gc_python_has(python, address)) {
+            const uint32_t more =
+                gc_python_frames(python, frames + count, max - count, intern, argument);
+            if (more > 0)
+                return count + more;
+        }
+        frames[count++] = address;
+    }
+    return count;
+}
+
+void gc_stack_describe(uint64_t address, char *text, size_t size)
+{
+    Dl_info info;
+    /* A return address may be behind its function's end: the call is before it. */
+    if (dladdr((void *)(uintptr_t)(address - 1), &info) == 0 || info.dli_fname == NULL) {
+        snprintf(text, size, "0x%llx", (unsigned long long)address);
+        return;
+    }
+    const unsigned long long offset = address - (uintptr_t)info.dli_fbase;
+    if (info.dli_sname != NULL)
+        snprintf(text, size, "%s+0x%llx (%s+0x%llx)", info.dli_sname,
+                 (unsigned long long)(address - (uintptr_t)info.dli_saddr), info.dli_fname, offset);
+    else
+        snprintf(text, size, "%s+0x%llx", info.dli_fname, offset);
+}

@@ -1,0 +1,338 @@
+/* Stacks and the texts of Python's frames are interned. A stack's string is its device and its
+ * frames, so each device has sites of its own; its counters are the site's figures.
+ *
+ * Which stack a live allocation has is in 64 tables with open addressing by its address, each with
+ * a lock that is the last in rank: a removal moves the entries behind it forward, so that no marks
+ * of removed ones add up. */
+#include "core/stacks.h"
+
+#include "core/bits.h"
+#include "core/interner.h"
+#include "core/lock.h"
+#include "core/stack_frames.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STACK_SLOTS (1U << 17)
+#define STACK_ROOM_BYTES (UINT64_C(64) << 20)
+#define TEXT_SLOTS (1U << 17)
+#define TEXT_ROOM_BYTES (UINT64_C(32) << 20)
+#define TEXT_MAX 400
+#define SHARDS 64U
+#define SHARD_SLOTS (1U << 16)
+#define SHARD_MAX (SHARD_SLOTS / 4 * 3)
+
+enum { SITE_COUNT, SITE_BYTES, SITE_LIVE_COUNT, SITE_LIVE_BYTES, SITE_PEAK };
+_Static_assert(SITE_PEAK < GC_INTERNER_COUNTERS, "a counter for each figure");
+
+/* A live allocation; stack 0: the slot is empty. */
+struct place {
+    uint64_t key;
+    uint64_t bytes;
+    uint32_t stack;
+};
+
+struct shard {
+    struct gc_lock lock;
+    struct place *places; /* SHARD_SLOTS */
+    uint32_t count;
+};
+
+/* What is interned for a stack. */
+struct record {
+    int32_t ordinal;
+    uint32_t frame_count;
+    uint64_t frames[GC_STACK_FRAMES_MAX];
+};
+
+struct gc_stacks {
+    struct gc_host *host;
+    struct gc_interner stacks; /* without the device: what take gives */
+    struct gc_interner sites;
+    struct gc_interner texts;
+    struct gc_stack_scope scope;
+    _Atomic uint64_t lost;
+    struct shard shards[SHARDS];
+};
+
+static uint32_t record_bytes(const struct record *record)
+{
+    return (uint32_t)(offsetof(struct record, frames) +
+                      record->frame_count * sizeof(record->frames[0]));
+}
+
+enum gc_status gc_stacks_create(struct gc_host *host, struct gc_stacks **created)
+{
+    struct gc_stacks *stacks = gc_host_map(host, sizeof(*stacks));
+    if (stacks == NULL)
+        return GC_NO_HOST_MEMORY;
+    stacks->host = host;
+    for (unsigned i = 0; i < SHARDS; i++)
+        gc_lock_init(&stacks->shards[i].lock, GC_RANK_STACKS);
+    bool done = gc_interner_init(&stacks->stacks, host, STACK_SLOTS, STACK_ROOM_BYTES) == GC_OK &&
+                gc_interner_init(&stacks->sites, host, STACK_SLOTS, STACK_ROOM_BYTES) == GC_OK &&
+                gc_interner_init(&stacks->texts, host, TEXT_SLOTS, TEXT_ROOM_BYTES) == GC_OK;
+    for (unsigned i = 0; done && i < SHARDS; i++) {
+        stacks->shards[i].places = gc_host_reserve(SHARD_SLOTS * sizeof(struct place));
+        done = stacks->shards[i].places != NULL;
+    }
+    if (!done) {
+        gc_stacks_destroy(stacks);
+        return GC_NO_HOST_MEMORY;
+    }
+    gc_stack_scope_init(&stacks->scope);
+    *created = stacks;
+    return GC_OK;
+}
+
+void gc_stacks_destroy(struct gc_stacks *stacks)
+{
+    if (stacks == NULL)
+        return;
+    for (unsigned i = 0; i < SHARDS; i++) {
+        if (stacks->shards[i].places != NULL)
+            gc_host_unreserve(stacks->shards[i].places, SHARD_SLOTS * sizeof(struct place));
+        gc_lock_fini(&stacks->shards[i].lock);
+    }
+    gc_interner_fini(&stacks->stacks);
+    gc_interner_fini(&stacks->sites);
+    gc_interner_fini(&stacks->texts);
+    gc_stack_scope_fini(&stacks->scope, stacks->host);
+    gc_host_unmap(stacks->host, stacks, sizeof(*stacks));
+}
+
+/* ---- taking ---- */
+
+/* The two texts, each closed by NUL, one behind the other. */
+static uint32_t intern_text(void *argument, const char *function, const char *file)
+{
+    struct gc_stacks *stacks = argument;
+    char text[TEXT_MAX];
+    const size_t function_length = strnlen(function, TEXT_MAX / 4);
+    /* The end of a path says more than its beginning. */
+    const size_t room = TEXT_MAX - function_length - 2;
+    const size_t whole = strlen(file);
+    const size_t skipped = whole > room ? whole - room : 0;
+    memcpy(text, function, function_length);
+    text[function_length] = '\0';
+    memcpy(text + function_length + 1, file + skipped, whole - skipped + 1);
+    return gc_interner_put(&stacks->texts, text, (uint32_t)(function_length + 2 + whole - skipped));
+}
+
+uint32_t gc_stacks_take(struct gc_stacks *stacks)
+{
+    struct record record = {.ordinal = -1};
+    record.frame_count = gc_stack_frames(&stacks->scope, stacks->host, record.frames,
+                                         GC_STACK_FRAMES_MAX, intern_text, stacks);
+    if (record.frame_count == 0)
+        return GC_STACK_NONE;
+    return gc_interner_put(&stacks->stacks, &record, record_bytes(&record));
+}
+
+/* The same stack as a site of the device. */
+static uint32_t site_of(struct gc_stacks *stacks, int ordinal, uint32_t stack)
+{
+    struct record record;
+    uint32_t bytes;
+    const void *string = gc_interner_string(&stacks->stacks, stack, &bytes);
+    memcpy(&record, string, bytes);
+    record.ordinal = ordinal;
+    return gc_interner_put(&stacks->sites, &record, bytes);
+}
+
+/* ---- live allocations ---- */
+
+static uint64_t key_of(int ordinal, uint64_t address)
+{
+    return address ^ (uint64_t)ordinal << 56;
+}
+
+static struct shard *shard_of(struct gc_stacks *stacks, uint64_t key, uint32_t *slot)
+{
+    const uint64_t hash = gc_mix_u64(key);
+    *slot = (uint32_t)(hash >> 32) % SHARD_SLOTS;
+    return &stacks->shards[hash % SHARDS];
+}
+
+/* Where the key is, or the empty slot where it would be; under the lock. */
+static uint32_t seek(const struct shard *shard, uint64_t key, uint32_t slot)
+{
+    while (shard->places[slot].stack != 0 && shard->places[slot].key != key)
+        slot = (slot + 1) % SHARD_SLOTS;
+    return slot;
+}
+
+static void count_up(_Atomic uint64_t *counters, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&counters[SITE_COUNT], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counters[SITE_BYTES], bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&counters[SITE_LIVE_COUNT], 1, memory_order_relaxed);
+    const uint64_t live =
+        atomic_fetch_add_explicit(&counters[SITE_LIVE_BYTES], bytes, memory_order_relaxed) + bytes;
+    uint64_t peak = atomic_load_explicit(&counters[SITE_PEAK], memory_order_relaxed);
+    while (peak < live &&
+           !atomic_compare_exchange_weak_explicit(&counters[SITE_PEAK], &peak, live,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+static void count_down(_Atomic uint64_t *counters, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&counters[SITE_LIVE_COUNT], 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&counters[SITE_LIVE_BYTES], bytes, memory_order_relaxed);
+}
+
+/* The place of an allocation that went by a way not seen is taken over. */
+static bool put_place(struct gc_stacks *stacks, const struct place *place, struct place *replaced)
+{
+    uint32_t slot;
+    struct shard *shard = shard_of(stacks, place->key, &slot);
+    gc_lock_acquire(&shard->lock);
+    slot = seek(shard, place->key, slot);
+    *replaced = shard->places[slot];
+    const bool has_room = replaced->stack != 0 || shard->count < SHARD_MAX;
+    if (has_room) {
+        shard->count += replaced->stack == 0;
+        shard->places[slot] = *place;
+    }
+    gc_lock_release(&shard->lock);
+    return has_room;
+}
+
+void gc_stacks_note_alloc(struct gc_stacks *stacks, int ordinal, uint64_t address, uint64_t bytes,
+                          uint32_t stack)
+{
+    struct place replaced;
+    const struct place place = {
+        .key = key_of(ordinal, address),
+        .bytes = bytes,
+        .stack = stack != GC_STACK_NONE ? site_of(stacks, ordinal, stack) : 0,
+    };
+    if (place.stack == 0 || !put_place(stacks, &place, &replaced)) {
+        atomic_fetch_add_explicit(&stacks->lost, 1, memory_order_relaxed);
+        return;
+    }
+    if (replaced.stack != 0)
+        count_down(gc_interner_counters(&stacks->sites, replaced.stack), replaced.bytes);
+    count_up(gc_interner_counters(&stacks->sites, place.stack), bytes);
+}
+
+/* Closes the gap at `slot`: what was pushed behind its own place by it moves forward. */
+static void close_gap(struct shard *shard, uint32_t slot)
+{
+    uint32_t next = slot;
+    for (;;) {
+        uint32_t home;
+        next = (next + 1) % SHARD_SLOTS;
+        const struct place *place = &shard->places[next];
+        if (place->stack == 0)
+            break;
+        home = (uint32_t)(gc_mix_u64(place->key) >> 32) % SHARD_SLOTS;
+        /* Stays if its home lies behind the gap, seen from where it is. */
+        if ((next - home) % SHARD_SLOTS < (next - slot) % SHARD_SLOTS)
+            continue;
+        shard->places[slot] = *place;
+        slot = next;
+    }
+    shard->places[slot] = (struct place){.stack = 0};
+}
+
+void gc_stacks_note_free(struct gc_stacks *stacks, int ordinal, uint64_t address)
+{
+    const uint64_t key = key_of(ordinal, address);
+    uint32_t slot;
+    struct shard *shard = shard_of(stacks, key, &slot);
+    gc_lock_acquire(&shard->lock);
+    slot = seek(shard, key, slot);
+    const struct place place = shard->places[slot];
+    if (place.stack != 0) {
+        close_gap(shard, slot);
+        shard->count--;
+    }
+    gc_lock_release(&shard->lock);
+    if (place.stack != 0)
+        count_down(gc_interner_counters(&stacks->sites, place.stack), place.bytes);
+}
+
+uint32_t gc_stacks_find(struct gc_stacks *stacks, int ordinal, uint64_t address)
+{
+    const uint64_t key = key_of(ordinal, address);
+    uint32_t slot;
+    struct shard *shard = shard_of(stacks, key, &slot);
+    gc_lock_acquire(&shard->lock);
+    const uint32_t stack = shard->places[seek(shard, key, slot)].stack;
+    gc_lock_release(&shard->lock);
+    return stack;
+}
+
+uint64_t gc_stacks_lost(const struct gc_stacks *stacks)
+{
+    return atomic_load_explicit(&stacks->lost, memory_order_relaxed);
+}
+
+/* ---- showing ---- */
+
+bool gc_stacks_frame(const struct gc_stacks *stacks, uint32_t site, uint32_t index,
+                     char text[GC_STACK_TEXT_BYTES])
+{
+    uint32_t bytes;
+    const struct record *record = gc_interner_string(&stacks->sites, site, &bytes);
+    if (index >= record->frame_count)
+        return false;
+    const uint64_t frame = record->frames[index];
+    if ((frame & GC_FRAME_PYTHON) == 0) {
+        gc_stack_describe(frame, text, GC_STACK_TEXT_BYTES);
+        return true;
+    }
+    const uint32_t number = (uint32_t)((frame & ~GC_FRAME_PYTHON) >> GC_FRAME_LINE_BITS);
+    const char *function =
+        number != 0 ? gc_interner_string(&stacks->texts, number, &bytes) : "?\0?";
+    snprintf(text, GC_STACK_TEXT_BYTES, "%s (%s:%u)", function, function + strlen(function) + 1,
+             (unsigned)(frame & ((UINT64_C(1) << GC_FRAME_LINE_BITS) - 1)));
+    return true;
+}
+
+struct listing {
+    struct gc_stacks *stacks;
+    int ordinal;
+    struct gc_stack_site *sites;
+    uint32_t count;
+    uint32_t max;
+};
+
+/* Sorted in; the smallest falls off the end. */
+static void list_site(void *argument, uint32_t number)
+{
+    struct listing *listing = argument;
+    uint32_t bytes;
+    const struct record *record = gc_interner_string(&listing->stacks->sites, number, &bytes);
+    _Atomic uint64_t *counters = gc_interner_counters(&listing->stacks->sites, number);
+    const struct gc_stack_site site = {
+        .site = number,
+        .count = atomic_load_explicit(&counters[SITE_COUNT], memory_order_relaxed),
+        .bytes = atomic_load_explicit(&counters[SITE_BYTES], memory_order_relaxed),
+        .live_count = atomic_load_explicit(&counters[SITE_LIVE_COUNT], memory_order_relaxed),
+        .live_bytes = atomic_load_explicit(&counters[SITE_LIVE_BYTES], memory_order_relaxed),
+        .peak_bytes = atomic_load_explicit(&counters[SITE_PEAK], memory_order_relaxed),
+    };
+    uint32_t i = listing->count;
+    if (record->ordinal != listing->ordinal || site.count == 0)
+        return;
+    if (i == listing->max && listing->sites[--i].peak_bytes >= site.peak_bytes)
+        return;
+    for (; i > 0 && listing->sites[i - 1].peak_bytes < site.peak_bytes; i--)
+        listing->sites[i] = listing->sites[i - 1];
+    listing->sites[i] = site;
+    listing->count += listing->count < listing->max;
+}
+
+uint32_t gc_stacks_sites(struct gc_stacks *stacks, int ordinal, struct gc_stack_site *sites,
+                         uint32_t max)
+{
+    struct listing listing = {stacks, ordinal, sites, 0, max};
+    if (max > 0)
+        gc_interner_visit(&stacks->sites, list_site, &listing);
+    return listing.count;
+}
