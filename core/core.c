@@ -11,6 +11,7 @@
 #include "core/magazine.h"
 #include "core/member.h"
 #include "core/pause.h"
+#include "core/stacks.h"
 #include "core/tenant_record.h"
 
 #include <stddef.h>
@@ -25,6 +26,17 @@ static uint64_t counters_bytes(const struct gc_core *core)
     return gc_max_u64(core->api_count, 1) * sizeof(*core->process_driver_calls);
 }
 
+/* Without room for them a program runs as well. */
+static void start_stacks(struct gc_core *core)
+{
+    if (core->options->stacks == GC_STACKS_OFF)
+        return;
+    if (gc_stacks_create(&core->host, &core->stacks) == GC_OK)
+        core->is_observed = true;
+    else
+        gc_log_write(core->log, GC_LOG_WARN, "no host memory for call stacks: none are taken");
+}
+
 enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_core **created)
 {
     struct gc_host host = {0};
@@ -36,6 +48,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
     core->log = config->log;
     core->trace = config->trace;
     core->plan = config->plan;
+    core->is_observed = config->trace != NULL;
     core->mode = config->options->mode;
     core->api_names = config->api_names;
     core->api_count = config->api_count;
@@ -56,6 +69,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
         goto fail_debug;
     if (gc_follow_init(core) != GC_OK)
         goto fail_follow;
+    start_stacks(core);
     *created = core;
     return GC_OK;
 
@@ -96,6 +110,7 @@ void gc_core_destroy(struct gc_core *core)
     gc_follow_fini(core);
     gc_caches_fini(core);
     gc_debug_fini(core);
+    gc_stacks_destroy(core->stacks);
     gc_tracker_fini(&core->tracker);
     gc_pagemap_fini(&core->pagemap);
     gc_lock_fini(&core->registry);
@@ -363,7 +378,7 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
     if (core->debug != NULL)
         gc_debug_handed(context, order.address, order.claim.bytes, request->bytes);
     gc_share_note_hit(device, context->share, order.is_hit);
-    gc_device_trace(device, GC_TRACE_ALLOC, &entry);
+    gc_device_observe(device, GC_TRACE_ALLOC, &entry);
     *address = order.address;
     const uint64_t end_ns = now_ns(core);
     gc_hist_add(&core->alloc_ns, end_ns - start_ns);

@@ -3,6 +3,7 @@
 #include "core/bits.h"
 #include "core/debug.h"
 #include "core/instance.h"
+#include "core/stacks.h"
 #include "core/magazine.h"
 #include "core/member.h"
 #include "core/page.h"
@@ -251,9 +252,21 @@ static void trace_levels(struct gc_device *device, uint64_t time_ns)
     gc_trace_levels(device->core->trace, (uint8_t)device->info.ordinal, &levels, time_ns);
 }
 
-void gc_device_trace(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry)
+static void note_stack(struct gc_stack_table *stacks, int ordinal, enum gc_trace_op op,
+                       const struct gc_entry *entry)
+{
+    if (op == GC_TRACE_ALLOC)
+        gc_stacks_note_alloc(stacks, ordinal, entry->address, entry->requested_bytes,
+                             gc_stacks_take(stacks));
+    else if (op == GC_TRACE_FREE)
+        gc_stacks_note_free(stacks, ordinal, entry->address);
+}
+
+void gc_device_observe(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry)
 {
     const struct gc_core *core = device->core;
+    if (core->stacks != NULL)
+        note_stack(core->stacks, device->info.ordinal, op, entry);
     if (core->trace == NULL)
         return;
     const struct gc_trace_event event = {

@@ -84,8 +84,9 @@ struct gc_entry {
 void gc_device_note_other(struct gc_device *device, const struct gc_entry *entry);
 void gc_device_note_other_gone(struct gc_device *device, const struct gc_entry *entry);
 void gc_device_note_other_back(struct gc_device *device, const struct gc_entry *entry);
-/* Writes an event if there is a trace. Under no lock. */
-void gc_device_trace(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry);
+/* Writes an event if there is a trace, notes where it came from if stacks are taken. Under no lock.
+ * A free is observed before its memory can be handed out again. */
+void gc_device_observe(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry);
 /* The same for memory of a pool that has come (GC_TRACE_MAP) or gone (GC_TRACE_UNMAP). */
 void gc_device_trace_memory(struct gc_device *device, enum gc_trace_op op,
                             enum gc_trace_memory memory, uint64_t address, uint64_t bytes);

@@ -205,7 +205,7 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
     if (replaced)
         settle(&old, false);
     if (device != NULL && gc_direct_is_allocation(direct->kind))
-        gc_device_trace(device, GC_TRACE_ALLOC, &entry);
+        gc_device_observe(device, GC_TRACE_ALLOC, &entry);
     show(device);
     return GC_OK;
 }

@@ -25,6 +25,8 @@ struct gc_core {
     const struct gc_options *options;
     struct gc_log *log;
     struct gc_trace *trace;
+    struct gc_stack_table *stacks; /* GPUCACHE_STACKS; NULL: off */
+    bool is_observed;              /* there is one of the two */
     enum gc_mode mode;
     const char *const *api_names;
     uint16_t api_count;

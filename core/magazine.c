@@ -185,7 +185,7 @@ static __attribute__((noinline)) void trace_alloc(const struct gc_context *conte
                                                   uint64_t bytes, uint16_t api)
 {
     const struct gc_entry entry = {address, requested_bytes, bytes, 0, api};
-    gc_device_trace(context->device, GC_TRACE_ALLOC, &entry);
+    gc_device_observe(context->device, GC_TRACE_ALLOC, &entry);
 }
 
 static __attribute__((noinline)) void trace_free(const struct gc_context *context,
@@ -193,7 +193,7 @@ static __attribute__((noinline)) void trace_free(const struct gc_context *contex
 {
     const struct gc_entry entry = {block->address, block->live.requested_bytes, block->bytes, 0,
                                    block->api};
-    gc_device_trace(context->device, GC_TRACE_FREE, &entry);
+    gc_device_observe(context->device, GC_TRACE_FREE, &entry);
 }
 
 void gc_core_cache_settle(struct gc_cache *cache)
@@ -503,7 +503,7 @@ uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64
     const uint64_t block_bytes = block->bytes;
     make_live(cache, magazine, block, bytes, api);
     leave(cache);
-    if (!LIKELY(cache->core->trace == NULL))
+    if (!LIKELY(!cache->core->is_observed))
         trace_alloc(context, address, bytes, block_bytes, api);
     if (!LIKELY(start_ns == 0)) {
         sample_end(cache, &cache->core->alloc_ns, start_ns);
@@ -599,7 +599,7 @@ static inline bool keep(struct gc_magazine *magazine, struct gc_block *block)
     struct gc_context *context = magazine->context;
     struct gc_work *work = &context->core->work;
     note_free(magazine, block);
-    if (!LIKELY(context->core->trace == NULL))
+    if (!LIKELY(!context->core->is_observed))
         trace_free(context, block);
     const uint8_t slack = slack_of(block);
     const uint64_t size = block->bytes - ((uint64_t)slack << GC_GRANULE_BITS);

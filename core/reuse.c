@@ -283,7 +283,7 @@ static enum gc_status free_once(struct gc_context *context, struct gc_block *blo
             gc_reuse_drain(context); /* nothing else would look at what captures left */
         return GC_OK;
     }
-    gc_device_trace(device, GC_TRACE_ALLOC, entry);
+    gc_device_observe(device, GC_TRACE_ALLOC, entry);
     *driver_code = code;
     return GC_DRIVER;
 }

@@ -143,7 +143,7 @@ void gc_share_note_free(struct gc_device *device, struct gc_share *share,
     if (share != NULL)
         gc_counter_add(&share->free_count, 1);
     sub_live(device, share, entry);
-    gc_device_trace(device, GC_TRACE_FREE, entry);
+    gc_device_observe(device, GC_TRACE_FREE, entry);
 }
 
 void gc_share_unnote_free(struct gc_device *device, struct gc_share *share,
@@ -166,5 +166,5 @@ void gc_share_note_oom(struct gc_device *device, struct gc_share *share,
                        const struct gc_entry *entry)
 {
     gc_core_count_oom(device->core, device, share);
-    gc_device_trace(device, GC_TRACE_OOM, entry);
+    gc_device_observe(device, GC_TRACE_OOM, entry);
 }

@@ -88,6 +88,7 @@ struct gc_leak {
     uint16_t api;
     bool direct;
     enum gc_direct_kind kind; /* if direct */
+    uint32_t site;            /* of gc_core_stacks; 0: not known */
 };
 
 /* Calls `visit` for each live allocation of the device, largest first, at most `max`. Takes no lock

@@ -47,7 +47,7 @@ struct record {
     uint64_t frames[GC_STACK_FRAMES_MAX];
 };
 
-struct gc_stacks {
+struct gc_stack_table {
     struct gc_host *host;
     struct gc_interner stacks; /* without the device: what take gives */
     struct gc_interner sites;
@@ -63,9 +63,9 @@ static uint32_t record_bytes(const struct record *record)
                       record->frame_count * sizeof(record->frames[0]));
 }
 
-enum gc_status gc_stacks_create(struct gc_host *host, struct gc_stacks **created)
+enum gc_status gc_stacks_create(struct gc_host *host, struct gc_stack_table **created)
 {
-    struct gc_stacks *stacks = gc_host_map(host, sizeof(*stacks));
+    struct gc_stack_table *stacks = gc_host_map(host, sizeof(*stacks));
     if (stacks == NULL)
         return GC_NO_HOST_MEMORY;
     stacks->host = host;
@@ -87,7 +87,7 @@ enum gc_status gc_stacks_create(struct gc_host *host, struct gc_stacks **created
     return GC_OK;
 }
 
-void gc_stacks_destroy(struct gc_stacks *stacks)
+void gc_stacks_destroy(struct gc_stack_table *stacks)
 {
     if (stacks == NULL)
         return;
@@ -108,7 +108,7 @@ void gc_stacks_destroy(struct gc_stacks *stacks)
 /* The two texts, each closed by NUL, one behind the other. */
 static uint32_t intern_text(void *argument, const char *function, const char *file)
 {
-    struct gc_stacks *stacks = argument;
+    struct gc_stack_table *stacks = argument;
     char text[TEXT_MAX];
     const size_t function_length = strnlen(function, TEXT_MAX / 4);
     /* The end of a path says more than its beginning. */
@@ -121,7 +121,7 @@ static uint32_t intern_text(void *argument, const char *function, const char *fi
     return gc_interner_put(&stacks->texts, text, (uint32_t)(function_length + 2 + whole - skipped));
 }
 
-uint32_t gc_stacks_take(struct gc_stacks *stacks)
+uint32_t gc_stacks_take(struct gc_stack_table *stacks)
 {
     struct record record = {.ordinal = -1};
     record.frame_count = gc_stack_frames(&stacks->scope, stacks->host, record.frames,
@@ -132,7 +132,7 @@ uint32_t gc_stacks_take(struct gc_stacks *stacks)
 }
 
 /* The same stack as a site of the device. */
-static uint32_t site_of(struct gc_stacks *stacks, int ordinal, uint32_t stack)
+static uint32_t site_of(struct gc_stack_table *stacks, int ordinal, uint32_t stack)
 {
     struct record record;
     uint32_t bytes;
@@ -149,7 +149,7 @@ static uint64_t key_of(int ordinal, uint64_t address)
     return address ^ (uint64_t)ordinal << 56;
 }
 
-static struct shard *shard_of(struct gc_stacks *stacks, uint64_t key, uint32_t *slot)
+static struct shard *shard_of(struct gc_stack_table *stacks, uint64_t key, uint32_t *slot)
 {
     const uint64_t hash = gc_mix_u64(key);
     *slot = (uint32_t)(hash >> 32) % SHARD_SLOTS;
@@ -185,7 +185,7 @@ static void count_down(_Atomic uint64_t *counters, uint64_t bytes)
 }
 
 /* The place of an allocation that went by a way not seen is taken over. */
-static bool put_place(struct gc_stacks *stacks, const struct place *place, struct place *replaced)
+static bool put_place(struct gc_stack_table *stacks, const struct place *place, struct place *replaced)
 {
     uint32_t slot;
     struct shard *shard = shard_of(stacks, place->key, &slot);
@@ -201,7 +201,7 @@ static bool put_place(struct gc_stacks *stacks, const struct place *place, struc
     return has_room;
 }
 
-void gc_stacks_note_alloc(struct gc_stacks *stacks, int ordinal, uint64_t address, uint64_t bytes,
+void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address, uint64_t bytes,
                           uint32_t stack)
 {
     struct place replaced;
@@ -239,7 +239,7 @@ static void close_gap(struct shard *shard, uint32_t slot)
     shard->places[slot] = (struct place){.stack = 0};
 }
 
-void gc_stacks_note_free(struct gc_stacks *stacks, int ordinal, uint64_t address)
+void gc_stacks_note_free(struct gc_stack_table *stacks, int ordinal, uint64_t address)
 {
     const uint64_t key = key_of(ordinal, address);
     uint32_t slot;
@@ -256,7 +256,7 @@ void gc_stacks_note_free(struct gc_stacks *stacks, int ordinal, uint64_t address
         count_down(gc_interner_counters(&stacks->sites, place.stack), place.bytes);
 }
 
-uint32_t gc_stacks_find(struct gc_stacks *stacks, int ordinal, uint64_t address)
+uint32_t gc_stacks_find(struct gc_stack_table *stacks, int ordinal, uint64_t address)
 {
     const uint64_t key = key_of(ordinal, address);
     uint32_t slot;
@@ -267,14 +267,14 @@ uint32_t gc_stacks_find(struct gc_stacks *stacks, int ordinal, uint64_t address)
     return stack;
 }
 
-uint64_t gc_stacks_lost(const struct gc_stacks *stacks)
+uint64_t gc_stacks_lost(const struct gc_stack_table *stacks)
 {
     return atomic_load_explicit(&stacks->lost, memory_order_relaxed);
 }
 
 /* ---- showing ---- */
 
-bool gc_stacks_frame(const struct gc_stacks *stacks, uint32_t site, uint32_t index,
+bool gc_stacks_frame(const struct gc_stack_table *stacks, uint32_t site, uint32_t index,
                      char text[GC_STACK_TEXT_BYTES])
 {
     uint32_t bytes;
@@ -295,7 +295,7 @@ bool gc_stacks_frame(const struct gc_stacks *stacks, uint32_t site, uint32_t ind
 }
 
 struct listing {
-    struct gc_stacks *stacks;
+    struct gc_stack_table *stacks;
     int ordinal;
     struct gc_stack_site *sites;
     uint32_t count;
@@ -328,7 +328,7 @@ static void list_site(void *argument, uint32_t number)
     listing->count += listing->count < listing->max;
 }
 
-uint32_t gc_stacks_sites(struct gc_stacks *stacks, int ordinal, struct gc_stack_site *sites,
+uint32_t gc_stacks_sites(struct gc_stack_table *stacks, int ordinal, struct gc_stack_site *sites,
                          uint32_t max)
 {
     struct listing listing = {stacks, ordinal, sites, 0, max};

@@ -18,7 +18,7 @@
 #define GC_STACK_NONE 0U
 #define GC_STACK_FRAMES_MAX 48
 
-struct gc_stacks;
+struct gc_stack_table;
 
 struct gc_stack_site {
     uint32_t site;  /* for gc_stacks_frame */
@@ -30,30 +30,30 @@ struct gc_stack_site {
 };
 
 /* GC_NO_HOST_MEMORY. */
-enum gc_status gc_stacks_create(struct gc_host *host, struct gc_stacks **stacks) GC_CHECKED;
-void gc_stacks_destroy(struct gc_stacks *stacks); /* NULL: nothing */
+enum gc_status gc_stacks_create(struct gc_host *host, struct gc_stack_table **stacks) GC_CHECKED;
+void gc_stacks_destroy(struct gc_stack_table *stacks); /* NULL: nothing */
 
 /* The calling thread's stack, without frames of this library; with those of a Python interpreter in
  * the place of its own. No lock is held. GC_STACK_NONE: there is no room, or nothing to walk. */
-uint32_t gc_stacks_take(struct gc_stacks *stacks);
+uint32_t gc_stacks_take(struct gc_stack_table *stacks);
 
 /* `address` of device `ordinal` was allocated, from `stack`; was freed. */
-void gc_stacks_note_alloc(struct gc_stacks *stacks, int ordinal, uint64_t address, uint64_t bytes,
+void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address, uint64_t bytes,
                           uint32_t stack);
-void gc_stacks_note_free(struct gc_stacks *stacks, int ordinal, uint64_t address);
+void gc_stacks_note_free(struct gc_stack_table *stacks, int ordinal, uint64_t address);
 /* The site of a live allocation: a stack and its device. */
-uint32_t gc_stacks_find(struct gc_stacks *stacks, int ordinal, uint64_t address);
+uint32_t gc_stacks_find(struct gc_stack_table *stacks, int ordinal, uint64_t address);
 
 /* Frame `index` of a site, innermost first, as one line: "function+0x12 (/path/object+0x345)" or
  * "function (/path/file.py:12)"; false behind the last. Asks the loader for names. */
 #define GC_STACK_TEXT_BYTES 512
-bool gc_stacks_frame(const struct gc_stacks *stacks, uint32_t site, uint32_t index,
+bool gc_stacks_frame(const struct gc_stack_table *stacks, uint32_t site, uint32_t index,
                      char text[GC_STACK_TEXT_BYTES]);
 
 /* The sites of a device by most bytes live at once, at most `max`; returns how many. */
-uint32_t gc_stacks_sites(struct gc_stacks *stacks, int ordinal, struct gc_stack_site *sites,
+uint32_t gc_stacks_sites(struct gc_stack_table *stacks, int ordinal, struct gc_stack_site *sites,
                          uint32_t max);
 /* Allocations that have no stack because there was no room for it. */
-uint64_t gc_stacks_lost(const struct gc_stacks *stacks);
+uint64_t gc_stacks_lost(const struct gc_stack_table *stacks);
 
 #endif
