@@ -119,6 +119,16 @@ void gc_core_destroy(struct gc_core *core)
     gc_host_unmap(&host, core, sizeof(*core));
 }
 
+struct gc_stack_table *gc_core_stacks(struct gc_core *core)
+{
+    return core->stacks;
+}
+
+bool gc_core_lists_sites(const struct gc_core *core)
+{
+    return core->options->stacks == GC_STACKS_ALL;
+}
+
 struct gc_work *gc_core_work(struct gc_core *core)
 {
     return &core->work;

@@ -206,6 +206,10 @@ bool gc_context_is_swapped(struct gc_context *context);
 struct gc_work;
 /* Lives as long as core. */
 struct gc_work *gc_core_work(struct gc_core *core);
+/* Where allocations came from; NULL: GPUCACHE_STACKS is off. */
+struct gc_stack_table *gc_core_stacks(struct gc_core *core);
+/* Whether the sites are wanted too, not only those of leaks. */
+bool gc_core_lists_sites(const struct gc_core *core);
 /* Something that may submit work was handed out that no wrapper counts: from now on every free
  * needs a fence or a synchronisation. For good. True the first time. */
 bool gc_core_set_conservative(struct gc_core *core);

@@ -44,7 +44,8 @@ void gc_interner_fini(struct gc_interner *interner)
 {
     if (interner->room == NULL)
         return;
-    gc_host_discount(interner->host, atomic_load_explicit(&interner->used, memory_order_relaxed));
+    gc_host_discount(interner->host,
+                     atomic_load_explicit(&interner->used, memory_order_relaxed) - UNIT);
     gc_host_unreserve(interner->slots, slots_bytes(interner));
     gc_host_unreserve(interner->room, interner->room_bytes);
     interner->room = NULL;

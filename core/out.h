@@ -46,5 +46,6 @@ void gc_out_fixed(struct gc_out *out, uint64_t value, unsigned digits);
 void gc_out_pad(struct gc_out *out, size_t column);
 /* `text` so that it ends before `column`. */
 void gc_out_right(struct gc_out *out, size_t column, const char *text);
+void gc_out_right_uint(struct gc_out *out, size_t column, uint64_t value);
 
 #endif

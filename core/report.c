@@ -162,6 +162,63 @@ static enum gc_status collect_leaks(struct gc_core *core, const struct gc_snapsh
     return GC_OK;
 }
 
+static bool frame_of_core(const void *source, uint32_t site, uint32_t index,
+                          char text[GC_STACK_TEXT_BYTES])
+{
+    return gc_stacks_frame(source, site, index, text);
+}
+
+static void collect_sites(struct gc_stack_table *stacks, const struct gc_snapshot *snapshot,
+                          void *memory)
+{
+    struct gc_report_sites *heads = memory;
+    struct gc_stack_site *room = (struct gc_stack_site *)(heads + snapshot->device_count);
+    for (uint32_t i = 0; i < snapshot->device_count; i++) {
+        struct gc_stack_site *sites = room + (size_t)i * GC_REPORT_SITE_MAX;
+        heads[i] = (struct gc_report_sites){
+            .sites = sites,
+            .count = gc_stacks_sites(stacks, snapshot->devices[i].info.ordinal, sites,
+                                     GC_REPORT_SITE_MAX)};
+    }
+}
+
+/* What a report has beside a snapshot: leaks and sites of each device, in one mapping. */
+struct lists {
+    void *memory;
+    size_t bytes;
+    size_t leaks_bytes;
+};
+
+static enum gc_status map_lists(const struct gc_snapshot *snapshot, struct lists *lists)
+{
+    const size_t devices = snapshot->device_count;
+    lists->leaks_bytes =
+        devices * (sizeof(struct gc_report_leaks) + GC_REPORT_LEAK_MAX * sizeof(struct gc_leak));
+    lists->bytes = lists->leaks_bytes + 1 +
+                   devices * (sizeof(struct gc_report_sites) +
+                              GC_REPORT_SITE_MAX * sizeof(struct gc_stack_site));
+    lists->memory =
+        mmap(NULL, lists->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return lists->memory != MAP_FAILED ? GC_OK : GC_NO_HOST_MEMORY;
+}
+
+static struct gc_report_stacks collect_stacks(struct gc_core *core,
+                                              const struct gc_snapshot *snapshot,
+                                              const struct lists *lists)
+{
+    struct gc_stack_table *stacks = gc_core_stacks(core);
+    struct gc_report_stacks collected = {.source = stacks, .frame = NULL};
+    if (stacks == NULL)
+        return collected;
+    collected.frame = frame_of_core;
+    if (gc_core_lists_sites(core)) {
+        void *room = (char *)lists->memory + lists->leaks_bytes;
+        collect_sites(stacks, snapshot, room);
+        collected.sites = room;
+    }
+    return collected;
+}
+
 enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts *facts,
                               const char *const *api_names, const char *destination,
                               const struct gc_log *log)
@@ -173,22 +230,20 @@ enum gc_status gc_report_emit(struct gc_core *core, const struct gc_report_facts
     enum gc_status status = gc_core_snapshot(core, &snapshot);
     if (status != GC_OK)
         goto fail;
-    const size_t bytes =
-        (size_t)snapshot->device_count *
-            (sizeof(struct gc_report_leaks) + GC_REPORT_LEAK_MAX * sizeof(struct gc_leak)) +
-        1;
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-        status = GC_NO_HOST_MEMORY;
+    struct lists lists;
+    status = map_lists(snapshot, &lists);
+    if (status != GC_OK)
         goto free_snapshot;
-    }
-    status = collect_leaks(core, snapshot, memory);
+    status = collect_leaks(core, snapshot, lists.memory);
     if (status == GC_OK) {
-        const struct gc_report report = {
-            .facts = *facts, .snapshot = snapshot, .api_names = api_names, .leaks = memory};
+        const struct gc_report report = {.facts = *facts,
+                                         .snapshot = snapshot,
+                                         .api_names = api_names,
+                                         .leaks = lists.memory,
+                                         .stacks = collect_stacks(core, snapshot, &lists)};
         status = write_to(&report, destination, log);
     }
-    munmap(memory, bytes);
+    munmap(lists.memory, lists.bytes);
 free_snapshot:
     gc_snapshot_free(snapshot);
 fail:

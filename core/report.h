@@ -11,6 +11,7 @@
 #include "core/estimator/estimate.h"
 #include "core/log.h"
 #include "core/process.h"
+#include "core/stacks.h"
 #include "core/status.h"
 
 #include <stdbool.h>
@@ -61,11 +62,28 @@ struct gc_report_leaks {
     uint32_t count; /* at most GC_REPORT_LEAK_MAX */
 };
 
+#define GC_REPORT_SITE_MAX 200 /* listed for one device, those with most at once */
+
+struct gc_report_sites {
+    const struct gc_stack_site *sites;
+    uint32_t count;
+};
+
+/* Where allocations came from; zero bytes: nobody took note. */
+struct gc_report_stacks {
+    const void *source;
+    /* As gc_stacks_frame. */
+    bool (*frame)(const void *source, uint32_t site, uint32_t index,
+                  char text[GC_STACK_TEXT_BYTES]);
+    const struct gc_report_sites *sites; /* one per device of the snapshot; NULL: none listed */
+};
+
 struct gc_report {
     struct gc_report_facts facts;
     const struct gc_snapshot *snapshot;
     const char *const *api_names;        /* snapshot->api_count of them */
     const struct gc_report_leaks *leaks; /* one per device of the snapshot */
+    struct gc_report_stacks stacks;
 };
 
 /* The key of a kind of direct memory in "direct_bytes": "memory", "managed", …; and what it is. */

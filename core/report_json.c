@@ -2,9 +2,9 @@
  * beyond it stands behind its keys. */
 #include "core/bits.h"
 #include "core/json.h"
-#include "core/report.h"
 #include "core/report_estimate.h"
 #include "core/report_plan.h"
+#include "core/report_stacks.h"
 #include "core/report_tenant.h"
 
 static const struct direct_kind {
@@ -108,8 +108,7 @@ static void write_leaks(struct gc_json *json, const struct gc_report *report,
                            leak->api < report->snapshot->api_count ? report->api_names[leak->api]
                                                                    : "?");
         gc_json_key(json, "stack");
-        gc_json_begin_array(json, GC_JSON_LINE);
-        gc_json_end_array(json);
+        gc_report_json_stack(json, report, leak->site);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -169,6 +168,8 @@ static void write_device(struct gc_json *json, const struct gc_report *report, u
     write_leaks(json, report, &report->leaks[index]);
     gc_json_put_uint(json, "leak_count", device->leak_count);
     gc_json_put_uint(json, "leak_bytes", device->leak_bytes);
+    gc_json_key(json, "call_sites");
+    gc_report_json_sites(json, report, index);
     gc_json_put_uint(json, "idle_bytes", device->idle_bytes);
     write_direct(json, device);
     gc_report_plan_json(json, &device->plan);

@@ -1,9 +1,9 @@
 /* The report as text for people: 80 columns, the largest things first, then what to do. */
 #include "core/bits.h"
 #include "core/out.h"
-#include "core/report.h"
 #include "core/report_estimate.h"
 #include "core/report_plan.h"
+#include "core/report_stacks.h"
 #include "core/report_tenant.h"
 #include "core/text.h"
 
@@ -64,18 +64,6 @@ static void right_size(struct gc_out *out, size_t column, uint64_t bytes)
     gc_out_right(out, column, gc_text_size(bytes, text));
 }
 
-static void right_uint(struct gc_out *out, size_t column, uint64_t value)
-{
-    char digits[24];
-    char *p = digits + sizeof(digits) - 1;
-    *p = '\0';
-    do {
-        *--p = (char)('0' + value % 10);
-        value /= 10;
-    } while (value != 0);
-    gc_out_right(out, column, p);
-}
-
 static void write_gauge(struct gc_out *out, const char *name, const char *meaning,
                         const struct gc_gauge *gauge)
 {
@@ -116,7 +104,7 @@ static void write_counter(struct gc_out *out, const char *name, uint64_t value, 
     if (value == 0)
         return;
     gc_out_style(out, is_bad ? GC_STYLE_ALERT : GC_STYLE_PLAIN);
-    right_uint(out, 15, value);
+    gc_out_right_uint(out, 15, value);
     gc_out_text(out, "  ");
     gc_out_text(out, meaning);
     gc_out_style(out, GC_STYLE_PLAIN);
@@ -196,7 +184,7 @@ static void write_apis(struct gc_out *out, const struct gc_report *report,
         }
         gc_out_text(out, "     ");
         gc_out_text(out, shown(report->api_names[i], NAME_COLUMNS - 1, name));
-        right_uint(out, 46, api->count);
+        gc_out_right_uint(out, 46, api->count);
         right_size(out, 57, api->bytes);
         right_size(out, 68, api->peak_bytes);
         right_size(out, 79, api->current_bytes);
@@ -221,12 +209,12 @@ static void write_driver_calls(struct gc_out *out, const struct gc_report *repor
             gc_out_text(out, "   calls that reached the driver\n");
         gc_out_text(out, "     ");
         gc_out_text(out, shown(report->api_names[i], NAME_COLUMNS - 1, name));
-        right_uint(out, 46, device->apis[i].driver_calls);
+        gc_out_right_uint(out, 46, device->apis[i].driver_calls);
         gc_out_char(out, '\n');
     }
     if (rest > 0) {
         put_count(out, "     ... and ", listed - LIST_MAX, " more entry points");
-        right_uint(out, 46, rest);
+        gc_out_right_uint(out, 46, rest);
         gc_out_char(out, '\n');
     }
 }
@@ -271,6 +259,7 @@ static void write_leaks(struct gc_out *out, const struct gc_report *report, uint
             out, shown(leak->api < report->snapshot->api_count ? report->api_names[leak->api] : "?",
                        NAME_COLUMNS, name));
         gc_out_char(out, '\n');
+        gc_report_text_stack(out, report, leak->site);
     }
     write_more(out, device->leak_count > listed ? device->leak_count - listed : 0);
 }
@@ -339,6 +328,7 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
     write_apis(out, report, device);
     write_driver_calls(out, report, device);
     write_direct(out, device);
+    gc_report_text_sites(out, report, index);
     write_leaks(out, report, index);
 }
 

@@ -8,6 +8,7 @@
 #include "core/follow.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/stacks.h"
 #include "core/tenant.h"
 
 #include <stddef.h>
@@ -297,8 +298,12 @@ enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *devic
     see_all(core, device, keep_largest, &top);
     gc_caches_resume(core);
     sort_descending(&top);
-    for (uint64_t i = 0; i < top.count; i++)
+    for (uint64_t i = 0; i < top.count; i++) {
+        if (core->stacks != NULL)
+            top.leaks[i].site =
+                gc_stacks_find(core->stacks, device->info.ordinal, top.leaks[i].address);
         visit(argument, &top.leaks[i]);
+    }
     gc_host_unmap(&host, top.leaks, bytes);
     return GC_OK;
 }

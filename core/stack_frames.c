@@ -67,11 +67,6 @@ void gc_stack_scope_init(struct gc_stack_scope *scope)
     (void)!backtrace(walked, 4); /* opens the unwinder */
 }
 
-void gc_stack_scope_fini(struct gc_stack_scope *scope, struct gc_host *host)
-{
-    gc_python_forget(atomic_exchange_explicit(&scope->python, NULL, memory_order_relaxed), host);
-}
-
 uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uint64_t *frames,
                          uint32_t max, gc_stack_intern *intern, void *argument)
 {
@@ -83,7 +78,7 @@ uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uin
     while (first < depth && is_inside(&scope->own, (uintptr_t)walked[first]))
         first++;
     (void)gc_stack_find_object(0, NULL, &loads);
-    const struct gc_python *python = gc_python_find(scope, host, loads);
+    struct gc_python *python = gc_python_find(scope, host, loads);
     for (int i = first; i < depth && count < max; i++) {
         const uintptr_t address = (uintptr_t)walked[i];
         if (python != NULL && gc_python_has(python, address)) {

@@ -26,12 +26,11 @@ struct gc_python;
 /* What is known of the process's objects. Zero bytes know nothing yet. */
 struct gc_stack_scope {
     struct gc_stack_object own;             /* this library */
-    _Atomic(struct gc_python *) python;     /* once it was found, for good */
+    _Atomic(struct gc_python *) python;     /* once it was found; never freed, a thread uses it */
     _Atomic unsigned long long searched_at; /* objects that had been loaded when it was not */
 };
 
 void gc_stack_scope_init(struct gc_stack_scope *scope);
-void gc_stack_scope_fini(struct gc_stack_scope *scope, struct gc_host *host);
 
 /* Innermost first, at most `max`; returns how many. `intern` is called for Python's. */
 uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uint64_t *frames,
@@ -47,13 +46,12 @@ bool gc_stack_find_object(uintptr_t address, struct gc_stack_object *object,
 /* ---- stack_python.c ---- */
 
 /* The interpreter in this process; NULL: there is none. `loads`, as gc_stack_find_object says. */
-const struct gc_python *gc_python_find(struct gc_stack_scope *scope, struct gc_host *host,
-                                       unsigned long long loads);
-void gc_python_forget(struct gc_python *python, struct gc_host *host); /* NULL: nothing */
+struct gc_python *gc_python_find(struct gc_stack_scope *scope, struct gc_host *host,
+                                 unsigned long long loads);
 bool gc_python_has(const struct gc_python *python, uintptr_t address);
-/* Frames of the Python code that the calling thread runs; 0 if it runs none or does not hold the
- * interpreter's lock. */
-uint32_t gc_python_frames(const struct gc_python *python, uint64_t *frames, uint32_t max,
+/* Frames of the Python code that the calling thread runs; 0 if it runs none or they
+ * could not be read in time. */
+uint32_t gc_python_frames(struct gc_python *python, uint64_t *frames, uint32_t max,
                           gc_stack_intern *intern, void *argument);
 
 #endif

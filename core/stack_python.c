@@ -1,12 +1,40 @@
 /* Frames of Python code, by the interpreter's own functions, which are looked for in the process:
- * nothing is linked. They are those of CPython 3.9 and later, and one that says which thread's
- * state is in force: that it is the calling thread's means that it holds the interpreter's lock,
- * without which nothing may be asked. */
+ * nothing is linked. They are those of CPython 3.10 and later, and one that says which thread's
+ * state is in force: that it is the calling thread's means that it holds the interpreter's lock.
+ *
+ * Modules give that lock back before they call into CUDA, and whoever takes it again inside an
+ * allocation may wait for a thread that waits for the program's own locks. So a thread of ours
+ * takes it and reads the frames of the one that asks, which waits for a bounded time: if it is not
+ * served by then it goes on without, and after a few such times nobody asks any more. Python's
+ * collector is held off meanwhile, so that no code of the program runs in here. */
 #define _GNU_SOURCE
 #include "core/stack_frames.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/types.h>
+#include <time.h>
+
+#define WAIT_NS 20000000
+#define NANOSECONDS 1000000000
+#define LATE_MAX 8 /* in a row */
+
+typedef int create_thread(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+enum request_state { REQUEST_WAITS, REQUEST_TAKEN, REQUEST_DONE };
+
+/* On the stack of the thread that asks. */
+struct request {
+    enum request_state state;
+    void *thread; /* its state in the interpreter */
+    uint64_t *frames;
+    uint32_t max;
+    uint32_t count;
+    gc_stack_intern *intern;
+    void *argument;
+};
 
 /* Pointers of the interpreter are opaque here. */
 struct gc_python {
@@ -14,7 +42,8 @@ struct gc_python {
     void *(*this_state)(void);
     void *(*current_state)(void);
     int (*is_initialised)(void);
-    void *(*frame)(void); /* borrowed */
+    int (*is_finalising)(void);     /* NULL: cannot be asked */
+    void *(*frame_of)(void *state); /* the three give a reference */
     void *(*back)(void *frame);
     void *(*code)(void *frame);
     int (*line)(void *frame);
@@ -23,6 +52,17 @@ struct gc_python {
     void (*release)(void *object);
     void (*fetch)(void **type, void **value, void **trace);
     void (*restore)(void *type, void *value, void *trace);
+    int (*stop_collector)(void); /* whether it ran */
+    int (*start_collector)(void);
+    int (*take_lock)(void);
+    void (*leave_lock)(int before);
+
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t changed;
+    struct request *request;
+    bool has_reader;
+    bool has_given_up;
+    unsigned late;
 };
 
 static bool find(const char *name, void *function)
@@ -33,8 +73,10 @@ static bool find(const char *name, void *function)
 
 static bool find_all(struct gc_python *python)
 {
-    return find("PyEval_GetFrame", &python->frame) &&
-           gc_stack_find_object((uintptr_t)python->frame, &python->object, NULL) &&
+    if (!find("Py_IsFinalizing", &python->is_finalising))
+        (void)find("_Py_IsFinalizing", &python->is_finalising);
+    return find("PyThreadState_GetFrame", &python->frame_of) &&
+           gc_stack_find_object((uintptr_t)python->frame_of, &python->object, NULL) &&
            find("PyGILState_GetThisThreadState", &python->this_state) &&
            (find("PyThreadState_GetUnchecked", &python->current_state) ||
             find("_PyThreadState_UncheckedGet", &python->current_state)) &&
@@ -43,13 +85,17 @@ static bool find_all(struct gc_python *python)
            find("PyFrame_GetLineNumber", &python->line) &&
            find("PyObject_GetAttrString", &python->attribute) &&
            find("PyUnicode_AsUTF8AndSize", &python->text) && find("Py_DecRef", &python->release) &&
-           find("PyErr_Fetch", &python->fetch) && find("PyErr_Restore", &python->restore);
+           find("PyErr_Fetch", &python->fetch) && find("PyErr_Restore", &python->restore) &&
+           find("PyGC_Disable", &python->stop_collector) &&
+           find("PyGC_Enable", &python->start_collector) &&
+           find("PyGILState_Ensure", &python->take_lock) &&
+           find("PyGILState_Release", &python->leave_lock);
 }
 
-const struct gc_python *gc_python_find(struct gc_stack_scope *scope, struct gc_host *host,
-                                       unsigned long long loads)
+struct gc_python *gc_python_find(struct gc_stack_scope *scope, struct gc_host *host,
+                                 unsigned long long loads)
 {
-    struct gc_python found;
+    struct gc_python found = {.has_reader = false};
     /* Acquire: pairs with the exchange below. */
     struct gc_python *python = atomic_load_explicit(&scope->python, memory_order_acquire);
     if (python != NULL || atomic_load_explicit(&scope->searched_at, memory_order_relaxed) == loads)
@@ -63,6 +109,8 @@ const struct gc_python *gc_python_find(struct gc_stack_scope *scope, struct gc_h
     if (kept == NULL)
         return NULL;
     *kept = found;
+    pthread_mutex_init(&kept->lock, NULL);
+    pthread_cond_init(&kept->changed, NULL);
     if (atomic_compare_exchange_strong_explicit(&scope->python, &python, kept, memory_order_acq_rel,
                                                 memory_order_acquire))
         return kept;
@@ -70,23 +118,9 @@ const struct gc_python *gc_python_find(struct gc_stack_scope *scope, struct gc_h
     return python;
 }
 
-void gc_python_forget(struct gc_python *python, struct gc_host *host)
-{
-    if (python != NULL)
-        gc_host_unmap(host, python, sizeof(*python));
-}
-
 bool gc_python_has(const struct gc_python *python, uintptr_t address)
 {
     return address >= python->object.start && address < python->object.end;
-}
-
-static bool holds_the_lock(const struct gc_python *python)
-{
-    if (python->is_initialised() == 0)
-        return false;
-    const void *own = python->this_state();
-    return own != NULL && python->current_state() == own;
 }
 
 /* The text of an attribute, alive as long as the code it is of; "?" if it has none. */
@@ -111,31 +145,147 @@ static uint64_t frame_of(const struct gc_python *python, void *frame, gc_stack_i
            ((uint64_t)(line > 0 ? line : 0) & ((UINT64_C(1) << GC_FRAME_LINE_BITS) - 1));
 }
 
-uint32_t gc_python_frames(const struct gc_python *python, uint64_t *frames, uint32_t max,
-                          gc_stack_intern *intern, void *argument)
+/* With the interpreter's lock held. */
+static uint32_t read_frames(const struct gc_python *python, void *thread, uint64_t *frames,
+                            uint32_t max, gc_stack_intern *intern, void *argument)
 {
     void *type;
     void *value;
     void *trace;
     uint32_t count = 0;
-    bool owned = false;
-    if (!holds_the_lock(python))
-        return 0;
-    void *frame = python->frame();
-    if (frame == NULL)
-        return 0;
     /* The program's own exception stays what it is, whatever happens here. */
     python->fetch(&type, &value, &trace);
+    const int collects = python->stop_collector();
+    void *frame = python->frame_of(thread);
     while (frame != NULL && count < max) {
         frames[count++] = frame_of(python, frame, intern, argument);
         void *back = python->back(frame);
-        if (owned)
-            python->release(frame);
-        frame = back;
-        owned = true;
-    }
-    if (frame != NULL && owned)
         python->release(frame);
+        frame = back;
+    }
+    if (frame != NULL)
+        python->release(frame);
+    if (collects)
+        (void)python->start_collector();
     python->restore(type, value, trace);
     return count;
+}
+
+/* ---- the thread that reads for others ---- */
+
+static void serve(struct gc_python *python)
+{
+    struct request *request = python->request;
+    if (request == NULL || request->state != REQUEST_WAITS)
+        return; /* it waited long enough */
+    request->state = REQUEST_TAKEN;
+    pthread_mutex_unlock(&python->lock);
+    request->count = read_frames(python, request->thread, request->frames, request->max,
+                                 request->intern, request->argument);
+    pthread_mutex_lock(&python->lock);
+    request->state = REQUEST_DONE;
+    python->request = NULL;
+    pthread_cond_broadcast(&python->changed);
+}
+
+static void *read_for_others(void *argument)
+{
+    struct gc_python *python = argument;
+    for (;;) {
+        pthread_mutex_lock(&python->lock);
+        while (python->request == NULL)
+            pthread_cond_wait(&python->changed, &python->lock);
+        pthread_mutex_unlock(&python->lock);
+        const int before = python->take_lock();
+        pthread_mutex_lock(&python->lock);
+        serve(python);
+        pthread_mutex_unlock(&python->lock);
+        python->leave_lock(before);
+    }
+    return NULL;
+}
+
+/* Not linked against: its symbol has another version in newer C libraries. */
+static bool start_reader(struct gc_python *python)
+{
+    create_thread *create;
+    pthread_attr_t detached;
+    pthread_t thread;
+    sigset_t all;
+    sigset_t before;
+    if (!find("pthread_create", &create) || pthread_attr_init(&detached) != 0)
+        return false;
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    const bool started = create(&thread, &detached, read_for_others, python) == 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&detached);
+    return started;
+}
+
+static struct timespec deadline(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until); /* as conditions wait */
+    until.tv_nsec += WAIT_NS;
+    if (until.tv_nsec >= NANOSECONDS) {
+        until.tv_nsec -= NANOSECONDS;
+        until.tv_sec++;
+    }
+    return until;
+}
+
+/* Under the lock. */
+static void wait_for_reader(struct gc_python *python, struct request *request)
+{
+    const struct timespec until = deadline();
+    int error = 0;
+    while (python->request != NULL && error != ETIMEDOUT) /* another thread's */
+        error = pthread_cond_timedwait(&python->changed, &python->lock, &until);
+    if (python->request != NULL)
+        return;
+    python->request = request;
+    pthread_cond_broadcast(&python->changed);
+    while (request->state == REQUEST_WAITS && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&python->changed, &python->lock, &until);
+    if (request->state == REQUEST_WAITS)
+        python->request = NULL;
+    while (request->state == REQUEST_TAKEN)
+        pthread_cond_wait(&python->changed, &python->lock);
+}
+
+static void ask_reader(struct gc_python *python, struct request *request)
+{
+    pthread_mutex_lock(&python->lock);
+    if (!python->has_reader && !python->has_given_up)
+        python->has_reader = start_reader(python);
+    if (python->has_reader && !python->has_given_up) {
+        wait_for_reader(python, request);
+        python->late = request->state == REQUEST_DONE ? 0 : python->late + 1;
+    }
+    if (!python->has_reader || python->late == LATE_MAX)
+        python->has_given_up = true;
+    pthread_mutex_unlock(&python->lock);
+}
+
+uint32_t gc_python_frames(struct gc_python *python, uint64_t *frames, uint32_t max,
+                          gc_stack_intern *intern, void *argument)
+{
+    if (python->is_initialised() == 0 ||
+        (python->is_finalising != NULL && python->is_finalising() != 0))
+        return 0;
+    void *own = python->this_state();
+    if (own == NULL)
+        return 0;
+    if (python->current_state() == own)
+        return read_frames(python, own, frames, max, intern, argument);
+    struct request request = {.state = REQUEST_WAITS,
+                              .thread = own,
+                              .frames = frames,
+                              .max = max,
+                              .intern = intern,
+                              .argument = argument};
+    ask_reader(python, &request);
+    return request.count;
 }

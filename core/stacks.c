@@ -99,7 +99,6 @@ void gc_stacks_destroy(struct gc_stack_table *stacks)
     gc_interner_fini(&stacks->stacks);
     gc_interner_fini(&stacks->sites);
     gc_interner_fini(&stacks->texts);
-    gc_stack_scope_fini(&stacks->scope, stacks->host);
     gc_host_unmap(stacks->host, stacks, sizeof(*stacks));
 }
 
@@ -185,7 +184,8 @@ static void count_down(_Atomic uint64_t *counters, uint64_t bytes)
 }
 
 /* The place of an allocation that went by a way not seen is taken over. */
-static bool put_place(struct gc_stack_table *stacks, const struct place *place, struct place *replaced)
+static bool put_place(struct gc_stack_table *stacks, const struct place *place,
+                      struct place *replaced)
 {
     uint32_t slot;
     struct shard *shard = shard_of(stacks, place->key, &slot);
@@ -201,8 +201,8 @@ static bool put_place(struct gc_stack_table *stacks, const struct place *place, 
     return has_room;
 }
 
-void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address, uint64_t bytes,
-                          uint32_t stack)
+void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address,
+                          uint64_t bytes, uint32_t stack)
 {
     struct place replaced;
     const struct place place = {

@@ -38,8 +38,8 @@ void gc_stacks_destroy(struct gc_stack_table *stacks); /* NULL: nothing */
 uint32_t gc_stacks_take(struct gc_stack_table *stacks);
 
 /* `address` of device `ordinal` was allocated, from `stack`; was freed. */
-void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address, uint64_t bytes,
-                          uint32_t stack);
+void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address,
+                          uint64_t bytes, uint32_t stack);
 void gc_stacks_note_free(struct gc_stack_table *stacks, int ordinal, uint64_t address);
 /* The site of a live allocation: a stack and its device. */
 uint32_t gc_stacks_find(struct gc_stack_table *stacks, int ordinal, uint64_t address);

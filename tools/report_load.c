@@ -182,6 +182,44 @@ static bool parse_address(const char *text, uint64_t *address)
     return true;
 }
 
+static uint32_t load_stack(struct loader *loader, const json_t *json)
+{
+    uint32_t site;
+    const char *why;
+    if (!report_stacks_add(&loader->loaded->stacks, json_object_get(json, "stack"), &site, &why))
+        fail(loader, "%s", why);
+    return site;
+}
+
+/* Absent in reports of earlier versions. */
+static void load_sites(struct loader *loader, const json_t *json, struct gc_report_sites *sites)
+{
+    const json_t *list = json_object_get(json, "call_sites");
+    const json_t *site;
+    size_t i;
+    const size_t count =
+        json_array_size(list) < GC_REPORT_SITE_MAX ? json_array_size(list) : GC_REPORT_SITE_MAX;
+    struct gc_stack_site *loaded = calloc(count + 1, sizeof(*loaded));
+    if (loaded == NULL) {
+        fail(loader, "out of memory");
+        return;
+    }
+    *sites = (struct gc_report_sites){loaded, (uint32_t)count};
+    json_array_foreach(list, i, site)
+    {
+        if (i >= count || loader->failed)
+            break;
+        loaded[i] = (struct gc_stack_site){
+            .site = load_stack(loader, site),
+            .count = get_uint(loader, site, "count"),
+            .bytes = get_uint(loader, site, "bytes"),
+            .live_count = get_uint(loader, site, "current_count"),
+            .live_bytes = get_uint(loader, site, "current_bytes"),
+            .peak_bytes = get_uint(loader, site, "peak_bytes"),
+        };
+    }
+}
+
 static void load_leaks(struct loader *loader, const json_t *json, struct gc_report_leaks *leaks)
 {
     const json_t *list = get(loader, json, "leaks", JSON_ARRAY);
@@ -204,6 +242,7 @@ static void load_leaks(struct loader *loader, const json_t *json, struct gc_repo
             fail(loader, "the address of a leak is none");
         loaded[i].bytes = get_uint(loader, leak, "bytes");
         loaded[i].api = api_number(loader, get_string(loader, leak, "api"));
+        loaded[i].site = load_stack(loader, leak);
     }
 }
 
@@ -354,10 +393,12 @@ static bool allocate(struct loader *loader, size_t device_count, size_t api_coun
     snapshot->devices = calloc(device_count + 1, sizeof(*snapshot->devices));
     snapshot->process_driver_calls = calloc(api_count + 1, sizeof(*snapshot->process_driver_calls));
     loaded->leaks = calloc(device_count + 1, sizeof(*loaded->leaks));
+    loaded->sites = calloc(device_count + 1, sizeof(*loaded->sites));
     loaded->api_names = calloc(api_count + 1, sizeof(*loaded->api_names));
     loaded->warnings = calloc(warning_count + 1, sizeof(*loaded->warnings));
     bool done = snapshot->devices != NULL && snapshot->process_driver_calls != NULL &&
-                loaded->leaks != NULL && loaded->api_names != NULL && loaded->warnings != NULL;
+                loaded->leaks != NULL && loaded->sites != NULL && loaded->api_names != NULL &&
+                loaded->warnings != NULL;
     for (size_t i = 0; done && i < device_count; i++) {
         snapshot->device_count = (uint32_t)(i + 1);
         snapshot->devices[i].apis = calloc(api_count + 1, sizeof(struct gc_api_figures));
@@ -393,7 +434,12 @@ static void load_devices(struct loader *loader, const json_t *root)
         loaded->snapshot.process_driver_calls[api_number(loader, name)] =
         get_uint(loader, calls, name);
     json_array_foreach(devices, i, value)
+    {
         load_device(loader, value, &loaded->snapshot.devices[i], &loaded->leaks[i]);
+        load_sites(loader, value, &loaded->sites[i]);
+    }
+    loaded->report.stacks = (struct gc_report_stacks){
+        .source = &loaded->stacks, .frame = report_stacks_frame, .sites = loaded->sites};
     json_array_foreach(warnings, i, value)
     {
         if (!json_is_string(value))
@@ -556,10 +602,13 @@ void report_unload(struct report_loaded *loaded)
         free(loaded->snapshot.devices[i].apis);
         free(loaded->snapshot.devices[i].tenants);
         free((void *)loaded->leaks[i].leaks);
+        free((void *)loaded->sites[i].sites);
     }
     free(loaded->snapshot.devices);
     free(loaded->snapshot.process_driver_calls);
     free(loaded->leaks);
+    free(loaded->sites);
+    report_stacks_fini(&loaded->stacks);
     free(loaded->api_names);
     free(loaded->warnings);
     json_decref(loaded->api_numbers);

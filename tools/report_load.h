@@ -3,6 +3,7 @@
 #define GC_REPORT_LOAD_H
 
 #include "core/report.h"
+#include "tools/report_stacks.h"
 
 struct report_loaded {
     struct gc_report report;
@@ -10,6 +11,8 @@ struct report_loaded {
     struct gc_process process;
     struct gc_snapshot snapshot;
     struct gc_report_leaks *leaks;
+    struct report_stacks stacks;
+    struct gc_report_sites *sites;
     struct gc_report_estimate estimate;
     struct gc_notes estimate_notes;
     const char **api_names;

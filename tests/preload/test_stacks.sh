@@ -1,0 +1,103 @@
+#!/bin/bash
+# GPUCACHE_STACKS: the report says where memory came from, in C and in Python, with the interpreter's lock held or not,
+# and what it costs a program that waits in a knot of locks is a bounded time.
+. "$(dirname "$0")/../lib.sh"
+
+run() { # run STACKS REPORT COMMAND…
+    local stacks=$1 report=$2
+    shift 2
+    GPUCACHE_STACKS=$stacks GPUCACHE_REPORT=$report preloaded timeout 60 "$@" 2>&1
+}
+sees() { # sees REPORT EXPRESSION: over `device`, `leaks`, `sites` and all(words, stack)
+    python3 - "$@" << 'END'
+import json, sys
+device = json.load(open(sys.argv[1]))["devices"][0]
+leaks, sites = device["leaks"], device["call_sites"]
+def has(stack, *words):
+    at = -1
+    for word in words:
+        found = [i for i, frame in enumerate(stack) if word in frame and i > at]
+        if not found:
+            return False
+        at = found[0]
+    return True
+if not eval(sys.argv[2]):
+    sys.exit("\n".join(str(s["stack"][:8]) for s in (leaks + sites)[:4]))
+END
+}
+
+program=$BUILD_DIR/tests/preload/stacks
+ok "a program in C" run all "$TMP/all.json" "$program"
+ok "the leak's way is known, innermost first" sees "$TMP/all.json" \
+    'len(leaks) == 1 and has(leaks[0]["stack"], "site_one+", "through+", "main+")'
+ok "no frame of the library's own" sees "$TMP/all.json" 'not any("libgpucache" in f for s in sites for f in s["stack"])'
+ok "a site has its counts" sees "$TMP/all.json" \
+    'any(s["count"] == 10 and s["bytes"] == 10 << 20 and s["current_bytes"] == 1 << 20 and s["current_count"] == 1
+         and s["peak_bytes"] == 1 << 20 and has(s["stack"], "site_one+") for s in sites)'
+ok "one site for all threads" sees "$TMP/all.json" \
+    '[(s["count"], s["bytes"], s["current_bytes"]) for s in sites if has(s["stack"], "site_two+", "through+", "work")
+      or has(s["stack"], "site_two+", "through+")] == [(4000, 4000 * 4096, 0)]'
+ok "largest first" sees "$TMP/all.json" '[s["peak_bytes"] for s in sites] == sorted((s["peak_bytes"] for s in sites), reverse=True)'
+ok "leaks alone" run leaks "$TMP/leaks.json" "$program"
+ok "have their stacks, and there are no sites" sees "$TMP/leaks.json" 'has(leaks[0]["stack"], "site_one+") and sites == []'
+ok "off" run off "$TMP/off.json" "$program"
+ok "there are neither" sees "$TMP/off.json" 'leaks[0]["stack"] == [] and sites == []'
+like() { [[ "$2" == *"$3"* ]] && ok "$1" true || is "$1" "$2" "$3"; }
+like "the text has the site" "$(run all stderr "$program")" "site_one+"
+like "gpucache report shows it" "$("$TOOL" report "$TMP/all.json")" "site_one+"
+is "and writes the same JSON" "$("$TOOL" report "$TMP/all.json" --json | python3 -c 'import json, sys
+print(json.load(sys.stdin)["devices"] == json.load(open(sys.argv[1]))["devices"])' "$TMP/all.json")" True
+ok "traced too" env GPUCACHE_TRACE="$TMP/trace" bash -c "$(declare -f run preloaded); SIM_DIR='$SIM_DIR' LIB='$LIB'; run all '$TMP/t.json' '$program'"
+ok "on driver allocations" env GPUCACHE_BACKEND=driver bash -c "$(declare -f run preloaded); SIM_DIR='$SIM_DIR' LIB='$LIB'; run all '$TMP/d.json' '$program'"
+ok "their leak's way is known" sees "$TMP/d.json" 'has(leaks[0]["stack"], "site_one+", "main+")'
+
+is "a program in Python" "$(run leaks "$TMP/python.json" python3 "$ROOT/tests/preload/stacks.py")" done
+by_size() { sees "$TMP/python.json" "any(l['bytes'] == $1 << 20 and has(l['stack'], $2) for l in leaks)"; }
+ok "frames where the lock was given back" by_size 1 '"allocate (", "leak_released (", "<module> ("'
+ok "frames where it was held" by_size 2 '"allocate (", "leak_held ("'
+ok "frames of a thread" by_size 3 '"allocate (", "leak_in_thread (", "run ("'
+ok "files and lines" by_size 1 '"stacks.py:'"$(grep -n 'return allocate(cuda, 1' "$ROOT/tests/preload/stacks.py" | cut -d: -f1)"')"'
+
+# A thread holds the interpreter's lock and waits for a mutex that the allocating thread has.
+cat > "$TMP/knot.c" << 'END'
+#include <pthread.h>
+#include <stddef.h>
+#include <unistd.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+int cuMemAlloc_v2(unsigned long long *address, size_t bytes);
+static volatile int is_locked;
+int allocate_locked(unsigned long long *address)
+{
+    int result;
+    pthread_mutex_lock(&mutex);
+    is_locked = 1;
+    usleep(200000);
+    result = cuMemAlloc_v2(address, 1 << 20);
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+int has_it(void) { return is_locked; }
+void wait_for_it(void)
+{
+    pthread_mutex_lock(&mutex);
+    pthread_mutex_unlock(&mutex);
+}
+END
+gcc -shared -fPIC -o "$TMP/knot.so" "$TMP/knot.c"
+cat > "$TMP/knot.py" << 'END'
+import ctypes, sys, threading
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+def work():
+    assert cuda.cuCtxSetCurrent(context) == 0
+    assert ctypes.CDLL(sys.argv[1]).allocate_locked(ctypes.byref(ctypes.c_uint64())) == 0
+thread = threading.Thread(target=work)
+thread.start()
+while not ctypes.CDLL(sys.argv[1]).has_it():
+    pass
+ctypes.PyDLL(sys.argv[1]).wait_for_it()
+thread.join()
+print("done")
+END
+is "a knot of locks comes undone" "$(run leaks "$TMP/knot.json" python3 "$TMP/knot.py" "$TMP/knot.so")" done
+done_testing
