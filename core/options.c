@@ -22,7 +22,6 @@
 #define DEFAULT_CONFIG "/etc/gpucache.conf"
 #define SHOWN_BYTES 80
 
-enum served { NOW, LATER };
 enum bad { KEEP, CLOSED, GATED };
 
 #define TYPE_ENUM GC_OPTION_ENUM
@@ -38,16 +37,16 @@ enum bad { KEEP, CLOSED, GATED };
 #define TYPE_TENANTS GC_OPTION_LIST_TENANTS
 
 static const struct gc_option_row rows[GC_OPTION_COUNT] = {
-#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, served,       \
-                  accepts, help)                                                                   \
-    {PREFIX #name, default_value, accepts, help, (bad) == CLOSED, (bad) == GATED, (served) == NOW},
+#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, accepts,      \
+                  help)                                                                            \
+    {PREFIX #name, default_value, accepts, help, (bad) == CLOSED, (bad) == GATED},
 #include "core/options.def"
 #undef GC_OPTION
 };
 
 static const struct gc_option_rule rules[GC_OPTION_COUNT] = {
-#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, served,       \
-                  accepts, help)                                                                   \
+#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, accepts,      \
+                  help)                                                                            \
     {TYPE_##type, minimum, maximum, accepts, sizeof(((struct gc_options *)NULL)->field)},
 #include "core/options.def"
 #undef GC_OPTION
@@ -336,26 +335,6 @@ static void ignore_hami(void *argument, const struct gc_hami_value *value, const
         origin(reading, value->from_config, where, sizeof(where)), why);
 }
 
-/* ---- what is not in this version ---- */
-
-static bool is_default(const struct reading *reading, int option)
-{
-    return !gc_options_is_set(reading->options, (enum gc_option)option) ||
-           strcmp(reading->texts[option], rows[option].default_text) == 0;
-}
-
-/* What cannot be served is said. */
-static void say_unserved(struct reading *reading)
-{
-    char shown[SHOWN_BYTES];
-    for (int i = 0; i < GC_OPTION_COUNT; i++) {
-        if (rows[i].served || is_default(reading, i))
-            continue;
-        gc_text_show(reading->texts[i], strlen(reading->texts[i]), shown, sizeof(shown));
-        say(reading, GC_LOG_WARN, "%s=%s: not in this version, ignored", rows[i].name, shown);
-    }
-}
-
 /* ---- all of it ---- */
 
 static void set_defaults(struct gc_options *options)
@@ -392,7 +371,6 @@ void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
                   &(const struct gc_hami_visitor){&reading, refuse_hami, ignore_hami});
     if (options->debug != 0)
         options->reuse = GC_REUSE_SYNC; /* what is freed is looked at when it is idle */
-    say_unserved(&reading);
     gc_config_close(&config);
     errno = saved_errno;
 }

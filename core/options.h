@@ -110,7 +110,6 @@ struct gc_option_row {
     const char *help;
     bool closed;
     bool gated;  /* closed where GPUCACHE_GATE is deny or exit */
-    bool served; /* false: not in this version */
 };
 const struct gc_option_row *gc_option_row(enum gc_option option);
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 ROWS = b"""
-#define GC_OPTION(field, name, type, argument, default, minimum, maximum, bad, served, accepts, help) \\
-    ROW name ; default ; bad ; served ; accepts ; help END
+#define GC_OPTION(field, name, type, argument, default, minimum, maximum, bad, accepts, help) \\
+    ROW name ; default ; bad ; accepts ; help END
 #include "core/options.def"
 """
 
@@ -25,8 +25,8 @@ def split(row):
 def markdown(rows):
     print("| variable | accepts | default | meaning |")
     print("|---|---|---|---|")
-    for name, default, bad, served, accepts, help_text in rows:
-        meaning = "; ".join([text(help_text), *notes(bad, served, "**")])
+    for name, default, bad, accepts, help_text in rows:
+        meaning = "; ".join([text(help_text), *notes(bad, "**")])
         value = f"`{text(default)}`" if text(default) else "none"
         print(f"| `GPUCACHE_{name}` | {text(accepts)} | {value} | {meaning} |")
 
@@ -37,22 +37,20 @@ def roff(words):
 
 
 def manual(rows):
-    for name, default, bad, served, accepts, help_text in rows:
-        meaning = "; ".join([text(help_text), *notes(bad, served, "")])
+    for name, default, bad, accepts, help_text in rows:
+        meaning = "; ".join([text(help_text), *notes(bad, "")])
         value = f" Default: {text(default)}." if text(default) else ""
         print(f".TP\n.B GPUCACHE_{name}")
         print(roff(f"{meaning}. Accepts {text(accepts)}.{value}"))
 
 
-def notes(bad, served, mark):
+def notes(bad, mark):
     found = []
     if bad == "CLOSED":
         found.append("a bad value closes CUDA initialisation")
     if bad == "GATED":
         found.append("a bad value closes CUDA initialisation where `GPUCACHE_GATE` is deny or exit" if mark else
                      "a bad value closes CUDA initialisation where GPUCACHE_GATE is deny or exit")
-    if served == "LATER":
-        found.append(f"{mark}checked, but not served by this version{mark}")
     return found
 
 

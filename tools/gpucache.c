@@ -91,7 +91,7 @@ static void print_options(struct gc_out *out)
         const struct gc_option_row *row = gc_option_row((enum gc_option)i);
         gc_out_text(out, "\n");
         gc_out_text(out, row->name);
-        gc_out_text(out, row->served ? "\n" : " (checked, but not served by this version)\n");
+        gc_out_char(out, '\n');
         print_wrapped(out, 4, row->help);
         gc_out_text(out, "    accepts:");
         print_wrapped(out, 4, row->accepts);

@@ -27,6 +27,9 @@ static struct gc_api_figures apis[2][REPORT_SAMPLE_API_COUNT];
 static uint64_t process_calls[REPORT_SAMPLE_API_COUNT] = {[13] = 1};
 static struct gc_leak leaks[REPORT_SAMPLE_LEAK_COUNT];
 static const struct gc_report_leaks leak_lists[2] = {{leaks, REPORT_SAMPLE_LEAK_COUNT}, {NULL, 0}};
+static const struct gc_stack_site sites[] = {{1, 12, 12 << 20, 2, 2 << 20, 5 << 20},
+                                             {2, 1, 4096, 0, 0, 4096}};
+static const struct gc_report_sites site_lists[2] = {{sites, 2}, {NULL, 0}};
 static struct gc_device_snapshot devices[2];
 static struct gc_process process;
 
@@ -113,14 +116,28 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
     }
 }
 
+/* Site 1 has two frames, one of them from a hostile hand, site 2 has one. */
+static bool frame(const void *source, uint32_t site, uint32_t index, char text[GC_STACK_TEXT_BYTES])
+{
+    static const char *const frames[][2] = {{"inner+0x12 (/opt/</script>\n/app+0x345)", "main"},
+                                            {"step (/home/train.py:12)", NULL}};
+    (void)source;
+    if (site == 0 || index > 1 || frames[site - 1][index] == NULL)
+        return false;
+    snprintf(text, GC_STACK_TEXT_BYTES, "%s", frames[site - 1][index]);
+    return true;
+}
+
 const struct gc_report *report_sample(const char *program)
 {
     static struct gc_report report;
     process = (struct gc_process){.command = "./train --batch 8", .host = "node-1", .pid = 4242};
     snprintf(process.program, sizeof(process.program), "%s", program != NULL ? program : "train");
     for (uint32_t i = 0; i < REPORT_SAMPLE_LEAK_COUNT; i++)
-        leaks[i] = (struct gc_leak){
-            .address = UINT64_C(0x7f0000000000) + i, .bytes = (100 - i) << 20, .api = 1};
+        leaks[i] = (struct gc_leak){.address = UINT64_C(0x7f0000000000) + i,
+                                    .bytes = (100 - i) << 20,
+                                    .api = 1,
+                                    .site = i % 3};
     fill_device(&devices[0], 0);
     fill_device(&devices[1], 1);
     report = (struct gc_report){
@@ -137,6 +154,7 @@ const struct gc_report *report_sample(const char *program)
         .snapshot = &snapshot,
         .api_names = api_names,
         .leaks = leak_lists,
+        .stacks = {.frame = frame, .sites = site_lists},
     };
     return &report;
 }

@@ -162,7 +162,7 @@ static void good_values_are_taken(void **state)
                 fail_msg("%s=%s was refused: %s", samples[i].name, *value, lines);
             if (strstr(lines, "not valid") != NULL)
                 fail_msg("%s=%s: %s", samples[i].name, *value, lines);
-            if (gc_option_row(option)->served && !guards_nothing(option))
+            if (!guards_nothing(option))
                 assert_string_equal(lines, "");
         }
     }
@@ -322,28 +322,8 @@ static void values_that_are_too_long_say_so(void **state)
     assert_true(options->refused);
 }
 
-/* ---- what is not in this version ---- */
+/* ---- gates ---- */
 
-static void unserved_values_give_one_line(void **state)
-{
-    (void)state;
-    read_one("GPUCACHE_STACKS", "all");
-    assert_string_equal(lines, "gpucache: GPUCACHE_STACKS=all: not in this version, ignored\n");
-    assert_false(options->refused);
-    read_one("GPUCACHE_BACKEND", "vmm");
-    assert_string_equal(lines, "");
-    read_one("GPUCACHE_STACKS", "off");
-    assert_string_equal(lines, "");
-    read_one("GPUCACHE_REUSE", "fence");
-    assert_string_equal(lines, "");
-    char *quiet[] = {"GPUCACHE_STACKS=all", "GPUCACHE_LOG=error", NULL};
-    read_environment(quiet);
-    assert_string_equal(lines, "");
-    assert_int_equal(options->warning_count, 1);
-    assert_string_equal(options->warnings[0], "GPUCACHE_STACKS=all: not in this version, ignored");
-}
-
-/* Whether the model can be read is seen when CUDA is initialised. */
 static void gates_are_served(void **state)
 {
     static const char *const gates[] = {"GPUCACHE_GATE=warn", "GPUCACHE_GATE=deny",
@@ -765,7 +745,6 @@ int main(void)
         TEST(unknown_names_give_one_line_with_the_nearest),
         TEST(lines_stay_one_line_whatever_the_value),
         TEST(values_that_are_too_long_say_so),
-        TEST(unserved_values_give_one_line),
         TEST(gates_are_served),
         TEST(foreign_limits_are_the_limit),
         TEST(foreign_limits_yield_to_ours),

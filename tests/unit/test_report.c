@@ -80,6 +80,7 @@ static const char *const device_keys[] = {"ordinal",
                                           "leaks",
                                           "leak_count",
                                           "leak_bytes",
+                                          "call_sites",
                                           "tenants",
                                           NULL};
 static const char *const tenant_keys[] = {
@@ -91,6 +92,8 @@ static const char *const gauge_keys[] = {"current", "peak", NULL};
 static const char *const api_keys[] = {"count", "bytes", "current_bytes", "peak_bytes", NULL};
 static const char *const fragmentation_keys[] = {"free_bytes", "largest_free_bytes", "ratio",
                                                  "stitchable_bytes", NULL};
+static const char *const site_keys[] = {
+    "count", "bytes", "current_count", "current_bytes", "peak_bytes", "stack", NULL};
 static const char *const leak_keys[] = {"address", "bytes", "api", "stack", NULL};
 static const char *const latency_keys[] = {"p50", "p99", "max", NULL};
 
@@ -109,6 +112,7 @@ static void every_key_of_the_schema_is_there(void **state)
     assert_keys(json_object_get(json_object_get(device, "by_api"), "cudaMalloc"), api_keys);
     assert_keys(json_object_get(device, "fragmentation"), fragmentation_keys);
     assert_keys(json_array_get(json_object_get(device, "leaks"), 0), leak_keys);
+    assert_keys(json_array_get(json_object_get(device, "call_sites"), 0), site_keys);
     assert_keys(json_object_get(root, "latency_ns"), both);
     assert_keys(json_object_get(json_object_get(root, "latency_ns"), "free"), latency_keys);
     json_decref(root);
@@ -166,6 +170,11 @@ static void values_are_those_given(void **state)
     assert_int_equal(integer(json_object_get(root, "driver_calls"), "cuInit"), 1);
     assert_int_equal(json_array_size(json_object_get(device, "leaks")), REPORT_SAMPLE_LEAK_COUNT);
     assert_int_equal(integer(device, "leak_count"), 1234);
+    const json_t *stack =
+        json_object_get(json_array_get(json_object_get(device, "leaks"), 1), "stack");
+    assert_int_equal(json_array_size(stack), 2);
+    assert_string_equal(json_string_value(json_array_get(stack, 0)),
+                        "inner+0x12 (/opt/</script>\n/app+0x345)");
     assert_int_equal(json_array_size(json_object_get(other, "leaks")), 0);
     json_t *leak = json_array_get(json_object_get(device, "leaks"), 1);
     assert_string_equal(json_string_value(json_object_get(leak, "address")), "0x7f0000000001");
