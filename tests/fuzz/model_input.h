@@ -5,9 +5,11 @@
 #define GC_FUZZ_MODEL_INPUT_H
 
 #include "core/estimator/fits.h"
+#include "core/estimator/present.h"
 #include "core/model.h"
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +90,47 @@ static void look_at_tensors(const struct gc_model *model)
     must(weights == model->totals.weight_bytes && aliases == model->totals.alias_bytes);
 }
 
+/* What `write` writes, in a buffer that the next call uses again. */
+static const char *written(void (*write)(struct gc_out *out, const struct gc_answer *answer),
+                           const struct gc_answer *answer, size_t *bytes)
+{
+    static char text[1 << 20];
+    static struct gc_out out;
+    static FILE *file;
+    if (file == NULL)
+        file = tmpfile();
+    must(file != NULL);
+    const int fd = fileno(file);
+    must(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0);
+    gc_out_init(&out, fd);
+    write(&out, answer);
+    must(gc_out_flush(&out) == GC_OK);
+    const ssize_t got = pread(fd, text, sizeof(text), 0);
+    must(got > 0 && (size_t)got < sizeof(text));
+    *bytes = (size_t)got;
+    return text;
+}
+
+static void write_json(struct gc_out *out, const struct gc_answer *answer)
+{
+    struct gc_json json;
+    gc_json_init(&json, out);
+    gc_answer_write_json(&json, answer);
+}
+
+/* Foreign text may be anywhere in it: the JSON is strict, the text has no control characters. */
+static void look_at_answer(const struct gc_answer *answer)
+{
+    size_t bytes;
+    const char *text = written(write_json, answer, &bytes);
+    json_t *parsed = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    must(parsed != NULL);
+    json_decref(parsed);
+    text = written(gc_answer_write_text, answer, &bytes);
+    for (size_t i = 0; i < bytes; i++)
+        must((unsigned char)text[i] >= ' ' || text[i] == '\n');
+}
+
 /* Whatever a file says, its estimate adds up, or an error names the part that does not. */
 static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
 {
@@ -113,6 +156,12 @@ static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
     gc_budget_set_all(&budget, UINT64_C(1) << 33);
     gc_fits(&estimate, &budget, &fit);
     must(gc_offers_find(estimator, &request, &budget, &offers) == GC_OK);
+    if (status == GC_OK)
+        look_at_answer(&(struct gc_answer){.model = model->path,
+                                           .estimate = &estimate,
+                                           .fit = &fit,
+                                           .budget = &budget,
+                                           .offers = &offers});
     gc_estimator_close(estimator);
 }
 
