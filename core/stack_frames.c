@@ -94,9 +94,13 @@ uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uin
 
 void gc_stack_describe(uint64_t address, char *text, size_t size)
 {
+    /* Not linked against: its symbol has another version in newer C libraries. */
+    int (*name)(const void *, Dl_info *);
     Dl_info info;
+    *(void **)&name = dlsym(RTLD_DEFAULT, "dladdr");
     /* A return address may be behind its function's end: the call is before it. */
-    if (dladdr((void *)(uintptr_t)(address - 1), &info) == 0 || info.dli_fname == NULL) {
+    if (name == NULL || name((void *)(uintptr_t)(address - 1), &info) == 0 ||
+        info.dli_fname == NULL) {
         snprintf(text, size, "0x%llx", (unsigned long long)address);
         return;
     }
