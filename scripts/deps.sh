@@ -33,6 +33,7 @@ check_build() {
     have_header libjansson-dev jansson.h
     have_header libncurses-dev curses.h
     have_header libelf-dev gelf.h
+    have_header libdw-dev elfutils/libdwfl.h
 }
 check_test() {
     have_header libcmocka-dev cmocka.h

@@ -86,7 +86,7 @@ $(OUT)/obj/%.o: %.S $(FLAGS_FILE)
 # ---- the library and the tool ----
 
 # The tool alone draws on terminals.
-TOOL_LIBS := -ljansson -lelf -lncursesw -ltinfo -lm -ldl
+TOOL_LIBS := -ljansson -ldw -lelf -lncursesw -ltinfo -lm -ldl
 
 # What the library exports: every wrapped entry point of the table, the two resolvers, its own names. The
 # node is anonymous on purpose: it interposes versioned symbols (cudaMalloc@libcudart.so.13) too.

@@ -33,14 +33,17 @@ static int load(const struct tool_file *file, struct report_loaded *loaded)
 static int run(int argc, char **argv)
 {
     bool json = false;
+    bool symbols = false;
     const char *path;
     const char *prom = NULL;
     const struct tool_option options[] = {{.name = "--json", .flag = &json},
+                                          {.name = "--symbols", .flag = &symbols},
                                           {.name = "--prom", .value = &prom, .bare = "-"},
                                           {.name = "--html", .absent = true}};
     struct tool_file file;
     struct report_loaded loaded;
-    int status = tool_parse_file(&tool_command_report, options, 3, argc, argv, &path);
+    int status = tool_parse_file(&tool_command_report, options,
+                                 sizeof(options) / sizeof(options[0]), argc, argv, &path);
     if (status != TOOL_DONE || path == NULL)
         return status;
     if (json && prom != NULL && strcmp(prom, "-") == 0)
@@ -51,10 +54,15 @@ static int run(int argc, char **argv)
     status = load(&file, &loaded);
     if (status != TOOL_DONE)
         goto unmap;
+    if (symbols && !report_stacks_name(&loaded.stacks)) {
+        status = tool_fail(&tool_command_report, "out of memory");
+        goto unload;
+    }
     if (prom != NULL)
         status = write_out(&loaded, gc_report_write_prom, prom, &file);
     if (status == TOOL_DONE && (json || prom == NULL))
         status = write_out(&loaded, json ? gc_report_write_json : gc_report_write_text, "-", NULL);
+unload:
     report_unload(&loaded);
 unmap:
     tool_unmap(&file);
@@ -63,11 +71,14 @@ unmap:
 
 const struct tool_command tool_command_report = {
     .name = "report",
-    .synopsis = "FILE [--json] [--prom [OUT]]",
+    .synopsis = "FILE [--json] [--prom [OUT]] [--symbols]",
     .summary = "show a JSON report as text, or in another format",
-    .help = "  --json          print it as JSON again, checked, keys in the schema's order\n"
-            "  --prom [OUT]    as Prometheus' text format, for node_exporter's textfile collector\n"
-            "\n"
-            "Without OUT, or with -, it goes to standard output.\n",
+    .help =
+        "  --json          print it as JSON again, checked, keys in the schema's order\n"
+        "  --prom [OUT]    as Prometheus' text format, for node_exporter's textfile collector\n"
+        "  --symbols       functions and lines of C, C++ and the like in stacks, from the programs'\n"
+        "                  files, which must be those that ran; debug information gives the lines\n"
+        "\n"
+        "Without OUT, or with -, it goes to standard output.\n",
     .run = run,
 };

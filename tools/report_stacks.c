@@ -1,4 +1,5 @@
 #include "tools/report_stacks.h"
+#include "tools/symbols.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -32,8 +33,15 @@ bool report_stacks_add(struct report_stacks *stacks, const void *list, uint32_t 
     return true;
 }
 
+bool report_stacks_name(struct report_stacks *stacks)
+{
+    stacks->symbols = symbols_open();
+    return stacks->symbols != NULL;
+}
+
 void report_stacks_fini(struct report_stacks *stacks)
 {
+    symbols_close(stacks->symbols);
     free(stacks->lists);
     *stacks = (struct report_stacks){.lists = NULL};
 }
@@ -47,6 +55,8 @@ bool report_stacks_frame(const void *source, uint32_t site, uint32_t index,
     const json_t *frame = json_array_get(stacks->lists[site - 1], index);
     if (frame == NULL)
         return false;
-    snprintf(text, GC_STACK_TEXT_BYTES, "%s", json_string_value(frame));
+    if (stacks->symbols == NULL ||
+        !symbols_name(stacks->symbols, json_string_value(frame), text, GC_STACK_TEXT_BYTES))
+        snprintf(text, GC_STACK_TEXT_BYTES, "%s", json_string_value(frame));
     return true;
 }

@@ -47,6 +47,14 @@ like "the text has the site" "$(run all stderr "$program")" "site_one+"
 like "gpucache report shows it" "$("$TOOL" report "$TMP/all.json")" "site_one+"
 is "and writes the same JSON" "$("$TOOL" report "$TMP/all.json" --json | python3 -c 'import json, sys
 print(json.load(sys.stdin)["devices"] == json.load(open(sys.argv[1]))["devices"])' "$TMP/all.json")" True
+# The program's own names and lines, which the process could not tell.
+"$TOOL" report "$TMP/all.json" --symbols --json > "$TMP/named.json"
+line=$(grep -n 'through(site_one' "$ROOT/tests/preload/stacks.c" | cut -d: -f1)
+ok "names and lines from the files" sees "$TMP/named.json" \
+    "has(leaks[0]['stack'], 'site_one (', 'through (', 'stacks.c:$line)')"
+ok "a function that is not exported" sees "$TMP/named.json" 'any(has(s["stack"], "site_two (", "work (") for s in sites)'
+sed "s,$program+,/no/such/file+,g" "$TMP/all.json" > "$TMP/moved.json"
+like "a file that is gone leaves the frame as it was" "$("$TOOL" report "$TMP/moved.json" --symbols)" "/no/such/file+0x"
 ok "traced too" env GPUCACHE_TRACE="$TMP/trace" bash -c "$(declare -f run preloaded); SIM_DIR='$SIM_DIR' LIB='$LIB'; run all '$TMP/t.json' '$program'"
 ok "on driver allocations" env GPUCACHE_BACKEND=driver bash -c "$(declare -f run preloaded); SIM_DIR='$SIM_DIR' LIB='$LIB'; run all '$TMP/d.json' '$program'"
 ok "their leak's way is known" sees "$TMP/d.json" 'has(leaks[0]["stack"], "site_one+", "main+")'
