@@ -1,0 +1,88 @@
+/* A plan file of anyone's making: read with the checksum it has, and with the right one, so that
+ * what lies behind it is reached. What is taken keeps every rule, and allocations are matched to
+ * it.
+ */
+#include "core/planner/run_match.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static bool overlap(const struct gc_run_entry *a, const struct gc_run_entry *b)
+{
+    return a->lower < b->upper && b->lower < a->upper && a->offset < b->offset + b->bytes &&
+           b->offset < a->offset + a->bytes;
+}
+
+static void check(const struct gc_run_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct gc_run_entry *entry = &plan->entries[i];
+        if (entry->bytes == 0 || entry->bytes > plan->peak_bytes ||
+            entry->offset > plan->peak_bytes - entry->bytes || entry->stream >= plan->stream_count)
+            abort();
+        for (uint32_t k = 0; k < i; k++) {
+            if (overlap(entry, &plan->entries[k]))
+                abort();
+        }
+    }
+}
+
+/* Its own sizes, with some left out, doubled and of other streams. */
+static void follow(const struct gc_run_plan *plan)
+{
+    struct gc_host host = {0};
+    struct gc_run_match match;
+    if (gc_run_match_init(&match, plan, &host) != GC_OK)
+        return;
+    for (uint32_t n = 0; n < 3 * plan->count + 50; n++) {
+        const struct gc_run_entry *entry = &plan->entries[(n + n / 7) % plan->count];
+        const uint64_t stream = n % 11 == 5 ? n : entry->stream * UINT64_C(16);
+        const uint32_t found = gc_run_match_next(&match, entry->bytes, stream, n % 13 == 12);
+        if (found != GC_RUN_NONE &&
+            (found >= plan->count || plan->entries[found].bytes != entry->bytes))
+            abort();
+        if (n % 29 == 28)
+            gc_run_match_close_stream(&match, stream);
+    }
+    gc_run_match_fini(&match);
+    if (gc_host_bytes(&host) != 0)
+        abort();
+}
+
+static void take(const void *data, size_t bytes)
+{
+    struct gc_region region;
+    struct gc_run_plan plan;
+    struct gc_run_error error;
+    gc_region_init(&region, GC_RUN_REGION_BYTES_MAX);
+    const enum gc_status status = gc_run_plan_read(&region, data, bytes, &plan, &error);
+    if (status == GC_OK) {
+        check(&plan);
+        follow(&plan);
+    } else if (error.text[0] == '\0' && status != GC_NO_HOST_MEMORY) {
+        abort();
+    }
+    gc_region_fini(&region);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    struct gc_run_header header;
+    take(data, bytes);
+    if (bytes < sizeof(header))
+        return 0;
+    uint8_t *copy = malloc(bytes);
+    if (copy == NULL)
+        return 0;
+    memcpy(copy, data, bytes);
+    memcpy(&header, copy, sizeof(header));
+    header.count = (uint32_t)((bytes - sizeof(header)) / sizeof(struct gc_run_entry));
+    header.checksum = gc_run_checksum(&header, copy + sizeof(header));
+    memcpy(copy, &header, sizeof(header));
+    take(copy, sizeof(header) + header.count * sizeof(struct gc_run_entry));
+    free(copy);
+    return 0;
+}
