@@ -65,6 +65,12 @@ static bool make_track(const struct gc_run_plan *plan, uint32_t i, uint64_t *key
     return true;
 }
 
+static void forget_early(struct gc_run_match *match)
+{
+    for (uint32_t i = 0; i < GC_RUN_EARLY; i++)
+        match->early[i] = GC_RUN_NONE;
+}
+
 static uint64_t rounds_bytes(const struct gc_run_plan *plan)
 {
     return (uint64_t)plan->count * sizeof(uint32_t);
@@ -88,6 +94,7 @@ enum gc_status gc_run_match_init(struct gc_run_match *match, const struct gc_run
     for (uint32_t i = 0; i < plan->count; i++)
         match->track_count += make_track(plan, i, &match->tracks[match->track_count]);
     sort(match->tracks, match->track_count);
+    forget_early(match);
     return GC_OK;
 }
 
@@ -106,6 +113,7 @@ void gc_run_match_restart(struct gc_run_match *match)
     match->cursor = 0;
     match->round += 2; /* what was taken ahead is not of this one either */
     match->missed_count = 0;
+    forget_early(match);
     for (uint32_t i = 0; i < GC_RUN_STREAMS_MAX; i++)
         match->streams[i] = 0;
 }
@@ -175,6 +183,21 @@ static void take(struct gc_run_match *match, uint32_t i, uint32_t round,
     match->round_count += match->round - round;
 }
 
+/* The cursor has passed an entry like this one that was taken before its time: by one that was not
+ * in the plan, it seems, and this is the one it was for. Each such entry is asked about once. */
+static bool was_forestalled(struct gc_run_match *match, const struct wanted *wanted)
+{
+    for (uint32_t i = 0; i < GC_RUN_EARLY; i++) {
+        const uint32_t entry = match->early[i];
+        if (entry >= match->cursor || match->cursor - entry > 2 * GC_RUN_REACH ||
+            match->plan->entries[entry].bytes != wanted->bytes)
+            continue;
+        match->early[i] = GC_RUN_NONE;
+        return true;
+    }
+    return false;
+}
+
 /* The nearest to the cursor; what lies ahead before what lies as far behind. */
 static uint32_t find_near(struct gc_run_match *match, const struct wanted *wanted)
 {
@@ -186,9 +209,13 @@ static uint32_t find_near(struct gc_run_match *match, const struct wanted *wante
     const uint32_t lowest = match->cursor >= plan->loop_start ? plan->loop_start : 0;
     for (uint32_t n = 0; n < GC_RUN_REACH; n++) {
         if (fits(match, ahead, ahead_round, wanted)) {
+            if (n > 0)
+                match->early[match->early_next++ % GC_RUN_EARLY] = ahead;
             take(match, ahead, ahead_round, wanted);
             return ahead;
         }
+        if (n == 0 && was_forestalled(match, wanted))
+            return GC_RUN_NONE;
         if (behind > lowest)
             behind--;
         if (fits(match, behind, match->round, wanted)) {
@@ -209,6 +236,7 @@ static uint32_t jump(struct gc_run_match *match, uint32_t i, const struct wanted
     match->jump_count++;
     take(match, i, match->round + 2, wanted);
     match->round_count = rounds;
+    forget_early(match);
     return i;
 }
 

@@ -6,6 +6,9 @@
  * that fits nowhere near is none. When that happens three times in a row, and the three sizes stand
  * beside each other in the plan, the cursor goes there: to the next such place.
  *
+ * An allocation whose entry another of its size took before it is none either: else all that follow
+ * would each take the place of the next.
+ *
  * Streams are numbers in a plan and handles at run time: a number is bound to the first handle that
  * is matched to it, until that stream is destroyed.
  *
@@ -21,6 +24,7 @@
 
 #define GC_RUN_REACH 16 /* entries to each side */
 #define GC_RUN_TRACK 3  /* sizes in a row that tell a place */
+#define GC_RUN_EARLY 16 /* entries taken ahead that are remembered */
 #define GC_RUN_NONE UINT32_MAX
 
 struct gc_run_match {
@@ -31,8 +35,10 @@ struct gc_run_match {
     uint32_t *rounds; /* by entry: the round in which it was taken */
     uint32_t round;   /* from 1; entries behind the cursor's end belong to the next */
     uint32_t cursor;
-    uint32_t missed_count;                /* in a row, up to now */
-    uint64_t missed[GC_RUN_TRACK - 1];    /* their sizes, the latest last */
+    uint32_t missed_count;             /* in a row, up to now */
+    uint64_t missed[GC_RUN_TRACK - 1]; /* their sizes, the latest last */
+    uint32_t early[GC_RUN_EARLY]; /* entries that were taken ahead of the cursor; GC_RUN_NONE */
+    uint32_t early_next;
     uint64_t streams[GC_RUN_STREAMS_MAX]; /* by number; 0: not bound */
     uint64_t jump_count;                  /* times that the cursor was moved to another place */
     uint64_t round_count;                 /* times that the last entry was passed */

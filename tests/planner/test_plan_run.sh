@@ -1,0 +1,147 @@
+#!/bin/bash
+# Plans of runs: recorded, planned, followed. A program under the library on the simulated device whose blocks are
+# looked at, the torture test of reuse with a plan in force, files made to hurt, and the recorded training runs, as they
+# are and with one event in twenty changed.
+# timeout: 400
+. "$(dirname "$0")/../lib.sh"
+cd "$TMP" || exit 1
+SHARED=$ROOT/../shared
+steps=$BUILD_DIR/tests/preload/steps
+export SIMCUDA_WORK_US=20
+
+# followed NAME ARGUMENTS…: runs the program by the plan run.plan, with the report in NAME.json.
+followed() {
+    local name=$1
+    shift
+    GPUCACHE_PLAN=$TMP/run.plan GPUCACHE_REPORT=$TMP/$name.json preloaded "$@" > "$name.out" 2> "$name.err"
+    is "$name: ends well" $? 0
+    is "$name: nothing is said" "$(cat "$name.err")" ""
+}
+plan() {
+    json "$1.json" "$2"
+}
+
+# ---- record, plan, follow ----
+GPUCACHE_TRACE=$TMP/run.trace GPUCACHE_REPORT=none preloaded "$steps" 6 1 > /dev/null
+is "a run is recorded" $? 0
+ok "it is planned" sh -c '"$0" plan run.trace --output run.plan --deadline 2 --json > plan.json' "$TOOL"
+is "its steps are found" "$(json plan.json '[r["steps"] >= 4, r["step_events"], r["lasting_count"] > 36]')" '[true, 98, true]'
+is "the keys of the contract" "$(json plan.json "all(k in r for k in ('buffers', 'lower_bound_bytes', 'peak_bytes', 'total_bytes', 'ratio', 'optimal', 'seconds', 'coverage'))")" true
+peak=$(json plan.json 'r["peak_bytes"]')
+like "and shown" "$("$TOOL" plan run.trace --deadline 1)" '^steps +about [0-9]+ of 98 events, behind [0-9]+$'
+
+followed same "$steps" 6 1
+is "the same run: all of it follows" "$(plan same '[d["plan"]["fallback"]["count"], d["plan"]["followed"]["count"]]')" "[0, $(json same.json 'd["alloc_count"]')]"
+is "the same run: the plan's peak is reserved, in pages" "$(plan same "d['reserved_bytes']['peak'] == ($peak + 2097151) // 2097152 * 2097152")" true
+GPUCACHE_BACKEND=driver followed plain "$steps" 6 1
+is "driver allocations: the plan's peak is reserved" "$(plan plain "[d['reserved_bytes']['peak'] == $peak, d['plan']['fallback']['count']]")" "[true, 0]"
+followed longer "$steps" 25 1
+is "a longer run: all of it follows, step by step" "$(plan longer '[d["plan"]["fallback"]["count"], d["plan"]["rounds"] > 10]')" "[0, true]"
+followed departing "$steps" 25 1 10
+is "a run that departs: nearly all follows" "$(plan departing 'd["plan"]["followed"]["count"] > 0.9 * d["alloc_count"] and d["plan"]["reasons"]["unmatched"]["count"] > 0')" true
+is "a run that departs: the rest is from the pool" "$(plan departing 'd["plan"]["followed"]["count"] + d["plan"]["fallback"]["count"] == d["alloc_count"]')" true
+GPUCACHE_PLAN=$TMP/run.plan GPUCACHE_REPORT=stderr preloaded "$steps" 6 1 > out 2>&1
+like "the report's text says how much followed" "$(cat out)" '^ +[0-9]+ \([0-9.]+ MiB\) followed it$'
+GPUCACHE_MODE=track followed tracked "$steps" 4 1
+is "without a cache there is no plan" "$(plan tracked 'd["plan"]')" null
+GPUCACHE_PLAN=$TMP/run.plan GPUCACHE_DEBUG=poison GPUCACHE_REPORT=none preloaded "$steps" 3 1 > out 2>&1
+like "the debug aids go before a plan" "$(cat out)" 'GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG'
+
+# Of what a stream freed only that stream takes the place at once.
+GPUCACHE_TRACE=$TMP/run.trace GPUCACHE_REPORT=none preloaded "$steps" 5 1 0 3 > /dev/null
+ok "a run of several streams is planned" "$TOOL" plan run.trace --output run.plan --deadline 1
+followed streams "$steps" 10 1 5 3
+is "several streams: part follows, part is waited for" "$(plan streams '[d["leak_count"], d["plan"]["followed"]["count"] > 100, d["plan"]["reasons"]["pending"]["count"] > 0]')" '[0, true, true]'
+
+# ---- torture ----
+torture=$BUILD_DIR/tests/preload/torture
+seed=${TORTURE_SEED:-$RANDOM}
+GPUCACHE_TRACE=$TMP/run.trace GPUCACHE_REPORT=none preloaded "$torture" 20000 4 "$seed" 4 > /dev/null
+ok "torture: its run is planned" "$TOOL" plan run.trace --output run.plan --deadline 1
+for backend in vmm driver; do
+    GPUCACHE_BACKEND=$backend GPUCACHE_LIMIT=480MiB GPUCACHE_PLAN=$TMP/run.plan GPUCACHE_REPORT=$TMP/torture.json \
+        preloaded "$torture" 20000 4 "$seed" 4 > out 2>&1
+    is "torture, $backend: nothing is corrupt, seed $seed" $? 0
+    echo "# $(tail -1 out)"
+    is "torture, $backend: every block was freed, and part followed the plan" \
+        "$(json torture.json '[d["leak_count"], d["plan"]["followed"]["count"] > 200]')" '[0, true]'
+done
+
+# ---- files made to hurt ----
+# refused WANT: the library says so in one line, the program runs without a plan, and the tools refuse the file.
+refused() {
+    GPUCACHE_PLAN=$TMP/bad.plan GPUCACHE_REPORT=$TMP/bad.json preloaded "$steps" 2 1 > out 2> err
+    is "$1: the program runs" $? 0
+    is "$1: in one line" "$(wc -l < err)" 1
+    like "$1: the library says so" "$(cat err)" "^gpucache: GPUCACHE_PLAN=$TMP/bad.plan: $1.*; no plan is followed$"
+    is "$1: no plan" "$(plan bad 'd["plan"]')" null
+    "$TOOL" replay small.csv --plan bad.plan > out 2> err
+    is "$1: replay fails" "$?$(cat out)" 1
+    like "$1: replay says so" "$(cat err)" "^gpucache replay: bad.plan: $1"
+}
+printf 'op,id,bytes,stream,time_us\na,1,4096,0,0\na,2,8192,0,1\nf,1,4096,0,2\na,3,1024,0,3\n' > small.csv
+ok "a small run is planned" "$TOOL" plan small.csv --output small.plan
+cat > damage.py << 'END'
+"""damage.py TO WHERE FORMAT VALUE: small.plan with one field changed and the checksum made right."""
+import struct, sys
+data = bytearray(open("small.plan", "rb").read())
+struct.pack_into("<" + sys.argv[3], data, int(sys.argv[2]), int(sys.argv[4]))
+data[48:56] = bytes(8)
+total = 0xcbf29ce484222325
+for (word,) in struct.iter_unpack("<Q", data):
+    total = ((total ^ word) * 0x100000001b3) % 2**64
+    total ^= total >> 32
+struct.pack_into("<Q", data, 48, total)
+open(sys.argv[1], "wb").write(data)
+END
+rm -f bad.plan
+refused 'cannot be read: there is no such file'
+mkdir bad.plan
+refused 'is no regular file'
+rmdir bad.plan
+: > bad.plan
+refused 'no plan of a run'
+head -c 100 small.plan > bad.plan
+refused '100 bytes; with 3 entries it has 160'
+{ cat small.plan; echo; } > bad.plan
+refused '161 bytes; with 3 entries it has 160'
+sed 's/\x20/\x21/3' small.plan | head -c 160 > bad.plan
+printf '\x01' | dd of=bad.plan bs=1 seek=72 conv=notrunc status=none
+refused 'its content does not agree with its checksum|entry|a header'
+python3 damage.py bad.plan 8 I 2
+refused 'a plan of version 2; accepted: 1'
+python3 damage.py bad.plan 20 I 4000000000
+refused '160 bytes; with 4000000000 entries'
+python3 damage.py bad.plan 72 Q 4096
+refused 'entr(y 0: reaches beyond the peak|ies [0-9] and [0-9])'
+python3 damage.py bad.plan 104 Q 18446744073709551104
+refused 'entry 1: reaches beyond the peak'
+
+# ---- recorded runs ----
+if [ ! -d "$SHARED/data/traces" ]; then
+    skip "recorded training runs" "../shared/data is not there"
+    done_testing
+fi
+for trace in "$SHARED"/data/traces/*.csv; do
+    name=$(basename "$trace" .csv)
+    ok "$name: planned" sh -c '"$0" plan "$1" --output run.plan --deadline 5 --json > plan.json' "$TOOL" "$trace"
+    peak=$(json plan.json 'r["peak_bytes"]')
+    is "$name: within 1 % of the lower bound" "$(json plan.json 'r["peak_bytes"] <= 1.01 * r["lower_bound_bytes"]')" true
+    for backend in vmm driver; do
+        ok "$name, $backend: replayed" sh -c '"$0" replay "$1" --plan run.plan --backend "$2" --json > replay.json' "$TOOL" "$trace" $backend
+        is "$name, $backend: all of it follows" "$(json replay.json 'r["plan"]["fallback"]["count"]')" 0
+        unit=$([ $backend = vmm ] && echo 2097152 || echo 512)
+        is "$name, $backend: reserved is the plan's peak" "$(json replay.json "r['peak_reserved_bytes'] == ($peak + $unit - 1) // $unit * $unit")" true
+        # Below 1 GiB one page of 2 MiB alone is more.
+        is "$name, $backend: ratio at most 1.002" "$(json replay.json "r['ratio'] <= 1.002 or ('$backend' == 'vmm' and $peak < 1 << 30)")" true
+        is "$name, $backend: no driver call in the second pass" "$(json replay.json 'r["passes"][1]["driver_calls"]')" 0
+    done
+    for perturbed in 1 2; do
+        python3 "$ROOT/tests/planner/perturb.py" "$trace" $perturbed > perturbed.csv
+        ok "$name, changed by $perturbed: no failure" sh -c '"$0" replay perturbed.csv --plan run.plan --json > replay.json' "$TOOL"
+        echo "# ratio $(json replay.json 'r["ratio"]'), followed $(json replay.json 'r["plan"]["followed"]["count"]'), not $(json replay.json 'r["plan"]["fallback"]["count"]')"
+        is "$name, changed by $perturbed: ratio at most 1.02, of runs above 1 GiB" "$(json replay.json "r['ratio'] <= 1.02 or $peak < 1 << 30")" true
+        is "$name, changed by $perturbed: most of it follows" "$(json replay.json 'r["plan"]["followed"]["count"] > 2 * r["plan"]["fallback"]["count"]')" true
+    done
+done
+done_testing
