@@ -31,6 +31,14 @@ static struct gc_dim head_size(struct gc_dim width, struct gc_dim count)
 
 /* ---- ONNX's ---- */
 
+/* A dimension of an input or, where that is not known, of another. */
+static struct gc_dim dim_of_either(const struct gc_infer *infer, uint32_t input, uint32_t index,
+                                   uint32_t other, uint32_t other_index)
+{
+    return gc_dim_either(gc_shape_dim(gc_infer_shape(infer, input), index),
+                         gc_shape_dim(gc_infer_shape(infer, other), other_index));
+}
+
 /* Query, key and value: [batch, heads, length, size], or [batch, length, heads * size] with the
  * counts as attributes. */
 static struct heads read_heads(const struct gc_infer *infer)
@@ -38,21 +46,23 @@ static struct heads read_heads(const struct gc_infer *infer)
     const struct gc_shape *q = gc_infer_shape(infer, 0);
     const struct gc_shape *k = gc_infer_shape(infer, 1);
     const struct gc_shape *v = gc_infer_shape(infer, 2);
-    struct heads heads = {.batch = gc_shape_dim(q, 0)};
+    struct heads heads = {.batch =
+                              gc_dim_either(gc_shape_dim(q, 0), dim_of_either(infer, 1, 0, 2, 0))};
     if (q->is_known && q->rank == 4) {
         heads.count = gc_shape_dim(q, 1);
         heads.queries = gc_shape_dim(q, 2);
-        heads.kv_count = gc_shape_dim(k, 1);
-        heads.keys = gc_shape_dim(k, 2);
-        heads.key_size = gc_shape_dim(k, 3);
+        heads.kv_count = dim_of_either(infer, 1, 1, 2, 1);
+        heads.keys = dim_of_either(infer, 1, 2, 2, 2);
+        heads.key_size = dim_of_either(infer, 1, 3, 0, 3);
         heads.value_size = gc_shape_dim(v, 3);
         return heads;
     }
     heads.count = head_count(infer, "q_num_heads");
     heads.kv_count = head_count(infer, "kv_num_heads");
     heads.queries = gc_shape_dim(q, 1);
-    heads.keys = gc_shape_dim(k, 1);
-    heads.key_size = head_size(gc_shape_dim(k, 2), heads.kv_count);
+    heads.keys = dim_of_either(infer, 1, 1, 2, 1);
+    heads.key_size = gc_dim_either(head_size(gc_shape_dim(k, 2), heads.kv_count),
+                                   head_size(gc_shape_dim(q, 2), heads.count));
     heads.value_size = head_size(gc_shape_dim(v, 2), heads.kv_count);
     return heads;
 }
@@ -99,16 +109,28 @@ enum gc_status gc_rule_attention(struct gc_infer *infer)
 }
 
 /* LinearAttention: query, key and value [batch, length, heads * size]; output 1 is the state,
- * [batch, heads, size of a key, size of a value]. */
+ * [batch, heads, size of a key, size of a value], as input 3. Inputs 4 and 5 have batch
+ * and length too. */
 enum gc_status gc_rule_attention_linear(struct gc_infer *infer)
 {
-    const struct gc_shape *q = gc_infer_shape(infer, 0);
     const struct gc_dim count = head_count(infer, "q_num_heads");
     const struct gc_dim kv_count = head_count(infer, "kv_num_heads");
-    const struct gc_dim key = head_size(gc_shape_dim(gc_infer_shape(infer, 1), 2), kv_count);
-    const struct gc_dim value = head_size(gc_shape_dim(gc_infer_shape(infer, 2), 2), kv_count);
-    const struct gc_dim dims[] = {gc_shape_dim(q, 0), gc_shape_dim(q, 1), gc_dim_mul(count, value)};
-    const struct gc_dim state[] = {dims[0], kv_count, key, value};
+    const struct gc_shape *past = gc_infer_shape(infer, 3);
+    struct gc_dim batch = gc_dim_unknown();
+    struct gc_dim length = gc_dim_unknown();
+    struct gc_dim key = head_size(gc_shape_dim(gc_infer_shape(infer, 0), 2), count);
+    struct gc_dim value = head_size(gc_shape_dim(gc_infer_shape(infer, 2), 2), kv_count);
+    key = gc_dim_either(key, head_size(gc_shape_dim(gc_infer_shape(infer, 1), 2), kv_count));
+    key = gc_dim_either(key, gc_shape_dim(past, 2));
+    value = gc_dim_either(value, gc_shape_dim(past, 3));
+    for (uint32_t i = 0; i < 6; i++) {
+        const struct gc_shape *shape = gc_infer_shape(infer, i);
+        batch = gc_dim_either(batch, gc_shape_dim(shape, 0));
+        if (i != 3)
+            length = gc_dim_either(length, gc_shape_dim(shape, 1));
+    }
+    const struct gc_dim dims[] = {batch, length, gc_dim_mul(count, value)};
+    const struct gc_dim state[] = {batch, kv_count, key, value};
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
         status = gc_infer_pass_dtype(infer, 1, gc_infer_has_input(infer, 3) ? 3 : 0);
@@ -120,18 +142,24 @@ enum gc_status gc_rule_attention_linear(struct gc_infer *infer)
 }
 
 /* CausalConvWithState: data [batch, channels, length], weight [channels, 1, k]; output 1 is the
- * state, [batch, channels, k - 1]. */
+ * state, [batch, channels, k - 1], as input 3. */
 enum gc_status gc_rule_causal_conv(struct gc_infer *infer)
 {
-    const struct gc_shape *x = gc_infer_shape(infer, 0);
     const struct gc_dim kernel = gc_shape_dim(gc_infer_shape(infer, 1), 2);
-    const struct gc_dim state[] = {gc_shape_dim(x, 0), gc_shape_dim(x, 1),
-                                   gc_dim_sub(kernel, gc_dim_number(1))};
-    enum gc_status status = gc_infer_pass(infer, 0, 0);
+    const struct gc_dim channels =
+        gc_dim_either(dim_of_either(infer, 0, 1, 1, 0), gc_shape_dim(gc_infer_shape(infer, 3), 1));
+    const struct gc_dim batch = dim_of_either(infer, 0, 0, 3, 0);
+    const struct gc_dim dims[] = {batch, channels, gc_shape_dim(gc_infer_shape(infer, 0), 2)};
+    const struct gc_dim state[] = {batch, channels,
+                                   gc_dim_either(gc_dim_sub(kernel, gc_dim_number(1)),
+                                                 gc_shape_dim(gc_infer_shape(infer, 3), 2))};
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    if (status == GC_OK)
+        status = gc_infer_pass_dtype(infer, 1, 0);
     if (status == GC_OK)
         status = gc_infer_want_rank(infer, 0, 3, 3);
     if (status == GC_OK)
-        status = gc_infer_pass_dtype(infer, 1, 0);
+        status = gc_infer_set_shape(infer, 0, dims, 3);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 1, state, 3);
 }
 

@@ -95,3 +95,37 @@ enum gc_status gc_rule_relative_position_bias(struct gc_infer *infer)
     const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     return status != GC_OK ? status : gc_infer_set_shape(infer, 0, dims, 4);
 }
+
+/* GatherBlockQuantized: rows of a packed table, input 0, unpacked in the type of the scales,
+ * input 2. In bytes the last dimension holds several elements each. */
+enum gc_status gc_rule_gather_packed(struct gc_infer *infer)
+{
+    const struct gc_shape *x = gc_infer_shape(infer, 0);
+    const struct gc_shape *index = gc_infer_shape(infer, 1);
+    struct gc_dim dims[2 * GC_GRAPH_RANK_MAX];
+    uint32_t rank = 0;
+    uint32_t axis;
+    int64_t bits;
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 2);
+    if (status == GC_OK)
+        status = gc_infer_int_within(infer, "bits", 4, 1, 8, &bits);
+    if (status == GC_OK)
+        status = gc_infer_want_rank(infer, 0, 1, GC_GRAPH_RANK_MAX);
+    if (status != GC_OK || !x->is_known || !index->is_known ||
+        gc_infer_dtype(infer, 0) == GC_DTYPE_NONE)
+        return status;
+    status = gc_infer_axis(infer, gc_infer_int(infer, "gather_axis", 0), x->rank, &axis);
+    if (status != GC_OK)
+        return status;
+    for (uint32_t i = 0; i < x->rank; i++) {
+        if (i != axis) {
+            dims[rank++] = x->dims[i];
+            continue;
+        }
+        for (uint32_t j = 0; j < index->rank; j++)
+            dims[rank++] = index->dims[j];
+    }
+    if (gc_infer_dtype(infer, 0) == GC_DTYPE_U8 && axis + 1 < x->rank)
+        dims[rank - 1] = gc_dim_mul(dims[rank - 1], gc_dim_number(8 / bits));
+    return gc_infer_set_shape(infer, 0, dims, rank);
+}

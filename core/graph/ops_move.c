@@ -95,7 +95,7 @@ static enum gc_status pad_by_attribute(struct gc_infer *infer, const struct gc_s
                                        const struct gc_axes *axes)
 {
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
-    struct gc_dim pads[2 * GC_GRAPH_RANK_MAX];
+    struct gc_dim pads[2 * GC_GRAPH_RANK_MAX] = {gc_dim_unknown()};
     const int64_t *list;
     uint32_t count;
     if (!gc_infer_ints(infer, "pads", &list, &count) || count != 2 * x->rank)

@@ -18,6 +18,15 @@ static inline uint32_t gc_shape_copy(const struct gc_shape *shape, struct gc_dim
     return shape->rank;
 }
 
+/* Two that are the same in a graph that can run: the better known one, unchecked. */
+static inline struct gc_dim gc_dim_either(struct gc_dim a, struct gc_dim b)
+{
+    return a.kind == GC_DIM_NUMBER || b.kind == GC_DIM_UNKNOWN ||
+                   (a.kind == GC_DIM_SYMBOL && b.kind != GC_DIM_NUMBER)
+               ? a
+               : b;
+}
+
 /* The input's rank, where it is known, must lie in low…high; GC_FORMAT if it does not. */
 enum gc_status gc_infer_want_rank(struct gc_infer *infer, uint32_t input, uint32_t low,
                                   uint32_t high) GC_CHECKED;
