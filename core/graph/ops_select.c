@@ -342,29 +342,33 @@ enum gc_status gc_rule_slice(struct gc_infer *infer)
 
 /* ---- Expand ---- */
 
+/* The shape to broadcast with, as far as it is known; false: not even its rank. */
+static bool expand_target(const struct gc_infer *infer, struct gc_dim *dims,
+                          struct gc_shape *target)
+{
+    const struct gc_data *data = gc_infer_data(infer, 1);
+    const struct gc_dim count = gc_shape_dim(gc_infer_shape(infer, 1), 0);
+    *target = (struct gc_shape){.is_known = true, .dims = dims};
+    if (count.kind != GC_DIM_NUMBER || count.number > GC_GRAPH_RANK_MAX)
+        return false;
+    target->rank = (uint32_t)count.number;
+    for (uint32_t i = 0; i < target->rank; i++)
+        dims[i] = data != NULL && i < data->count ? data->items[i] : gc_dim_unknown();
+    return true;
+}
+
 enum gc_status gc_rule_expand(struct gc_infer *infer)
 {
     const struct gc_shape *shape = gc_infer_shape(infer, 0);
-    const struct gc_shape *wanted = gc_infer_shape(infer, 1);
-    const struct gc_data *data = gc_infer_data(infer, 1);
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
+    struct gc_dim wanted[GC_GRAPH_RANK_MAX];
+    struct gc_shape target;
     uint32_t rank;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
-    if (status != GC_OK || !shape->is_known)
+    if (status == GC_OK)
+        status = gc_infer_want_rank(infer, 1, 1, 1);
+    if (status != GC_OK || !shape->is_known || !expand_target(infer, wanted, &target))
         return status;
-    if (data == NULL) {
-        const bool knows_rank = wanted->is_known && wanted->rank == 1 &&
-                                wanted->dims[0].kind == GC_DIM_NUMBER &&
-                                wanted->dims[0].number <= GC_GRAPH_RANK_MAX;
-        if (!knows_rank)
-            return GC_OK;
-        rank = (uint32_t)wanted->dims[0].number;
-        return gc_infer_set_open(infer, 0, rank > shape->rank ? rank : shape->rank);
-    }
-    if (data->count > GC_GRAPH_RANK_MAX)
-        return gc_infer_fail(infer, "a shape of %u dimensions; %d are accepted", data->count,
-                             GC_GRAPH_RANK_MAX);
-    const struct gc_shape target = {.is_known = true, .rank = data->count, .dims = data->items};
     status = gc_infer_broadcast(infer, shape, &target, dims, &rank);
     if (status == GC_OK)
         status = gc_infer_set_shape(infer, 0, dims, rank);

@@ -23,7 +23,7 @@ import ops_shapes
 import tap
 
 SEED = int(os.environ.get("SEED", "1"))
-CASES = int(os.environ.get("CASES", "12"))
+CASES = int(os.environ.get("CASES", "8"))
 ONLY = os.environ.get("OPS", "").split()
 DUMP = os.path.join(tap.BUILD, "tests", "formats", "ops_dump")
 FILES_AT_ONCE = 500
