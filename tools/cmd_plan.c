@@ -13,6 +13,7 @@
 /* The first that accepts a file reads it. */
 static const struct plan_source *const sources[] = {
     &plan_source_trace,
+    &plan_source_graph,
     &plan_source_problem,
 };
 
@@ -137,6 +138,8 @@ static int plan(const struct plan_request *request, const struct tool_file *file
         status = plan_solve(request, &subject, &result);
     if (status == TOOL_DONE)
         status = show(request, file, &subject, &result);
+    if (subject.source->close != NULL)
+        subject.source->close(&subject);
     gc_region_fini(&subject.region);
     return status == TOOL_DONE && !result.fits ? TOOL_DOES_NOT_FIT : status;
 }

@@ -102,10 +102,13 @@ struct plan_source {
                      const struct plan_result *result);
     void (*put_json)(struct gc_json *json, const struct plan_subject *subject,
                      const struct plan_result *result);
+    /* What is not in the region; NULL: nothing. Called after a failed read too. */
+    void (*close)(struct plan_subject *subject);
 };
 
 extern const struct plan_source plan_source_problem;
 extern const struct plan_source plan_source_trace;
+extern const struct plan_source plan_source_graph;
 
 /* ---- the command line ---- */
 

@@ -351,7 +351,8 @@ static void put_base(const struct svg *svg)
         gc_out_text(svg->out, gc_text_size(group->bytes, size));
         gc_out_text(svg->out, " in ");
         gc_out_uint(svg->out, group->count);
-        gc_out_text(svg->out, " buffers, not to scale</text>\n");
+        gc_out_text(svg->out, group->count == 1 ? " buffer" : " buffers");
+        gc_out_text(svg->out, ", not to scale</text>\n");
     }
 }
 

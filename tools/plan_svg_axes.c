@@ -93,7 +93,7 @@ static void put_time_ticks(const struct svg *svg)
             break;
     }
     begin_text(svg, "c", (SVG_LEFT + SVG_RIGHT) / 2.0, SVG_BOTTOM + 40);
-    svg_text(svg->out, svg->view->subject->time_unit, 40);
+    svg_text(svg->out, svg->view->subject->time_unit, 80);
     end_text(svg);
     gc_out_text(svg->out, "<text class=\"c\" transform=\"translate(20 ");
     svg_number(svg->out, (SVG_TOP + SVG_BOTTOM) / 2.0);

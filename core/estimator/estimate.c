@@ -55,8 +55,10 @@ static struct gc_estimator *map_estimator(void)
 void gc_estimator_close(struct gc_estimator *estimator)
 {
     struct gc_host host = {0};
-    if (estimator != NULL)
-        gc_host_unmap(&host, estimator, sizeof(*estimator));
+    if (estimator == NULL)
+        return;
+    gc_graph_close(estimator->network);
+    gc_host_unmap(&host, estimator, sizeof(*estimator));
 }
 
 enum gc_status gc_estimator_open_arch(const struct gc_arch *arch, struct gc_estimator **estimator)
@@ -83,6 +85,15 @@ static void note_layers(struct gc_estimator *estimator)
                      gc_note_number(named, found), NULL);
 }
 
+/* What is wrong with it is a note: weights and inputs are known all the same. */
+static void open_network(struct gc_estimator *estimator)
+{
+    struct gc_model_error error;
+    if (estimator->graph != NULL &&
+        gc_graph_open(estimator->graph->path, NULL, &estimator->network, &error) != GC_OK)
+        gc_notes_add(&estimator->notes, "the graph cannot be followed: ", error.text, NULL);
+}
+
 enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,
                                  struct gc_estimator **estimator)
 {
@@ -104,6 +115,7 @@ enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dty
         return status;
     }
     gc_arch_note_adapters(model, &made->notes);
+    open_network(made);
     if (made->has_layers) {
         gc_arch_read(model, &made->arch, &made->notes);
         gc_layers_make(&made->arch, &made->layers, &made->notes);

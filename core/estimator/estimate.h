@@ -1,11 +1,13 @@
 /* The device memory that a model needs to run, part by part.
  *
  * An estimator is made once for a model and asked many times; asking takes a pass over the layers
- * and no memory. Weights, KV cache and states are exact for what is known; activations, inputs and
- * overhead follow the stated rules of parts.h. What is not known is a bit in `unknown` and a note,
- * and the figure is then a lower bound. All arithmetic is checked.
+ * and no memory, of an ONNX graph a plan of its memory. Weights, KV cache and states are exact for
+ * what is known; activations, inputs and overhead follow the stated rules of parts.h. What is not
+ * known is a bit in `unknown` and a note, and the figure is then a lower bound. All arithmetic is
+ * checked.
  *
- * Thread-safe as far as each thread has its own results. Needs no device. */
+ * Thread-safe as far as each thread has its own results; of an ONNX graph one thread asks at a
+ * time. Needs no device. */
 #ifndef GC_ESTIMATE_H
 #define GC_ESTIMATE_H
 

@@ -6,9 +6,11 @@
 #include "core/estimator/layers.h"
 #include "core/estimator/parts.h"
 #include "core/estimator/weights.h"
+#include "core/graph.h"
 
 struct gc_estimator {
     const struct gc_model *graph; /* of an ONNX model; else NULL */
+    struct gc_graph *network;     /* the same, node by node; NULL where it cannot be followed */
     bool has_layers;              /* a configuration was there */
     bool is_gguf;
     bool has_no_weights;        /* the file has no tensors */
@@ -31,7 +33,8 @@ enum gc_status gc_estimate_device(const struct gc_estimator *estimator,
                                   const struct gc_work *work, uint32_t device,
                                   struct gc_estimate *estimate) GC_CHECKED;
 
-/* Inputs and outputs of an ONNX graph into `sizes`, the open dimensions filled in from the request.
+/* Inputs, activations and weights that are made of an ONNX graph into the first device's sizes, the
+ * open dimensions filled in from the request.
  * Bits of the parts that are not wholly known are set in estimate->unknown_parts. */
 enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,
                                  const struct gc_estimate_request *request,

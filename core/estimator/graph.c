@@ -1,11 +1,14 @@
-/* An ONNX graph by the shapes its file tells: inputs and outputs exactly, what lies between as far
- * as it is told. Without the order in which values are made and dropped their peak is not known:
- * the two largest values, of which one is made from the other, are its lower bound. */
+/* An ONNX graph: inputs by the shapes its file tells; outputs and what lies between by the plan of
+ * its memory, and so are weights that it makes out of constants. Where the graph cannot be
+ * followed, the outputs and the two largest values that the file tells of are a lower bound. */
 #include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
+#include "core/graph_plan.h"
 #include "core/text.h"
 
 #include <string.h>
+
+#define DIMS_BYTES 2048
 
 /* The value of a named dimension in "name=N,…"; false if it is not there. */
 static bool find_dim(const char *dims, const char *name, uint64_t *value)
@@ -150,13 +153,91 @@ void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dim
     }
 }
 
+/* ---- the plan ---- */
+
+static void note_unknown(struct gc_notes *notes, const struct gc_graph *network,
+                         const struct gc_graph_need *need)
+{
+    char count[GC_NOTE_NUMBER_BYTES];
+    char name[48];
+    char op[32] = "an input";
+    const struct gc_graph_value *value = &network->values[need->unknown_value];
+    if (value->producer != GC_GRAPH_NONE) {
+        const char *maker = network->nodes[value->producer].op;
+        gc_text_show(maker, strlen(maker), op, sizeof(op));
+    }
+    gc_notes_add(
+        notes, "activations are a lower bound: ", gc_note_number(need->unknown_count, count),
+        " tensors of the graph have no known size, the first is ",
+        gc_text_show(value->name, strlen(value->name), name, sizeof(name)), " (", op, ")", NULL);
+}
+
+static void note_made(struct gc_notes *notes, const struct gc_graph_need *need)
+{
+    char count[GC_NOTE_NUMBER_BYTES];
+    if (need->made_count > 0)
+        gc_notes_add(notes, gc_note_number(need->made_count, count),
+                     " weights are not in the file: the graph makes them out of constants", NULL);
+}
+
+/* False, with a note, if the graph cannot be followed. */
+static bool plan_graph(const struct gc_estimator *estimator,
+                       const struct gc_estimate_request *request, struct gc_estimate *estimate,
+                       struct gc_graph_need *need)
+{
+    char dims[DIMS_BYTES];
+    struct gc_model_error error;
+    struct gc_graph *network = estimator->network;
+    if (network == NULL)
+        return false;
+    enum gc_status status = GC_OUT_OF_RANGE;
+    if (gc_graph_name_dims(network, request->dims, request->batch, request->seq_len, dims,
+                           sizeof(dims)))
+        status = gc_graph_infer(network, dims, &error);
+    if (status == GC_OK)
+        status = gc_graph_need_find(network, need);
+    if (status != GC_OK)
+        gc_notes_add(&estimate->notes,
+                     "the graph's memory is not planned: ", gc_status_text(status), NULL);
+    return status == GC_OK;
+}
+
+static void add_plan(struct gc_sum *sum, const struct gc_estimator *estimator,
+                     const struct gc_graph_need *need, struct gc_estimate *estimate)
+{
+    struct gc_estimate_sizes *sizes = &estimate->devices[0];
+    sizes->parts[GC_ESTIMATE_activation] = need->activation_bytes;
+    sizes->parts[GC_ESTIMATE_weight] =
+        gc_sum_add(sum, sizes->parts[GC_ESTIMATE_weight], need->made_bytes);
+    estimate->parameters = gc_sum_add(sum, estimate->parameters, need->made_elements);
+    estimate->tensor_count += need->made_count;
+    note_made(&estimate->notes, need);
+    if (need->unknown_count == 0)
+        return;
+    estimate->unknown_parts |= 1U << GC_ESTIMATE_activation;
+    note_unknown(&estimate->notes, estimator->network, need);
+}
+
+/* Outputs and the two largest values, of which one is made from the other. */
+static void add_told(struct gc_sum *sum, const struct graph_sizes *found,
+                     struct gc_estimate *estimate)
+{
+    const uint64_t inner = gc_sum_add(sum, found->largest_bytes, found->second_bytes);
+    estimate->devices[0].parts[GC_ESTIMATE_activation] =
+        gc_sum_add(sum, found->output_bytes, inner);
+    estimate->unknown_parts |= 1U << GC_ESTIMATE_activation;
+    gc_notes_add(&estimate->notes,
+                 "activations of a graph are a lower bound: its outputs and two largest values",
+                 NULL);
+}
+
 enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,
                                  const struct gc_estimate_request *request,
                                  struct gc_estimate *estimate)
 {
     const struct gc_model *graph = estimator->graph;
-    struct gc_estimate_sizes *sizes = &estimate->devices[0];
     struct graph_sizes found = {0};
+    struct gc_graph_need need;
     struct gc_sum sum = {false};
     for (uint32_t i = 0; i < graph->port_count; i++)
         add_port(&sum, request, &graph->ports[i], &found);
@@ -167,13 +248,11 @@ enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,
         estimate->unknown_parts |= 1U << GC_ESTIMATE_input;
         note_open(&estimate->notes, found.open);
     }
-    estimate->unknown_parts |= 1U << GC_ESTIMATE_activation;
-    gc_notes_add(&estimate->notes,
-                 "activations of a graph are a lower bound: its outputs and two largest values",
-                 NULL);
-    sizes->parts[GC_ESTIMATE_input] = found.input_bytes;
-    const uint64_t inner = gc_sum_add(&sum, found.largest_bytes, found.second_bytes);
-    sizes->parts[GC_ESTIMATE_activation] = gc_sum_add(&sum, found.output_bytes, inner);
+    estimate->devices[0].parts[GC_ESTIMATE_input] = found.input_bytes;
+    if (plan_graph(estimator, request, estimate, &need))
+        add_plan(&sum, estimator, &need, estimate);
+    else
+        add_told(&sum, &found, estimate);
     estimate->overflowed = GC_ESTIMATE_activation;
     return gc_sum_status(&sum);
 }

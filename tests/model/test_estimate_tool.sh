@@ -177,6 +177,16 @@ if [ -f "$data/ch_PP-OCRv4_det_infer.onnx" ]; then
     done
     "$TOOL" estimate "$data/light_resnet50.onnx" --json > out.json
     is "resnet50: one image of 224 by 224" "$(json out.json 'r["input_bytes"]')" 602112
+    # 4,096 of output; then the first block's sum: what came in, 256 x 56 x 56, what the block makes of it, as much,
+    # and 64 x 56 x 56 that both are made from.
+    is "resnet50: activations are the planned peak" "$(json out.json 'r["activation_bytes"]')" $((4096 + (256 + 256 + 64) * 56 * 56 * 4))
+    is "resnet50: nothing is a lower bound" "$(json out.json '[r["coverage"], r["lower_bounds"]]')" "[1.0, []]"
+    "$TOOL" plan "$data/light_resnet50.onnx" --json > plan.json
+    is "resnet50: as the plan has it" "$(json plan.json 'r["activation_bytes"] + r["output_bytes"]')" "$(json out.json 'r["activation_bytes"]')"
+    "$TOOL" estimate "$data/ch_PP-OCRv4_det_infer.onnx" > out
+    like "an open graph: a lower bound, and the first operator" "$(cat out)" '^  activations are a lower bound: [0-9]+ tensors .* the first is x '
+    "$TOOL" estimate "$data/ch_PP-OCRv4_det_infer.onnx" --dim p2o.DynamicDimension.0=1,p2o.DynamicDimension.1=640,p2o.DynamicDimension.2=640 --json > out.json
+    is "its dimensions named: all known" "$(json out.json '[r["coverage"], r["input_bytes"], r["activation_bytes"] >> 20]')" "[1.0, 4915200, 26]"
 else
     skip "graphs" "../shared/data/models is not there"
 fi

@@ -170,7 +170,7 @@ ok "picture: of no buffer" python3 -c 'import xml.etree.ElementTree as tree; tre
 data=$ROOT/../shared/data/dsa
 if [ -f "$data/A.1048576.csv" ]; then
     for file in "$data"/*.csv; do
-        timeout 60 "$TOOL" plan "$file" --deadline 1 --json > out.json
+        timeout 60 "$TOOL" plan "$file" --deadline 0.3 --json > out.json
         is "$(basename "$file"): planned" $? 0
         ok "$(basename "$file"): valid" python3 "$check" out.json "$file"
     done

@@ -1,0 +1,33 @@
+/* What a graph needs on a device when its memory is planned: for those who only ask how much.
+ * core/planner/ has the plan itself. */
+#ifndef GC_GRAPH_PLAN_H
+#define GC_GRAPH_PLAN_H
+
+#include "core/graph.h"
+#include "core/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct gc_graph_need {
+    uint64_t activation_bytes; /* outputs, and the planned peak of what lies between */
+    uint64_t made_bytes;       /* weights that the graph makes out of constants */
+    uint64_t made_elements;
+    uint32_t made_count;
+    uint32_t tensor_count;  /* all that take memory */
+    uint32_t unknown_count; /* those of no known size: the figures are lower bounds */
+    uint32_t unknown_value; /* the first of them, or GC_GRAPH_NONE */
+};
+
+/* After gc_graph_infer. Weights, inputs and outputs are there throughout; what is planned stands at
+ * multiples of 256. GC_NO_HOST_MEMORY; GC_OVERFLOW: the sizes pass 64 bits. */
+enum gc_status gc_graph_need_find(const struct gc_graph *graph,
+                                  struct gc_graph_need *need) GC_CHECKED;
+
+/* Writes "name=N,…" for gc_graph_infer: `given` (the same form, NULL: nothing), then `batch` and,
+ * where it is not 0, `seq_len` for dimensions with a name that exporters give to the number of
+ * sequences, or to their length. False if it does not fit into `size` bytes. */
+bool gc_graph_name_dims(const struct gc_graph *graph, const char *given, uint64_t batch,
+                        uint64_t seq_len, char *dims, size_t size);
+
+#endif
