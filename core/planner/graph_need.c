@@ -28,20 +28,19 @@ static bool add_dim(char *dims, size_t size, const char *name, uint64_t value)
     char digits[DIGITS_MAX + 1];
     size_t at = DIGITS_MAX;
     const size_t used = strlen(dims);
-    const size_t length = strlen(name);
     digits[at] = '\0';
     do {
         digits[--at] = (char)('0' + value % 10);
         value /= 10;
     } while (value > 0);
-    if (size - used < length + sizeof(digits) + 2)
+    if (size - used < strlen(name) + sizeof(digits) + 2)
         return false;
     char *to = dims + used;
     if (used > 0)
         *to++ = ',';
-    memcpy(to, name, length);
-    to[length] = '=';
-    strcpy(to + length + 1, digits + at);
+    to = stpcpy(to, name);
+    *to++ = '=';
+    stpcpy(to, digits + at);
     return true;
 }
 

@@ -530,6 +530,37 @@ static void if_takes_its_worse_branch(void **state)
     assert_int_equal(plan(), 8 + 1 + 8 + 40 + 300 + 100);
 }
 
+/* The heavier branch, 300 + 300, is not burdened with the result that the other has made. */
+static void if_runs_its_heavier_branch_first(void **state)
+{
+    (void)state;
+    begin();
+    const uint32_t x = step(&op_none, input(8), 40);
+    const struct branches both = begin_if(100);
+    output_of(both.scopes[0], step_in(both.scopes[0], &op_none, x, 100));
+    const uint32_t b = step_in(both.scopes[1], &op_none, x, 300);
+    const uint32_t c = step_in(both.scopes[1], &op_none, b, 300);
+    output_of(both.scopes[1], step_in(both.scopes[1], &op_none, c, 100));
+    output(step(&op_none, both.result, 8));
+    assert_int_equal(plan(), 8 + 1 + 8 + 40 + 300 + 300);
+}
+
+/* One branch makes its result and then reads x, the other's result is x: not one buffer. */
+static void if_does_not_write_over_what_a_branch_reads(void **state)
+{
+    (void)state;
+    begin();
+    const uint32_t k = step(&op_none, input(8), 40);
+    const uint32_t x = step(&op_none, k, 100);
+    const struct branches both = begin_if(100);
+    output_of(both.scopes[0], step_in(both.scopes[0], &op_none, k, 100));
+    step_in(both.scopes[0], &op_none, x, 10);
+    output_of(both.scopes[1], x);
+    output(step(&op_none, both.result, 8));
+    plan();
+    assert_int_not_equal(buffer_of(x), buffer_of(both.result));
+}
+
 static void if_that_is_decided_is_its_branch(void **state)
 {
     (void)state;
@@ -629,6 +660,22 @@ static void loop_adds_in_place(void **state)
     output(step(&op_none, loop.result, 8));
     assert_int_equal(plan(), 25 + 100 + 1 + 8);
     assert_int_equal(buffer_of(sum), buffer_of(v));
+}
+
+/* v ← Op(f(v)): f may not write over v, for v's place is where the next turn's is put. */
+static void loop_holds_the_place_for_the_next_turn(void **state)
+{
+    (void)state;
+    begin();
+    const uint32_t v = step(&op_none, input(8), 100);
+    const struct loop loop = begin_loop(v, 100);
+    const uint32_t a = step_in(loop.body, &op_in_place, loop.carried, 100);
+    const uint32_t b = step_in(loop.body, &op_none, a, 100);
+    output_of(loop.body, b);
+    output(step(&op_none, loop.result, 8));
+    /* v, a and b in one step. */
+    assert_int_equal(plan(), 25 + 300 + 1);
+    assert_int_not_equal(buffer_of(a), buffer_of(loop.carried));
 }
 
 /* The first content is needed afterwards: it is copied. */
@@ -824,10 +871,13 @@ int main(void)
         cmocka_unit_test(weights_are_dequantised_in_the_run),
         cmocka_unit_test(contents_that_are_known_take_nothing),
         cmocka_unit_test(if_takes_its_worse_branch),
+        cmocka_unit_test(if_runs_its_heavier_branch_first),
+        cmocka_unit_test(if_does_not_write_over_what_a_branch_reads),
         cmocka_unit_test(if_that_is_decided_is_its_branch),
         cmocka_unit_test(if_copies_what_it_does_not_make),
         cmocka_unit_test(loop_keeps_what_it_carries_and_captures),
         cmocka_unit_test(loop_adds_in_place),
+        cmocka_unit_test(loop_holds_the_place_for_the_next_turn),
         cmocka_unit_test(loop_copies_what_is_still_needed),
         cmocka_unit_test(loop_that_swaps_needs_a_spare),
         cmocka_unit_test(loop_collects),
