@@ -40,7 +40,8 @@ struct gc_dim gc_infer_symbol(struct gc_infer *infer, bool is_loose)
             symbols = gc_infer_alloc(infer, room * sizeof(*symbols));
         if (symbols == NULL)
             return gc_dim_unknown();
-        memcpy(symbols, graph->symbols, graph->symbol_count * sizeof(*symbols));
+        if (graph->symbol_count > 0)
+            memcpy(symbols, graph->symbols, graph->symbol_count * sizeof(*symbols));
         graph->symbols = symbols;
         infer->symbol_room = room;
     }

@@ -57,8 +57,9 @@ static enum gc_status begin_symbols(struct gc_infer *infer)
         infer->graph->symbol_count = 0;
         return gc_infer_no_memory(infer);
     }
-    memcpy(infer->graph->symbols, store->file_symbols,
-           store->file_symbol_count * sizeof(*infer->graph->symbols));
+    if (store->file_symbol_count > 0)
+        memcpy(infer->graph->symbols, store->file_symbols,
+               store->file_symbol_count * sizeof(*infer->graph->symbols));
     infer->graph->symbol_count = store->file_symbol_count;
     return GC_OK;
 }
