@@ -45,8 +45,8 @@ static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
     const uint64_t before = pages->idle_count;
     const uint64_t peak = gc_share_need_with(device, share, lending->claim->bytes);
     /* A plan is to save memory, and what departs from it is not known to come again. */
-    const uint64_t slack = (peak >> GC_PAGE_SLACK_SHIFT) +
-                           (lending->pool->planned == NULL ? GC_PAGE_SLACK_BYTES : 0);
+    const uint64_t slack =
+        (peak >> GC_PAGE_SLACK_SHIFT) + (lending->pool->planned == NULL ? GC_PAGE_SLACK_BYTES : 0);
     uint64_t mapped = gc_share_mapped_bytes(device, share);
     lending->create_count = 0;
     for (uint64_t i = lending->first; i < lending->end; i++) {

@@ -170,7 +170,7 @@ const struct tool_command tool_command_plan = {
             "  --capacity S    any placement within it will do; exit status 3 if none was\n"
             "                  found\n"
             "  --output F      the plan: JSON if F ends in .json, else the problem's CSV with\n"
-            "                  offsets\n"
+            "                  offsets; of a trace what GPUCACHE_PLAN follows\n"
             "  --svg F         a picture: time across, address up\n"
             "  --deadline SEC  how long to search for a better placement (10)\n"
             "  --threads N     threads that search (1)\n"

@@ -3,6 +3,7 @@
 # looked at, the torture test of reuse with a plan in force, files made to hurt, and the recorded training runs, as they
 # are and with one event in twenty changed.
 # timeout: 400
+# shellcheck disable=SC2016
 . "$(dirname "$0")/../lib.sh"
 cd "$TMP" || exit 1
 SHARED=$ROOT/../shared

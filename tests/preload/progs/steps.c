@@ -91,7 +91,7 @@ static void leave(struct block *block, CUstream stream)
 
 static CUstream stream_of(unsigned layer)
 {
-    return streams[layer % stream_count];
+    return stream_count > 1 ? streams[layer % stream_count] : streams[0];
 }
 
 static void depart(unsigned layer, unsigned percent)
