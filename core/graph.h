@@ -195,8 +195,9 @@ enum gc_status gc_graph_open(const char *path, const struct gc_model_limits *lim
 void gc_graph_close(struct gc_graph *graph); /* NULL: nothing */
 
 /* Fills in types, shapes, content, symbols, coverage and notes. `dims`, "name=N,…", gives numbers
- * to named dimensions; NULL for none. A node that contradicts its operator is a note, and what
- * the file declares of its outputs stays. May be called again with other dims.
+ * to named dimensions, as "INPUT.AXIS=N" to dimensions of inputs without a name, and as "INPUT=N"
+ * to inputs that are one whole number; NULL for none. A node that contradicts its operator is a
+ * note, and what the file declares of its outputs stays. May be called again with other dims.
  * GC_INVALID_ARGUMENT: dims are not of that form; GC_NO_HOST_MEMORY, GC_OUT_OF_RANGE: it needs more
  * than the limits given to open. Not thread-safe. */
 enum gc_status gc_graph_infer(struct gc_graph *graph, const char *dims,

@@ -19,30 +19,108 @@ static enum gc_status refuse(struct gc_infer *infer, const char *dims)
     return GC_INVALID_ARGUMENT;
 }
 
+/* One of "name=N,…". */
+struct given {
+    const char *name;
+    size_t length;
+    int64_t value;
+};
+
+/* Takes the next one off the list; false at its end, with an empty name where it is none. */
+static bool next_given(const char **dims, struct given *given)
+{
+    const char *at = *dims;
+    uint64_t value;
+    *given = (struct given){.name = at};
+    if (at == NULL || *at == '\0')
+        return false;
+    const size_t length = strcspn(at, ",");
+    const char *equals = memchr(at, '=', length);
+    *dims = at + length + (at[length] == ',');
+    if (equals != NULL && gc_text_uint(equals + 1, (size_t)(at + length - equals - 1), &value) &&
+        value <= INT64_MAX) {
+        given->length = (size_t)(equals - at);
+        given->value = (int64_t)value;
+    }
+    return true;
+}
+
 /* Names that the graph does not have are the caller's to tell of. */
 static enum gc_status bind_dims(struct gc_infer *infer, const char *dims)
 {
     struct gc_graph *graph = infer->graph;
-    while (dims != NULL && *dims != '\0') {
-        const size_t length = strcspn(dims, ",");
-        const char *equals = memchr(dims, '=', length);
-        uint64_t value;
-        if (equals == NULL || equals == dims ||
-            !gc_text_uint(equals + 1, (size_t)(dims + length - equals - 1), &value) ||
-            value > INT64_MAX)
-            return refuse(infer, dims);
-        const size_t name = (size_t)(equals - dims);
+    struct given given;
+    while (next_given(&dims, &given)) {
+        if (given.length == 0)
+            return refuse(infer, given.name);
         for (uint32_t i = 0; i < graph->symbol_count; i++) {
             struct gc_graph_symbol *symbol = &graph->symbols[i];
-            if (strlen(symbol->name) == name && memcmp(symbol->name, dims, name) == 0) {
+            if (strlen(symbol->name) == given.length &&
+                memcmp(symbol->name, given.name, given.length) == 0) {
                 symbol->is_bound = true;
-                symbol->value = value;
+                symbol->value = (uint64_t)given.value;
             }
         }
-        dims += length;
-        dims += *dims == ',';
     }
     return GC_OK;
+}
+
+/* "INPUT.AXIS=N": a dimension without a name of its own. */
+static enum gc_status give_axis(struct gc_infer *infer, struct gc_graph_value *value,
+                                const struct given *given, size_t length)
+{
+    const struct gc_shape *shape = &value->type.shape;
+    uint64_t axis;
+    if (!gc_text_uint(given->name + length + 1, given->length - length - 1, &axis) ||
+        axis >= shape->rank || shape->dims[axis].kind == GC_DIM_NUMBER)
+        return GC_OK;
+    struct gc_dim *dims = gc_infer_alloc(infer, shape->rank * sizeof(*dims));
+    if (dims == NULL)
+        return gc_infer_no_memory(infer);
+    memcpy(dims, shape->dims, shape->rank * sizeof(*dims));
+    dims[axis] = gc_dim_number(given->value);
+    value->type.shape.dims = dims;
+    return GC_OK;
+}
+
+/* "INPUT=N": what a whole number that the model is given will be. */
+static enum gc_status give_content(struct gc_infer *infer, struct gc_graph_value *value,
+                                   int64_t number)
+{
+    const enum gc_dtype_class class = gc_dtype_info(value->type.dtype)->kind;
+    uint64_t elements;
+    if (!gc_shape_elements(&value->type.shape, &elements) || elements != 1 ||
+        (class != GC_DTYPE_CLASS_INTEGER && class != GC_DTYPE_CLASS_BOOLEAN))
+        return GC_OK;
+    struct gc_data *data = gc_infer_alloc(infer, sizeof(*data));
+    struct gc_dim *item = gc_infer_alloc(infer, sizeof(*item));
+    if (data == NULL || item == NULL)
+        return gc_infer_no_memory(infer);
+    *item = gc_dim_number(number);
+    *data = (struct gc_data){.count = 1, .is_whole = true, .items = item};
+    value->data = data;
+    return GC_OK;
+}
+
+static enum gc_status give_inputs(struct gc_infer *infer, const char *dims)
+{
+    const struct gc_graph_scope *scope = &infer->graph->scopes[0];
+    struct given given;
+    enum gc_status status = GC_OK;
+    while (status == GC_OK && next_given(&dims, &given)) {
+        for (uint32_t i = 0; status == GC_OK && i < scope->input_count; i++) {
+            struct gc_graph_value *value = &infer->graph->values[scope->inputs[i]];
+            const size_t length = strlen(value->name);
+            if (value->is_initializer || length > given.length ||
+                memcmp(value->name, given.name, length) != 0)
+                continue;
+            if (length == given.length)
+                status = give_content(infer, value, given.value);
+            else if (given.name[length] == '.')
+                status = give_axis(infer, value, &given, length);
+        }
+    }
+    return status;
 }
 
 static enum gc_status begin_symbols(struct gc_infer *infer)
@@ -261,6 +339,8 @@ static enum gc_status infer_all(struct gc_infer *infer, const char *dims)
     status = begin_nodes(infer);
     if (status == GC_OK)
         status = begin_values(infer);
+    if (status == GC_OK)
+        status = give_inputs(infer, dims);
     const struct gc_infer_frame frame = {.node = GC_GRAPH_NONE};
     if (status == GC_OK)
         status = gc_infer_push(infer, &frame);
