@@ -153,6 +153,9 @@ enum gc_status gc_onnx_use_value(struct gc_onnx_builder *builder, uint32_t space
                 settle(builder, name->value, &use);
                 return GC_OK;
             }
+            /* Declared here: it may still be made here, and then hides one from around. */
+            if (name != NULL)
+                break;
         }
     }
     const enum gc_status status = gc_protobuf_text(message, field, "a value's name", &use.name);
