@@ -33,5 +33,5 @@ table() {
 }
 
 table README.md options scripts/options-table.py
-table tools/gpucache.1 options scripts/options-table.py --man
+table tools/libgpucache.7 options scripts/options-table.py --man
 exit $status
