@@ -13,8 +13,9 @@ is "what is there" "$(cd "$TMP/root/opt/x" && find . ! -type d | sort | grep -v 
 ./lib/libgpucache.so
 ./lib/libgpucache.so.0
 ./lib/libgpucache.so.$version
-./lib/pkgconfig/gpucache.pc"
-ok "a manual" test -s "$TMP/root/opt/x/share/man/man1/gpucache.1"
+./lib/pkgconfig/gpucache.pc
+./share/bash-completion/completions/gpucache"
+is "the manuals" "$(cd "$TMP/root/opt/x/share/man" && echo */*)" "man1/gpucache.1 man5/gpucache.conf.5 man7/libgpucache.7"
 ok "nothing simulated is installed" bash -c "! find '$TMP/root' | grep -q simcuda"
 # shellcheck disable=SC2016 # the inner shell expands it
 is "the installed tool runs a program under the installed library" \
