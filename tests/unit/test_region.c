@@ -101,7 +101,7 @@ static void names_are_found(void **state)
     enum { COUNT = 5000 };
     struct gc_names names;
     struct scratch_random random = {7};
-    static char texts[COUNT][24];
+    static char texts[COUNT][32];
     static bool known[COUNT];
     gc_names_init(&names);
     assert_null(gc_names_find(&names, "x", 1));
