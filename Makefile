@@ -133,6 +133,7 @@ bench-programs: $(BENCH_PROGRAMS)
 
 .PHONY: fuzz
 fuzz: ## run each fuzzer of the parsers for FUZZ_SECONDS (30), with clang
+	$(Q)$(MAKE) --no-print-directory page
 	$(Q)BUILD_DIR=$(abspath $(OUT)) scripts/fuzz.sh
 
 .PHONY: gpu-test

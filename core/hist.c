@@ -65,6 +65,8 @@ void gc_hist_read(const struct gc_hist *hist, struct gc_latency *latency)
     *latency = (struct gc_latency){.count = total};
     if (total == 0)
         return;
+    for (unsigned i = 0; i < GC_HIST_BUCKETS; i++)
+        latency->powers[63U - (unsigned)__builtin_clzll(bucket_end(i) | 1)] += counts[i];
     latency->max = atomic_load_explicit(&hist->max, memory_order_relaxed);
     latency->p50 = min_u64(value_at(counts, total - total / 2), latency->max);
     latency->p99 = min_u64(value_at(counts, total - total / 100), latency->max);

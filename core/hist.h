@@ -23,6 +23,7 @@ struct gc_latency {
     uint64_t p50; /* ns, as are the next two; all 0 when nothing was recorded */
     uint64_t p99;
     uint64_t max;
+    uint64_t powers[64]; /* [i]: values below 2^(i+1), but not below 2^i; 0 with 1 */
 };
 
 void gc_hist_add(struct gc_hist *hist, uint64_t ns);

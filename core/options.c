@@ -250,6 +250,7 @@ static void apply(struct reading *reading, int option)
         return;
     if (gc_option_parse(&rules[option], text, member(options, option))) {
         options->set_mask |= UINT64_C(1) << option;
+        gc_text_show(text, strlen(text), options->set_texts[option], GC_OPTION_SHOWN_BYTES);
         return;
     }
     gc_text_show(text, strlen(text), shown, sizeof(shown));

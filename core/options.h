@@ -44,6 +44,7 @@ struct gc_size_spec {
 #define GC_OPTION_PATH_BYTES 4096
 #define GC_OPTION_LIST_BYTES 8192
 #define GC_OPTION_WORD_BYTES 16
+#define GC_OPTION_SHOWN_BYTES 128
 
 #define GC_OPTIONS_WARNING_MAX 16
 #define GC_OPTIONS_WARNING_BYTES 256
@@ -74,6 +75,7 @@ struct gc_options {
 #undef GC_OPTION
     bool refused;      /* CUDA initialisation must return CUDA_ERROR_INVALID_VALUE */
     uint64_t set_mask; /* bit i: option i was given a good value */
+    char set_texts[GC_OPTION_COUNT][GC_OPTION_SHOWN_BYTES]; /* as it was given, for showing */
     /* What was said about options, for the report's "warnings". */
     uint32_t warning_count;
     char warnings[GC_OPTIONS_WARNING_MAX][GC_OPTIONS_WARNING_BYTES];

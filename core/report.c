@@ -26,6 +26,8 @@ static enum gc_status write_format(const struct gc_report *report, const char *p
 {
     if (ends_with(path, ".json"))
         return gc_report_write_json(report, fd);
+    if (ends_with(path, ".html"))
+        return gc_report_write_html(report, fd);
     if (ends_with(path, ".prom"))
         return gc_report_write_prom(report, fd);
     return gc_report_write_text(report, fd);
@@ -81,9 +83,6 @@ static enum gc_status write_file(const struct gc_report *report, const char *pat
     enum gc_status status;
     const char *why = NULL;
     const bool exists = statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE, &info) == 0;
-    if (ends_with(path, ".html"))
-        gc_log_write(log, GC_LOG_WARN,
-                     "report %s: this format is not in this version; written as text", path);
     if (exists && S_ISLNK(info.stx_mode)) {
         why = "is a symbolic link, not followed";
         status = GC_IO;

@@ -9,6 +9,7 @@
 
 #include "core/core.h"
 #include "core/estimator/estimate.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/process.h"
 #include "core/stacks.h"
@@ -42,6 +43,12 @@ struct gc_report_estimate {
     const struct gc_notes *notes; /* what is to know of the model */
 };
 
+/* A variable that was set, by the environment or the configuration file. */
+struct gc_report_setting {
+    const char *name;
+    const char *value;
+};
+
 /* What the process is and was told. All strings are borrowed; NULL is written as "". */
 struct gc_report_facts {
     const struct gc_process *process;
@@ -54,6 +61,8 @@ struct gc_report_facts {
     int driver_version; /* as cuDriverGetVersion says: 13000 */
     const char *const *warnings;
     uint32_t warning_count;
+    const struct gc_report_setting *settings;
+    uint32_t setting_count;
     const struct gc_report_estimate *estimate; /* NULL: none was made */
 };
 
@@ -103,6 +112,10 @@ void gc_report_advise(const struct gc_report *report, gc_advice_visit *visit, vo
 
 /* Write to an open descriptor. GC_IO if a write failed. */
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd) GC_CHECKED;
+/* The same as the value of a key that was written. */
+void gc_report_put_json(const struct gc_report *report, struct gc_json *json);
+/* A page that stands alone: what it needs is in it. */
+enum gc_status gc_report_write_html(const struct gc_report *report, int fd) GC_CHECKED;
 /* Prometheus' text format. */
 enum gc_status gc_report_write_prom(const struct gc_report *report, int fd) GC_CHECKED;
 enum gc_status gc_report_write_text(const struct gc_report *report, int fd) GC_CHECKED;

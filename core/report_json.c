@@ -1,6 +1,7 @@
 /* The report as JSON, schema gpucache-report/1: keys and their order are the schema's; what is
  * beyond it stands behind its keys. */
 #include "core/bits.h"
+#include "core/html.h"
 #include "core/json.h"
 #include "core/report_estimate.h"
 #include "core/report_plan.h"
@@ -185,6 +186,17 @@ static void write_latency(struct gc_json *json, const char *key, const struct gc
     gc_json_put_uint(json, "p99", latency->p99);
     gc_json_put_uint(json, "max", latency->max);
     gc_json_put_uint(json, "count", latency->count);
+    gc_json_key(json, "histogram"); /* [below so many ns, count] */
+    gc_json_begin_array(json, GC_JSON_LINE);
+    for (unsigned i = 0; i < 63; i++) {
+        if (latency->powers[i] == 0)
+            continue;
+        gc_json_begin_array(json, GC_JSON_LINE);
+        gc_json_uint(json, UINT64_C(2) << i);
+        gc_json_uint(json, latency->powers[i]);
+        gc_json_end_array(json);
+    }
+    gc_json_end_array(json);
     gc_json_end_object(json);
 }
 
@@ -212,36 +224,67 @@ static void write_advice(void *json, const char *sentence)
     gc_json_string(json, sentence);
 }
 
+static void write_settings(struct gc_json *json, const struct gc_report_facts *facts)
+{
+    gc_json_key(json, "settings");
+    gc_json_begin_object(json, GC_JSON_LINES);
+    for (uint32_t i = 0; i < facts->setting_count; i++)
+        gc_json_put_string(json, facts->settings[i].name, facts->settings[i].value);
+    gc_json_end_object(json);
+}
+
+void gc_report_put_json(const struct gc_report *report, struct gc_json *json)
+{
+    gc_json_begin_object(json, GC_JSON_LINES);
+    write_head(json, &report->facts);
+    gc_json_key(json, "devices");
+    gc_json_begin_array(json, GC_JSON_LINES);
+    for (uint32_t i = 0; i < report->snapshot->device_count; i++)
+        write_device(json, report, i);
+    gc_json_end_array(json);
+    gc_json_key(json, "latency_ns");
+    gc_json_begin_object(json, GC_JSON_LINES);
+    write_latency(json, "alloc", &report->snapshot->alloc_latency);
+    write_latency(json, "free", &report->snapshot->free_latency);
+    gc_json_end_object(json);
+    gc_report_estimate_json(json, report);
+    gc_json_key(json, "warnings");
+    gc_json_begin_array(json, GC_JSON_LINES);
+    for (uint32_t i = 0; i < report->facts.warning_count; i++)
+        gc_json_string(json, report->facts.warnings[i]);
+    gc_json_end_array(json);
+    gc_json_key(json, "advice");
+    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_report_advise(report, write_advice, json);
+    gc_json_end_array(json);
+    gc_json_put_string(json, "reuse", report->facts.reuse);
+    write_settings(json, &report->facts);
+    write_driver_calls(json, report, NULL);
+    gc_json_end_object(json);
+}
+
 enum gc_status gc_report_write_json(const struct gc_report *report, int fd)
 {
     struct gc_out out;
     struct gc_json json;
     gc_out_init(&out, fd);
     gc_json_init(&json, &out);
+    gc_report_put_json(report, &json);
+    return gc_out_flush(&out);
+}
+
+enum gc_status gc_report_write_html(const struct gc_report *report, int fd)
+{
+    struct gc_out out;
+    struct gc_json json;
+    gc_out_init(&out, fd);
+    gc_html_begin(&json, &out);
     gc_json_begin_object(&json, GC_JSON_LINES);
-    write_head(&json, &report->facts);
-    gc_json_key(&json, "devices");
-    gc_json_begin_array(&json, GC_JSON_LINES);
-    for (uint32_t i = 0; i < report->snapshot->device_count; i++)
-        write_device(&json, report, i);
-    gc_json_end_array(&json);
-    gc_json_key(&json, "latency_ns");
-    gc_json_begin_object(&json, GC_JSON_LINES);
-    write_latency(&json, "alloc", &report->snapshot->alloc_latency);
-    write_latency(&json, "free", &report->snapshot->free_latency);
+    gc_json_put_string(&json, "name", report->facts.process->program);
+    gc_json_key(&json, "report");
+    gc_report_put_json(report, &json);
+    gc_json_put_null(&json, "trace");
     gc_json_end_object(&json);
-    gc_report_estimate_json(&json, report);
-    gc_json_key(&json, "warnings");
-    gc_json_begin_array(&json, GC_JSON_LINES);
-    for (uint32_t i = 0; i < report->facts.warning_count; i++)
-        gc_json_string(&json, report->facts.warnings[i]);
-    gc_json_end_array(&json);
-    gc_json_key(&json, "advice");
-    gc_json_begin_array(&json, GC_JSON_LINES);
-    gc_report_advise(report, write_advice, &json);
-    gc_json_end_array(&json);
-    gc_json_put_string(&json, "reuse", report->facts.reuse);
-    write_driver_calls(&json, report, NULL);
-    gc_json_end_object(&json);
+    gc_html_end(&json);
     return gc_out_flush(&out);
 }

@@ -41,6 +41,7 @@ check_test() {
     have_command ffmpeg ffmpeg
     have_command pkg-config pkg-config
     python3 -c 'import ensurepip, venv' 2> /dev/null || missing="$missing python3-venv"
+    check_browser
 }
 check_bench() {
     have_command g++ "${CXX:-g++}"
@@ -62,6 +63,14 @@ check_lint() {
     have_command python3 python3
     have_command abigail-tools abidw
     have_header libcmocka-dev cmocka.h
+}
+# A browser for the report's page. On Debian it is a package like others; elsewhere its test is skipped without one.
+check_browser() {
+    for name in chromium chromium-browser google-chrome google-chrome-stable; do
+        command -v "$name" > /dev/null 2>&1 && return 0
+    done
+    grep -qs '^ID=debian$' /etc/os-release && missing="$missing chromium"
+    return 0
 }
 check_readers() {
     have_command prometheus promtool

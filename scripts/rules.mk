@@ -45,6 +45,18 @@ TOOL_SRC := $(wildcard tools/*.c)
 SIM_SRC := $(filter-out %/test_%,$(wildcard tests/simcuda/driver/*.c tests/simcuda/driver/*/*.c))
 obj = $(patsubst %,$(OUT)/obj/%.o,$(basename $(1)))
 
+# ---- the report's page ----
+
+# Its style, and its scripts in the order of their names, are set into it; the data comes between the two halves.
+PAGE := $(OUT)/gen/page_head.html $(OUT)/gen/page_tail.html
+PAGE_SRC := core/page/page.html core/page/page.css $(sort $(wildcard core/page/*.js))
+$(PAGE) &: $(PAGE_SRC) scripts/rules.mk
+	$(call say,GEN)
+	$(Q)mkdir -p $(@D)
+	$(Q)cat $(filter %.js,$^) > $(OUT)/gen/page.js
+	$(Q)sed -e '/^@DATA@/,$$d' -e '/^@STYLE@/{' -e 'r core/page/page.css' -e 'd' -e '}' core/page/page.html > $(OUT)/gen/page_head.html
+	$(Q)sed -e '1,/^@DATA@/d' -e '/^@SCRIPT@/{' -e 'r $(OUT)/gen/page.js' -e 'd' -e '}' core/page/page.html > $(OUT)/gen/page_tail.html
+
 # ---- objects ----
 
 # Changes when the flags do, and with it every object is out of date.
@@ -65,10 +77,11 @@ $(OUT)/obj/%.o: %.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+$(call obj,core/html.c): $(PAGE)
 $(OUT)/obj/core/%.o: core/%.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CORE_CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CORE_CFLAGS) -Wa,-I$(OUT)/gen -MMD -MP -c -o $@ $<
 $(OUT)/obj/tools/%.o: tools/%.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
@@ -232,7 +245,8 @@ $(OUT)/examples/%: examples/%.cpp core/gpucache.h $(LIB) | sim
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CXX) -std=c++17 $(EXAMPLE_FLAGS) -o $@ $< $(EXAMPLE_LINK)
 
-.PHONY: force generated sim programs examples
+.PHONY: force generated sim programs examples page
+page: $(PAGE)
 examples: $(EXAMPLES)
 generated: $(GENERATED)
 sim: $(SIM_TARGETS)

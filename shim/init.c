@@ -355,8 +355,21 @@ static const char *backend_name(void)
     return is_mapped ? "vmm" : "driver";
 }
 
+static uint32_t list_settings(struct gc_report_setting settings[GC_OPTION_COUNT])
+{
+    const struct gc_options *options = gc_shim.options;
+    uint32_t count = 0;
+
+    for (int i = 0; i < GC_OPTION_COUNT; i++)
+        if (gc_options_is_set(options, (enum gc_option)i))
+            settings[count++] = (struct gc_report_setting){gc_option_row((enum gc_option)i)->name,
+                                                           options->set_texts[i]};
+    return count;
+}
+
 static void write_report(void)
 {
+    struct gc_report_setting settings[GC_OPTION_COUNT];
     const char *warnings[GC_OPTIONS_WARNING_MAX];
     struct gc_report_estimate estimate;
     struct timespec now;
@@ -368,6 +381,8 @@ static void write_report(void)
         .reuse = gc_shim.options->reuse == GC_REUSE_SYNC ? "sync" : "fence",
         .start_unix = life.start_unix,
         .driver_version = gc_shim.driver_version,
+        .settings = settings,
+        .setting_count = list_settings(settings),
         .warnings = warnings,
         .warning_count = gc_shim.options->warning_count,
     };

@@ -178,7 +178,8 @@ static int run(int argc, char **argv)
     struct output outputs[] = {{trace_export_csv, NULL},
                                {trace_export_rmm, NULL},
                                {trace_export_perfetto, NULL},
-                               {trace_export_pickle, NULL}};
+                               {trace_export_pickle, NULL},
+                               {trace_export_html, NULL}};
     const size_t count = sizeof(outputs) / sizeof(outputs[0]);
     const struct tool_option options[] = {
         {.name = "--csv", .value = &outputs[0].path, .bare = "-"},
@@ -186,7 +187,7 @@ static int run(int argc, char **argv)
         {.name = "--perfetto", .value = &outputs[2].path, .bare = "-"},
         {.name = "--pickle", .value = &outputs[3].path},
         {.name = "--json", .flag = &json},
-        {.name = "--html", .absent = true},
+        {.name = "--html", .value = &outputs[4].path},
     };
     int status = tool_parse_file(&tool_command_trace, options, sizeof(options) / sizeof(options[0]),
                                  argc, argv, &path);
@@ -212,6 +213,7 @@ const struct tool_command tool_command_trace = {
         "  --perfetto [OUT]  Chrome's trace JSON, for ui.perfetto.dev: counters of live, reserved\n"
         "                    and pending bytes and of the limit, a slice for each allocation\n"
         "  --pickle OUT      a PyTorch memory snapshot, for pytorch.org/memory_viz\n"
+        "  --html OUT        a page to look at, in any browser, without a network\n"
         "  --json            the summary as one JSON object\n"
         "\n"
         "A record of GPUCACHE_TRACE. Without OUT, or with -, an export goes to standard output.\n"

@@ -90,17 +90,35 @@ static struct gc_gauge get_gauge(struct loader *loader, const json_t *object, co
     return (struct gc_gauge){get_uint(loader, gauge, "current"), get_uint(loader, gauge, "peak")};
 }
 
+/* Beyond the schema: [below so many ns, count]. */
+static void load_histogram(struct loader *loader, const json_t *json, struct gc_latency *latency)
+{
+    const json_t *rows = json_object_get(json, "histogram");
+    const json_t *row;
+    size_t i;
+    json_array_foreach(rows, i, row)
+    {
+        const json_int_t below = json_integer_value(json_array_get(row, 0));
+        const json_int_t count = json_integer_value(json_array_get(row, 1));
+        if (below < 2 || count < 0)
+            fail(loader, "\"histogram\" is none");
+        else
+            latency->powers[62 - __builtin_clzll((uint64_t)below)] = (uint64_t)count;
+    }
+}
+
 static struct gc_latency get_latency(struct loader *loader, const json_t *object, const char *key)
 {
     const json_t *latency = get(loader, object, key, JSON_OBJECT);
     if (latency == NULL)
-        return (struct gc_latency){0, 0, 0, 0};
-    const struct gc_latency found = {
+        return (struct gc_latency){.count = 0};
+    struct gc_latency found = {
         .p50 = get_uint(loader, latency, "p50"),
         .p99 = get_uint(loader, latency, "p99"),
         .max = get_uint(loader, latency, "max"),
         .count = json_object_get(latency, "count") != NULL ? get_uint(loader, latency, "count") : 1,
     };
+    load_histogram(loader, latency, &found);
     return found;
 }
 
@@ -550,6 +568,35 @@ static void load_facts(struct loader *loader, const json_t *root)
     loaded->snapshot.free_latency = get_latency(loader, latency, "free");
 }
 
+/* Beyond the schema. */
+static void load_settings(struct loader *loader, const json_t *root)
+{
+    struct report_loaded *loaded = loader->loaded;
+    json_t *settings = json_object_get(root, "settings");
+    const char *name;
+    json_t *value;
+    uint32_t count = 0;
+    if (settings == NULL)
+        return;
+    if (!json_is_object(settings)) {
+        fail(loader, "\"settings\" is not of its type");
+        return;
+    }
+    loaded->settings = calloc(json_object_size(settings) + 1, sizeof(*loaded->settings));
+    if (loaded->settings == NULL) {
+        fail(loader, "out of memory");
+        return;
+    }
+    json_object_foreach(settings, name, value)
+    {
+        if (!json_is_string(value))
+            fail(loader, "a setting is no text");
+        loaded->settings[count++] = (struct gc_report_setting){name, json_string_value(value)};
+    }
+    loaded->report.facts.settings = loaded->settings;
+    loaded->report.facts.setting_count = count;
+}
+
 static void load_root(struct loader *loader, const json_t *root)
 {
     const json_t *schema = json_object_get(root, "schema");
@@ -562,6 +609,7 @@ static void load_root(struct loader *loader, const json_t *root)
         return;
     }
     load_facts(loader, root);
+    load_settings(loader, root);
     load_estimate(loader, root);
     load_devices(loader, root);
 }
@@ -611,6 +659,7 @@ void report_unload(struct report_loaded *loaded)
     report_stacks_fini(&loaded->stacks);
     free(loaded->api_names);
     free(loaded->warnings);
+    free(loaded->settings);
     json_decref(loaded->api_numbers);
     json_decref(loaded->json);
     memset(loaded, 0, sizeof(*loaded));

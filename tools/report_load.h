@@ -17,6 +17,7 @@ struct report_loaded {
     struct gc_notes estimate_notes;
     const char **api_names;
     const char **warnings;
+    struct gc_report_setting *settings;
     void *json; /* owns the strings */
     void *api_numbers;
 };

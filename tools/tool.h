@@ -103,6 +103,9 @@ void tool_unmap(struct tool_file *file);
  * may be NULL. TOOL_FAILED with a line; else `out` is to be closed. */
 int tool_output_open(const struct tool_command *command, const char *path,
                      const struct tool_file *input, struct gc_out *out) GC_CHECKED;
+/* TOOL_FAILED with a line if the path is that input, which may be empty (not mapped). */
+int tool_output_check(const struct tool_command *command, const char *path,
+                      const struct tool_file *input) GC_CHECKED;
 /* TOOL_FAILED with a line if anything since could not be written. */
 int tool_output_close(const struct tool_command *command, const char *path,
                       struct gc_out *out) GC_CHECKED;

@@ -7,6 +7,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static bool is_input(const struct stat *info, const struct tool_file *input)
+{
+    return input != NULL && input->path != NULL &&
+           (unsigned long long)info->st_dev == input->device &&
+           (unsigned long long)info->st_ino == input->inode;
+}
+
+static int refuse_input(const struct tool_command *command, const char *path)
+{
+    return tool_fail(command, "%s: is what is read", path);
+}
+
+int tool_output_check(const struct tool_command *command, const char *path,
+                      const struct tool_file *input)
+{
+    struct stat info;
+    if (strcmp(path, "-") == 0 || stat(path, &info) != 0 || !is_input(&info, input))
+        return TOOL_DONE;
+    return refuse_input(command, path);
+}
+
 int tool_output_open(const struct tool_command *command, const char *path,
                      const struct tool_file *input, struct gc_out *out)
 {
@@ -19,10 +40,9 @@ int tool_output_open(const struct tool_command *command, const char *path,
         return tool_fail(command, "%s: %s", path, strerror(errno));
     if (fstat(fd, &info) != 0)
         goto fail;
-    if (input != NULL && (unsigned long long)info.st_dev == input->device &&
-        (unsigned long long)info.st_ino == input->inode) {
+    if (is_input(&info, input)) {
         close(fd);
-        return tool_fail(command, "%s: is the %s itself", path, command->name);
+        return refuse_input(command, path);
     }
     if (S_ISREG(info.st_mode) && ftruncate(fd, 0) != 0)
         goto fail;

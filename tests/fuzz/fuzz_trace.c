@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static trace_export *const exports[] = {trace_export_csv, trace_export_rmm,
-                                            trace_export_perfetto, trace_export_pickle};
+                                            trace_export_perfetto, trace_export_pickle,
+                                            trace_export_html};
     static int null = -1;
     struct gc_trace_reader reader;
     struct trace_sum sum;

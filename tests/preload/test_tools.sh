@@ -112,13 +112,18 @@ mkfifo fifo
 for command in report trace; do
     said 2 'a file is missing' $command
     said 2 'unknown option --bogus' $command --bogus noise
-    said 2 'one file, not also noise' $command empty noise
-    said 2 '--html is not in this version' $command noise --html x
+    said 2 '--html needs a value' $command noise --html
     said 1 'missing: No such file or directory' $command missing
     said 1 'empty: the file is empty' $command empty
     said 1 "$TMP: not a regular file" $command "$TMP"
     said 1 'fifo: not a regular file' $command fifo
 done
+said 2 'one file, not also noise' trace empty noise
+said 2 'at most 2 of them, not also c' report a b c
+said 2 'two reports are compared on a page: --html OUT' report empty noise
+said 2 '--trace goes with --html' report noise --trace empty
+said 2 'more traces than reports' report noise --trace a --trace b --html x
+ok "nothing was written" test ! -e x
 said 1 'noise: no JSON' report noise
 said 1 'noise: not a gpucache trace' trace noise
 echo '{"schema": "other"}' > other.json
@@ -177,10 +182,21 @@ said 2 '--pickle needs a value' trace t --pickle
 said 2 'both print on standard output' trace t --csv --rmm
 "$TOOL" report r.json --prom r.prom
 like "report --prom" "$(cat r.prom)" '^gpucache_oom_total\{program="tools_client",pid="[0-9]+",device="0"\} 1$'
-said 1 'r.json: is the report itself' report r.json --prom r.json
+said 1 'r.json: is what is read' report r.json --prom r.json
+for input in r.json t again.json; do
+    said 1 "$input: is what is read" report r.json again.json --trace t --html $input
+done
+said 1 'r.json: not a gpucache trace' report r.json --trace r.json --html page.html
+ok "the report is still whole" "$TOOL" report r.json
+"$TOOL" report r.json --html page.html --trace t
+is "report --html: a whole page" "$(head -n 1 page.html) $(tail -n 1 page.html)" '<!doctype html> </html>'
+is "report --html -: the same" "$("$TOOL" report r.json --html - --trace t | cksum)" "$(cksum < page.html)"
+is "report --html: asks for nothing from elsewhere" "$(grep -cE '(src|href|url)[=(] *.?(https?:)?//' page.html)" 0
+"$TOOL" report r.json --html /dev/full 2> err
+is "report --html to a full disk: status" $? 1
 said 2 'both print on standard output' report r.json --prom --json
 like "trace: the summary" "$("$TOOL" trace t)" '^peak live bytes +7340032 \(7.0 MiB\) in 2 allocations$'
-said 1 't: is the trace itself' trace t --csv t
+said 1 't: is what is read' trace t --csv t
 ok "the trace is still whole" "$TOOL" trace t
 said 1 'No such file or directory' trace t --csv missing/t.csv
 "$TOOL" trace t --csv /dev/full 2> err

@@ -106,6 +106,25 @@ static void threads_lose_nothing(void **state)
     assert_int_equal(latency.max, 319999);
 }
 
+static void powers_of_two_count_all(void **state)
+{
+    static const struct {
+        uint64_t ns;
+        unsigned power;
+    } rows[] = {{0, 0},    {1, 0},     {2, 1},         {3, 1},          {4, 2},
+                {1023, 9}, {1024, 10}, {1u << 20, 20}, {UINT64_MAX, 63}};
+    static struct gc_hist hist;
+    struct gc_latency latency;
+    uint64_t wanted[64] = {0};
+    (void)state;
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        gc_hist_add_many(&hist, rows[i].ns, i + 1);
+        wanted[rows[i].power] += i + 1;
+    }
+    gc_hist_read(&hist, &latency);
+    assert_memory_equal(latency.powers, wanted, sizeof(wanted));
+}
+
 int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -114,6 +133,7 @@ int main(void)
         cmocka_unit_test(single_values_are_within_the_bound),
         cmocka_unit_test(percentiles_are_within_a_sixteenth),
         cmocka_unit_test(threads_lose_nothing),
+        cmocka_unit_test(powers_of_two_count_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

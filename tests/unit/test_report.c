@@ -538,21 +538,54 @@ static void failures_give_one_line(void **state)
     assert_not_written("/dev/full", "No space left on device");
 }
 
-static void later_formats_are_written_as_text(void **state)
+static void the_ending_chooses_the_format(void **state)
 {
+    static const char *const rows[][2] = {{"r.html", "<!doctype html>\n<html lang=\"en\">"},
+                                          {"r.prom", "# HELP gpucache_info "},
+                                          {"r.json", "{\n  \"schema\": \"gpucache-report/1\""},
+                                          {"r.txt", "== gpucache"}};
     char path[128];
-    char wanted[300];
     (void)state;
-    scratch_path(path, sizeof(path), folder, "r.html");
-    assert_int_equal(emit(path), GC_OK);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        scratch_path(path, sizeof(path), folder, rows[i][0]);
+        assert_int_equal(emit(path), GC_OK);
+        char *text = scratch_file(path, NULL);
+        assert_memory_equal(text, rows[i][1], strlen(rows[i][1]));
+        free(text);
+    }
     char *text = log_text();
-    snprintf(wanted, sizeof(wanted),
-             "gpucache: report %s: this format is not in this version; written as text\n", path);
-    assert_string_equal(text, wanted);
+    assert_string_equal(text, "");
     free(text);
-    text = scratch_file(path, NULL);
-    assert_memory_equal(text, "== gpucache", 11);
-    free(text);
+}
+
+/* What is foreign stays inside its JSON string: it can close neither the script nor the page. */
+static void no_name_breaks_out_of_the_page(void **state)
+{
+    static const char *const names[] = {"</script><script>alert(1)</script>", "<!--", "a\"b\\c"};
+    static const char begin[] = "<script type=\"application/json\" id=\"data\">";
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        json_error_t error;
+        const int fd = scratch_fd();
+        assert_int_equal(gc_report_write_html(report_sample(names[i]), fd), GC_OK);
+        char *text = scratch_read(fd, NULL);
+        char *data = strstr(text, begin);
+        assert_non_null(data);
+        data += strlen(begin);
+        *strchr(data, '<') = '\0'; /* the script's own end */
+        json_t *page = json_loads(data, JSON_REJECT_DUPLICATES, &error);
+        if (page == NULL)
+            fail_msg("line %d: %s", error.line, error.text);
+        json_t *side = json_array_get(json_object_get(page, "sides"), 0);
+        assert_string_equal(json_string_value(json_object_get(page, "schema")), "gpucache-page/1");
+        assert_string_equal(
+            json_string_value(json_object_get(json_object_get(side, "report"), "program")),
+            names[i]);
+        assert_true(json_is_null(json_object_get(side, "trace")));
+        json_decref(page);
+        free(text);
+        close(fd);
+    }
 }
 
 static void none_writes_nothing(void **state)
@@ -586,11 +619,12 @@ int main(void)
         cmocka_unit_test(the_device_held_most_of_comes_first),
         cmocka_unit_test(advice_says_what_would_have_fitted),
         cmocka_unit_test(advice_on_holes_and_misuse),
+        cmocka_unit_test(no_name_breaks_out_of_the_page),
         cmocka_unit_test(largest_entry_points_come_first),
         TEST(json_files_are_whole_and_list_the_leaks),
         TEST(a_file_is_replaced_and_nothing_stays_beside_it),
         TEST(failures_give_one_line),
-        TEST(later_formats_are_written_as_text),
+        TEST(the_ending_chooses_the_format),
         TEST(none_writes_nothing),
         TEST(devices_are_written_in_place),
     };

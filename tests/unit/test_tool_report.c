@@ -199,14 +199,14 @@ static void damage(json_t *root, json_t *object, const char *const *optional)
 
 static void every_key_is_needed_in_its_type(void **state)
 {
-    static const char *const optional_root[] = {"advice",   "reuse", "driver_calls",
-                                                "estimate", "gate",  NULL};
+    static const char *const optional_root[] = {"advice",   "settings", "reuse", "driver_calls",
+                                                "estimate", "gate",     NULL};
     static const char *const optional_device[] = {
         "backend",           "backend_reason", "idle_bytes", "direct_bytes", "group",
         "group_limit_bytes", "tenants",        "plan",       "call_sites",   NULL};
     static const char *const optional_leak[] = {"stack", NULL};
     static const char *const optional_fragmentation[] = {"ratio", "stitchable_bytes", NULL};
-    static const char *const optional_latency[] = {"count", NULL};
+    static const char *const optional_latency[] = {"count", "histogram", NULL};
     static const char *const optional_estimate[] = {"fits",
                                                     "measured_peak_bytes",
                                                     "error_thousandths",

@@ -1,0 +1,151 @@
+/* Figures of a report: tiles, tables, and what differs between two. */
+
+/* One device of a side: what the report and the trace say of the same ordinal. */
+function devicesOf(side) {
+    const found = new Map();
+    const entry = ordinal => found.get(ordinal) || found.set(ordinal, {ordinal, report: null, trace: null, picture: null}).get(ordinal);
+    if (side.report) for (const device of side.report.devices) entry(device.ordinal).report = device;
+    if (side.trace) {
+        for (const device of side.trace.devices) entry(device.ordinal).trace = device;
+        for (const picture of side.trace.pictures) entry(picture.ordinal).picture = picture;
+    }
+    const weight = device => device.report ? device.report.reserved_bytes.peak : device.trace.peak_bytes;
+    return [...found.values()].sort((a, b) => weight(b) - weight(a) || a.ordinal - b.ordinal);
+}
+
+function headingOf(device) {
+    return "Device " + device.ordinal + (device.report && device.report.name ? ": " + device.report.name : "");
+}
+
+function tile(name, value, note, kind) {
+    return make("div", null, make("dt", null, name), make("dd", {class: kind}, value, note ? make("small", null, note) : null));
+}
+
+function tiles(device) {
+    const report = device.report;
+    const trace = device.trace;
+    const list = [];
+    if (report) {
+        const requests = report.hit_count + report.miss_count;
+        list.push(tile("Asked for at most", size(report.requested_bytes.peak), size(report.requested_bytes.current) + " at exit"),
+            tile("Reserved at most", size(report.reserved_bytes.peak), size(report.reserved_bytes.current) + " at exit"),
+            tile("Limit", size(report.limit_bytes), report.group ? "group " + report.group + ": " + size(report.group_limit_bytes) : "device has " + size(report.total_bytes)),
+            tile("Served by the cache", requests ? (report.hit_count / requests * 100).toFixed(1) + " %" : "\u2013", count(report.hit_count) + " of " + count(requests)),
+            tile("No room found", count(report.oom_count), counted(report.retry_count, "time trimmed", "times trimmed"), report.oom_count ? "bad" : null),
+            tile("Never freed", size(report.leak_bytes), counted(report.leak_count, "allocation", "allocations"), report.leak_count ? "bad" : null));
+    } else {
+        list.push(tile("Live at most", size(trace.peak_bytes), counted(trace.peak_count, "allocation", "allocations")),
+            tile("Allocations", count(trace.sites.reduce((sum, site) => sum + site.count, 0)), null),
+            tile("No room found", count(trace.failure_count), null, trace.failure_count ? "bad" : null),
+            tile("Live at the end", size(trace.live_bytes), counted(trace.live_count, "allocation", "allocations"), trace.live_count ? "bad" : null));
+    }
+    return make("dl", {class: "tiles"}, list);
+}
+
+/* An entry point, and the stack it was called from where stacks were captured, the innermost frame first. */
+function siteName(name, stack) {
+    if (!stack || stack.length === 0) return make("code", null, name);
+    const frames = make("ol", {class: "stack"}, stack.map(frame => make("li", null, make("code", null, String(frame)))));
+    return make("span", null, name ? make("code", null, name) : null,
+        make("details", {class: "frames"}, make("summary", null, make("code", null, String(stack[0]))), frames));
+}
+
+/* Where memory came from, by stack: GPUCACHE_STACKS=all. */
+function stackSites(report) {
+    if (!report || !report.call_sites || report.call_sites.length === 0) return null;
+    const rows = [...report.call_sites].sort((a, b) => b.peak_bytes - a.peak_bytes);
+    const most = Math.max(1, rows[0].peak_bytes);
+    const columns = [{name: "stack", text: true}, {name: "calls"}, {name: "asked for"}, {name: "its peak"}, {name: "at exit"}, {name: "share", bar: true}];
+    return table("Stacks with most at once, the largest first", columns, rows.map(site => [siteName("", site.stack), count(site.count), size(site.bytes),
+        size(site.peak_bytes), size(site.current_bytes), bar(site.peak_bytes / most)]), "Stacks");
+}
+
+function sites(device, apis) {
+    const rows = [];
+    if (device.trace) {
+        for (const site of device.trace.sites)
+            rows.push({name: apis[site.api], count: site.count, bytes: site.bytes, peak: site.peak_bytes, at: site.at_peak_bytes, left: site.live_bytes, stack: site.stack});
+    } else {
+        for (const [name, api] of Object.entries(device.report.by_api))
+            rows.push({name, count: api.count, bytes: api.bytes, peak: api.peak_bytes, at: null, left: api.current_bytes});
+    }
+    rows.sort((a, b) => (b.at - a.at) || (b.peak - a.peak));
+    const most = Math.max(1, ...rows.map(row => row.at === null ? row.peak : row.at));
+    const columns = [{name: "call site", text: true}, {name: "calls"}, {name: "asked for"}, {name: "its peak"},
+        ...(device.trace ? [{name: "at the peak"}] : []), {name: "at exit"}, {name: "share", bar: true}];
+    return table("Largest first" + (device.trace ? ", by what each had at the device's peak" : ""), columns, rows.map(row => [siteName(row.name, row.stack), count(row.count),
+        size(row.bytes), size(row.peak), ...(device.trace ? [size(row.at)] : []), size(row.left), bar((row.at === null ? row.peak : row.at) / most)]), "Call sites");
+}
+
+function leaks(device, apis) {
+    const report = device.report;
+    const list = report ? report.leaks.map(leak => [leak.address, leak.bytes, leak.api, leak.stack]) : device.trace.leaks.map(leak => [leak.address, leak.bytes, apis[leak.api], null]);
+    const number = report ? report.leak_count : device.trace.live_count;
+    const bytes = report ? report.leak_bytes : device.trace.live_bytes;
+    if (number === 0) return make("p", {class: "good"}, "Everything was freed.");
+    const begun = device.trace ? new Map(device.trace.leaks.map(leak => [leak.address, leak.time_ns])) : null;
+    const columns = [{name: "address", text: true}, {name: "bytes"}, {name: "call site", text: true}, ...(begun ? [{name: "since"}] : [])];
+    const rows = list.slice(0, 200).map(([address, size_, api, stack]) => [make("code", null, address), size(size_), siteName(api, stack),
+        ...(begun ? [begun.has(address) ? moment(begun.get(address), 1e3) : ""] : [])]);
+    const caption = counted(number, "allocation", "allocations") + ", " + size(bytes) + (rows.length < number ? "; the largest " + count(rows.length) + " are listed" : "");
+    return table(caption, columns, rows, "Never freed");
+}
+
+function settings(report) {
+    const rows = [["mode", report.mode], ["backend", report.backend], ["reuse", report.reuse || ""], ["driver", Math.floor(report.driver_version / 1000) + "." + Math.floor(report.driver_version % 1000 / 10)],
+        ...report.devices.flatMap(device => [["limit of device " + device.ordinal, size(device.limit_bytes)],
+            ["backend of device " + device.ordinal, (device.backend || "") + (device.backend_reason ? ": " + device.backend_reason : "")]]),
+        ...Object.entries(report.settings || {})];
+    return table("What held, and what was set", [{name: "setting", text: true}, {name: "value", text: true}],
+        rows.map(([name, value]) => [make("code", null, name), make("code", null, value)]), "Settings");
+}
+
+function driverCalls(report) {
+    const sums = new Map();
+    for (const from of [report, ...report.devices])
+        for (const [name, number] of Object.entries(from.driver_calls || {})) sums.set(name, (sums.get(name) || 0) + number);
+    const rows = [...sums].sort((a, b) => b[1] - a[1]);
+    const most = rows.length ? rows[0][1] : 1;
+    return table("Calls that reached the driver", [{name: "entry point", text: true}, {name: "calls"}, {name: "share", bar: true}],
+        rows.map(([name, number]) => [make("code", null, name), count(number), bar(number / most)]));
+}
+
+/* ---- two reports ---- */
+
+/* [name, how it is written, figure, whether less is better] */
+const compared = [
+    ["asked for at most", size, d => d.requested_bytes.peak, null], ["reserved at most", size, d => d.reserved_bytes.peak, true],
+    ["pending at most", size, d => d.pending_bytes.peak, true], ["reserved at exit", size, d => d.reserved_bytes.current, true],
+    ["allocations", count, d => d.alloc_count, null], ["frees", count, d => d.free_count, null], ["served by the cache", count, d => d.hit_count, false],
+    ["needed the driver", count, d => d.miss_count, true], ["no room found", count, d => d.oom_count, true], ["times trimmed", count, d => d.retry_count, true],
+    ["fences", count, d => d.fence_count, true], ["never freed", size, d => d.leak_bytes, true], ["driver calls", count, d => Object.values(d.driver_calls).reduce((a, b) => a + b, 0), true],
+];
+
+function difference(name, write, before, after, less) {
+    const change = after - before;
+    const share = before > 0 ? " (" + (change > 0 ? "+" : "\u2212") + Math.abs(change / before * 100).toFixed(1) + " %)" : "";
+    const kind = change === 0 || less === null ? null : (change < 0) === less ? "good" : "bad";
+    const text = change === 0 ? "the same" : (change > 0 ? "+" : "\u2212") + write(Math.abs(change)) + share;
+    return [name, write(before), write(after), make("span", {class: kind}, text)];
+}
+
+function comparison(sides) {
+    const [a, b] = sides.map(side => side.report);
+    const rows = [difference("run time", value => span(Math.round(value)), a.duration_s * 1e9, b.duration_s * 1e9, true),
+        difference("allocation, half within", span, a.latency_ns.alloc.p50, b.latency_ns.alloc.p50, true),
+        difference("allocation, 99 in 100 within", span, a.latency_ns.alloc.p99, b.latency_ns.alloc.p99, true),
+        difference("free, 99 in 100 within", span, a.latency_ns.free.p99, b.latency_ns.free.p99, true)];
+    for (const before of a.devices) {
+        const after = b.devices.find(device => device.ordinal === before.ordinal);
+        if (!after) continue;
+        for (const [name, write, figure, less] of compared) {
+            const values = [figure(before), figure(after)];
+            if (values[0] || values[1]) rows.push(difference((a.devices.length > 1 ? "device " + before.ordinal + ": " : "") + name, write, values[0], values[1], less));
+        }
+    }
+    const alone = [...a.devices.filter(x => !b.devices.some(y => y.ordinal === x.ordinal)), ...b.devices.filter(x => !a.devices.some(y => y.ordinal === x.ordinal))];
+    const names = sides.map((side, i) => side.name || ["first", "second"][i]);
+    return make("section", {id: "comparison", "aria-labelledby": "comparison-h"}, make("h2", {id: "comparison-h"}, "Compared"),
+        table("The second against the first", [{name: "figure", text: true}, {name: names[0]}, {name: names[1]}, {name: "difference"}], rows),
+        alone.length ? make("p", {class: "dim"}, "Used by one of them alone: " + alone.map(device => "device " + device.ordinal).join(", ") + ".") : null);
+}

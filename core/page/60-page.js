@@ -1,0 +1,107 @@
+/* Puts the page together. */
+
+function section(id, title, ...content) {
+    return make("section", {id, "aria-labelledby": id + "-h"}, make("h2", {id: id + "-h"}, title), content);
+}
+
+/* Entry points by the bytes that were asked for by them. */
+function ranking(trace) {
+    const sums = new Map();
+    for (const site of trace.devices.flatMap(device => device.sites)) sums.set(site.api, (sums.get(site.api) || 0) + site.bytes);
+    return [...sums.keys()].sort((a, b) => sums.get(b) - sums.get(a));
+}
+
+/* "" for one side, "-2" for the second: ids stay unique. */
+function deviceParts(side, suffix) {
+    const apis = side.trace ? side.trace.apis : [];
+    const ranks = side.trace ? ranking(side.trace) : [];
+    return devicesOf(side).map(device => {
+        const heading = headingOf(device);
+        const id = name => name + "-" + device.ordinal + suffix;
+        const parts = [tiles(device)];
+        if (device.trace) {
+            parts.push(make("h3", {id: id("time")}, "Memory over time"), new Chart(device.trace, side.trace, heading).node);
+            if (device.picture) parts.push(make("h3", {id: id("space")}, "Address space at the peak"), new Picture(device.picture, apis, ranks, heading).node);
+        }
+        parts.push(make("h3", {id: id("sites")}, "Call sites"), stackSites(device.report), sites(device, apis));
+        if (device.trace)
+            parts.push(make("div", {class: "pair"}, make("div", null, make("h3", {id: id("sizes")}, "Sizes"), histogram("Sizes of allocations", device.trace.sizes, sizeEdge, "allocations")),
+                make("div", null, make("h3", {id: id("lives")}, "Lifetimes"), histogram("Lifetimes", device.trace.lifetimes, timeEdge, "allocations"))));
+        parts.push(make("h3", {id: id("leaks")}, "Never freed"), leaks(device, apis));
+        return section("device-" + device.ordinal + suffix, heading, parts);
+    });
+}
+
+function latency(report) {
+    const part = (name, of) => {
+        const rows = (of.histogram || []).map(([below, number]) => [Math.round(Math.log2(below)) - 1, number]);
+        return make("div", null, make("h3", null, name), make("p", null, "Half within " + span(of.p50) + ", 99 in 100 within " + span(of.p99) + ", longest " + span(of.max) + "."),
+            histogram(name + " latency", rows, timeEdge, "calls"));
+    };
+    return make("div", {class: "pair"}, part("Allocations", report.latency_ns.alloc), part("Frees", report.latency_ns.free));
+}
+
+function head(side, label) {
+    const report = side.report;
+    const trace = side.trace;
+    const start = new Date((report || trace).start_unix * 1000).toISOString().replace("T", " ").replace(".000Z", " UTC");
+    const facts = report ? ["pid " + report.pid + " on " + report.host, start, "ran " + span(Math.round(report.duration_s * 1e9)), "gpucache " + report.version]
+        : ["pid " + trace.pid, start, "trace of " + span(trace.duration_ns)];
+    const notes = [];
+    if (trace) {
+        notes.push(count(trace.events) + " events: " + counted(trace.alloc_count, "allocation", "allocations") + ", " + counted(trace.free_count, "free", "frees") +
+            ", " + count(trace.oom_count) + " without room");
+        if (trace.unknown_free_count) notes.push(counted(trace.unknown_free_count, "free", "frees") + " of what was not live, left out");
+        if (trace.damaged_record_count) notes.push(counted(trace.damaged_record_count, "damaged record", "damaged records") + ", left out");
+        if (trace.torn) notes.push("the recording was cut off");
+    } else {
+        notes.push("No trace: what happened over time, where blocks lay and their sizes are not known. GPUCACHE_TRACE records one; gpucache report FILE --html OUT --trace TRACE shows both");
+    }
+    return make("header", null, make("h1", null, (label ? label + ": " : "") + (report ? report.program : "Trace of process " + trace.pid)), report ? make("p", null, make("code", null, report.command)) : null,
+        make("p", {class: "dim"}, facts.join(" \u00b7 ")), make("p", {class: "dim"}, notes.join("; ") + "."));
+}
+
+function advice(report) {
+    if (!report || !report.advice || report.advice.length === 0) return null;
+    return make("section", {class: "panel advice", "aria-label": "What to do"}, make("strong", null, "What to do"), make("ul", null, report.advice.map(text => make("li", null, text))));
+}
+
+function sideParts(side, suffix, label) {
+    const parts = [head(side, label), advice(side.report), ...deviceParts(side, suffix)];
+    if (side.report) {
+        parts.push(section("latency" + suffix, "Latency", latency(side.report)), section("calls" + suffix, "Driver calls", driverCalls(side.report)),
+            section("settings" + suffix, "Settings in force", settings(side.report)));
+    }
+    return parts;
+}
+
+function contents(main) {
+    const whose = heading => {
+        const article = heading.closest("article");
+        return article ? article.getAttribute("aria-label") + ": " : "";
+    };
+    const links = [...main.querySelectorAll("section > h2")].map(heading =>
+        make("li", null, make("a", {href: "#" + heading.parentNode.id}, whose(heading) + heading.textContent)));
+    return make("nav", {"aria-label": "Contents"}, make("ul", null, links));
+}
+
+function build() {
+    const sides = page.sides;
+    const main = make("main", {id: "main", tabindex: "-1"});
+    const names = sides.map(side => side.name || (side.report ? side.report.program : "trace"));
+    document.title = names.join(" and ") + " \u2013 gpucache";
+    document.body.append(main);
+    if (sides.length > 1 && sides.every(side => side.report)) {
+        main.append(make("h1", null, names.join(" and ")), comparison(sides));
+        sides.forEach((side, i) => main.append(make("article", {"aria-label": names[i]}, sideParts(side, "-" + (i + 1), names[i]).filter(Boolean))));
+    } else {
+        main.append(...sideParts(sides[0], "").filter(Boolean));
+    }
+    main.prepend(contents(main));
+    document.body.append(make("footer", {class: "dim"}, make("p", null, "Made by gpucache. This page holds all its data and asks for nothing from elsewhere.")));
+    /* On paper tables stand open. */
+    addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(node => { node.open = true; }));
+    document.documentElement.dataset.ready = "yes";
+}
+
+build();

@@ -1,0 +1,475 @@
+#!/usr/bin/env python3
+"""The report's page in headless Chromium: what stands in it, what it does, how it looks. PAGE_SHOTS=FOLDER keeps screenshots.
+timeout: 240"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import browser  # pylint: disable=wrong-import-position
+import native_trace  # pylint: disable=wrong-import-position
+import tap  # pylint: disable=wrong-import-position
+
+TOOL = os.path.join(tap.BUILD, "gpucache")
+CLIENT = os.path.join(tap.BUILD, "tests", "formats", "traced_client")
+SIM = os.path.join(tap.BUILD, "simcuda")
+SHOTS = os.environ.get("PAGE_SHOTS")
+MILLION_STEPS = 1000100
+HOSTILE = "</script><img src=x onerror=alert(1)>&\"'<b>"
+
+
+def tool(*arguments):
+    done = subprocess.run([TOOL, *arguments], capture_output=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise AssertionError(f"{arguments}: {done.stderr.decode()}")
+
+
+def record(name, steps, report, limit="0=160MiB,1=2GiB", seed=42):
+    """A run of the client in FOLDER: its trace is NAME, its report NAME + report."""
+    environment = dict(os.environ, LD_LIBRARY_PATH=SIM, SIMCUDA_DEVICES="2", SIMCUDA_MEMORY="4GiB", GPUCACHE_LEDGER=FOLDER.name + "/ledger")
+    done = subprocess.run([TOOL, "run", "--limit", limit, "--trace", path(name), "--report", path(name + report), "--", CLIENT, str(steps), str(seed)],
+                          env=environment, capture_output=True, timeout=120, check=False)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr.decode())
+
+
+def path(name):
+    return os.path.join(FOLDER.name, name)
+
+
+def data_of(name):
+    with open(path(name), encoding="utf-8") as stream:
+        return json.loads(re.search(r'id="data">(.*?)</script>', stream.read(), re.S).group(1))
+
+
+def read_json(name):
+    with open(path(name), encoding="utf-8") as stream:
+        return json.load(stream)
+
+
+def show(name, width=1200, dark=False, shot=None):
+    """Opens the page; no script of it fails, it asks for nothing but itself, and nothing sticks out."""
+    PAGE.show(width, 900, dark)
+    PAGE.open(path(name))
+    tap.equal(PAGE.errors, [], "errors of its scripts")
+    tap.equal([url for url in PAGE.requests if not url.startswith("file://" + path(name))], [], "asked for from elsewhere")
+    tap.equal(PAGE.value("document.documentElement.dataset.ready"), "yes", "the page is built")
+    wide = PAGE.value("document.documentElement.scrollWidth")
+    if wide > width:
+        raise AssertionError(f"the page is {wide} wide, the window {width}")
+    if SHOTS and shot:
+        PAGE.picture(os.path.join(SHOTS, shot + ".png"))
+
+
+def size(value):
+    """As the page writes bytes."""
+    if value is None:
+        return "none"
+    unit = 0
+    while value >= 1024:
+        value /= 1024
+        unit += 1
+    digits = 0 if unit == 0 or value >= 100 else 1 if value >= 10 else 2
+    return f"{value:.{digits}f} {['B', 'KiB', 'MiB', 'GiB'][unit]}"
+
+
+def rows_of(selector):
+    return PAGE.value(f"[...document.querySelectorAll({json.dumps(selector)})].map(r => [...r.children].map(c => c.textContent))")
+
+
+# ---- what the data is ----
+
+def stretches_have_the_least_and_the_most(_):
+    """The page's series against the trace, which Python reads by itself."""
+    record("stretched", 20000, ".json", seed=3)
+    tool("trace", path("stretched"), "--html", path("stretched.html"))
+    trace = native_trace.Trace.read(path("stretched"))
+    shown = data_of("stretched.html")["sides"][0]["trace"]
+    first = next(r[7] for r in trace.records if r[0] <= native_trace.OOM)
+    duration = shown["duration_ns"]
+    for device in shown["devices"]:
+        series = device["series"]
+        tap.equal(series["exact"], device["ordinal"] != 0 and len(series["time_ns"]) <= 4096 and "events" not in series, "exact")
+        levels = {}
+        now = {"live": 0, "reserved": 0}
+        live = {}
+        for op, of, _, _, address, number, _, time_ns in trace.records:
+            gone = live.pop(address) if op in (native_trace.ALLOC, native_trace.FREE) and address in live else None
+            changes = []
+            if gone and gone[0] == device["ordinal"]:
+                changes.append(("live", now["live"] - gone[1]))
+            if op == native_trace.ALLOC:
+                live[address] = (of, number)
+                if of == device["ordinal"]:
+                    changes.append(("live", now["live"] + number - (gone[1] if gone and gone[0] == of else 0)))
+            if op == native_trace.LEVELS and of == device["ordinal"]:
+                changes.append(("reserved", address))
+            for name, value in changes:
+                at = min(max(time_ns - first, 0), duration - 1) * 4096 // duration
+                point = levels.setdefault(at, {key: [value_, value_] for key, value_ in now.items()})
+                now[name] = value
+                point[name] = [min(point[name][0], value), max(point[name][1], value)]
+        if series["exact"]:
+            continue
+        wanted = [levels[at] for at in sorted(levels)]
+        for name in ("live", "reserved"):
+            tap.equal([list(pair) for pair in zip(series[name + "_least"], series[name + "_most"])], [point[name] for point in wanted], name)
+        tap.equal(max(series["live_most"]), device["peak_bytes"], "the peak is in the picture")
+    if all(device["series"]["exact"] for device in shown["devices"]):
+        raise AssertionError("nothing was thinned out")
+
+
+def figures_of_the_trace_are_right(_):
+    trace = native_trace.Trace.read(path("small"))
+    lives = native_trace.lives(trace)
+    shown = data_of("small.html")["sides"][0]["trace"]
+    for device in shown["devices"]:
+        mine = [life for life in lives if life.device == device["ordinal"]]
+        tap.equal(device["peak_bytes"], max(native_trace.live_curve(trace, device["ordinal"])), "peak")
+        sizes = {}
+        for life in mine:
+            sizes.setdefault(life.bytes.bit_length() - 1, []).append(life.bytes)
+        tap.equal(device["sizes"], [[power, len(found), sum(found)] for power, found in sorted(sizes.items())], "sizes")
+        ends = [life.end_ns - life.begin_ns for life in mine if life.end_ns is not None]
+        tap.equal(sum(row[1] for row in device["lifetimes"]), len(ends), "lifetimes")
+        tap.equal(device["lifetimes"][-1][0], max(max(ends), 1).bit_length() - 1, "the longest")
+        tap.equal(sorted(leak["address"] for leak in device["leaks"]), sorted(hex(life.address) for life in mine if life.end_ns is None), "leaks")
+        picture = next(p for p in shown["pictures"] if p["ordinal"] == device["ordinal"])
+        tap.equal(sum(s["live_bytes"] for s in picture["segments"]), device["peak_bytes"], "the picture is that of the peak")
+        tap.equal(sum(block[4] for s in picture["segments"] for block in s["blocks"]), device["peak_count"], "blocks")
+        for segment in picture["segments"]:
+            end = 0
+            for offset, span, *_ in segment["blocks"]:
+                if offset < end or offset + span > segment["bytes"]:
+                    raise AssertionError(f"a block at {offset} in {segment}")
+                end = offset + span
+        tap.equal(device["failure_count"], sum(1 for r in trace.records if r[0] == native_trace.OOM and r[1] == device["ordinal"]), "failures")
+        tap.equal(sum(number for _, number, _ in device["failures"]), device["failure_count"], "failures that are drawn")
+
+
+# ---- what stands in the page ----
+
+def every_part_is_there(_):
+    show("small.html", shot="small-light")
+    report = read_json("small.json")
+    tap.equal(PAGE.text("h1"), "traced_client", "heading")
+    tap.equal(PAGE.value("document.title"), "small.json \u2013 gpucache", "title")
+    tap.equal(rows_of(".advice ul"), [report["advice"]], "advice")
+    wanted = sorted(report["devices"], key=lambda d: -d["reserved_bytes"]["peak"])
+    tap.equal(PAGE.value("[...document.querySelectorAll('section[id^=device] > h2')].map(h => h.textContent)"),
+              [f"Device {d['ordinal']}: {d['name']}" for d in wanted], "the device held most of comes first")
+    for device in report["devices"]:
+        part = f"#device-{device['ordinal']} "
+        tiles = dict(PAGE.value(f"[...document.querySelectorAll('{part}.tiles > div')].map(t => [t.querySelector('dt').textContent, "
+                                "t.querySelector('dd').firstChild.textContent])"))
+        tap.equal(tiles["Asked for at most"], size(device["requested_bytes"]["peak"]), "asked for")
+        tap.equal(tiles["Reserved at most"], size(device["reserved_bytes"]["peak"]), "reserved")
+        tap.equal(tiles["Limit"], size(device["limit_bytes"]), "limit")
+        tap.equal(tiles["No room found"], f"{device['oom_count']:,}", "no room")
+        for line in ("live", "reserved", "reserved-edge", "pending"):
+            if not PAGE.value(f"document.querySelector('{part}svg.time path.{line}').getAttribute('d')").startswith("M"):
+                raise AssertionError(f"no line of {line}")
+        shown = PAGE.value(f"document.querySelectorAll('{part}svg.space rect.block').length")
+        if shown < 5:
+            raise AssertionError(f"{shown} blocks in the picture")
+        rows = rows_of(part + "[aria-label='Call sites'] tbody tr")
+        tap.equal({row[0]: row[1] for row in rows}["cuMemAlloc_v2"], f"{device['by_api']['cuMemAlloc_v2']['count']:,}", "calls")
+        tap.equal(len(rows_of(part + "[aria-label='Never freed'] tbody tr")), device["leak_count"], "leaks")
+        tap.equal(PAGE.value(f"document.querySelectorAll('{part}svg.hist').length"), 2, "histograms")
+    settings = dict(rows_of("#settings tbody tr"))
+    tap.equal((settings["mode"], settings["GPUCACHE_LIMIT"], settings["GPUCACHE_TRACE"]), ("cache", "0=160MiB,1=2GiB", path("small")), "settings")
+    latency = PAGE.text("#latency p")
+    if not latency.startswith("Half within "):
+        raise AssertionError(latency)
+    if PAGE.value("document.querySelectorAll('#device-0 .failure').length") == 0:
+        raise AssertionError("no mark where no room was found")
+
+
+def it_can_be_read_aloud(_):
+    show("small.html")
+    tree = PAGE.tree()
+    roles = [role for role, _, _ in tree]
+    for role in ("main", "navigation", "table", "button", "heading", "region", "application", "image"):
+        if role not in roles:
+            raise AssertionError(f"nothing has the role {role}")
+    for role, name, told in tree:
+        if role in ("button", "link", "image", "application", "table", "heading", "region") and not name.strip():
+            raise AssertionError(f"a {role} without a name")
+        if role == "table" and "level" in told:
+            raise AssertionError(told)
+    levels = [told["level"] for role, _, told in tree if role == "heading"]
+    tap.equal(levels[0], 1, "the first heading")
+    if any(after > before + 1 for before, after in zip(levels, levels[1:])):
+        raise AssertionError(f"headings skip a level: {levels}")
+    tap.equal(PAGE.value("document.documentElement.lang"), "en", "language")
+    tap.equal(PAGE.value("[...document.querySelectorAll('[id]')].length - new Set([...document.querySelectorAll('[id]')].map(n => n.id)).size"), 0, "ids twice")
+    for selector in ("table", "th"):
+        bad = PAGE.value(f"[...document.querySelectorAll('{selector}')].filter(n => n.tagName === 'TH' ? !n.scope : !n.caption).length")
+        tap.equal(bad, 0, f"{selector} without caption or scope")
+    # Each picture has its table.
+    tap.equal(PAGE.value("document.querySelectorAll('details:not(.frames)').length"), PAGE.value("document.querySelectorAll('svg').length"), "tables for pictures")
+
+
+CONTRAST = """(() => {
+    const channel = v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+    const parse = c => c.match(/[\\d.]+/g).map(Number);
+    const light = c => { const [r, g, b] = parse(c).map(channel); return .2126 * r + .7152 * g + .0722 * b; };
+    const ground = n => { for (; n; n = n.parentElement) { const c = getComputedStyle(n).backgroundColor; if (parse(c)[3] !== 0) return c; }
+        return getComputedStyle(document.body).backgroundColor; };
+    let worst = [99, ''];
+    for (const n of document.querySelectorAll('h1,h2,h3,p,dt,dd,th,td,caption,summary,button:not(:disabled),a,li,code,small,.good,.bad,svg text')) {
+        if (!n.textContent.trim() || n.closest('.skip,.visually-hidden,[hidden]')) continue;
+        const style = getComputedStyle(n);
+        const [a, b] = [light(n instanceof SVGElement ? style.fill : style.color), light(ground(n))];
+        const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05);
+        if (ratio < worst[0]) worst = [ratio, n.tagName + ' ' + n.textContent.slice(0, 30)];
+    }
+    return worst;
+})()"""
+
+
+def light_and_dark_can_be_read(_):
+    grounds = set()
+    for dark in (False, True):
+        show("small.html", dark=dark, shot="small-dark" if dark else None)
+        grounds.add(PAGE.value("getComputedStyle(document.body).backgroundColor"))
+        ratio, where = PAGE.value(CONTRAST)
+        if ratio < 4.5:
+            raise AssertionError(f"contrast {ratio:.2f} at {where}, dark: {dark}")
+    tap.equal(len(grounds), 2, "grounds")
+
+
+def narrow_windows_do(_):
+    for dark in (False, True):
+        show("small.html", width=360, dark=dark, shot="narrow-dark" if dark else "narrow-light")
+
+
+# ---- what it does ----
+
+CHART = "#device-0 svg.time"
+VIEW = "#device-0 [data-role=view]"
+
+
+def view():
+    """[from, to] in the page's unit, as it says."""
+    return [float(number) for number in re.findall(r"([\d.]+) (?:s|ms|\u00b5s)", PAGE.text(VIEW))[:2]]
+
+
+def the_pointer_shows_and_zooms(_):
+    show("small.html")
+    whole = view()
+    left, top, width, height = PAGE.box(CHART)
+    tip = "#device-0 .over-time .tip"
+    tap.equal(PAGE.value(f"document.querySelector('{tip}').hidden"), True, "no tip at first")
+    PAGE.mouse("mouseMoved", left + width / 2, top + height / 2)
+    PAGE.settle()
+    text = PAGE.text(tip)
+    if PAGE.value(f"document.querySelector('{tip}').hidden") or not re.search(r"live [\d.]+ \w+\s+reserved [\d.]+ \w+\s+pending .*\s+limit 160 MiB", text):
+        raise AssertionError(f"the tip: {text!r}")
+    PAGE.mouse("mousePressed", left + width * .4, top + 50, button="left", clickCount=1)
+    PAGE.mouse("mouseMoved", left + width * .5, top + 60, button="left", buttons=1)
+    PAGE.mouse("mouseMoved", left + width * .6, top + 60, button="left", buttons=1)
+    PAGE.mouse("mouseReleased", left + width * .6, top + 60, button="left", clickCount=1)
+    PAGE.settle()
+    part = view()
+    if not (whole[0] < part[0] < part[1] < whole[1]) or (part[1] - part[0]) > .3 * (whole[1] - whole[0]):
+        raise AssertionError(f"a fifth was chosen: {part} of {whole}")
+    for number in (1, 2):
+        PAGE.mouse("mousePressed", left + width / 2, top + 60, button="left", clickCount=number)
+        PAGE.mouse("mouseReleased", left + width / 2, top + 60, button="left", clickCount=number)
+    PAGE.settle()
+    tap.equal(view(), whole, "a double click shows all")
+    PAGE.mouse("mouseWheel", left + width / 2, top + 60, deltaX=0, deltaY=-120, modifiers=2)
+    PAGE.settle()
+    if view()[1] - view()[0] >= whole[1] - whole[0]:
+        raise AssertionError("the wheel with Ctrl does not zoom")
+    PAGE.mouse("mouseMoved", 5, 5)
+    PAGE.settle()
+    tap.equal(PAGE.value(f"document.querySelector('{tip}').hidden"), True, "the tip goes")
+
+
+def buttons_and_keys_do_the_same(_):
+    show("small.html")
+    report = data_of("small.html")["sides"][0]["trace"]
+    peak = next(d["peak_bytes"] for d in report["devices"] if d["ordinal"] == 0)
+    whole = view()
+    for button, key in (("in", "+"), ("later", "PageDown"), ("earlier", "PageUp"), ("out", "-"), ("all", "0"), ("peak", "p")):
+        PAGE.click(f"#device-0 [data-do={button}]")
+        by_button = view()
+        PAGE.click("#device-0 [data-do=all]") if button in ("in", "all", "peak") else None
+        PAGE.value(f"document.querySelector('{CHART}').focus()")
+        if button in ("in", "all", "peak"):
+            PAGE.press(key)
+            tap.equal(view(), by_button, f"{button} and {key}")
+    PAGE.click("#device-0 [data-do=peak]")
+    if f"live {size(peak)}" not in PAGE.text("#device-0 .over-time .tip"):
+        raise AssertionError(f"the peak, {size(peak)}, is not what the tip says: {PAGE.text('#device-0 .over-time .tip')}")
+    before = view()
+    PAGE.value(f"document.querySelector('{CHART}').focus()")
+    PAGE.press("0")
+    tap.equal(view(), whole, "0 shows all")
+    if before[1] - before[0] > .2 * (whole[1] - whole[0]):
+        raise AssertionError(f"the peak's view: {before}")
+    tap.equal(PAGE.value("document.querySelector('#device-0 [data-do=all]').disabled"), True, "nothing more to show")
+    PAGE.press("Home")
+    first = PAGE.text("#device-0 .over-time .visually-hidden")
+    PAGE.press("ArrowRight")
+    second = PAGE.text("#device-0 .over-time .visually-hidden")
+    if not re.search(r"live .*, reserved", first) or first == second:
+        raise AssertionError(f"what is said aloud: {first!r}, then {second!r}")
+
+
+def the_picture_and_the_tables_answer(_):
+    show("small.html")
+    left, top, width, height = PAGE.box("#device-0 svg.space rect.block:nth-of-type(30)")
+    PAGE.mouse("mouseMoved", left + width / 2, top + height / 2)
+    PAGE.settle()
+    text = PAGE.value("[...document.querySelectorAll('#device-0 .tip:not([hidden])')].map(n => n.textContent).join()")
+    if not re.search(r" by cuMem\w+\nat \+0x[0-9a-f]+ in\n(mapped pages|driver allocation) 0x", text):
+        raise AssertionError(f"the tip of a block: {text!r}")
+    PAGE.click("#device-0 .over-time summary")
+    if not 10 < len(rows_of("#device-0 .over-time tbody tr")) <= 201:
+        raise AssertionError("the table of the chart")
+    caption = PAGE.text("#device-0 .over-time caption")
+    if not re.match(r"One in \d+ of the [\d,]+ points in view", caption):
+        raise AssertionError(caption)
+    PAGE.click("nav a[href='#settings']")
+    tap.equal(PAGE.value("location.hash"), "#settings", "contents")
+
+
+def it_prints_with_its_tables_open(_):
+    show("small.html")
+    paper = PAGE.pdf()
+    if not paper.startswith(b"%PDF") or len(paper) < 20000:
+        raise AssertionError(f"{len(paper)} bytes of PDF")
+    tap.equal(PAGE.value("[...document.querySelectorAll('details')].every(n => n.open)"), True, "tables are open")
+
+
+# ---- other pages ----
+
+def a_million_events(_):
+    record("million", MILLION_STEPS, ".json")
+    tool("report", path("million.json"), "--html", path("million.html"), "--trace", path("million"))
+    events = data_of("million.html")["sides"][0]["trace"]["events"]
+    if events < 1000000:
+        raise AssertionError(f"{events} events only")
+    if os.path.getsize(path("million.html")) > 3 << 20:
+        raise AssertionError(f"{os.path.getsize(path('million.html'))} bytes")
+    for dark in (False, True):
+        show("million.html", dark=dark, shot="million-dark" if dark else "million-light")
+    note = PAGE.text("#device-0 .over-time > p:nth-last-of-type(1)")
+    if not re.match(rf"{events:,} events of all devices are drawn as [\d,]+ stretches of up to .* least and the most", note):
+        raise AssertionError(f"the page does not say what it left out: {note}")
+    PAGE.click("#device-0 [data-do=in]")
+    PAGE.click("#device-0 [data-do=peak]")
+    tap.equal(PAGE.value("document.querySelector('#device-0 .live-band').getAttribute('d').length > 1000"), True, "the band")
+
+
+def two_reports_are_compared(_):
+    record("other", 3000, ".json", limit="0=80MiB", seed=9)
+    tool("report", path("small.json"), path("other.json"), "--html", path("both.html"), "--trace", path("small"), "--trace", path("other"))
+    show("both.html", shot="both")
+    before, after = (read_json(name)["devices"][0] for name in ("small.json", "other.json"))
+    rows = {row[0]: row[1:] for row in rows_of("#comparison tbody tr")}
+    tap.equal(rows["device 0: allocations"][:2], [f"{before['alloc_count']:,}", f"{after['alloc_count']:,}"], "allocations")
+    change = after["reserved_bytes"]["peak"] / before["reserved_bytes"]["peak"] - 1
+    if f"{abs(change) * 100:.1f} %" not in rows["device 0: reserved at most"][2]:
+        raise AssertionError(rows["device 0: reserved at most"])
+    tap.equal(PAGE.value("document.querySelectorAll('article').length"), 2, "both are there")
+    tap.equal(PAGE.value("document.querySelectorAll('svg.time').length"), 4, "charts")
+    tap.equal(PAGE.value("[...document.querySelectorAll('[id]')].length - new Set([...document.querySelectorAll('[id]')].map(n => n.id)).size"), 0, "ids twice")
+
+
+def the_library_writes_the_page_too(_):
+    record("direct", 400, ".html")
+    show("direct.html", shot="report-alone")
+    tap.equal(PAGE.text("h1"), "traced_client", "heading")
+    tap.equal(PAGE.value("document.querySelectorAll('svg.time').length"), 0, "no chart without a trace")
+    if "GPUCACHE_TRACE" not in PAGE.text("header"):
+        raise AssertionError("the page does not say how to get one")
+
+
+def hostile_names_are_text(_):
+    names = [HOSTILE, "</title></style>", "--><!--"]
+    records = [(native_trace.ALLOC, 0, i % 3, 1, 0x1000 * (i + 1), 100 + i, 0, 1000 * i) for i in range(9)]
+    native_trace.Trace(names, records, start_unix=1700000000).write(path("hostile"))
+    report = read_json("small.json")
+    report.update(program=HOSTILE, command=HOSTILE * 20, host=HOSTILE, warnings=[HOSTILE], settings={HOSTILE: HOSTILE})
+    for device in report["devices"]:
+        device["by_api"][HOSTILE] = device["by_api"].pop("cuMemAlloc_v2")
+    with open(path("hostile.json"), "w", encoding="utf-8") as stream:
+        json.dump(report, stream)
+    tool("report", path("hostile.json"), "--html", path("hostile.html"), "--trace", path("hostile"))
+    show("hostile.html", width=700)
+    tap.equal(PAGE.text("h1"), HOSTILE, "the program's name")
+    tap.equal(PAGE.value("document.querySelectorAll('img').length"), 0, "nothing became an element")
+    if HOSTILE not in [row[0] for row in rows_of("#device-0 [aria-label='Call sites'] tbody tr")]:
+        raise AssertionError("the entry point is not listed")
+
+
+def stacks_are_shown(_):
+    report = read_json("small.json")
+    stacks = [["kernels.cc:12 alloc", "train.py:7 step", HOSTILE], ["main.c:1 main"]]
+    device = report["devices"][0]
+    device["call_sites"] = [{"count": 3 - i, "bytes": 100 << i, "current_count": 0, "current_bytes": 0, "peak_bytes": 50 << i, "stack": stack}
+                            for i, stack in enumerate(stacks)]
+    device["leaks"][0]["stack"] = stacks[0]
+    with open(path("stacks.json"), "w", encoding="utf-8") as stream:
+        json.dump(report, stream)
+    tool("report", path("stacks.json"), "--html", path("stacks.html"))
+    show("stacks.html", shot="stacks")
+    part = f"#device-{device['ordinal']} "
+    rows = rows_of(part + "[aria-label=Stacks] tbody tr")
+    tap.equal([row[1:4] for row in rows], [["2", "200 B", "100 B"], ["3", "100 B", "50 B"]], "the largest first")
+    frames = part + "[aria-label=Stacks] tbody tr:nth-child(2) li"
+    tap.equal(PAGE.value(f"[...document.querySelectorAll({json.dumps(frames)})].map(n => n.textContent)"), stacks[0], "frames")
+    tap.equal(PAGE.value(f"document.querySelector({json.dumps(frames)}).checkVisibility()"), False, "folded")
+    PAGE.click(part + "[aria-label=Stacks] tbody tr:nth-child(2) summary")
+    tap.equal(PAGE.value(f"document.querySelector({json.dumps(frames)}).checkVisibility()"), True, "unfolded")
+    leak = PAGE.value(f"document.querySelector({json.dumps(part + '[aria-label=' + chr(39) + 'Never freed' + chr(39) + '] .stack')}).textContent")
+    if "train.py:7 step" not in leak:
+        raise AssertionError(leak)
+
+
+def odd_traces_make_a_page(_):
+    """Nothing in it; one event; version 1; a trace of memory alone."""
+    odd = {"empty": [], "one": [(native_trace.ALLOC, 3, 0, 1, 4096, 0, 0, 77)],
+           "memory": [(native_trace.MAP, 0, 0, 1, 4096, 4096, 1, 5), (native_trace.LEVELS, 0, 0, 1, 4096, 0, native_trace.NO_LIMIT, 5)]}
+    for name, records in odd.items():
+        native_trace.Trace(["cudaMalloc"], records).write(path(name), version=1 if name == "one" else 2)
+        tool("trace", path(name), "--html", path(name + ".html"))
+        show(name + ".html")
+
+
+TESTS = [stretches_have_the_least_and_the_most, figures_of_the_trace_are_right]
+IN_BROWSER = [every_part_is_there, it_can_be_read_aloud, light_and_dark_can_be_read, narrow_windows_do, the_pointer_shows_and_zooms,
+              buttons_and_keys_do_the_same, the_picture_and_the_tables_answer, it_prints_with_its_tables_open, a_million_events,
+              two_reports_are_compared, the_library_writes_the_page_too, hostile_names_are_text, stacks_are_shown, odd_traces_make_a_page]
+
+
+def no_browser(test):
+    def skipped(_):
+        return "no Chromium (Debian: chromium); CHROMIUM names another"
+    skipped.__name__ = test.__name__
+    return skipped
+
+
+if __name__ == "__main__":
+    if not os.path.exists(os.path.join(SIM, "libcuda.so.1")):
+        print(f"1..0 # SKIP {SIM}/libcuda.so.1 is not built")
+        sys.exit(0)
+    PROGRAM = browser.find()
+    with tempfile.TemporaryDirectory(prefix="gpucache-test.") as NAME:
+        FOLDER = type("Folder", (), {"name": os.path.realpath(NAME)})
+        record("small", 4000, ".json")
+        tool("report", path("small.json"), "--html", path("small.html"), "--trace", path("small"))
+        PAGE = browser.Browser(PROGRAM) if PROGRAM else None
+        try:
+            STATUS = tap.run(TESTS + [test if PAGE else no_browser(test) for test in IN_BROWSER])
+        finally:
+            if PAGE:
+                PAGE.close()
+    sys.exit(STATUS)
