@@ -10,8 +10,10 @@
 #include <stdint.h>
 
 struct gc_graph_need {
-    uint64_t activation_bytes; /* outputs, and the planned peak of what lies between */
-    uint64_t made_bytes;       /* weights that the graph makes out of constants */
+    /* Outputs, and the planned peak of what lies between; of more than 10,000 buffers, the most
+     * that is live at once. */
+    uint64_t activation_bytes;
+    uint64_t made_bytes; /* weights that the graph makes out of constants */
     uint64_t made_elements;
     uint32_t made_count;
     uint32_t tensor_count;  /* all that take memory */

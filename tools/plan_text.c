@@ -6,10 +6,12 @@
 #include <string.h>
 
 #define ROWS_SHOWN 20
+#define NAME_COLUMN 57
 #define LABEL_COLUMN 18
 #define SIZE_COLUMN 30
 #define BYTES_COLUMN 48
-#define NAME_BYTES 31
+#define NAME_BYTES 25
+#define KIND_BYTES 11
 
 uint64_t plan_ratio(const struct plan_result *result)
 {
@@ -138,27 +140,41 @@ static void put_row(struct gc_out *out, const struct plan_view *view, uint32_t i
 {
     const struct gc_placement_buffer *buffer = &view->subject->buffers[index];
     const struct plan_label *label = &view->subject->labels[index];
-    char shown[NAME_BYTES];
+    const size_t length = strlen(label->name);
+    size_t cut = label->kind != NULL && length >= NAME_BYTES ? length - NAME_BYTES + 4 : 0;
+    char shown[NAME_BYTES + KIND_BYTES];
     char size[GC_TEXT_SIZE_BYTES];
+    /* Not within a character. */
+    while (cut > 0 && ((unsigned char)label->name[cut] & 0xc0) == 0x80)
+        cut++;
     gc_out_right(out, 10, gc_text_size(buffer->bytes, size));
     put_number(out, 26, view->result->offsets[index]);
     put_number(out, 35, buffer->lower);
     put_number(out, 44, buffer->upper);
     gc_out_text(out, "  ");
-    gc_out_text(out, gc_text_show(label->name, strlen(label->name), shown, sizeof(shown)));
+    if (label->kind != NULL) {
+        gc_out_text(out, gc_text_show(label->kind, strlen(label->kind), shown, KIND_BYTES));
+        gc_out_pad(out, NAME_COLUMN);
+    }
+    /* Names of one graph begin alike. */
+    gc_out_text(out, cut > 0 ? "..." : "");
+    gc_out_text(out, gc_text_show(label->name + cut, length - cut, shown,
+                                  label->kind != NULL ? NAME_BYTES : sizeof(shown)));
     gc_out_char(out, '\n');
 }
 
+/* What stands at the bottom all the time is summed up above. */
 static void put_largest(struct gc_out *out, const struct plan_view *view)
 {
-    const uint32_t count = view->subject->count;
+    const uint32_t first = view->subject->base_count;
+    const uint32_t count = view->subject->count - first;
     uint32_t *order = calloc((size_t)count + 1, sizeof(*order));
     if (order == NULL || count == 0) {
         free(order);
         return;
     }
     for (uint32_t i = 0; i < count; i++)
-        order[i] = i;
+        order[i] = first + i;
     sorted = view->subject;
     qsort(order, count, sizeof(*order), compare_size);
     gc_out_text(out, "\n      size          offset     from       to  largest first\n");

@@ -89,11 +89,12 @@ static enum gc_status take_initializer(struct gc_onnx_builder *builder, uint32_t
 /* ---- inputs, outputs, others ---- */
 
 static enum gc_status declare(struct gc_onnx_builder *builder, struct scope_reading *reading,
-                              struct gc_protobuf message, uint32_t *index)
+                              struct gc_protobuf message, enum gc_model_port_kind kind,
+                              uint32_t *index)
 {
     struct gc_onnx_port port;
     struct gc_type type;
-    enum gc_status status = gc_onnx_read_port(&builder->onnx, message, GC_MODEL_INNER, &port);
+    enum gc_status status = gc_onnx_read_port(&builder->onnx, message, kind, &port);
     if (status == GC_OK)
         status = gc_onnx_type(builder, &port, &type);
     if (status == GC_OK)
@@ -111,7 +112,9 @@ static enum gc_status take_input(struct gc_onnx_builder *builder, struct scope_r
                                  struct gc_protobuf message)
 {
     uint32_t index;
-    const enum gc_status status = declare(builder, reading, message, &index);
+    const bool is_main = reading->scope.parent == GC_GRAPH_NONE;
+    const enum gc_status status =
+        declare(builder, reading, message, is_main ? GC_MODEL_INPUT : GC_MODEL_INNER, &index);
     if (status != GC_OK)
         return status;
     if (builder->graph->values[index].is_input)
@@ -128,7 +131,7 @@ static enum gc_status take_output(struct gc_onnx_builder *builder, struct scope_
     struct gc_protobuf again = message;
     struct gc_protobuf_field field;
     bool more;
-    enum gc_status status = declare(builder, reading, message, &index);
+    enum gc_status status = declare(builder, reading, message, GC_MODEL_OUTPUT, &index);
     uint32_t *slot = &reading->outputs[reading->scope.output_count++];
     *slot = GC_GRAPH_NONE;
     while (status == GC_OK) {
@@ -161,7 +164,7 @@ static enum gc_status take_field(struct gc_onnx_builder *builder, struct scope_r
     case GRAPH_OUTPUT:
         return take_output(builder, reading, inner);
     case GRAPH_VALUE_INFO:
-        return declare(builder, reading, inner, &index);
+        return declare(builder, reading, inner, GC_MODEL_INNER, &index);
     default:
         return GC_OK;
     }

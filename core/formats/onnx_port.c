@@ -159,6 +159,29 @@ static enum gc_status keep(struct gc_onnx *onnx, const struct gc_onnx_port *cont
     return gc_load_add_port(onnx->load, path, &port);
 }
 
+/* An open dimension of an input that has no name is called by the input's: "input.0". */
+static enum gc_status name_axes(struct gc_onnx *onnx, struct gc_onnx_port *content)
+{
+    const size_t length = strlen(content->port.name);
+    for (uint32_t i = 0; content->port.has_shape && i < content->port.dim_count; i++) {
+        const char *symbol = content->symbols[i];
+        if (content->dims[i] != GC_MODEL_UNKNOWN_DIM || (symbol != NULL && symbol[0] != '\0'))
+            continue;
+        /* At most GC_ONNX_DIMS_MAX, 64: two digits. */
+        char *name = gc_load_alloc(onnx->load, onnx->source->path, length + sizeof(".00"));
+        if (name == NULL)
+            return gc_load_no_memory(onnx->load, onnx->source->path);
+        memcpy(name, content->port.name, length + 1);
+        char *at = name + length;
+        *at++ = '.';
+        if (i >= 10)
+            *at++ = (char)('0' + i / 10);
+        *at = (char)('0' + i % 10);
+        content->symbols[i] = name;
+    }
+    return GC_OK;
+}
+
 enum gc_status gc_onnx_read_port(struct gc_onnx *onnx, struct gc_protobuf message,
                                  enum gc_model_port_kind kind, struct gc_onnx_port *content)
 {
@@ -172,8 +195,10 @@ enum gc_status gc_onnx_read_port(struct gc_onnx *onnx, struct gc_protobuf messag
             status = gc_protobuf_text(&message, &field, "a value's name", &content->port.name);
         else if (status == GC_OK && gc_protobuf_is(&field, INFO_TYPE, GC_PROTOBUF_BYTES))
             status = gc_onnx_read_type(onnx, gc_protobuf_inner(&message, &field), content);
-        if (status != GC_OK || !more)
+        if (status != GC_OK)
             return status;
+        if (!more)
+            return kind == GC_MODEL_INPUT ? name_axes(onnx, content) : GC_OK;
     }
 }
 

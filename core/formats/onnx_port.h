@@ -13,6 +13,8 @@ struct gc_onnx_port {
     const char *symbols[GC_ONNX_DIMS_MAX];
 };
 
+/* The open dimensions of an INPUT all have names: those without one get the input's and the axis.
+ */
 enum gc_status gc_onnx_read_port(struct gc_onnx *onnx, struct gc_protobuf message,
                                  enum gc_model_port_kind kind,
                                  struct gc_onnx_port *content) GC_CHECKED;

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #define REGION_BYTES_MAX GC_MIB(512)
-#define NODE_MAX 1000 /* steps of search: graphs of models are at their bound before */
+#define NODE_MAX 1000     /* steps of search: graphs of models are at their bound before */
+#define PLANNED_MAX 10000 /* buffers that are placed: a program's start does not wait for more */
 #define DIGITS_MAX 20
 
 /* ---- dimensions ---- */
@@ -98,28 +99,62 @@ static bool add_made(const struct gc_graph *graph, const struct gc_lifetimes *li
     return fits;
 }
 
+/* The most bytes that are live in one step: what a placement of very many small buffers comes close
+ * to. */
+static enum gc_status find_live(struct gc_region *region, const struct gc_lifetimes *lifetimes,
+                                uint64_t *peak_bytes)
+{
+    const uint64_t count = (uint64_t)lifetimes->step_count + 1;
+    uint64_t *changes = gc_region_alloc(region, count * sizeof(*changes));
+    uint64_t live = 0;
+    *peak_bytes = 0;
+    if (changes == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t i = lifetimes->base_count; i < lifetimes->count; i++) {
+        changes[lifetimes->buffers[i].lower] += lifetimes->buffers[i].bytes;
+        changes[lifetimes->buffers[i].upper] -= lifetimes->buffers[i].bytes;
+    }
+    /* All buffers together fit in 64 bits, so no sum below passes them; differences wrap. */
+    for (uint64_t i = 0; i < count; i++) {
+        live += changes[i];
+        *peak_bytes = gc_max_u64(*peak_bytes, live);
+    }
+    return GC_OK;
+}
+
+static enum gc_status find_peak(struct gc_region *region, const struct gc_lifetimes *lifetimes,
+                                uint64_t *peak_bytes)
+{
+    const struct gc_placement_problem problem = {lifetimes->buffers + lifetimes->base_count,
+                                                 lifetimes->count - lifetimes->base_count,
+                                                 GC_PLACEMENT_UNLIMITED};
+    const struct gc_placement_options options = {.node_max = NODE_MAX};
+    struct gc_placement placement;
+    if (problem.count > PLANNED_MAX)
+        return find_live(region, lifetimes, peak_bytes);
+    const enum gc_status status = gc_placement_solve(region, &problem, &options, &placement);
+    if (status == GC_OK)
+        *peak_bytes = placement.peak_bytes;
+    return status;
+}
+
 static enum gc_status find(struct gc_region *region, const struct gc_graph *graph,
                            struct gc_graph_need *need)
 {
     struct gc_lifetimes_rules rules;
     struct gc_lifetimes lifetimes;
-    struct gc_placement placement;
+    uint64_t peak_bytes;
     gc_lifetimes_rules_init(&rules);
     enum gc_status status = gc_lifetimes_find(region, graph, &rules, &lifetimes);
     if (status != GC_OK)
         return status;
-    const struct gc_placement_problem problem = {lifetimes.buffers + lifetimes.base_count,
-                                                 lifetimes.count - lifetimes.base_count,
-                                                 GC_PLACEMENT_UNLIMITED};
-    const struct gc_placement_options options = {.node_max = NODE_MAX};
-    status = gc_placement_solve(region, &problem, &options, &placement);
+    status = find_peak(region, &lifetimes, &peak_bytes);
     if (status != GC_OK)
         return status;
     need->tensor_count = lifetimes.tensor_count;
     need->unknown_count = lifetimes.unknown_count;
     need->unknown_value = lifetimes.unknown_value;
-    if (!gc_add_u64(placement.peak_bytes, lifetimes.role_bytes[GC_LIFE_OUTPUT],
-                    &need->activation_bytes) ||
+    if (!gc_add_u64(peak_bytes, lifetimes.role_bytes[GC_LIFE_OUTPUT], &need->activation_bytes) ||
         !add_made(graph, &lifetimes, need))
         return GC_OVERFLOW;
     return GC_OK;

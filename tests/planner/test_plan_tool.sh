@@ -45,7 +45,7 @@ done
 for option in --weights --inputs --outputs; do
     said 2 "$option no is not valid; accepted: keep, use, leave" three.csv $option no
 done
-for value in N N=0 N=x =3 N=1,; do
+for value in N N=0 N=x =3 "N=1,"; do
     said 2 "--dim $value is not valid; accepted: name=N, N from 1" three.csv --dim=$value
 done
 for flag in --json --strict --no-in-place; do
