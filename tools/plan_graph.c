@@ -28,18 +28,40 @@ static bool accepts(const struct tool_file *file)
 
 /* ---- dimensions ---- */
 
+/* An input by its name, which gives it a number, or by name and axis. */
+static bool names_input(const struct gc_graph *graph, const char *name, size_t length)
+{
+    const struct gc_graph_scope *main = &graph->scopes[0];
+    for (uint32_t i = 0; i < main->input_count; i++) {
+        const struct gc_graph_value *value = &graph->values[main->inputs[i]];
+        const size_t own = strlen(value->name);
+        uint64_t axis;
+        if (value->is_initializer || own > length || memcmp(value->name, name, own) != 0)
+            continue;
+        if (own == length ||
+            (name[own] == '.' && gc_text_uint(name + own + 1, length - own - 1, &axis) &&
+             axis < value->declared.shape.rank))
+            return true;
+    }
+    return false;
+}
+
+static bool names_dimension(const struct gc_graph *graph, const char *name, size_t length)
+{
+    for (uint32_t i = 0; i < graph->symbol_count; i++) {
+        const char *own = graph->symbols[i].name;
+        if (own != NULL && strlen(own) == length && memcmp(own, name, length) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* A name that is misspelt would be taken for one that is given. */
 static int check_dims(const struct plan_request *request, const struct gc_graph *graph)
 {
     for (const char *dims = request->dims; *dims != '\0';) {
         const size_t length = strcspn(dims, "=");
-        bool is_there = false;
-        for (uint32_t i = 0; i < graph->symbol_count; i++) {
-            const char *name = graph->symbols[i].name;
-            is_there = is_there ||
-                       (name != NULL && strlen(name) == length && memcmp(name, dims, length) == 0);
-        }
-        if (!is_there) {
+        if (!names_dimension(graph, dims, length) && !names_input(graph, dims, length)) {
             char shown[64];
             return tool_usage(&tool_command_plan, "--dim %s: %s has no open dimension of this name",
                               gc_text_show(dims, length, shown, sizeof(shown)), request->path);

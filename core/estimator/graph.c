@@ -128,6 +128,10 @@ static bool has_dim(const struct gc_model *graph, const char *name, size_t lengt
 {
     for (uint32_t i = 0; i < graph->port_count; i++) {
         const struct gc_model_port *port = &graph->ports[i];
+        /* An input that is a number is given as one. */
+        if (port->kind == GC_MODEL_INPUT && strlen(port->name) == length &&
+            memcmp(port->name, name, length) == 0)
+            return true;
         for (uint32_t j = 0; port->symbols != NULL && j < port->dim_count; j++) {
             const char *symbol = port->symbols[j];
             if (symbol != NULL && strlen(symbol) == length && memcmp(symbol, name, length) == 0)

@@ -20,7 +20,7 @@ VIEWS = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"}
 # The share of tensors whose size is known, with these dimensions; all of any other model.
 SIZES_KNOWN = {
     "ch_PP-OCRv4_det_infer.onnx": (1.0, [f"p2o.DynamicDimension.{i}={n}" for i, n in enumerate((1, 640, 640))]),
-    "silero_vad_v5.onnx": (0.5, []),
+    "silero_vad_v5.onnx": (1.0, ["input.0=1", "input.1=512", "state.1=1", "sr=16000"]),
 }
 
 
@@ -277,6 +277,19 @@ def named_dimensions(folder):
     tap.equal(peak(plan(path, "--batch", "7", "--dim", "seq_len=3", "--dim", "batch_size=2")), 2 * 5)
 
 
+def dimensions_without_a_name(folder):
+    """An input's open dimension has its name and its axis; nobody else's has one."""
+    path = save(folder, [op("A", ["x"], ["y"])], [value("x", [None, 4, ""])], [value("y", [None, 2])])
+    made = plan(path)
+    if not any("--dim x.0=N" in text for text in made["warnings"]):
+        raise AssertionError(made["warnings"])
+    made = plan(path, "--dim", "x.0=10", "--dim", "x.2=3")
+    tap.equal([made["input_bytes"], made["unknown_tensors"]], [120, 1])
+    tap.equal(run(path, "--dim", "y.0=1").returncode, 2)
+    done = subprocess.run([TOOL, "estimate", path, "--dim", "x.0=10,x.2=3", "--json"], capture_output=True, timeout=100, check=False)
+    tap.equal(json.loads(done.stdout)["input_bytes"], 120)
+
+
 def outputs_and_alignment(folder):
     path = save(folder, [op("A", ["x"], ["a, \"b\""]), op("B", ["a, \"b\""], ["y"])], [value("x", 1)], [value("y", 257)], values=[value("a, \"b\"", 300)])
     made = plan(path, alignment=256)
@@ -327,4 +340,4 @@ def models(_folder):
 
 if __name__ == "__main__":
     sys.exit(tap.run([chain, diamond, residual, tied_weights, dead_outputs, reshape_chain, in_place, empty, branches, decided, loop,
-                      unknown_sizes, named_dimensions, outputs_and_alignment, damaged, models]))
+                      unknown_sizes, named_dimensions, dimensions_without_a_name, outputs_and_alignment, damaged, models]))
