@@ -6,15 +6,20 @@
 #define SLICE_NODES 256
 #define STEPS_MAX 8 /* from the middle between bound and peak towards the peak */
 
-/* What comes last brings the peak down, the others try the target. */
-#define LOWERING GC_PLACE_ORDER_COUNT
-#define SEARCH_COUNT (GC_PLACE_ORDER_COUNT + 1)
+/* Beside one search for each order at the target: one that begins anew each turn with those first
+ * that were left without a place most often (squeaky wheels), and one that brings the peak down. */
+#define BLAMING GC_PLACE_ORDER_COUNT
+#define LOWERING (GC_PLACE_ORDER_COUNT + 1)
+#define SEARCH_COUNT (GC_PLACE_ORDER_COUNT + 2)
 
 struct gc_place_exact {
     struct gc_place_run *run;
     struct gc_place_part *part;
     struct gc_place_model model;
-    uint32_t *ranks[GC_PLACE_ORDER_COUNT];
+    struct gc_place_sorter *sorter;
+    uint32_t *ranks[GC_PLACE_ORDER_COUNT + 1]; /* of the orders and of the blame */
+    uint32_t *by_blame;
+    uint32_t *blame;
     struct gc_place_search *searches[SEARCH_COUNT]; /* NULL: none of that kind */
     uint64_t capacities[SEARCH_COUNT];              /* each is at work on; 0: none yet */
     uint64_t slice;
@@ -57,9 +62,16 @@ struct gc_place_exact *gc_place_exact_create(struct gc_place_greedy *greedy,
         if (exact->ranks[by] == NULL)
             return NULL;
     }
+    const uint64_t bytes = exact->part->count * sizeof(uint32_t);
+    exact->sorter = &greedy->sorter;
+    exact->ranks[BLAMING] = gc_region_alloc(run->region, bytes);
+    exact->by_blame = gc_region_alloc(run->region, bytes);
+    exact->blame = gc_region_alloc(run->region, bytes);
+    if (exact->ranks[BLAMING] == NULL || exact->by_blame == NULL || exact->blame == NULL)
+        return NULL;
     bool any = false;
     for (unsigned i = 0; i < SEARCH_COUNT; i++) {
-        exact->searches[i] = gc_place_search_create(run->region, &exact->model, memo);
+        exact->searches[i] = gc_place_search_create(run->region, &exact->model, memo, exact->blame);
         any = any || exact->searches[i] != NULL;
     }
     return any ? exact : NULL;
@@ -81,8 +93,24 @@ static uint64_t capacity_for(const struct gc_place_exact *exact, unsigned search
     return gc_max_u64(target, below_peak - below_peak % exact->part->unit);
 }
 
+/* The more blamed the earlier; what is long ago counts less. */
+static void rank_by_blame(struct gc_place_exact *exact)
+{
+    const uint32_t count = exact->model.count;
+    for (uint32_t i = 0; i < count; i++) {
+        exact->by_blame[i] = i;
+        exact->sorter->keys[i] = UINT32_MAX - (uint64_t)exact->blame[i];
+        exact->blame[i] /= 2;
+    }
+    gc_place_sort(exact->sorter, exact->by_blame, count);
+    for (uint32_t i = 0; i < count; i++)
+        exact->ranks[BLAMING][exact->by_blame[i]] = i;
+}
+
 static void begin(struct gc_place_exact *exact, unsigned search)
 {
+    if (search == BLAMING)
+        rank_by_blame(exact);
     const unsigned order = search == LOWERING ? exact->lowering_order : search;
     exact->capacities[search] = capacity_for(exact, search);
     gc_place_search_begin(exact->searches[search], exact->capacities[search], exact->ranks[order],
@@ -146,6 +174,8 @@ static bool turn(struct gc_place_exact *exact, unsigned search)
     }
     if (search == LOWERING)
         move_lowering(exact);
+    if (search == BLAMING)
+        exact->capacities[search] = 0;
     return exact->capacities[search] != UINT64_MAX;
 }
 

@@ -54,6 +54,39 @@ static void fill_neighbours(struct gc_place_model *model)
     }
 }
 
+/* The items of each section, the largest first. */
+static enum gc_status fill_sections(struct gc_place_model *model, struct gc_region *region)
+{
+    struct gc_place_sorter sorter;
+    uint64_t spans = 0;
+    model->section_begin =
+        gc_region_alloc(region, (model->section_count + UINT64_C(2)) * sizeof(uint32_t));
+    uint32_t *order = gc_region_alloc(region, model->count * sizeof(*order));
+    if (model->section_begin == NULL || order == NULL ||
+        !gc_place_sorter_init(&sorter, region, model->count))
+        return GC_NO_HOST_MEMORY;
+    uint32_t *ends = model->section_begin + 2; /* moves down by one as it is filled */
+    for (uint32_t i = 0; i < model->count; i++) {
+        order[i] = i;
+        sorter.keys[i] = ~model->items[i].bytes;
+        spans += model->items[i].last - model->items[i].first + 1;
+        for (uint32_t s = model->items[i].first; s <= model->items[i].last; s++)
+            if (s + 1 < model->section_count)
+                ends[s]++;
+    }
+    gc_place_sort(&sorter, order, model->count);
+    for (uint32_t s = 1; s + 1 < model->section_count; s++)
+        ends[s] += ends[s - 1];
+    model->section_items = gc_region_alloc(region, spans * sizeof(*model->section_items));
+    if (model->section_items == NULL)
+        return GC_NO_HOST_MEMORY;
+    ends--;
+    for (uint32_t n = 0; n < model->count; n++)
+        for (uint32_t s = model->items[order[n]].first; s <= model->items[order[n]].last; s++)
+            model->section_items[ends[s]++] = order[n];
+    return GC_OK;
+}
+
 enum gc_status gc_place_model_init(struct gc_place_model *model, struct gc_region *region,
                                    const struct gc_place_part *part, uint64_t pair_max,
                                    uint64_t seed)
@@ -80,6 +113,9 @@ enum gc_status gc_place_model_init(struct gc_place_model *model, struct gc_regio
     if (model->neighbours == NULL)
         return GC_NO_HOST_MEMORY;
     fill_neighbours(model);
+    status = fill_sections(model, region);
+    if (status != GC_OK)
+        return status;
     for (uint32_t i = 0; i < model->count; i++)
         model->marks[i] = gc_mix_u64(gc_mix_u64(seed + 1) ^ (i + UINT64_C(0x9e3779b97f4a7c15)));
     return GC_OK;

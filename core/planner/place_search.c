@@ -30,6 +30,14 @@ struct frame {
     bool is_cut; /* candidates were left out: no verdict */
 };
 
+/* The least and the second least end in a section, of one placed next; whose the first is. */
+struct ends {
+    uint64_t first;
+    uint64_t second;
+    uint32_t item;
+    uint64_t round;
+};
+
 struct change {
     uint64_t level;
     uint32_t item;
@@ -38,6 +46,7 @@ struct change {
 struct gc_place_search {
     const struct gc_place_model *model;
     struct gc_place_memo *memo;
+    uint32_t *blame;   /* of each item: how often it was left without a place */
     uint64_t limit;    /* no end above it */
     uint64_t capacity; /* the same in whole grains */
     uint64_t salt;
@@ -50,13 +59,14 @@ struct gc_place_search {
     uint64_t *offsets;
     uint32_t *next; /* what is not placed, by first section; the last is the list's end */
     uint32_t *previous;
-    uint64_t *rest; /* bytes of each section that are not placed */
+    uint64_t *latest; /* of each section: where the next must begin for all that is left to fit */
 
-    uint64_t *bounds;    /* of each item at this node: its offset is no less */
-    uint64_t *floors;    /* of each section: the least of the bounds */
-    uint64_t *first_end; /* the least and the second least end of one placed next */
-    uint64_t *second_end;
-    uint32_t *first_item;
+    uint64_t
+        *bounds; /* of each item at this node: its offset is no less; of placed ones: the most */
+    uint64_t *least;   /* of `latest` over ranges of powers of two */
+    struct ends *ends; /* of sections */
+    uint64_t round;    /* of inference */
+    uint32_t *witness; /* of each section: one that may be next, when it was last looked for */
 
     struct frame *frames;
     uint32_t depth;
@@ -72,7 +82,7 @@ struct gc_place_search {
 
 struct gc_place_search *gc_place_search_create(struct gc_region *region,
                                                const struct gc_place_model *model,
-                                               struct gc_place_memo *memo)
+                                               struct gc_place_memo *memo, uint32_t *blame)
 {
     const uint64_t n = model->count;
     const uint64_t sections = model->section_count;
@@ -81,16 +91,17 @@ struct gc_place_search *gc_place_search_create(struct gc_region *region,
         return NULL;
     search->model = model;
     search->memo = memo;
+    search->blame = blame;
     search->levels = gc_region_alloc(region, n * sizeof(uint64_t));
     search->offsets = gc_region_alloc(region, n * sizeof(uint64_t));
     search->bounds = gc_region_alloc(region, n * sizeof(uint64_t));
     search->next = gc_region_alloc(region, (n + 1) * sizeof(uint32_t));
     search->previous = gc_region_alloc(region, (n + 1) * sizeof(uint32_t));
-    search->rest = gc_region_alloc(region, sections * sizeof(uint64_t));
-    search->floors = gc_region_alloc(region, sections * sizeof(uint64_t));
-    search->first_end = gc_region_alloc(region, sections * sizeof(uint64_t));
-    search->second_end = gc_region_alloc(region, sections * sizeof(uint64_t));
-    search->first_item = gc_region_alloc(region, sections * sizeof(uint32_t));
+    search->latest = gc_region_alloc(region, sections * sizeof(uint64_t));
+    search->least =
+        gc_region_alloc(region, (gc_top_bit_u64(sections) + 1) * sections * sizeof(uint64_t));
+    search->witness = gc_region_alloc(region, sections * sizeof(uint32_t));
+    search->ends = gc_region_alloc(region, sections * sizeof(struct ends));
     search->frames = gc_region_alloc(region, (n + 1) * sizeof(struct frame));
     search->pool = gc_region_alloc(region, (2 * n + 2) * sizeof(struct component));
     search->trail =
@@ -98,10 +109,10 @@ struct gc_place_search *gc_place_search_create(struct gc_region *region,
     search->candidate_room = (uint32_t)(n * gc_min_u64(n, CANDIDATES_PER_ITEM));
     search->candidates = gc_region_alloc(region, search->candidate_room * sizeof(uint32_t));
     if (search->levels == NULL || search->offsets == NULL || search->bounds == NULL ||
-        search->next == NULL || search->previous == NULL || search->rest == NULL ||
-        search->floors == NULL || search->first_end == NULL || search->second_end == NULL ||
-        search->first_item == NULL || search->frames == NULL || search->pool == NULL ||
-        search->trail == NULL || search->candidates == NULL)
+        search->next == NULL || search->previous == NULL || search->latest == NULL ||
+        search->least == NULL || search->witness == NULL || search->ends == NULL ||
+        search->frames == NULL || search->pool == NULL || search->trail == NULL ||
+        search->candidates == NULL)
         return NULL;
     return search;
 }
@@ -125,7 +136,10 @@ void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity, co
         search->levels[i] = model->items[i].fixed != GC_PLACEMENT_FREE ? model->items[i].fixed : 0;
         search->offsets[i] = GC_PLACEMENT_FREE;
     }
-    memcpy(search->rest, model->loads, model->section_count * sizeof(uint64_t));
+    for (uint32_t section = 0; section < model->section_count; section++) {
+        search->latest[section] = search->capacity - model->loads[section];
+        search->witness[section] = model->section_items[model->section_begin[section]];
+    }
     search->depth = 0;
     search->trail_used = 0;
     search->candidate_used = 0;
@@ -143,43 +157,86 @@ static bool is_in(const struct gc_place_search *search, const struct component *
     return item < search->model->count && search->model->items[item].first < component->end;
 }
 
-/* Where the list of the component ends, in sections, and from the bounds of its items the floors
- * and the ends. */
-static void gather_sections(struct gc_place_search *search, const struct component *component,
-                            uint32_t begin, uint32_t end)
+/* Something that may come next in the section, as far as its bound says; NONE if nothing may. */
+static uint32_t find_next(const struct gc_place_search *search, uint32_t section)
 {
-    const struct gc_place_item *items = search->model->items;
+    const struct gc_place_model *model = search->model;
+    const uint64_t latest = search->latest[section];
+    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
+        if (search->bounds[model->section_items[n]] <= latest)
+            return model->section_items[n];
+    return NONE;
+}
+
+static void blame_section(struct gc_place_search *search, uint32_t section)
+{
+    const struct gc_place_model *model = search->model;
+    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
+        search->blame[model->section_items[n]] +=
+            search->offsets[model->section_items[n]] == GC_PLACEMENT_FREE;
+}
+
+/* Every section has something left that may come next, or nothing left. */
+static bool sections_go_on(struct gc_place_search *search, uint32_t begin, uint32_t end)
+{
     for (uint32_t s = begin; s < end; s++) {
-        search->floors[s] = UINT64_MAX;
-        search->first_end[s] = UINT64_MAX;
-        search->second_end[s] = UINT64_MAX;
-        search->first_item[s] = NONE;
-    }
-    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
-        const uint64_t bound = search->bounds[i];
-        const uint64_t top = bound + items[i].bytes;
-        for (uint32_t s = items[i].first; s <= items[i].last; s++) {
-            if (bound < search->floors[s])
-                search->floors[s] = bound;
-            if (top < search->first_end[s]) {
-                search->second_end[s] = search->first_end[s];
-                search->first_end[s] = top;
-                search->first_item[s] = i;
-            } else if (top < search->second_end[s]) {
-                search->second_end[s] = top;
-            }
+        if (search->latest[s] == search->capacity ||
+            search->bounds[search->witness[s]] <= search->latest[s])
+            continue;
+        const uint32_t found = find_next(search, s);
+        if (found == NONE) {
+            blame_section(search, s);
+            return false;
         }
+        search->witness[s] = found;
+    }
+    return true;
+}
+
+/* The least of `latest` over ranges of 1, 2, 4, … sections. */
+static void gather_least(struct gc_place_search *search, uint32_t begin, uint32_t end)
+{
+    const uint32_t sections = search->model->section_count;
+    memcpy(search->least + begin, search->latest + begin, (end - begin) * sizeof(uint64_t));
+    for (uint32_t width = 2; width <= end - begin; width *= 2) {
+        const uint64_t *from = search->least + (uint64_t)(gc_top_bit_u64(width) - 1) * sections;
+        uint64_t *to = search->least + (uint64_t)gc_top_bit_u64(width) * sections;
+        for (uint32_t s = begin; s + width <= end; s++)
+            to[s] = gc_min_u64(from[s], from[s + width / 2]);
     }
 }
 
-/* All that is left of a section goes above its floor. */
-static bool sections_fit(const struct gc_place_search *search, uint32_t begin, uint32_t end)
+static uint64_t least_latest(const struct gc_place_search *search, const struct gc_place_item *item)
 {
-    for (uint32_t s = begin; s < end; s++)
-        if (search->rest[s] > 0 && (search->floors[s] > search->capacity ||
-                                    search->rest[s] > search->capacity - search->floors[s]))
-            return false;
-    return true;
+    const unsigned level = gc_top_bit_u64(item->last - item->first + 1);
+    const uint64_t *least = search->least + (uint64_t)level * search->model->section_count;
+    return gc_min_u64(least[item->first], least[item->last + 1 - (1U << level)]);
+}
+
+/* The least end of the others that are left in the section, placed next. What was gathered earlier
+ * in the round serves again: bounds only rise. */
+static uint64_t least_end(struct gc_place_search *search, uint32_t section, uint32_t but)
+{
+    const struct gc_place_model *model = search->model;
+    struct ends *ends = &search->ends[section];
+    if (ends->round != search->round) {
+        *ends = (struct ends){UINT64_MAX, UINT64_MAX, NONE, search->round};
+        for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1];
+             n++) {
+            const uint32_t i = model->section_items[n];
+            if (search->bounds[i] >= ends->second)
+                continue;
+            const uint64_t end = search->bounds[i] + model->items[i].bytes;
+            if (end < ends->first) {
+                ends->second = ends->first;
+                ends->first = end;
+                ends->item = i;
+            } else {
+                ends->second = gc_min_u64(ends->second, end);
+            }
+        }
+    }
+    return ends->item == but ? ends->second : ends->first;
 }
 
 /* An item that would leave too little above it is not the next in that section: it comes after the
@@ -189,26 +246,23 @@ static bool raise_bounds(struct gc_place_search *search, const struct component 
 {
     const struct gc_place_item *items = search->model->items;
     *raised = false;
+    search->round++;
     for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
         uint64_t bound = search->bounds[i];
-        for (uint32_t s = items[i].first; s <= items[i].last; s++) {
-            if (search->rest[s] <= search->capacity - bound)
-                continue;
-            const uint64_t least =
-                search->first_item[s] == i ? search->second_end[s] : search->first_end[s];
-            if (least > bound)
-                bound = least;
-            if (bound > search->capacity || items[i].bytes > search->capacity - bound)
-                return false;
+        if (bound <= least_latest(search, &items[i]))
+            continue;
+        for (uint32_t s = items[i].first; s <= items[i].last; s++)
+            if (bound > search->latest[s])
+                bound = gc_max_u64(bound, least_end(search, s, i));
+        if (bound == search->bounds[i])
+            continue;
+        if (items[i].fixed != GC_PLACEMENT_FREE || bound > search->capacity ||
+            gc_place_align(bound, items[i].alignment) + items[i].bytes > search->capacity) {
+            search->blame[i]++;
+            return false;
         }
-        if (bound != search->bounds[i]) {
-            if (items[i].fixed != GC_PLACEMENT_FREE)
-                return false;
-            search->bounds[i] = gc_place_align(bound, items[i].alignment);
-            if (items[i].bytes > gc_sub_or_zero_u64(search->capacity, search->bounds[i]))
-                return false;
-            *raised = true;
-        }
+        search->bounds[i] = gc_place_align(bound, items[i].alignment);
+        *raised = true;
     }
     return true;
 }
@@ -229,12 +283,14 @@ static bool infer(struct gc_place_search *search, const struct component *compon
             return false;
         end = items[i].last + 1 > end ? items[i].last + 1 : end;
     }
+    if (!sections_go_on(search, begin, end))
+        return false;
+    gather_least(search, begin, end);
     bool raised = true;
-    for (unsigned round = 0; raised && round < ROUNDS_MAX; round++) {
-        gather_sections(search, component, begin, end);
-        if (!sections_fit(search, begin, end) || !raise_bounds(search, component, &raised))
+    for (unsigned round = 0; raised && round < ROUNDS_MAX; round++)
+        if (!raise_bounds(search, component, &raised) ||
+            (raised && !sections_go_on(search, begin, end)))
             return false;
-    }
     return true;
 }
 
@@ -316,7 +372,7 @@ static void undo(struct gc_place_search *search, struct frame *frame)
         return;
     const struct gc_place_item *item = &search->model->items[frame->item];
     for (uint32_t s = item->first; s <= item->last; s++)
-        search->rest[s] += item->bytes;
+        search->latest[s] -= item->bytes;
     while (search->trail_used > frame->trail_mark) {
         const struct change *change = &search->trail[--search->trail_used];
         search->levels[change->item] = change->level;
@@ -339,9 +395,10 @@ static bool place(struct gc_place_search *search, struct frame *frame, uint32_t 
     frame->item = index;
     frame->trail_mark = search->trail_used;
     search->offsets[index] = offset;
+    search->bounds[index] = UINT64_MAX;
     unlink_item(search, index);
     for (uint32_t s = item->first; s <= item->last; s++)
-        search->rest[s] -= item->bytes;
+        search->latest[s] += item->bytes;
     for (uint32_t n = model->neighbour_begin[index]; n < model->neighbour_begin[index + 1]; n++) {
         const uint32_t other = model->neighbours[n];
         if (search->levels[other] >= top || search->offsets[other] != GC_PLACEMENT_FREE)

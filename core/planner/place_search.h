@@ -22,6 +22,8 @@ struct gc_place_model {
     const uint64_t *loads;
     uint32_t *neighbour_begin; /* count + 1 of them */
     uint32_t *neighbours;      /* whom each item meets in time */
+    uint32_t *section_begin; /* section_count + 1 of them */
+    uint32_t *section_items; /* who is alive in each section */
     uint64_t *marks;           /* random words, for the memo's keys */
 };
 
@@ -34,9 +36,10 @@ enum gc_place_verdict { GC_PLACE_OPEN, GC_PLACE_FOUND, GC_PLACE_NONE, GC_PLACE_G
 
 struct gc_place_search;
 
+/* `blame`, which searches share, counts for each item how often it was left without a place. */
 struct gc_place_search *gc_place_search_create(struct gc_region *region,
                                                const struct gc_place_model *model,
-                                               struct gc_place_memo *memo);
+                                               struct gc_place_memo *memo, uint32_t *blame);
 /* Begins anew. `ranks` has the items' preference, the least first, and must stay. */
 void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity, const uint32_t *ranks,
                            bool lowest_first);
