@@ -13,6 +13,7 @@
     GC_PLACE_ORDER(CONTENTION_AREA, CONTENTION, AREA, LENGTH)                                      \
     GC_PLACE_ORDER(LAST, LAST, AREA, CONTENTION)                                                   \
     GC_PLACE_ORDER(BYTES, BYTES, LENGTH, CONTENTION)                                               \
+    GC_PLACE_ORDER(BYTES_LAST, BYTES, LAST, LENGTH)                                                \
     GC_PLACE_ORDER(FIRST, FIRST, AREA, CONTENTION)
 
 enum gc_place_order {

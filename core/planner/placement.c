@@ -6,9 +6,14 @@
 
 #include "core/bits.h"
 #include "core/planner/place_exact.h"
+#include "core/planner/place_improve.h"
 #include "core/planner/place_run.h"
 
 #define WATCH_NODES 1024
+#define LEEWAY 16 /* a part of the peak by which an order may be worse and still be improved */
+#define IMPROVE_ORDERS 3
+#define IMPROVE_ROUNDS_MIN 32
+#define IMPROVE_ITEMS 40000 /* about as many are placed in vain before an order is left */
 #define MEMO_BYTES_MAX GC_MIB(32)
 #define MEMO_BYTES_PER_PAIR UINT64_C(1024) /* of items */
 
@@ -34,21 +39,44 @@ bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes)
     return !run->stopped;
 }
 
+static enum gc_status improve_best(struct gc_place_greedy *greedy,
+                                   uint64_t peaks[GC_PLACE_ORDER_COUNT])
+{
+    const struct gc_place_part *part = greedy->part;
+    const unsigned rounds = (unsigned)gc_max_u64(IMPROVE_ROUNDS_MIN, IMPROVE_ITEMS / part->count);
+    for (unsigned n = 0; n < IMPROVE_ORDERS; n++) {
+        unsigned best = 0;
+        for (unsigned by = 1; by < GC_PLACE_ORDER_COUNT; by++)
+            best = peaks[by] < peaks[best] ? by : best;
+        if (peaks[best] == UINT64_MAX || part->peak <= greedy->run->target)
+            break;
+        peaks[best] = UINT64_MAX;
+        gc_place_order(part, &greedy->sorter, (enum gc_place_order)best, greedy->order);
+        const enum gc_status status = gc_place_improve(greedy, rounds);
+        if (status != GC_OK)
+            return status;
+    }
+    return GC_OK;
+}
+
+/* Every order once, then local search from those that did best. */
 static enum gc_status solve_greedily(struct gc_place_greedy *greedy, struct gc_place_part *part)
 {
     struct gc_place_run *run = greedy->run;
+    uint64_t peaks[GC_PLACE_ORDER_COUNT];
     enum gc_status status = GC_OK;
     gc_place_greedy_use(greedy, part);
-    for (unsigned by = 0; status == GC_OK && by < GC_PLACE_ORDER_COUNT; by++) {
-        uint64_t peak;
+    for (unsigned by = 0; by < GC_PLACE_ORDER_COUNT; by++) {
         if (part->peak <= run->target || (run->stopped && part->peak != UINT64_MAX))
-            break;
+            return GC_OK;
         gc_place_order(part, &greedy->sorter, (enum gc_place_order)by, greedy->order);
-        status = gc_place_greedy_pass(greedy, part->peak - 1, &peak);
-        if (status == GC_OK)
-            gc_place_greedy_keep(greedy, peak);
+        const uint64_t leeway = part->peak == UINT64_MAX ? 0 : part->peak / LEEWAY;
+        status = gc_place_greedy_pass(greedy, part->peak - 1 + leeway, &peaks[by]);
+        if (status != GC_OK)
+            return status;
+        gc_place_greedy_keep(greedy, peaks[by]);
     }
-    return status;
+    return improve_best(greedy, peaks);
 }
 
 /* The part that makes the peak, unless it is good enough. */
