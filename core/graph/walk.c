@@ -208,6 +208,18 @@ static void clear_outputs(struct gc_infer *infer)
     }
 }
 
+/* After a contradiction the types still hold. */
+static void forget_shapes(struct gc_infer *infer)
+{
+    for (uint32_t i = 0; i < infer->node->output_count; i++) {
+        struct gc_graph_value *value = gc_infer_output(infer, i);
+        if (value == NULL)
+            continue;
+        value->type.shape = (struct gc_shape){0};
+        value->data = NULL;
+    }
+}
+
 /* The same in every run: of a node that makes the same of the same, and all it takes is. */
 static bool is_constant(const struct gc_infer *infer)
 {
@@ -235,7 +247,7 @@ static enum gc_status run_rule(struct gc_infer *infer, uint32_t index)
         status = infer->node->rule->rule(infer);
     if (status == GC_FORMAT) {
         infer->states[index] = GC_INFER_FAILED;
-        clear_outputs(infer);
+        forget_shapes(infer);
         status = GC_OK;
     }
     const bool constant = is_constant(infer);
