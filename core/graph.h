@@ -85,6 +85,7 @@ struct gc_graph_value {
     bool is_initializer;
     bool is_captured;        /* used in a scope within its own */
     bool is_constant;        /* the same in every run: made of initializers and Constants alone */
+    bool is_repeated;        /* a Constant of a local function, in another call than its first */
     struct gc_type declared; /* what the file says; UNKNOWN where it is silent */
     struct gc_type type;     /* what is known after inference */
     const struct gc_data *data; /* NULL: not known */
@@ -218,16 +219,5 @@ enum gc_op_memory {
 };
 /* GC_OP_NONE for operators that are not known. */
 enum gc_op_memory gc_graph_node_memory(const struct gc_graph_node *node);
-
-/* Tensors that the graph makes out of constants and then uses as others use weights: values with
- * is_constant that a node takes whose own outputs are not. A runtime that folds constants keeps
- * them like weights; some files make all of their weights so. */
-struct gc_graph_made {
-    uint64_t tensors;
-    uint64_t parameters;
-    uint64_t bytes;
-    uint64_t unknown; /* such tensors whose size is not known */
-};
-enum gc_status gc_graph_made(const struct gc_graph *graph, struct gc_graph_made *made) GC_CHECKED;
 
 #endif

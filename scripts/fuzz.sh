@@ -26,7 +26,7 @@ names=("$@")
 done
 for name in "${names[@]}"; do
     clang "${flags[@]}" -fsanitize=fuzzer -o "$out/fuzz_$name" "tests/fuzz/fuzz_$name.c" "${objects[@]}" \
-        -ljansson -lncursesw -ltinfo -lelf -lpthread -ldl -lm
+        -ljansson -lncursesw -ltinfo -ldw -lelf -lpthread -ldl -lm
     mkdir -p "$out/corpus/$name"
     if ! "$out/fuzz_$name" -max_total_time="$seconds" -max_len=8192 -dict="tests/fuzz/$name.dict" -print_final_stats=1 \
         -artifact_prefix="$out/$name-" "$out/corpus/$name" "tests/fuzz/corpus/$name" > "$out/$name.log" 2>&1; then

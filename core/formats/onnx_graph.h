@@ -25,6 +25,7 @@ struct gc_onnx_function {
     const char *name; /* for messages */
     struct gc_protobuf message;
     struct gc_onnx_imports imports;
+    uint32_t calls; /* so far */
 };
 
 /* Attributes of a node or a call. */
@@ -41,6 +42,7 @@ struct gc_onnx_space {
     const struct gc_onnx_imports *imports;
     struct gc_onnx_attributes attributes; /* of the call */
     const char *prefix;                   /* of values' names */
+    bool is_repeated;                     /* a call that is not its function's first, or in one */
     uint32_t pending_begin;
 };
 
@@ -57,9 +59,9 @@ struct gc_onnx_frame {
     enum gc_onnx_frame_kind kind;
     struct gc_protobuf message;
     uint32_t space;
-    const struct gc_onnx_function *function; /* of NODE: it is a call of that */
-    uint32_t node;                           /* of NODE, GC_GRAPH_NONE for a call */
-    const char *name;                        /* of the node */
+    struct gc_onnx_function *function; /* of NODE: it is a call of that */
+    uint32_t node;                     /* of NODE, GC_GRAPH_NONE for a call */
+    const char *name;                  /* of the node */
     uint32_t *inputs;
     uint32_t *outputs;
     uint32_t input_count; /* filled so far */
@@ -149,9 +151,9 @@ enum gc_status gc_onnx_add_function(struct gc_onnx_builder *builder,
 enum gc_status gc_onnx_take_import(struct gc_onnx_builder *builder, struct gc_protobuf message,
                                    struct gc_onnx_imports *imports) GC_CHECKED;
 /* NULL: none. */
-const struct gc_onnx_function *gc_onnx_find_function(const struct gc_onnx_builder *builder,
-                                                     const char *domain, const char *name,
-                                                     const char *overload);
+struct gc_onnx_function *gc_onnx_find_function(const struct gc_onnx_builder *builder,
+                                               const char *domain, const char *name,
+                                               const char *overload);
 enum gc_status gc_onnx_begin_call(struct gc_onnx_builder *builder,
                                   struct gc_onnx_frame *frame) GC_CHECKED;
 enum gc_status gc_onnx_end_call(struct gc_onnx_builder *builder,

@@ -42,9 +42,9 @@ static bool make_key(char key[KEY_BYTES], const char *domain, const char *name,
     return true;
 }
 
-const struct gc_onnx_function *gc_onnx_find_function(const struct gc_onnx_builder *builder,
-                                                     const char *domain, const char *name,
-                                                     const char *overload)
+struct gc_onnx_function *gc_onnx_find_function(const struct gc_onnx_builder *builder,
+                                               const char *domain, const char *name,
+                                               const char *overload)
 {
     char key[KEY_BYTES];
     if (builder->function_count == 0 || !make_key(key, domain, name, overload))
@@ -276,7 +276,9 @@ enum gc_status gc_onnx_begin_call(struct gc_onnx_builder *builder, struct gc_onn
         .scope = around->scope,
         .imports = &frame->function->imports,
         .prefix = longer_prefix(builder, around->prefix, frame->name),
+        .is_repeated = frame->function->calls > 0,
     };
+    frame->function->calls++;
     if (like.prefix == NULL)
         return no_memory(builder);
     for (uint32_t i = around->pending_begin; i < builder->pending_count; i++) {

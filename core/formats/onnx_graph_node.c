@@ -149,6 +149,9 @@ static enum gc_status take_output(struct gc_onnx_builder *builder, struct gc_onn
         return gc_onnx_fail(&builder->onnx, field->offset, "value \"%s\" is made twice",
                             GC_LOAD_SHOWN(name, strlen(name)));
     value->producer = frame->node;
+    if (frame->node != GC_GRAPH_NONE)
+        value->is_repeated = builder->spaces[frame->space].is_repeated &&
+                             strcmp(builder->graph->nodes[frame->node].op, "Constant") == 0;
     return GC_OK;
 }
 

@@ -70,14 +70,15 @@ bool gc_graph_name_dims(const struct gc_graph *graph, const char *given, uint64_
 
 /* ---- the need ---- */
 
-/* Constants are weights of the file; what else is there before the first step the graph made. */
+/* Constants are weights of the file, those of a local function once; what else is there before the
+ * first step the graph made. */
 static bool is_made(const struct gc_graph *graph, const struct gc_lifetimes *lifetimes,
                     const struct gc_life_tensor *tensor)
 {
     const struct gc_graph_value *value = &graph->values[tensor->value];
     return lifetimes->roles[tensor->buffer] == GC_LIFE_WEIGHT && tensor->share == GC_LIFE_OWN &&
            value->producer != GC_GRAPH_NONE && value->is_constant &&
-           strcmp(graph->nodes[value->producer].op, "Constant") != 0;
+           (value->is_repeated || strcmp(graph->nodes[value->producer].op, "Constant") != 0);
 }
 
 static bool add_made(const struct gc_graph *graph, const struct gc_lifetimes *lifetimes,

@@ -71,6 +71,7 @@ static void put_value(const struct gc_graph *graph, uint32_t index)
     put_flag("initializer", value->is_initializer);
     put_flag("captured", value->is_captured);
     put_flag("constant", value->is_constant);
+    put_flag("repeated", value->is_repeated);
     if (value->data != NULL && value->data->count <= 64) {
         gc_json_key(&json, "data");
         put_list(graph, value->data->items, value->data->count);
@@ -111,18 +112,11 @@ static void put_nodes(const struct gc_graph *graph)
 
 static void put_graph(const struct gc_graph *graph, uint64_t ns, bool is_brief)
 {
-    struct gc_graph_made made;
     gc_json_begin_object(&json, GC_JSON_LINES);
     gc_json_put_uint(&json, "ns", ns);
     gc_json_put_uint(&json, "node_count", graph->node_count);
     gc_json_put_uint(&json, "scope_count", graph->scope_count);
     put_coverage(graph);
-    if (gc_graph_made(graph, &made) == GC_OK) {
-        gc_json_put_uint(&json, "made_tensors", made.tensors);
-        gc_json_put_uint(&json, "made_parameters", made.parameters);
-        gc_json_put_uint(&json, "made_bytes", made.bytes);
-        gc_json_put_uint(&json, "made_unknown", made.unknown);
-    }
     gc_json_key(&json, "notes");
     gc_json_begin_array(&json, GC_JSON_LINES);
     for (uint32_t i = 0; i < graph->note_count; i++)

@@ -229,6 +229,33 @@ static void each_call_has_its_own_values(void **state)
     gc_graph_close(read);
 }
 
+/* The file has a function's constants once; each call has its own. */
+static void constants_of_later_calls_are_told(void **state)
+{
+    (void)state;
+    struct onnx_part *graph = new_graph();
+    struct onnx_part *function = onnx_function("shift", "a", "c");
+    struct onnx_part *constant = onnx_node("Constant", "", "k");
+    onnx_tensor(constant, "value", onnx_zeros("", "4", 4));
+    onnx_put_part(function, ONNX_FUNCTION_NODE, constant);
+    onnx_put_part(function, ONNX_FUNCTION_NODE, onnx_node("Add", "a,k", "c"));
+    struct onnx_part *first = onnx_node("shift", "x", "u");
+    struct onnx_part *second = onnx_node("shift", "u", "y");
+    onnx_put_text(first, 7, "f");
+    onnx_put_text(second, 7, "f");
+    onnx_put_part(graph, ONNX_NODE, first);
+    onnx_put_part(graph, ONNX_NODE, second);
+    struct onnx_part *model = onnx_model(graph);
+    onnx_put_part(model, ONNX_FUNCTION, function);
+    struct gc_graph *read = open_model(model);
+    const struct gc_graph_value *one = &read->values[maker(read, "u")->inputs[1]];
+    const struct gc_graph_value *two = &read->values[maker(read, "y")->inputs[1]];
+    assert_true(one != two && one->is_constant && two->is_constant);
+    assert_false(one->is_repeated);
+    assert_true(two->is_repeated);
+    gc_graph_close(read);
+}
+
 /* A function's node that refers to an attribute has the call's, and where that has none, none. */
 static void attributes_go_into_the_body(void **state)
 {
@@ -387,6 +414,7 @@ int main(void)
         TEST(names_of_a_body_are_its_own),
         TEST(graphs_nested_too_deep_are_refused),
         TEST(each_call_has_its_own_values),
+        TEST(constants_of_later_calls_are_told),
         TEST(attributes_go_into_the_body),
         TEST(calls_that_multiply_are_refused),
         TEST(a_function_that_calls_itself_is_refused),
