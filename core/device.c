@@ -3,11 +3,11 @@
 #include "core/bits.h"
 #include "core/debug.h"
 #include "core/instance.h"
-#include "core/stacks.h"
 #include "core/magazine.h"
 #include "core/member.h"
 #include "core/page.h"
 #include "core/share.h"
+#include "core/stacks.h"
 
 #include <stdio.h>
 

@@ -1,25 +1,22 @@
 #include "core/html.h"
 
-/* The two halves of the page, put together by scripts/rules.mk from core/page. */
+/* The two halves of the page, put together by scripts/rules.mk from core/page; each closed by NUL.
+ */
 __asm__(".section .rodata\n"
         "gc_html_head:\n"
         ".incbin \"page_head.html\"\n"
-        "gc_html_head_end:\n"
+        ".byte 0\n"
         "gc_html_tail:\n"
         ".incbin \"page_tail.html\"\n"
-        "gc_html_tail_end:\n"
+        ".byte 0\n"
         ".previous\n");
 
-#define IN_ASSEMBLY extern const char __attribute__((visibility("hidden")))
-
-IN_ASSEMBLY gc_html_head[];
-IN_ASSEMBLY gc_html_head_end[];
-IN_ASSEMBLY gc_html_tail[];
-IN_ASSEMBLY gc_html_tail_end[];
+extern const char __attribute__((visibility("hidden"))) gc_html_head[];
+extern const char __attribute__((visibility("hidden"))) gc_html_tail[];
 
 void gc_html_begin(struct gc_json *json, struct gc_out *out)
 {
-    gc_out_bytes(out, gc_html_head, (size_t)(gc_html_head_end - gc_html_head));
+    gc_out_text(out, gc_html_head);
     gc_json_init(json, out);
     gc_json_begin_object(json, GC_JSON_LINES);
     gc_json_put_string(json, "schema", GC_HTML_SCHEMA);
@@ -31,5 +28,5 @@ void gc_html_end(struct gc_json *json)
 {
     gc_json_end_array(json);
     gc_json_end_object(json);
-    gc_out_bytes(json->out, gc_html_tail, (size_t)(gc_html_tail_end - gc_html_tail));
+    gc_out_text(json->out, gc_html_tail);
 }

@@ -111,7 +111,7 @@ struct gc_option_row {
     const char *accepts;
     const char *help;
     bool closed;
-    bool gated;  /* closed where GPUCACHE_GATE is deny or exit */
+    bool gated; /* closed where GPUCACHE_GATE is deny or exit */
 };
 const struct gc_option_row *gc_option_row(enum gc_option option);
 

@@ -206,11 +206,5 @@ void gc_out_right(struct gc_out *out, size_t column, const char *text)
 void gc_out_right_uint(struct gc_out *out, size_t column, uint64_t value)
 {
     char digits[24];
-    char *p = digits + sizeof(digits) - 1;
-    *p = '\0';
-    do {
-        *--p = (char)('0' + value % 10);
-        value /= 10;
-    } while (value != 0);
-    gc_out_right(out, column, p);
+    gc_out_right(out, column, digits_of(value, 10, 1, digits, sizeof(digits)));
 }

@@ -184,8 +184,10 @@ static void write_counter(struct prom *prom, const char *field, const char *text
     const size_t length = strlen(field) - (sizeof(count) - 1);
     if (length + sizeof(total) > sizeof(name))
         return;
-    memcpy(name, field, length);
-    memcpy(name + length, total, sizeof(total));
+    for (size_t i = 0; i < length; i++)
+        name[i] = field[i];
+    for (size_t i = 0; i < sizeof(total); i++)
+        name[length + i] = total[i];
     write_figure(prom, name, "counter", text, figure);
 }
 

@@ -372,22 +372,30 @@ static void write_sentence(void *argument, const char *sentence)
     gc_out_char(out, '\n');
 }
 
-/* The devices from the one that most was held of down. */
+/* Whether the device comes before the other: more was held of it, or as much and its number is
+ * lower. */
+static bool comes_before(const struct gc_snapshot *snapshot, uint32_t i, uint32_t other)
+{
+    const uint64_t peak = snapshot->devices[i].reserved.peak;
+    const uint64_t other_peak = snapshot->devices[other].reserved.peak;
+    return peak > other_peak || (peak == other_peak && i < other);
+}
+
+/* The devices from the one that most was held of down: each round finds the one behind the last. */
 static void write_devices(struct gc_out *out, const struct gc_report *report)
 {
     const struct gc_snapshot *snapshot = report->snapshot;
-    uint32_t last = snapshot->device_count;
+    const uint32_t none = UINT32_MAX;
+    uint32_t last = none;
     for (uint32_t written = 0; written < snapshot->device_count; written++) {
-        uint32_t next = snapshot->device_count;
+        uint32_t next = none;
         for (uint32_t i = 0; i < snapshot->device_count; i++) {
-            const uint64_t peak = snapshot->devices[i].reserved.peak;
-            const bool is_behind = last == snapshot->device_count ||
-                                   peak < snapshot->devices[last].reserved.peak ||
-                                   (peak == snapshot->devices[last].reserved.peak && i > last);
-            if (is_behind &&
-                (next == snapshot->device_count || peak > snapshot->devices[next].reserved.peak))
+            const bool is_left = last == none || comes_before(snapshot, last, i);
+            if (is_left && (next == none || comes_before(snapshot, i, next)))
                 next = i;
         }
+        if (next == none)
+            return;
         write_device(out, report, next);
         last = next;
     }

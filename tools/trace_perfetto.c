@@ -131,6 +131,18 @@ static void put_levels(struct perfetto *perfetto, const struct trace_step *step)
         put_counter(perfetto, "limit", event->device, step->time_ns, event->stream);
 }
 
+static void put_life(struct perfetto *perfetto, const struct trace_step *step, unsigned device)
+{
+    if (step->op == GC_TRACE_ALLOC) {
+        perfetto->live[device] += step->allocation->bytes;
+        put_begin(perfetto, step->allocation);
+    } else {
+        perfetto->live[device] -= step->allocation->bytes;
+        put_end(perfetto, step->allocation, step->time_ns, true);
+    }
+    put_counter(perfetto, "live", device, step->time_ns, perfetto->live[device]);
+}
+
 static enum gc_status take(void *self, const struct trace_state *state,
                            const struct trace_step *step)
 {
@@ -141,26 +153,12 @@ static enum gc_status take(void *self, const struct trace_state *state,
     if (!perfetto->is_seen[device])
         put_name(perfetto, device, step->time_ns);
     perfetto->is_seen[device] = true;
-    switch (step->op) {
-    case GC_TRACE_ALLOC:
-        perfetto->live[device] += step->allocation->bytes;
-        put_begin(perfetto, step->allocation);
-        put_counter(perfetto, "live", device, step->time_ns, perfetto->live[device]);
-        break;
-    case GC_TRACE_FREE:
-        perfetto->live[device] -= step->allocation->bytes;
-        put_end(perfetto, step->allocation, step->time_ns, true);
-        put_counter(perfetto, "live", device, step->time_ns, perfetto->live[device]);
-        break;
-    case GC_TRACE_OOM:
+    if (step->allocation != NULL)
+        put_life(perfetto, step, device);
+    else if (step->op == GC_TRACE_OOM)
         put_failure(perfetto, step);
-        break;
-    case GC_TRACE_LEVELS:
+    else if (step->op == GC_TRACE_LEVELS)
         put_levels(perfetto, step);
-        break;
-    default:
-        break;
-    }
     return GC_OK;
 }
 

@@ -300,11 +300,11 @@ static enum gc_status take_history(void *self, const struct trace_state *state,
     (void)state;
     if ((step->allocation != NULL ? step->allocation->device : event->device) != snapshot->device)
         return GC_OK;
-    switch (step->op) {
-    case GC_TRACE_ALLOC:
-    case GC_TRACE_FREE:
+    if (step->allocation != NULL) {
         put_life(snapshot, step);
-        break;
+        return GC_OK;
+    }
+    switch (step->op) {
     case GC_TRACE_OOM:
         put_event(snapshot, WORD_oom, 0, event->bytes, step);
         break;
@@ -320,6 +320,8 @@ static enum gc_status take_history(void *self, const struct trace_state *state,
     case GC_TRACE_UNMAP:
         put_event(snapshot, is_pages ? WORD_segment_unmap : WORD_segment_free, event->address,
                   event->bytes, step);
+        break;
+    default:
         break;
     }
     return GC_OK;

@@ -27,9 +27,10 @@ static uint64_t stretch_of(const struct trace_series *series, uint64_t time_ns)
 static struct trace_point *point_at(struct trace_series *series, uint64_t time_ns)
 {
     struct trace_point *last = series->count > 0 ? &series->points[series->count - 1] : NULL;
-    const bool is_new = series->is_exact || last == NULL ||
+    const bool is_full = series->count == series->room;
+    const bool is_new = last == NULL || series->is_exact ||
                         stretch_of(series, time_ns) > stretch_of(series, last->time_ns);
-    if (!is_new || series->count == series->room)
+    if (series->points == NULL || is_full || !is_new)
         return last;
     struct trace_point *point = &series->points[series->count++];
     /* A stretch begins with the levels it finds. */
