@@ -205,6 +205,6 @@ void gc_out_right(struct gc_out *out, size_t column, const char *text)
 
 void gc_out_right_uint(struct gc_out *out, size_t column, uint64_t value)
 {
-    char digits[24];
+    char digits[24] = "";
     gc_out_right(out, column, digits_of(value, 10, 1, digits, sizeof(digits)));
 }
