@@ -1,15 +1,11 @@
 /* Stacks and the texts of Python's frames are interned. A stack's string is its device and its
- * frames, so each device has sites of its own; its counters are the site's figures.
- *
- * Which stack a live allocation has is in 64 tables with open addressing by its address, each with
- * a lock that is the last in rank: a removal moves the entries behind it forward, so that no marks
- * of removed ones add up. */
+ * frames, so each device has sites of its own; its counters are the site's figures. */
 #include "core/stacks.h"
 
 #include "core/bits.h"
 #include "core/interner.h"
-#include "core/lock.h"
 #include "core/stack_frames.h"
+#include "core/stack_places.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,25 +16,9 @@
 #define TEXT_SLOTS (1U << 17)
 #define TEXT_ROOM_BYTES (UINT64_C(32) << 20)
 #define TEXT_MAX 400
-#define SHARDS 64U
-#define SHARD_SLOTS (1U << 16)
-#define SHARD_MAX (SHARD_SLOTS / 4 * 3)
 
 enum { SITE_COUNT, SITE_BYTES, SITE_LIVE_COUNT, SITE_LIVE_BYTES, SITE_PEAK };
 _Static_assert(SITE_PEAK < GC_INTERNER_COUNTERS, "a counter for each figure");
-
-/* A live allocation; stack 0: the slot is empty. */
-struct place {
-    uint64_t key;
-    uint64_t bytes;
-    uint32_t stack;
-};
-
-struct shard {
-    struct gc_lock lock;
-    struct place *places; /* SHARD_SLOTS */
-    uint32_t count;
-};
 
 /* What is interned for a stack. */
 struct record {
@@ -54,7 +34,7 @@ struct gc_stack_table {
     struct gc_interner texts;
     struct gc_stack_scope scope;
     _Atomic uint64_t lost;
-    struct shard shards[SHARDS];
+    struct gc_stack_places places;
 };
 
 static uint32_t record_bytes(const struct record *record)
@@ -69,15 +49,11 @@ enum gc_status gc_stacks_create(struct gc_host *host, struct gc_stack_table **cr
     if (stacks == NULL)
         return GC_NO_HOST_MEMORY;
     stacks->host = host;
-    for (unsigned i = 0; i < SHARDS; i++)
-        gc_lock_init(&stacks->shards[i].lock, GC_RANK_STACKS);
-    bool done = gc_interner_init(&stacks->stacks, host, STACK_SLOTS, STACK_ROOM_BYTES) == GC_OK &&
-                gc_interner_init(&stacks->sites, host, STACK_SLOTS, STACK_ROOM_BYTES) == GC_OK &&
-                gc_interner_init(&stacks->texts, host, TEXT_SLOTS, TEXT_ROOM_BYTES) == GC_OK;
-    for (unsigned i = 0; done && i < SHARDS; i++) {
-        stacks->shards[i].places = gc_host_reserve(SHARD_SLOTS * sizeof(struct place));
-        done = stacks->shards[i].places != NULL;
-    }
+    const bool done =
+        gc_interner_init(&stacks->stacks, host, STACK_SLOTS, STACK_ROOM_BYTES) == GC_OK &&
+        gc_interner_init(&stacks->sites, host, STACK_SLOTS, STACK_ROOM_BYTES) == GC_OK &&
+        gc_interner_init(&stacks->texts, host, TEXT_SLOTS, TEXT_ROOM_BYTES) == GC_OK &&
+        gc_stack_places_init(&stacks->places, host) == GC_OK;
     if (!done) {
         gc_stacks_destroy(stacks);
         return GC_NO_HOST_MEMORY;
@@ -91,11 +67,7 @@ void gc_stacks_destroy(struct gc_stack_table *stacks)
 {
     if (stacks == NULL)
         return;
-    for (unsigned i = 0; i < SHARDS; i++) {
-        if (stacks->shards[i].places != NULL)
-            gc_host_unreserve(stacks->shards[i].places, SHARD_SLOTS * sizeof(struct place));
-        gc_lock_fini(&stacks->shards[i].lock);
-    }
+    gc_stack_places_fini(&stacks->places);
     gc_interner_fini(&stacks->stacks);
     gc_interner_fini(&stacks->sites);
     gc_interner_fini(&stacks->texts);
@@ -148,21 +120,6 @@ static uint64_t key_of(int ordinal, uint64_t address)
     return address ^ (uint64_t)ordinal << 56;
 }
 
-static struct shard *shard_of(struct gc_stack_table *stacks, uint64_t key, uint32_t *slot)
-{
-    const uint64_t hash = gc_mix_u64(key);
-    *slot = (uint32_t)(hash >> 32) % SHARD_SLOTS;
-    return &stacks->shards[hash % SHARDS];
-}
-
-/* Where the key is, or the empty slot where it would be; under the lock. */
-static uint32_t seek(const struct shard *shard, uint64_t key, uint32_t slot)
-{
-    while (shard->places[slot].stack != 0 && shard->places[slot].key != key)
-        slot = (slot + 1) % SHARD_SLOTS;
-    return slot;
-}
-
 static void count_up(_Atomic uint64_t *counters, uint64_t bytes)
 {
     atomic_fetch_add_explicit(&counters[SITE_COUNT], 1, memory_order_relaxed);
@@ -183,34 +140,16 @@ static void count_down(_Atomic uint64_t *counters, uint64_t bytes)
     atomic_fetch_sub_explicit(&counters[SITE_LIVE_BYTES], bytes, memory_order_relaxed);
 }
 
-/* The place of an allocation that went by a way not seen is taken over. */
-static bool put_place(struct gc_stack_table *stacks, const struct place *place,
-                      struct place *replaced)
-{
-    uint32_t slot;
-    struct shard *shard = shard_of(stacks, place->key, &slot);
-    gc_lock_acquire(&shard->lock);
-    slot = seek(shard, place->key, slot);
-    *replaced = shard->places[slot];
-    const bool has_room = replaced->stack != 0 || shard->count < SHARD_MAX;
-    if (has_room) {
-        shard->count += replaced->stack == 0;
-        shard->places[slot] = *place;
-    }
-    gc_lock_release(&shard->lock);
-    return has_room;
-}
-
 void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address,
                           uint64_t bytes, uint32_t stack)
 {
-    struct place replaced;
-    const struct place place = {
+    struct gc_stack_place replaced; /* went by a way not seen */
+    const struct gc_stack_place place = {
         .key = key_of(ordinal, address),
         .bytes = bytes,
         .stack = stack != GC_STACK_NONE ? site_of(stacks, ordinal, stack) : 0,
     };
-    if (place.stack == 0 || !put_place(stacks, &place, &replaced)) {
+    if (place.stack == 0 || !gc_stack_places_put(&stacks->places, &place, &replaced)) {
         atomic_fetch_add_explicit(&stacks->lost, 1, memory_order_relaxed);
         return;
     }
@@ -219,52 +158,17 @@ void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t a
     count_up(gc_interner_counters(&stacks->sites, place.stack), bytes);
 }
 
-/* Closes the gap at `slot`: what was pushed behind its own place by it moves forward. */
-static void close_gap(struct shard *shard, uint32_t slot)
-{
-    uint32_t next = slot;
-    for (;;) {
-        uint32_t home;
-        next = (next + 1) % SHARD_SLOTS;
-        const struct place *place = &shard->places[next];
-        if (place->stack == 0)
-            break;
-        home = (uint32_t)(gc_mix_u64(place->key) >> 32) % SHARD_SLOTS;
-        /* Stays if its home lies behind the gap, seen from where it is. */
-        if ((next - home) % SHARD_SLOTS < (next - slot) % SHARD_SLOTS)
-            continue;
-        shard->places[slot] = *place;
-        slot = next;
-    }
-    shard->places[slot] = (struct place){.stack = 0};
-}
-
 void gc_stacks_note_free(struct gc_stack_table *stacks, int ordinal, uint64_t address)
 {
-    const uint64_t key = key_of(ordinal, address);
-    uint32_t slot;
-    struct shard *shard = shard_of(stacks, key, &slot);
-    gc_lock_acquire(&shard->lock);
-    slot = seek(shard, key, slot);
-    const struct place place = shard->places[slot];
-    if (place.stack != 0) {
-        close_gap(shard, slot);
-        shard->count--;
-    }
-    gc_lock_release(&shard->lock);
+    const struct gc_stack_place place =
+        gc_stack_places_take(&stacks->places, key_of(ordinal, address));
     if (place.stack != 0)
         count_down(gc_interner_counters(&stacks->sites, place.stack), place.bytes);
 }
 
 uint32_t gc_stacks_find(struct gc_stack_table *stacks, int ordinal, uint64_t address)
 {
-    const uint64_t key = key_of(ordinal, address);
-    uint32_t slot;
-    struct shard *shard = shard_of(stacks, key, &slot);
-    gc_lock_acquire(&shard->lock);
-    const uint32_t stack = shard->places[seek(shard, key, slot)].stack;
-    gc_lock_release(&shard->lock);
-    return stack;
+    return gc_stack_places_find(&stacks->places, key_of(ordinal, address));
 }
 
 uint64_t gc_stacks_lost(const struct gc_stack_table *stacks)

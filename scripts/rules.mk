@@ -157,7 +157,7 @@ TEST_HELPERS := $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/
 # Programs that scripts start: tests/<folder>/*.c not named test_*, and tests/<folder>/progs/*.c. lib*.c
 # becomes a shared object. *.cu is built where nvcc is there: NAME-shared, with the toolkit's shared runtime,
 # NAME-static, with the stand-in's archive, and for a GPU NAME-nvidia, with NVIDIA's static runtime.
-PROG_DIRS := preload clients formats gpu bench
+PROG_DIRS := preload clients formats gpu bench soak
 PROG_SRC := $(foreach d,$(PROG_DIRS),$(filter-out tests/$(d)/test_%,$(wildcard tests/$(d)/*.c)) $(wildcard tests/$(d)/progs/*.c)) \
 	$(wildcard demo/*.c)
 # Where there is no C++ compiler the one program that needs it is left out.

@@ -4,9 +4,11 @@
 #include "tests/unit/cmocka_all.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LIVE_MAX 5000
 #define STEPS 200000
@@ -33,6 +35,18 @@ __attribute__((noinline)) static uint32_t take_here(void)
     return gc_stacks_take(table);
 }
 
+/* Of this process, in memory of its own. */
+static long resident_kib(void)
+{
+    long pages = -1, shared = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file != NULL) {
+        assert_int_equal(fscanf(file, "%*d %ld %ld", &pages, &shared), 2);
+        fclose(file);
+    }
+    return (pages - shared) * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
 static void a_stack_is_kept_once(void **state)
 {
     uint32_t stacks[3];
@@ -43,6 +57,27 @@ static void a_stack_is_kept_once(void **state)
     assert_int_not_equal(stacks[0], GC_STACK_NONE);
     assert_int_equal(stacks[0], stacks[1]);
     assert_int_equal(stacks[1], stacks[2]);
+    stop();
+}
+
+/* Addresses that come and go cost what is live at once, not what there ever was. */
+static void memory_follows_what_is_live(void **state)
+{
+    const uint64_t lived = 400000;
+    const uint64_t live = 100;
+    (void)state;
+    start();
+    const uint32_t stack = take_here();
+    const long before = resident_kib();
+    for (uint64_t i = 0; i < lived + live; i++) {
+        if (i < lived)
+            gc_stacks_note_alloc(table, 0, BASE + i * 512, 512, stack);
+        if (i >= live)
+            gc_stacks_note_free(table, 0, BASE + (i - live) * 512);
+    }
+    assert_in_range(resident_kib() - before, 0, 2048);
+    assert_in_range(gc_host_bytes(&host), 1, 512 << 10);
+    assert_int_equal(gc_stacks_lost(table), 0);
     stop();
 }
 
@@ -188,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stack_is_kept_once),
+        cmocka_unit_test(memory_follows_what_is_live),
         cmocka_unit_test(a_site_has_its_frames_and_counts),
         cmocka_unit_test(random_allocations_are_found_as_in_a_list),
         cmocka_unit_test(threads_share_sites),
