@@ -112,6 +112,11 @@ torture-tsan: ## the torture test under the thread sanitizer, for TORTURE_SECOND
 	$(Q)$(MAKE) --no-print-directory BUILD=tsan all build/tsan/tests/preload/torture
 	$(Q)BUILD_DIR=$(CURDIR)/build/tsan tests/preload/torture_tsan.sh
 
+.PHONY: soak
+soak: all ## everything at once for SOAK_SECONDS (3600): accounts held against the device's own, nothing may grow
+	$(Q)$(MAKE) --no-print-directory $(OUT)/tests/soak/soak $(OUT)/tests/preload/libtenant.so $(OUT)/tests/preload/libplugin.so
+	$(Q)python3 tests/soak/soak.py --build $(abspath $(OUT)) --seconds $(or $(SOAK_SECONDS),3600)
+
 .PHONY: lint
 lint: ## format, clang-tidy, cppcheck, shellcheck, layers, exports, interface, tables, coverage
 	$(Q)scripts/deps.sh lint

@@ -295,7 +295,7 @@ static struct worker workers[] = {
     {.name = "elastic", .step = step_elastic, .pause_us = 50000, .seed = 4},
     {.name = "tenant", .step = step_tenant, .pause_us = 60000, .seed = 5},
     {.name = "ways", .step = step_ways, .pause_us = 50000, .seed = 6},
-    {.name = "context", .step = step_context, .pause_us = 4000000, .seed = 7},
+    {.name = "context", .step = step_context, .pause_us = 10000000, .seed = 7},
     {.name = "threads", .step = step_threads, .pause_us = 20000, .seed = 8},
     {.name = "plugin", .step = step_plugin, .pause_us = 70000, .seed = 9},
     {.name = "child", .step = step_child, .pause_us = 2000000, .seed = 10},
