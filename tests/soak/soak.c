@@ -21,6 +21,7 @@
 #define ELASTIC_PAGES 16
 #define MAPPED_AT_ONCE 6
 #define TENANT_STEPS 2000
+#define SLEEP_US 100000
 
 struct worker {
     pthread_t thread;
@@ -313,7 +314,9 @@ static void *work(void *argument)
         worker->step(worker);
         worker->step_count++;
         pthread_rwlock_unlock(&world.steps);
-        usleep(worker->pause_us);
+        for (unsigned slept = 0; slept < worker->pause_us && !atomic_load(&world.is_ending);
+             slept += SLEEP_US)
+            usleep(worker->pause_us < SLEEP_US ? worker->pause_us : SLEEP_US);
     }
     if (worker->end != NULL)
         worker->end(worker);
