@@ -119,12 +119,11 @@ static enum gc_status read_source(struct gc_source *source, const struct gc_fold
         status = gc_load_fail(load, GC_FORMAT, source->path, "no ONNX model, which has a graph");
     if (status == GC_OK)
         status = gc_load_add_file(load, source->path, source->bytes, &source->file);
-    struct gc_onnx_builder *builder =
-        status == GC_OK ? gc_load_alloc(load, source->path, sizeof(*builder)) : NULL;
-    if (status == GC_OK && builder == NULL)
-        status = gc_load_no_memory(load, source->path);
     if (status != GC_OK)
         return status;
+    struct gc_onnx_builder *builder = gc_load_alloc(load, source->path, sizeof(*builder));
+    if (builder == NULL)
+        return gc_load_no_memory(load, source->path);
     builder->onnx = (struct gc_onnx){.load = load, .source = source, .folder = folder};
     builder->store = store;
     builder->graph = &store->graph;
@@ -174,27 +173,31 @@ static void hand_over(struct gc_load *load, struct gc_graph_store *store)
     store->region = load->region;
 }
 
+static enum gc_status begin(struct gc_load *load, const char *path, struct gc_graph_store **store)
+{
+    gc_region_init(&load->region, load->limits.memory_bytes);
+    gc_names_init(&load->tensor_names);
+    gc_names_init(&load->meta_names);
+    *store = gc_load_alloc(load, path, sizeof(**store));
+    if (*store == NULL)
+        return gc_load_no_memory(load, path);
+    (*store)->graph.path = gc_region_text(&load->region, path, strlen(path));
+    load->warnings = gc_load_alloc(load, path, GC_LOAD_WARNINGS_MAX * sizeof(*load->warnings));
+    return (*store)->graph.path != NULL && load->warnings != NULL ? GC_OK
+                                                                  : gc_load_no_memory(load, path);
+}
+
 enum gc_status gc_graph_open(const char *path, const struct gc_model_limits *limits,
                              struct gc_graph **graph, struct gc_model_error *error)
 {
     const int saved_errno = errno;
     struct gc_load load = {.limits = gc_model_limits_or_default(limits), .error = error};
     struct gc_graph_store *store = NULL;
-    enum gc_status status = GC_OK;
     error->text[0] = '\0';
     *graph = NULL;
-    gc_region_init(&load.region, load.limits.memory_bytes);
-    gc_names_init(&load.tensor_names);
-    gc_names_init(&load.meta_names);
-    store = gc_load_alloc(&load, path, sizeof(*store));
-    load.warnings = gc_load_alloc(&load, path, GC_LOAD_WARNINGS_MAX * sizeof(*load.warnings));
-    const char *copy = gc_region_text(&load.region, path, strlen(path));
-    if (store == NULL || load.warnings == NULL || copy == NULL)
-        status = gc_load_no_memory(&load, path);
-    if (status == GC_OK) {
-        store->graph.path = copy;
-        status = read_path(&load, copy, store);
-    }
+    enum gc_status status = begin(&load, path, &store);
+    if (status == GC_OK)
+        status = read_path(&load, store->graph.path, store);
     gc_source_end(&load);
     if (status == GC_OK) {
         hand_over(&load, store);

@@ -98,6 +98,8 @@ void *gc_onnx_alloc(struct gc_onnx_builder *builder, uint64_t bytes);
 
 /* ---- onnx_graph_names.c: spaces, values, symbols ---- */
 
+/* "PREFIX/NAME", or the name alone; NULL: no memory. */
+const char *gc_onnx_join(struct gc_onnx_builder *builder, const char *prefix, const char *name);
 enum gc_status gc_onnx_open_space(struct gc_onnx_builder *builder, const struct gc_onnx_space *like,
                                   uint32_t *space) GC_CHECKED;
 /* Uses that are still pending go to the space around it. GC_FORMAT: there is none. */

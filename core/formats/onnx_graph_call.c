@@ -142,17 +142,9 @@ enum gc_status gc_onnx_add_function(struct gc_onnx_builder *builder, struct gc_p
 static const char *longer_prefix(struct gc_onnx_builder *builder, const char *prefix,
                                  const char *call)
 {
-    const size_t head = strlen(prefix);
-    const size_t tail = strlen(call);
-    if (head + tail + 2 > PREFIX_BYTES_MAX)
+    if (strlen(prefix) + strlen(call) > PREFIX_BYTES_MAX)
         return prefix;
-    char *text = gc_onnx_alloc(builder, head + tail + 2);
-    if (text == NULL)
-        return NULL;
-    memcpy(text, prefix, head);
-    text[head] = '/';
-    memcpy(text + head + (head > 0), call, tail + 1);
-    return text;
+    return gc_onnx_join(builder, prefix, call);
 }
 
 static enum gc_status name_input(struct gc_onnx_builder *builder, const struct gc_onnx_frame *call,

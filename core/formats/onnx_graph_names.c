@@ -5,6 +5,7 @@
 
 #include "core/bits.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void *gc_onnx_alloc(struct gc_onnx_builder *builder, uint64_t bytes)
@@ -72,19 +73,14 @@ enum gc_status gc_onnx_close_space(struct gc_onnx_builder *builder)
     return GC_OK;
 }
 
-static const char *with_prefix(struct gc_onnx_builder *builder, const char *prefix,
-                               const char *name)
+const char *gc_onnx_join(struct gc_onnx_builder *builder, const char *prefix, const char *name)
 {
-    const size_t head = strlen(prefix);
-    const size_t tail = strlen(name);
-    if (head == 0)
+    if (prefix[0] == '\0')
         return name;
-    char *text = gc_onnx_alloc(builder, head + tail + 2);
-    if (text == NULL)
-        return NULL;
-    memcpy(text, prefix, head);
-    text[head] = '/';
-    memcpy(text + head + 1, name, tail);
+    const size_t bytes = strlen(prefix) + strlen(name) + 2;
+    char *text = gc_onnx_alloc(builder, bytes);
+    if (text != NULL)
+        snprintf(text, bytes, "%s/%s", prefix, name);
     return text;
 }
 
@@ -112,7 +108,7 @@ enum gc_status gc_onnx_put_value(struct gc_onnx_builder *builder, uint32_t space
         return status;
     *value = graph->value_count++;
     graph->values[*value] = (struct gc_graph_value){
-        .name = with_prefix(builder, here->prefix, name),
+        .name = gc_onnx_join(builder, here->prefix, name),
         .scope = here->scope,
         .producer = GC_GRAPH_NONE,
         .declared.dtype = GC_DTYPE_NONE,

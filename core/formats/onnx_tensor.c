@@ -326,10 +326,9 @@ enum gc_status gc_onnx_read_sparse(struct gc_onnx *onnx, struct gc_protobuf mess
                                    const char *name, struct gc_onnx_content *dense)
 {
     struct sparse sparse;
-    sparse.dim_count = 0;
-    sparse.has_values = false;
-    sparse.has_indices = false;
     const uint64_t begin = message.position;
+    memset(&sparse, 0, sizeof(sparse));
+    *dense = (struct gc_onnx_content){.begin = begin, .tensor.dims = dense->dims};
     enum gc_status status = read_sparse(onnx, message, name, &sparse);
     if (status != GC_OK)
         return status;
@@ -351,7 +350,7 @@ enum gc_status gc_onnx_read_sparse(struct gc_onnx *onnx, struct gc_protobuf mess
                             GC_LOAD_SHOWN(tensor.name, strlen(tensor.name)),
                             (unsigned long long)values, (unsigned long long)tensor.elements);
     tensor.stored_bytes = stored;
-    *dense = (struct gc_onnx_content){.tensor = tensor, .begin = begin};
+    dense->tensor = tensor;
     memcpy(dense->dims, sparse.dims, sizeof(dense->dims));
     dense->tensor.dims = dense->dims;
     return GC_OK;

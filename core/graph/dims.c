@@ -97,17 +97,6 @@ bool gc_shape_elements(const struct gc_shape *shape, uint64_t *elements)
     return is_empty || fits;
 }
 
-static enum gc_status pick(struct gc_dim a, struct gc_dim b, struct gc_dim *dim)
-{
-    if (a.kind == GC_DIM_NUMBER || b.kind == GC_DIM_UNKNOWN)
-        *dim = a;
-    else if (b.kind == GC_DIM_NUMBER || a.kind == GC_DIM_UNKNOWN)
-        *dim = b;
-    else
-        *dim = a; /* two symbols that must be equal: either */
-    return GC_OK;
-}
-
 enum gc_status gc_infer_merge_dim(struct gc_infer *infer, const char *what, struct gc_dim a,
                                   struct gc_dim b, struct gc_dim *merged)
 {
@@ -116,7 +105,9 @@ enum gc_status gc_infer_merge_dim(struct gc_infer *infer, const char *what, stru
         return gc_infer_fail(infer, "%s: %lld and %lld, which must be equal", what,
                              (long long)a.number, (long long)b.number);
     }
-    return pick(a, b, merged);
+    /* A number says most; of two symbols that must be equal either will do. */
+    *merged = a.kind == GC_DIM_UNKNOWN || b.kind == GC_DIM_NUMBER ? b : a;
+    return GC_OK;
 }
 
 enum gc_status gc_infer_broadcast_dim(struct gc_infer *infer, struct gc_dim a, struct gc_dim b,
