@@ -8,7 +8,7 @@
 #include "core/names.h"
 
 #define GC_ONNX_NEST_MAX 66          /* nodes, graphs and calls that are open at once */
-#define GC_ONNX_NODES_MAX (1U << 20) /* of nodes and calls: calls of calls multiply */
+#define GC_ONNX_NODES_MAX (1U << 18) /* of nodes and calls: calls of calls multiply */
 
 struct gc_onnx_import {
     const char *domain; /* "" for ONNX's own */
