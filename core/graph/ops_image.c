@@ -5,14 +5,12 @@
 
 #define SIZE_MAX_EXACT 9.0e15 /* below 2^53 */
 
-/* Scaled sizes are computed in single precision and cut, as the reference does it. False: the
- * result is no size. */
-static bool scale_size(int64_t size, double scale, double round, struct gc_dim *scaled)
+/* Cut to whole. False: it is no size. */
+static bool cut_size(double size, struct gc_dim *dim)
 {
-    const float product = (float)size * (float)scale;
-    if (!((double)product >= 0 && (double)product < SIZE_MAX_EXACT))
+    if (!(size >= 0 && size < SIZE_MAX_EXACT))
         return false;
-    *scaled = gc_dim_number((int64_t)((double)product + round));
+    *dim = gc_dim_number((int64_t)size);
     return true;
 }
 
@@ -27,7 +25,7 @@ static enum gc_status scale_dim(struct gc_infer *infer, struct gc_dim scale, str
         return GC_OK;
     }
     const int64_t size = dim->number;
-    if (scale_size(size, scale.real, 0, dim))
+    if (cut_size((double)size * scale.real, dim))
         return GC_OK;
     return gc_infer_fail(infer, "%lld scaled by %g", (long long)size, scale.real);
 }
@@ -39,7 +37,7 @@ static enum gc_status set_sizes_by_ratio(struct gc_infer *infer, const struct gc
                                          const struct gc_dim *sizes, bool is_largest,
                                          struct gc_dim *dims)
 {
-    float best = 0;
+    float best = 0; /* the reference computes these in single precision */
     bool is_known = axes->count > 0;
     for (uint32_t i = 0; i < axes->count; i++) {
         const struct gc_dim dim = dims[axes->list[i]];
@@ -55,7 +53,7 @@ static enum gc_status set_sizes_by_ratio(struct gc_infer *infer, const struct gc
         struct gc_dim *dim = &dims[axes->list[i]];
         const int64_t size = is_known ? dim->number : 0;
         *dim = gc_dim_unknown();
-        if (is_known && !scale_size(size, (double)best, 0.5, dim))
+        if (is_known && !cut_size((double)((float)size * best) + 0.5, dim))
             return gc_infer_fail(infer, "%lld scaled by %g", (long long)size, (double)best);
     }
     return GC_OK;

@@ -10,7 +10,7 @@ def window(c, rank, low=5, high=9):
     """Sizes and the attributes of a window that fits into them."""
     sizes = c.ints(rank, low, high)
     attributes = {"kernel_shape": c.ints(rank, 1, 3)}
-    if c.flip():
+    if c.flip(0.7):
         attributes["strides"] = c.ints(rank, 1, 3)
     if c.flip(0.4):
         attributes["dilations"] = c.ints(rank, 1, 2)
@@ -20,6 +20,15 @@ def window(c, rank, low=5, high=9):
     elif c.flip():
         attributes["pads"] = [c.rng.randint(0, max(kernel - 1, 0)) for kernel in attributes["kernel_shape"] * 2]
     return sizes, attributes
+
+
+def padded(sizes, attributes):
+    """What the specification says of sizes where the padding is chosen so."""
+    return [-(-size // stride) for size, stride in zip(sizes, attributes.get("strides", [1] * len(sizes)))]
+
+
+def is_same(attributes):
+    return attributes.get("auto_pad", "").startswith("SAME")
 
 
 def convolution(name):
@@ -34,10 +43,12 @@ def convolution(name):
         w = [filters, channels] + kernel
         if group > 1:
             attributes["group"] = group
+        dtype = {"Conv": "float32", "ConvInteger": "int32", "QLinearConv": "uint8"}[name]
+        expect = [(dtype, [x[0], filters] + padded(sizes, attributes))] if is_same(attributes) else None
         if name == "Conv":
-            c.node(name, [c.input(x), c.parameter(w), c.pick("", c.parameter([filters]))], **attributes)
+            c.node(name, [c.input(x), c.parameter(w), c.pick("", c.parameter([filters]))], expect=expect, **attributes)
         elif name == "ConvInteger":
-            c.node(name, [c.input(x, "uint8"), c.parameter(w, "uint8"), c.pick("", c.const(1, "uint8"))], **attributes)
+            c.node(name, [c.input(x, "uint8"), c.parameter(w, "uint8"), c.pick("", c.const(1, "uint8"))], expect=expect, **attributes)
         else:
             def scale():
                 return c.const(0.5, "float32")
@@ -45,7 +56,7 @@ def convolution(name):
             def zero():
                 return c.const(1, "uint8")
             c.node(name, [c.input(x, "uint8"), scale(), zero(), c.parameter(w, "uint8"), scale(), zero(), scale(), zero()],
-                   **attributes)
+                   expect=expect, **attributes)
         c.by_reference = attributes.get("auto_pad", "NOTSET") == "NOTSET" and name == "Conv"
     return build
 
@@ -99,9 +110,12 @@ def pool(name):
             attributes["ceil_mode"] = c.pick(0, 1)
             # Inference, other than a run, counts windows that lie in the padding behind the data before version 22.
             c.lax = attributes["ceil_mode"] == 1 and c.opset < 22
-        c.by_reference = not {"auto_pad", "pads"} & set(attributes)  # it errs on padding
+        c.by_reference = "auto_pad" not in attributes and (name != "MaxPool" or "pads" not in attributes)  # it errs there
         outputs = c.rng.randint(1, 2) if name == "MaxPool" and c.opset >= 8 else 1
-        c.node(name, [c.input(c.ints(2, 1, 3) + sizes)], outputs, **attributes)
+        shape = c.ints(2, 1, 3) + sizes
+        result = shape[:2] + padded(sizes, attributes)
+        expect = [("float32", result), ("int64", result)] if is_same(attributes) else None
+        c.node(name, [c.input(shape)], outputs, expect=expect, **attributes)
     return build
 
 
@@ -162,9 +176,10 @@ def col2im(c):
 
 @op("Resize", 10)
 def resize(c):
-    sizes = c.ints(4, 1, 5)
-    scales = [1.0, 1.0] + [c.pick(0.5, 1.0, 2.0, 1.5, 0.6, 3.0) for _ in range(2)]
-    scales = [scale if int(size * scale) else 1.0 for size, scale in zip(sizes, scales)]
+    sizes = c.ints(2, 1, 3) + c.ints(2, 1, 10)
+    # In single precision 10 * 0.7 and 10 * 0.9 would be whole, in double they are a little less.
+    scales = [1.0, 1.0] + [c.pick(0.5, 1.0, 2.0, 1.5, 0.7, 0.9, 3.0, 1 / 3, 1.4142135) for _ in range(2)]
+    scales = [scale if int(np.float32(size) * np.float32(scale)) else 1.0 for size, scale in zip(sizes, scales)]
     x = c.input(sizes)
     if c.opset == 10:
         c.node("Resize", [x, c.setting(scales, "float32")])
@@ -189,7 +204,7 @@ def resize(c):
 
 @op("Upsample", 7, 9)
 def upsample(c):
-    scales = [1.0, 1.0] + [c.pick(1.0, 2.0, 1.5, 3.0) for _ in range(2)]
+    scales = [1.0, 1.0] + [c.pick(1.0, 2.0, 1.5, 3.0, 4 / 3, 1.4142135) for _ in range(2)]
     x = c.input(c.ints(4, 1, 5))
     if c.opset < 9:
         c.node("Upsample", [x], scales=scales)

@@ -2,7 +2,7 @@
 library must know the same, what it knows must be true of the graph when it is run, and of a graph that leaves nothing open it must
 know everything.
 
-Started by test_ops.sh. SEED=N draws other graphs, CASES=N sets how many each operator gets, OPS="A B" takes some alone.
+Started by test_ops.sh. SEED=N draws other graphs, CASES=N sets how many each operator gets at least, OPS="A B" takes some alone.
 """
 import json
 import os
@@ -28,6 +28,9 @@ ONLY = os.environ.get("OPS", "").split()
 DUMP = os.path.join(tap.BUILD, "tests", "formats", "ops_dump")
 FILES_AT_ONCE = 500
 SHOWN = 12
+# Operators with many ways to be written are drawn more often.
+OFTEN = {name: 5 for name in ("AveragePool", "Attention", "Conv", "ConvTranspose", "Einsum", "MaxPool", "Pad", "Reshape", "Slice", "Split",
+                              "SplitToSequence", "Upsample")} | {"Resize": 12}
 TENSOR = 1  # enum gc_type_kind
 ODD = (0, -1, 1, 2, 7, 64, 65, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -2**63)
 MODULES = (ops_contrib, ops_network, ops_plain, ops_shapes)
@@ -107,7 +110,7 @@ class Drawn:
 
 def draw_all():
     entries = [entry for entry in graph_case.REGISTRY if not ONLY or entry[0] in ONLY]
-    drawn = [Drawn(entry, number) for entry in entries for number in range(CASES)]
+    drawn = [Drawn(entry, number) for entry in entries for number in range(CASES * OFTEN.get(entry[0], 1))]
     for one in drawn:
         one.infer()
         one.run()

@@ -255,7 +255,7 @@ def split_to_sequence(c):
     else:
         shape[axis] = 4
         pieces = c.node("SplitToSequence", [c.input(shape), c.setting(c.pick([2, 2], [1, 3]))], axis=axis)
-    c.node("SequenceAt", [pieces, c.const(0)])
+    c.node("SequenceAt", [pieces, c.const(c.pick(0, -1))])
 
 
 register("Optional", 15, lambda c: c.node("OptionalGetElement", [c.node("Optional", [c.input(c.shape())])]))
