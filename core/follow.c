@@ -210,8 +210,7 @@ static void open_places(struct gc_context *context)
 /* What stands at a place. */
 struct view {
     bool is_occupied;
-    bool is_cut; /* something pending reaches beyond it */
-    uint64_t pending_bytes;
+    uint64_t pending_bytes; /* of blocks that touch it, whole */
 };
 
 static struct view look_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes)
@@ -225,19 +224,18 @@ static struct view look_locked(const struct gc_pool *pool, uint64_t address, uin
             continue;
         view.is_occupied = block->state != GC_BLOCK_PENDING;
         view.pending_bytes += block->bytes;
-        view.is_cut |= block->address < address || block->address + block->bytes > address + bytes;
     }
     return view;
 }
 
-/* The stream's own pending blocks, if they are all that is in the way. They are free for this
- * moment only: the place is taken under the same hold of the lock. */
+/* The stream's own pending blocks, if they are all that is in the way and none reaches beyond it.
+ * They are free for this moment only: the place is taken under the same hold of the lock. */
 static bool clear_by_stream_locked(struct gc_pool *pool, uint64_t address,
                                    const struct gc_claim *claim, const struct view *view)
 {
     const struct gc_arena *arena = pool->planned->arena;
     struct gc_pending taken = {NULL, NULL};
-    if (view->is_occupied || view->is_cut ||
+    if (view->is_occupied ||
         (arena != NULL && !gc_pages_are_backed_locked(pool, arena, address, claim->bytes)) ||
         !gc_stream_take_range_locked(pool, claim->stream, address, claim->bytes,
                                      view->pending_bytes, &taken))
