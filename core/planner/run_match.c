@@ -84,7 +84,7 @@ static uint64_t tracks_bytes(const struct gc_run_plan *plan)
 enum gc_status gc_run_match_init(struct gc_run_match *match, const struct gc_run_plan *plan,
                                  struct gc_host *host)
 {
-    *match = (struct gc_run_match){.plan = plan, .host = host, .round = 1};
+    *match = (struct gc_run_match){.plan = plan, .host = host, .round = 1, .other = GC_RUN_NONE};
     match->rounds = gc_host_map(host, rounds_bytes(plan));
     match->tracks = gc_host_map(host, tracks_bytes(plan));
     if (match->rounds == NULL || match->tracks == NULL) {
@@ -113,6 +113,7 @@ void gc_run_match_restart(struct gc_run_match *match)
     match->cursor = 0;
     match->round += 2; /* what was taken ahead is not of this one either */
     match->missed_count = 0;
+    match->other = GC_RUN_NONE;
     forget_early(match);
     for (uint32_t i = 0; i < GC_RUN_STREAMS_MAX; i++)
         match->streams[i] = 0;
@@ -154,33 +155,69 @@ struct wanted {
     uint64_t stream;
 };
 
-static bool fits(const struct gc_run_match *match, uint32_t i, uint32_t round,
+/* A position, and the round that it is in. */
+struct position {
+    uint32_t entry;
+    uint32_t round;
+};
+
+static bool fits(const struct gc_run_match *match, struct position position,
                  const struct wanted *wanted)
 {
-    const struct gc_run_entry *entry = &match->plan->entries[i];
-    return entry->bytes == wanted->bytes && match->rounds[i] != round &&
+    const struct gc_run_entry *entry = &match->plan->entries[position.entry];
+    return entry->bytes == wanted->bytes && match->rounds[position.entry] != position.round &&
            stream_fits(match, entry->stream, wanted->stream);
 }
 
-static void take(struct gc_run_match *match, uint32_t i, uint32_t round,
-                 const struct wanted *wanted)
+static struct position step(const struct gc_run_plan *plan, struct position position)
 {
-    const uint32_t number = match->plan->entries[i].stream;
-    match->round_count += round - match->round;
-    match->round = round;
-    match->rounds[i] = round;
-    match->cursor = i;
+    const uint32_t next = after(plan, position.entry);
+    return (struct position){next, position.round + (next <= position.entry)};
+}
+
+/* Those that were taken out of order are passed. */
+static struct position pass_taken(const struct gc_run_match *match, struct position position)
+{
+    for (uint32_t n = 0; n <= 2 * GC_RUN_REACH && match->rounds[position.entry] == position.round;
+         n++)
+        position = step(match->plan, position);
+    return position;
+}
+
+static void mark(struct gc_run_match *match, struct position position, const struct wanted *wanted)
+{
+    const uint32_t number = match->plan->entries[position.entry].stream;
+    match->rounds[position.entry] = position.round;
     if (number != 0 && number != ANY_STREAM)
         match->streams[number] = wanted->stream;
     match->missed_count = 0;
-    /* Those that were taken out of order are passed. */
-    for (uint32_t n = 0; n <= 2 * GC_RUN_REACH && match->rounds[match->cursor] == match->round;
-         n++) {
-        const uint32_t last = match->cursor;
-        match->cursor = after(match->plan, last);
-        match->round += match->cursor <= last;
-    }
-    match->round_count += match->round - round;
+}
+
+/* The cursor goes behind it. */
+static uint32_t take(struct gc_run_match *match, struct position position,
+                     const struct wanted *wanted)
+{
+    mark(match, position, wanted);
+    const struct position next = pass_taken(match, position);
+    match->round_count += next.round - match->round;
+    match->cursor = next.entry;
+    match->round = next.round;
+    match->other = GC_RUN_NONE;
+    return position.entry;
+}
+
+/* It is either one that was not in the plan, and the cursor's entry is still to come, or what stood
+ * before it is missing, and the one behind it comes next: the cursor stays until one of them does.
+ */
+static uint32_t take_ahead(struct gc_run_match *match, struct position position,
+                           const struct wanted *wanted)
+{
+    mark(match, position, wanted);
+    const struct position next = pass_taken(match, position);
+    match->early[match->early_next++ % GC_RUN_EARLY] = position.entry;
+    match->other = next.entry;
+    match->other_round = next.round;
+    return position.entry;
 }
 
 /* The cursor has passed an entry like this one that was taken before its time: by one that was not
@@ -198,35 +235,48 @@ static bool was_forestalled(struct gc_run_match *match, const struct wanted *wan
     return false;
 }
 
-/* The nearest to the cursor; what lies ahead before what lies as far behind. */
-static uint32_t find_near(struct gc_run_match *match, const struct wanted *wanted)
+/* What was taken ahead was in its order after all. */
+static void trust_early(struct gc_run_match *match)
+{
+    for (uint32_t i = 0; i < GC_RUN_EARLY; i++) {
+        if (match->early[i] != GC_RUN_NONE && match->early[i] >= match->cursor)
+            match->early[i] = GC_RUN_NONE;
+    }
+}
+
+/* The nearest to the cursor, which fits not; what lies ahead before what lies as far behind. */
+static uint32_t find_around(struct gc_run_match *match, const struct wanted *wanted)
 {
     const struct gc_run_plan *plan = match->plan;
-    uint32_t ahead = match->cursor;
-    uint32_t ahead_round = match->round;
-    uint32_t behind = match->cursor;
+    struct position ahead = {match->cursor, match->round};
+    struct position behind = ahead;
     /* What came before the steps is over. */
     const uint32_t lowest = match->cursor >= plan->loop_start ? plan->loop_start : 0;
-    for (uint32_t n = 0; n < GC_RUN_REACH; n++) {
-        if (fits(match, ahead, ahead_round, wanted)) {
-            if (n > 0)
-                match->early[match->early_next++ % GC_RUN_EARLY] = ahead;
-            take(match, ahead, ahead_round, wanted);
-            return ahead;
+    for (uint32_t n = 1; n < GC_RUN_REACH; n++) {
+        ahead = step(plan, ahead);
+        if (fits(match, ahead, wanted))
+            return take_ahead(match, ahead, wanted);
+        if (behind.entry > lowest)
+            behind.entry--;
+        if (fits(match, behind, wanted)) {
+            mark(match, behind, wanted);
+            return behind.entry;
         }
-        if (n == 0 && was_forestalled(match, wanted))
-            return GC_RUN_NONE;
-        if (behind > lowest)
-            behind--;
-        if (fits(match, behind, match->round, wanted)) {
-            take(match, behind, match->round, wanted);
-            return behind;
-        }
-        const uint32_t last = ahead;
-        ahead = after(plan, last);
-        ahead_round += ahead <= last;
     }
     return GC_RUN_NONE;
+}
+
+static uint32_t find_near(struct gc_run_match *match, const struct wanted *wanted)
+{
+    const struct position cursor = {match->cursor, match->round};
+    const struct position other = {match->other, match->other_round};
+    if (fits(match, cursor, wanted))
+        return take(match, cursor, wanted);
+    if (other.entry != GC_RUN_NONE && fits(match, other, wanted)) {
+        trust_early(match);
+        return take(match, other, wanted);
+    }
+    return was_forestalled(match, wanted) ? GC_RUN_NONE : find_around(match, wanted);
 }
 
 /* A new round from entry `i` on: nothing of it counts as taken. */
@@ -234,7 +284,7 @@ static uint32_t jump(struct gc_run_match *match, uint32_t i, const struct wanted
 {
     const uint64_t rounds = match->round_count;
     match->jump_count++;
-    take(match, i, match->round + 2, wanted);
+    (void)take(match, (struct position){i, match->round + 2}, wanted);
     match->round_count = rounds;
     forget_early(match);
     return i;
@@ -284,7 +334,8 @@ uint32_t gc_run_match_next(struct gc_run_match *match, uint64_t bytes, uint64_t 
 {
     const struct wanted wanted = {bytes, stream};
     const struct gc_run_entry *first = &match->plan->entries[0];
-    if (is_idle && !fits(match, match->cursor, match->round, &wanted) && first->bytes == bytes &&
+    const struct position cursor = {match->cursor, match->round};
+    if (is_idle && !fits(match, cursor, &wanted) && first->bytes == bytes &&
         stream_fits(match, first->stream, stream))
         return jump(match, 0, &wanted);
     uint32_t found = find_near(match, &wanted);

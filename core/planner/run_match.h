@@ -1,13 +1,12 @@
 /* Which entry of a plan an allocation is: by order, size and stream.
  *
- * The cursor stands behind the entry that was matched last. An allocation is the entry there, or
- * the nearest one before or behind it, within GC_RUN_REACH, that has its size and stream and was
- * not taken in this round: so one that is missing, comes later or comes earlier costs nothing. One
- * that fits nowhere near is none. When that happens three times in a row, and the three sizes stand
- * beside each other in the plan, the cursor goes there: to the next such place.
- *
- * An allocation whose entry another of its size took before it is none either: else all that follow
- * would each take the place of the next.
+ * The cursor stands at the entry that is expected. An allocation of another size or stream is the
+ * nearest entry of its own, ahead or behind within GC_RUN_REACH, that was not taken in this round.
+ * Whether it was not in the plan, or what it passed over is missing, shows with the next one: that
+ * is the cursor's entry, or the one behind. One that fits nowhere is none, and so is one whose
+ * entry was taken ahead of its time: else all that follow would take the place of the next. When
+ * three in a row are none, and their sizes stand beside each other in the plan, the cursor goes
+ * there: to the next such place.
  *
  * Streams are numbers in a plan and handles at run time: a number is bound to the first handle that
  * is matched to it, until that stream is destroyed.
@@ -39,6 +38,8 @@ struct gc_run_match {
     uint64_t missed[GC_RUN_TRACK - 1]; /* their sizes, the latest last */
     uint32_t early[GC_RUN_EARLY]; /* entries that were taken ahead of the cursor; GC_RUN_NONE */
     uint32_t early_next;
+    uint32_t other; /* what comes next if what was skipped is missing; GC_RUN_NONE */
+    uint32_t other_round;
     uint64_t streams[GC_RUN_STREAMS_MAX]; /* by number; 0: not bound */
     uint64_t jump_count;                  /* times that the cursor was moved to another place */
     uint64_t round_count;                 /* times that the last entry was passed */

