@@ -428,15 +428,34 @@ def rotary_embedding(c):
 
 # ---- quantised ----
 
+def scale_of(c, shape):
+    """One scale for all elements, or one for each place along the axis it gives."""
+    if c.opset >= 13 and c.flip(0.3):
+        axis = c.axis(len(shape))
+        return [shape[axis]], axis
+    return [], None
+
+
 @op("QuantizeLinear", 10)
 def quantize_linear(c):
-    c.node("QuantizeLinear", [c.input(c.shape(1)), c.const(0.5, "float32"), c.pick("", c.const(1, c.pick("uint8", "int8")))])
+    shape = c.shape(1)
+    scales, axis = scale_of(c, shape)
+    x, scale = c.input(shape), c.parameter(scales)
+    if c.flip():
+        dtype = c.pick("uint8", "int8")
+        c.node("QuantizeLinear", [x, scale, c.const(c.array(scales, dtype), dtype)], axis=axis)
+    else:
+        c.node("QuantizeLinear", [x, scale], axis=axis, output_dtype=c.pick(None, tensor_dtype("int8")) if c.opset >= 21 else None)
 
 
 @op("DequantizeLinear", 10)
 def dequantize_linear(c):
     dtype = c.pick("uint8", "int8")
-    c.node("DequantizeLinear", [c.input(c.shape(1), dtype), c.const(0.5, "float32"), c.pick("", c.const(1, dtype))])
+    shape = c.shape(1)
+    scales, axis = scale_of(c, shape)
+    wide = c.pick("float32", "float16") if c.opset >= 19 else "float32"
+    c.node("DequantizeLinear", [c.input(shape, dtype), c.parameter(scales, wide), c.pick("", c.const(c.array(scales, dtype), dtype))],
+           axis=axis, output_dtype=c.pick(None, tensor_dtype("float16")) if c.opset >= 23 else None)
 
 
 register("DynamicQuantizeLinear", 11, lambda c: c.node("DynamicQuantizeLinear", [c.input(c.shape(1))], 3))
@@ -458,11 +477,12 @@ def dft(c):
     shape = [c.rng.randint(1, 3)] + c.ints(c.rng.randint(1, 2), 2, 6) + [c.pick(1, 2)]
     onesided = shape[-1] == 1 and c.flip()
     length = c.pick("", c.setting(c.rng.randint(2, 8)))
+    inverse = None if onesided else c.pick(None, 1)
     axis = c.rng.randint(1, len(shape) - 2)
     if c.opset < 20:
-        c.node("DFT", [c.input(shape), length], axis=axis, onesided=int(onesided) or None)
+        c.node("DFT", [c.input(shape), length], axis=axis, onesided=int(onesided) or None, inverse=inverse)
     else:
-        c.node("DFT", [c.input(shape), length, c.setting(axis)], onesided=int(onesided) or None)
+        c.node("DFT", [c.input(shape), length, c.setting(axis)], onesided=int(onesided) or None, inverse=inverse)
 
 
 @op("STFT", 17)

@@ -279,7 +279,7 @@ def spoiled_graphs_are_taken_or_told(folder):
             if any(isinstance(size, int) and size < 0 for size in value.get("dims", [])):
                 raise AssertionError(f"{value}: a negative dimension\n{onnx.printer.to_text(onnx.load_from_string(model))}")
     print(f"# {failed} of {len(models)} spoiled graphs contradict themselves")
-    if failed < len(models) / 20:
+    if not ONLY and failed < len(models) / 20:
         raise AssertionError(f"only {failed} of {len(models)} spoiled graphs were seen to be")
 
 
