@@ -26,9 +26,13 @@ struct gc_graph_need {
 enum gc_status gc_graph_need_find(const struct gc_graph *graph,
                                   struct gc_graph_need *need) GC_CHECKED;
 
+/* What exporters mean by a dimension of this name. */
+enum gc_dim_meaning { GC_DIM_MEANS_NOTHING, GC_DIM_MEANS_BATCH, GC_DIM_MEANS_TOKENS };
+enum gc_dim_meaning gc_graph_dim_meaning(const char *name);
+
 /* Writes "name=N,…" for gc_graph_infer: `given` (the same form, NULL: nothing), then `batch` and,
- * where it is not 0, `seq_len` for dimensions with a name that exporters give to the number of
- * sequences, or to their length. False if it does not fit into `size` bytes. */
+ * where it is not 0, `seq_len` for the dimensions that mean them. False if it does not fit into
+ * `size` bytes. */
 bool gc_graph_name_dims(const struct gc_graph *graph, const char *given, uint64_t batch,
                         uint64_t seq_len, char *dims, size_t size);
 

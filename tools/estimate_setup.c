@@ -138,36 +138,12 @@ static int parse_context(const char *text, uint64_t *bytes)
 
 /* ---- dimensions ---- */
 
-/* "name=N", or several with commas between them. */
-static bool is_dims(const char *text)
-{
-    for (;;) {
-        const size_t length = strcspn(text, ",");
-        const char *equals = memchr(text, '=', length);
-        uint64_t value;
-        if (equals == NULL || equals == text ||
-            !gc_text_uint(equals + 1, length - (size_t)(equals + 1 - text), &value) || value == 0)
-            return false;
-        if (text[length] == '\0')
-            return true;
-        text += length + 1;
-    }
-}
-
 static int parse_dims(const struct tool_list *list, struct estimate_setup *setup)
 {
-    size_t used = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        const char *text = list->values[i];
-        const size_t length = strlen(text);
-        if (!is_dims(text) || used + length + 2 > sizeof(setup->dims))
-            return refuse("--dim", text, "name=N, N from 1");
-        if (used > 0)
-            setup->dims[used++] = ',';
-        memcpy(setup->dims + used, text, length + 1);
-        used += length;
-    }
-    setup->request.dims = used > 0 ? setup->dims : NULL;
+    const char *bad = tool_join_dims(list, setup->dims, sizeof(setup->dims));
+    if (bad != NULL)
+        return refuse("--dim", bad, "name=N, N from 1");
+    setup->request.dims = setup->dims[0] != '\0' ? setup->dims : NULL;
     return TOOL_DONE;
 }
 

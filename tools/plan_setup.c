@@ -115,36 +115,10 @@ static int parse_keep(const char *option, const char *text, enum plan_keep *keep
     return TOOL_DONE;
 }
 
-/* "name=N", or several with commas between them. */
-static bool is_dims(const char *text)
-{
-    for (;;) {
-        const size_t length = strcspn(text, ",");
-        const char *equals = memchr(text, '=', length);
-        uint64_t value;
-        if (equals == NULL || equals == text ||
-            !gc_text_uint(equals + 1, length - (size_t)(equals + 1 - text), &value) || value == 0)
-            return false;
-        if (text[length] == '\0')
-            return true;
-        text += length + 1;
-    }
-}
-
 static int parse_dims(const struct tool_list *list, struct plan_request *request)
 {
-    size_t used = 0;
-    for (size_t i = 0; i < list->count; i++) {
-        const char *text = list->values[i];
-        const size_t length = strlen(text);
-        if (!is_dims(text) || used + length + 2 > sizeof(request->dims))
-            return refuse("--dim", text, "name=N, N from 1");
-        if (used > 0)
-            request->dims[used++] = ',';
-        memcpy(request->dims + used, text, length + 1);
-        used += length;
-    }
-    return TOOL_DONE;
+    const char *bad = tool_join_dims(list, request->dims, sizeof(request->dims));
+    return bad == NULL ? TOOL_DONE : refuse("--dim", bad, "name=N, N from 1");
 }
 
 /* ---- the whole ---- */

@@ -1,5 +1,7 @@
 #include "tools/tool.h"
 
+#include "core/text.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -196,6 +198,40 @@ int tool_parse_file(const struct tool_command *command, const struct tool_option
     const int status = tool_parse_words(command, options, count, argc, argv, &words);
     *file = status == TOOL_DONE && !words.helped ? words.words[0] : NULL;
     return status;
+}
+
+/* ---- dimensions ---- */
+
+static bool is_dims(const char *text)
+{
+    for (;;) {
+        const size_t length = strcspn(text, ",");
+        const char *equals = memchr(text, '=', length);
+        uint64_t value;
+        if (equals == NULL || equals == text ||
+            !gc_text_uint(equals + 1, length - (size_t)(equals + 1 - text), &value) || value == 0)
+            return false;
+        if (text[length] == '\0')
+            return true;
+        text += length + 1;
+    }
+}
+
+const char *tool_join_dims(const struct tool_list *list, char *dims, size_t size)
+{
+    size_t used = 0;
+    dims[0] = '\0';
+    for (size_t i = 0; i < list->count; i++) {
+        const char *text = list->values[i];
+        const size_t length = strlen(text);
+        if (!is_dims(text) || used + length + 2 > size)
+            return text;
+        if (used > 0)
+            dims[used++] = ',';
+        memcpy(dims + used, text, length + 1);
+        used += length;
+    }
+    return NULL;
 }
 
 /* ---- files ---- */

@@ -62,6 +62,10 @@ struct tool_list {
     const char *values[TOOL_LIST_MAX];
 };
 
+/* The values of --dim, "name=N" each or several with commas between them, as one list in `dims`, ""
+ * for none. Returns the value that is not of that form, or has no room; NULL if all are. */
+const char *tool_join_dims(const struct tool_list *list, char *dims, size_t size);
+
 /* Reads options until the first argument that is none, or "--", which is skipped. *next is the
  * index of the argument after them. TOOL_USAGE, with a line, for an unknown, absent, repeated or
  * incomplete option; TOOL_DONE with *next == 0 after --help, which it printed. */

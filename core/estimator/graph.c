@@ -25,18 +25,11 @@ static bool find_dim(const char *dims, const char *name, uint64_t *value)
     return false;
 }
 
-/* A name that exporters give to the number of sequences, or to their length. */
 static bool known_dim(const struct gc_estimate_request *request, const char *name, uint64_t *value)
 {
-    static const char batch[] = "batch, batch_size, N, n";
-    static const char tokens[] =
-        "sequence, seq, seq_len, sequence_length, seq_length, sequence_len";
-    if (gc_text_find_word(batch, name, strlen(name)) >= 0) {
-        *value = request->batch;
-        return true;
-    }
-    *value = request->seq_len;
-    return request->seq_len > 0 && gc_text_find_word(tokens, name, strlen(name)) >= 0;
+    const enum gc_dim_meaning meaning = gc_graph_dim_meaning(name);
+    *value = meaning == GC_DIM_MEANS_BATCH ? request->batch : request->seq_len;
+    return meaning != GC_DIM_MEANS_NOTHING && *value > 0;
 }
 
 static bool dim_value(const struct gc_estimate_request *request, const struct gc_model_port *port,

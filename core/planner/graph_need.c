@@ -45,12 +45,20 @@ static bool add_dim(char *dims, size_t size, const char *name, uint64_t value)
     return true;
 }
 
-bool gc_graph_name_dims(const struct gc_graph *graph, const char *given, uint64_t batch,
-                        uint64_t seq_len, char *dims, size_t size)
+enum gc_dim_meaning gc_graph_dim_meaning(const char *name)
 {
     static const char batches[] = "batch, batch_size, N, n";
     static const char tokens[] =
         "sequence, seq, seq_len, sequence_length, seq_length, sequence_len";
+    if (gc_text_find_word(batches, name, strlen(name)) >= 0)
+        return GC_DIM_MEANS_BATCH;
+    return gc_text_find_word(tokens, name, strlen(name)) >= 0 ? GC_DIM_MEANS_TOKENS
+                                                              : GC_DIM_MEANS_NOTHING;
+}
+
+bool gc_graph_name_dims(const struct gc_graph *graph, const char *given, uint64_t batch,
+                        uint64_t seq_len, char *dims, size_t size)
+{
     dims[0] = '\0';
     if (given != NULL && !gc_text_copy(dims, size, given, strlen(given)))
         return false;
@@ -58,11 +66,9 @@ bool gc_graph_name_dims(const struct gc_graph *graph, const char *given, uint64_
         const char *name = graph->symbols[i].name;
         if (name == NULL || is_given(given, name))
             continue;
-        if (gc_text_find_word(batches, name, strlen(name)) >= 0 &&
-            !add_dim(dims, size, name, batch))
-            return false;
-        if (seq_len > 0 && gc_text_find_word(tokens, name, strlen(name)) >= 0 &&
-            !add_dim(dims, size, name, seq_len))
+        const enum gc_dim_meaning meaning = gc_graph_dim_meaning(name);
+        const uint64_t value = meaning == GC_DIM_MEANS_BATCH ? batch : seq_len;
+        if (meaning != GC_DIM_MEANS_NOTHING && value > 0 && !add_dim(dims, size, name, value))
             return false;
     }
     return true;
