@@ -207,7 +207,7 @@ $(OUT)/tests/bench/pairs_tree: $(OUT)/obj/tests/bench/tree.o
 $(OUT)/tests/formats/model_dump: $(call obj,$(wildcard core/formats/*.c) $(addprefix core/,dtype.c host.c json.c names.c out.c region.c status.c text.c))
 $(OUT)/tests/formats/graph_dump $(OUT)/tests/formats/ops_dump: $(call obj,$(wildcard core/formats/*.c core/graph/*.c) \
 	$(addprefix core/,dtype.c host.c json.c names.c out.c region.c status.c text.c))
-$(OUT)/tests/bench/placement: $(call obj,$(wildcard core/planner/place*.c) $(addprefix core/,host.c names.c region.c status.c text.c))
+$(OUT)/tests/bench/placement: $(call obj,tools/plan_threads.c $(wildcard core/planner/place*.c) $(addprefix core/,host.c names.c region.c status.c text.c))
 $(OUT)/tests/preload/group_state: $(call obj,$(wildcard core/ledger*.c core/account*.c) core/text.c)
 BENCH_PROGRAMS := $(filter $(OUT)/tests/bench/%,$(PROG_PROGRAMS))
 

@@ -181,10 +181,13 @@ static bool turn(struct gc_place_exact *exact, unsigned search)
 
 bool gc_place_exact_round(struct gc_place_exact *exact)
 {
+    const struct gc_placement_options *options = exact->run->options;
     bool any = false;
     for (unsigned i = 0; i < SEARCH_COUNT; i++) {
         if (exact->run->stopped || exact->part->peak <= target_of(exact))
             return true;
+        if (options->share_count > 1 && i % options->share_count != options->share_index)
+            continue;
         any = turn(exact, i) || any;
     }
     exact->slice *= 2;

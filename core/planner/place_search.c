@@ -239,6 +239,16 @@ static uint64_t least_end(struct gc_place_search *search, uint32_t section, uint
     return ends->item == but ? ends->second : ends->first;
 }
 
+/* An item whose level was passed by will rest on another that is still to come, and ends no lower.
+ */
+static uint64_t least_support(struct gc_place_search *search, uint32_t item)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t s = search->model->items[item].first; s <= search->model->items[item].last; s++)
+        least = gc_min_u64(least, least_end(search, s, item));
+    return least;
+}
+
 /* An item that would leave too little above it is not the next in that section: it comes after the
  * end of another. False: an item has no place. */
 static bool raise_bounds(struct gc_place_search *search, const struct component *component,
@@ -249,7 +259,9 @@ static bool raise_bounds(struct gc_place_search *search, const struct component 
     search->round++;
     for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
         uint64_t bound = search->bounds[i];
-        if (bound <= least_latest(search, &items[i]))
+        if (search->levels[i] < component->level && items[i].fixed == GC_PLACEMENT_FREE)
+            bound = gc_max_u64(bound, least_support(search, i));
+        else if (bound <= least_latest(search, &items[i]))
             continue;
         for (uint32_t s = items[i].first; s <= items[i].last; s++)
             if (bound > search->latest[s])

@@ -22,8 +22,8 @@ struct gc_place_model {
     const uint64_t *loads;
     uint32_t *neighbour_begin; /* count + 1 of them */
     uint32_t *neighbours;      /* whom each item meets in time */
-    uint32_t *section_begin; /* section_count + 1 of them */
-    uint32_t *section_items; /* who is alive in each section */
+    uint32_t *section_begin;   /* section_count + 1 of them */
+    uint32_t *section_items;   /* who is alive in each section */
     uint64_t *marks;           /* random words, for the memo's keys */
 };
 

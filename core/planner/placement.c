@@ -12,8 +12,9 @@
 #define WATCH_NODES 1024
 #define LEEWAY 16 /* a part of the peak by which an order may be worse and still be improved */
 #define IMPROVE_ORDERS 3
-#define IMPROVE_ROUNDS_MIN 32
-#define IMPROVE_ITEMS 40000 /* about as many are placed in vain before an order is left */
+#define IMPROVE_ROUNDS 32 /* in vain before an order is left */
+#define EXACT_ALONE 16    /* parts with fewer items need no local search, */
+#define EXACT_FIRST 512   /* those with fewer a little */
 #define MEMO_BYTES_MAX GC_MIB(32)
 #define MEMO_BYTES_PER_PAIR UINT64_C(1024) /* of items */
 
@@ -43,7 +44,9 @@ static enum gc_status improve_best(struct gc_place_greedy *greedy,
                                    uint64_t peaks[GC_PLACE_ORDER_COUNT])
 {
     const struct gc_place_part *part = greedy->part;
-    const unsigned rounds = (unsigned)gc_max_u64(IMPROVE_ROUNDS_MIN, IMPROVE_ITEMS / part->count);
+    const unsigned rounds = part->count < EXACT_FIRST ? IMPROVE_ROUNDS / 4 : IMPROVE_ROUNDS;
+    if (part->count < EXACT_ALONE)
+        return GC_OK;
     for (unsigned n = 0; n < IMPROVE_ORDERS; n++) {
         unsigned best = 0;
         for (unsigned by = 1; by < GC_PLACE_ORDER_COUNT; by++)

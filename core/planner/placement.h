@@ -40,6 +40,10 @@ struct gc_placement_options {
     uint64_t node_max;         /* steps of search, GC_PLACEMENT_NODES_UNLIMITED: no limit */
     gc_placement_watch *watch; /* called every few thousand nodes; NULL: never stopped */
     void *watch_argument;
+    /* For several runs side by side: of the searches that take turns only every share_count-th,
+     * from share_index on; 0: all of them. */
+    uint32_t share_index;
+    uint32_t share_count;
 };
 
 struct gc_placement {

@@ -1,7 +1,8 @@
 /* Placement problems, solved: `name value unit` lines for each file. usage: placement [-d SECONDS]
- * [-c CAPACITY] [-n NODES] FILE… */
+ * [-c CAPACITY] [-n NODES] [-s SEED] [-t THREADS] FILE… */
 #include "core/bits.h"
 #include "core/planner/placement_csv.h"
+#include "tools/plan_threads.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static double now(void)
+static double now(clockid_t clock)
 {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
@@ -42,23 +43,43 @@ static bool watch(void *argument, uint64_t lower, uint64_t peak, uint64_t nodes)
     (void)lower;
     (void)peak;
     (void)nodes;
-    return now() < self->deadline;
+    return now(CLOCK_MONOTONIC) < self->deadline;
+}
+
+static void report(const char *name, const struct gc_placement_csv *csv,
+                   const struct gc_placement *placement, double begin_cpu, double seconds)
+{
+    printf("%s.buffers %u count\n", name, csv->count);
+    printf("%s.lower_bound %llu bytes\n", name, (unsigned long long)placement->lower_bound_bytes);
+    printf("%s.peak %llu bytes\n", name, (unsigned long long)placement->peak_bytes);
+    printf("%s.ratio %.5f ratio\n", name,
+           placement->lower_bound_bytes == 0
+               ? 1
+               : (double)placement->peak_bytes / (double)placement->lower_bound_bytes);
+    printf("%s.optimal %d bool\n", name, placement->optimal);
+    printf("%s.fits %d bool\n", name, placement->fits);
+    printf("%s.nodes %llu count\n", name, (unsigned long long)placement->nodes);
+    printf("%s.wall %.3f seconds\n", name, seconds);
+    printf("%s.cpu %.3f seconds\n", name, now(CLOCK_PROCESS_CPUTIME_ID) - begin_cpu);
 }
 
 int main(int argc, char **argv)
 {
     double deadline = 5;
+    unsigned threads = 1;
     struct gc_placement_options options = {.seed = 1, .watch = watch};
     uint64_t capacity = GC_PLACEMENT_UNLIMITED;
     int option;
     bool all_solved = true;
-    while ((option = getopt(argc, argv, "d:c:n:s:")) != -1) {
+    while ((option = getopt(argc, argv, "d:c:n:s:t:")) != -1) {
         if (option == 'd')
             deadline = atof(optarg);
         else if (option == 'c')
             capacity = strtoull(optarg, NULL, 10);
         else if (option == 'n')
             options.node_max = strtoull(optarg, NULL, 10);
+        else if (option == 't')
+            threads = (unsigned)strtoul(optarg, NULL, 10);
         else if (option == 's')
             options.seed = strtoull(optarg, NULL, 10);
         else
@@ -80,23 +101,18 @@ int main(int argc, char **argv)
             return 1;
         }
         const struct gc_placement_problem problem = {csv.buffers, csv.count, capacity};
-        const double begin = now();
+        const double begin_cpu = now(CLOCK_PROCESS_CPUTIME_ID);
+        const double begin = now(CLOCK_MONOTONIC);
         struct watch watched = {begin + deadline};
         options.watch_argument = &watched;
-        const enum gc_status status = gc_placement_solve(&region, &problem, &options, &placement);
-        const double seconds = now() - begin;
+        const enum gc_status status =
+            plan_threads_solve(&region, &problem, &options, threads, &placement);
+        const double seconds = now(CLOCK_MONOTONIC) - begin;
         if (status != GC_OK) {
             fprintf(stderr, "%s: %s\n", argv[i], gc_status_text(status));
             return 1;
         }
-        printf(
-            "%-24s n %6u bound %12llu peak %12llu ratio %.5f %s%s nodes %10llu %.3f s %.1f MiB\n",
-            name, csv.count, (unsigned long long)placement.lower_bound_bytes,
-            (unsigned long long)placement.peak_bytes,
-            (double)placement.peak_bytes / (double)placement.lower_bound_bytes,
-            placement.optimal ? "optimal " : "", placement.fits ? "fits" : "too large",
-            (unsigned long long)placement.nodes, seconds,
-            (double)gc_region_bytes(&region) / 1048576.0);
+        report(name, &csv, &placement, begin_cpu, seconds);
         all_solved = all_solved && placement.fits;
         gc_region_fini(&region);
         free(text);
