@@ -69,7 +69,9 @@ static enum gc_status solve_greedily(struct gc_place_greedy *greedy, struct gc_p
     uint64_t peaks[GC_PLACE_ORDER_COUNT];
     enum gc_status status = GC_OK;
     gc_place_greedy_use(greedy, part);
-    for (unsigned by = 0; by < GC_PLACE_ORDER_COUNT; by++) {
+    /* By size is the best on large graphs, which may have time for few. */
+    for (unsigned n = 0; n < GC_PLACE_ORDER_COUNT; n++) {
+        const unsigned by = (GC_PLACE_BY_BYTES + n) % GC_PLACE_ORDER_COUNT;
         if (part->peak <= run->target || (run->stopped && part->peak != UINT64_MAX))
             return GC_OK;
         gc_place_order(part, &greedy->sorter, (enum gc_place_order)by, greedy->order);
