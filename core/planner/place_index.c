@@ -132,12 +132,13 @@ uint64_t gc_place_index_find(const struct gc_place_index *index, uint32_t first,
 
 /* ---- adding ---- */
 
+/* A free one keeps the address of the next in its first bytes. */
 static struct gc_place_span *take_spans(struct gc_place_index *index, unsigned room_log2)
 {
     const uint64_t room = UINT64_C(1) << room_log2;
     struct gc_place_span *spans = index->free[room_log2];
     if (spans != NULL) {
-        memcpy(&index->free[room_log2], spans, sizeof(struct gc_place_span *));
+        memcpy((void *)&index->free[room_log2], (const void *)spans, sizeof(void *));
         return spans;
     }
     struct gc_place_block *block = index->block;
@@ -171,7 +172,7 @@ static bool grow(struct gc_place_index *index, struct gc_place_set *set)
         return false;
     if (set->count > 0) {
         memcpy(spans, set->spans, set->count * sizeof(*spans));
-        memcpy(set->spans, &index->free[set->room_log2], sizeof(struct gc_place_span *));
+        memcpy((void *)set->spans, (const void *)&index->free[set->room_log2], sizeof(void *));
         index->free[set->room_log2] = set->spans;
     }
     set->spans = spans;
