@@ -10,9 +10,8 @@
 #include "core/json.h"
 #include "core/options.h"
 #include "core/planner/placement.h"
+#include "tools/plan_threads.h"
 #include "tools/tool.h"
-
-#define PLAN_THREADS_MAX 64
 
 /* When the buffers of a role are there: always, from their making to their last use, or not planned
  * at all. */

@@ -104,7 +104,7 @@ static int solve_rest(const struct plan_request *request, struct plan_subject *s
                                                  .watch = watch,
                                                  .watch_argument = progress};
     const enum gc_status status =
-        gc_placement_solve(&subject->region, &problem, &options, placement);
+        plan_threads_solve(&subject->region, &problem, &options, request->threads, placement);
     wipe(progress);
     return status == GC_OK ? TOOL_DONE : refuse(request, subject, status);
 }

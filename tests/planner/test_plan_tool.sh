@@ -174,6 +174,11 @@ if [ -f "$data/A.1048576.csv" ]; then
         is "$(basename "$file"): planned" $? 0
         ok "$(basename "$file"): valid" python3 "$check" out.json "$file"
     done
+    for threads in 1 2; do
+        timeout 60 "$TOOL" plan "$data/B.1048576.csv" --capacity 1MiB --threads $threads --json > out.json
+        is "threads $threads: it fits" $? 0
+        ok "threads $threads: valid" python3 "$check" out.json "$data/B.1048576.csv"
+    done
 else
     skip "problems" "../shared/data/dsa is not there"
 fi
