@@ -206,6 +206,8 @@ static void arithmetic_is_done(void **state)
     put_ints(graph, "n", "", 5, 0);
     put_ints(graph, "i", "", 0, 0);
     put_ints(graph, "d", "", 2, 0);
+    put_ints(graph, "last", "", -1, 0);
+    add(graph, "Gather", "a,last", "gather");
     add(graph, "Div", "a,b", "div");
     add(graph, "Mod", "a,b", "mod");
     add(graph, "Mul", "a,b", "mul");
@@ -217,6 +219,7 @@ static void arithmetic_is_done(void **state)
     add_with_int(graph, "Cast", "a", "cast", "to", ONNX_BOOL);
     add(graph, "Relu", "x", "y");
     struct gc_graph *read = inferred(graph, NULL);
+    assert_int_equal(item(read, "gather", 0), 9);
     assert_int_equal(item(read, "div", 0), -3);
     assert_int_equal(item(read, "mod", 0), 1);
     assert_int_equal(item(read, "mul", 1), 18);
@@ -362,6 +365,7 @@ static void what_grows_in_a_loop_is_open(void **state)
     (void)state;
     struct gc_graph *read = inferred(graph_with_loop(5, "Concat", "in,x"), "N=2");
     assert_string_equal(onnx_shape(read, "in"), "?,4");
+    assert_string_equal(onnx_shape(read, "out"), "?,4"); /* in every turn, not the first alone */
     assert_string_equal(onnx_shape(read, "y"), "?,4");
     assert_string_equal(onnx_shape(read, "z"), "5,2,4");
     gc_graph_close(read);
