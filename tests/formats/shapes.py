@@ -131,6 +131,20 @@ def shared_models_are_inferred_as_the_reference_does(folder):
     return None
 
 
+def models_of_the_reference_are_inferred_as_it_does(folder):
+    """The models that the onnx package tests itself with: exported networks and single operators."""
+    paths = glob.glob(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "*", "*", "*.onnx"))
+    paths += glob.glob(os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light", "*.onnx"))
+    total = Tally()
+    for path in sorted(paths):
+        tally, answer = compare(folder, path)
+        total.same += tally.same
+        total.more += tally.more
+        tap.equal(answer["failed_nodes"], 0, f"{path}: nodes that contradict their operator")
+    print(f"# {len(paths)} models of the onnx package: {total.same} as the reference, {total.more} where it knows less")
+    tap.equal(len(paths) > 100, True, "models that were compared")
+
+
 def one_branch_of_silero_is_known_throughout(folder):
     path = os.path.join(tap.SHARED_MODELS, "silero_vad_v5.onnx")
     if not os.path.exists(path):
@@ -254,6 +268,7 @@ def functions_are_inferred_as_the_reference_does(folder):
 if __name__ == "__main__":
     sys.exit(tap.run([
         shared_models_are_inferred_as_the_reference_does,
+        models_of_the_reference_are_inferred_as_it_does,
         one_branch_of_silero_is_known_throughout,
         weights_that_are_made_are_known,
         branches_are_inferred_as_the_reference_does,
