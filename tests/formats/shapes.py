@@ -178,9 +178,9 @@ def value(name, kind, shape):
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def model_of(nodes, inputs, outputs, initializers=(), functions=()):
+def model_of(nodes, inputs, outputs, initializers=(), functions=(), opset=17):
     graph = helper.make_graph(nodes, "g", inputs, outputs, list(initializers))
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("f", 1)]
     return helper.make_model(graph, opset_imports=imports, functions=list(functions), ir_version=9)
 
 
@@ -219,6 +219,16 @@ def with_scan():
                     [made("y"), made("z")], [start])
 
 
+def with_batched_scan():
+    """As Scan was at first: a batch in front of everything, lengths of sequences as the first input."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["sum", "slice"], ["next"]), helper.make_node("Neg", ["next"], ["each"])], "body",
+        [made("sum"), made("slice")], [made("next"), made("each")])
+    inputs = [value("s", TensorProto.FLOAT, ["B", 4]), value("x", TensorProto.FLOAT, ["B", "N", 4])]
+    return model_of([helper.make_node("Scan", ["", "s", "x"], ["y", "z"], body=body, num_scan_inputs=1)], inputs,
+                    [made("y"), made("z")], opset=8)
+
+
 def with_functions():
     softmax = helper.make_node("Softmax", ["t"], ["c"])
     axis = softmax.attribute.add()
@@ -254,6 +264,9 @@ def loops_are_inferred_as_the_reference_does(folder):
                 tap.equal(isinstance(shapes["y"][0], str), True, "what grows is open")
     compare(folder, with_scan())
     compare(folder, with_scan(), "N=3")
+    _, answer = compare(folder, with_batched_scan(), "B=2,N=3")
+    shapes = {value["name"]: value["shape"] for value in answer["list"]}
+    tap.equal((shapes["slice"], shapes["y"], shapes["z"]), ([4], [2, 4], [2, 3, 4]), "a scan with batches")
 
 
 def functions_are_inferred_as_the_reference_does(folder):
