@@ -54,6 +54,8 @@ static enum gc_status insert(struct trace_space *space, size_t at, const struct 
 
 static void erase(struct trace_space *space, size_t from, size_t to)
 {
+    if (from == to)
+        return;
     memmove(&space->ranges[from], &space->ranges[to], (space->count - to) * sizeof(*space->ranges));
     space->count -= to - from;
 }
