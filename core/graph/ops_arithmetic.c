@@ -260,6 +260,17 @@ static enum gc_status same_type(struct gc_infer *infer, gc_fold_combine *combine
     return status == GC_OK ? gc_fold_combined(infer, combine) : status;
 }
 
+/* Min and Max did not broadcast before opset 8. */
+static enum gc_status extreme_of(struct gc_infer *infer, gc_fold_combine *combine)
+{
+    if (gc_infer_opset(infer) >= 8)
+        return same_type(infer, combine);
+    enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
+    if (status == GC_OK)
+        status = gc_infer_merge_inputs(infer);
+    return status == GC_OK ? gc_fold_combined(infer, combine) : status;
+}
+
 static enum gc_status test_of(struct gc_infer *infer, gc_fold_combine *combine)
 {
     gc_infer_set_dtype(infer, 0, GC_DTYPE_BOOL);
@@ -284,8 +295,8 @@ RULE(sub, same_type, sub)
 RULE(mul, same_type, gc_fold_mul)
 RULE(div, same_type, divide)
 RULE(pow, same_type, power)
-RULE(min, same_type, gc_fold_smaller)
-RULE(max, same_type, gc_fold_larger)
+RULE(min, extreme_of, gc_fold_smaller)
+RULE(max, extreme_of, gc_fold_larger)
 RULE(equal, test_of, equal)
 RULE(less, test_of, less)
 RULE(greater, test_of, greater)

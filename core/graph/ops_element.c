@@ -2,31 +2,11 @@
  * broadcast of several. */
 #include "core/graph/ops_util.h"
 
-/* All inputs have one shape, each known as far as it is. */
-static enum gc_status merge_inputs(struct gc_infer *infer)
-{
-    const struct gc_shape *first = gc_infer_shape(infer, 0);
-    struct gc_dim dims[GC_GRAPH_RANK_MAX];
-    enum gc_status status = GC_OK;
-    if (!first->is_known)
-        return GC_OK;
-    gc_shape_copy(first, dims);
-    for (uint32_t i = 1; i < gc_infer_input_count(infer); i++) {
-        status = gc_infer_want_rank(infer, i, first->rank, first->rank);
-        for (uint32_t j = 0; j < first->rank && status == GC_OK; j++)
-            status = gc_infer_merge_dim(infer, "dimensions of the inputs", dims[j],
-                                        gc_shape_dim(gc_infer_shape(infer, i), j), &dims[j]);
-        if (status != GC_OK)
-            return status;
-    }
-    return gc_infer_set_shape(infer, 0, dims, first->rank);
-}
-
 /* SwiGLU: a gate and what it lets through, of one shape. */
 enum gc_status gc_rule_gate(struct gc_infer *infer)
 {
     const enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
-    return status != GC_OK ? status : merge_inputs(infer);
+    return status != GC_OK ? status : gc_infer_merge_inputs(infer);
 }
 
 /* The same bits as another type of as many. */
@@ -43,7 +23,7 @@ enum gc_status gc_rule_broadcast(struct gc_infer *infer)
     if (status != GC_OK)
         return status;
     if (gc_infer_opset(infer) < 8)
-        return merge_inputs(infer);
+        return gc_infer_merge_inputs(infer);
     return gc_infer_broadcast_inputs(infer, 0, gc_infer_input_count(infer), 0);
 }
 

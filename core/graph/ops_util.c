@@ -51,3 +51,22 @@ enum gc_status gc_infer_pass(struct gc_infer *infer, uint32_t output, uint32_t i
     const enum gc_status status = gc_infer_pass_dtype(infer, output, input);
     return status != GC_OK ? status : gc_infer_pass_shape(infer, output, input);
 }
+
+enum gc_status gc_infer_merge_inputs(struct gc_infer *infer)
+{
+    const struct gc_shape *first = gc_infer_shape(infer, 0);
+    struct gc_dim dims[GC_GRAPH_RANK_MAX];
+    enum gc_status status = GC_OK;
+    if (!first->is_known)
+        return GC_OK;
+    gc_shape_copy(first, dims);
+    for (uint32_t i = 1; i < gc_infer_input_count(infer); i++) {
+        status = gc_infer_want_rank(infer, i, first->rank, first->rank);
+        for (uint32_t j = 0; j < first->rank && status == GC_OK; j++)
+            status = gc_infer_merge_dim(infer, "dimensions of the inputs", dims[j],
+                                        gc_shape_dim(gc_infer_shape(infer, i), j), &dims[j]);
+        if (status != GC_OK)
+            return status;
+    }
+    return gc_infer_set_shape(infer, 0, dims, first->rank);
+}

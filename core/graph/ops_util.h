@@ -40,6 +40,8 @@ enum gc_status gc_infer_set_scalar(struct gc_infer *infer, uint32_t output,
                                    enum gc_dtype dtype) GC_CHECKED;
 /* Output: `rank` dimensions of which nothing is known. */
 enum gc_status gc_infer_set_open(struct gc_infer *infer, uint32_t output, uint32_t rank) GC_CHECKED;
+/* All inputs have one shape, each known as far as it is; so has output 0. */
+enum gc_status gc_infer_merge_inputs(struct gc_infer *infer) GC_CHECKED;
 /* Type and shape of the input. */
 enum gc_status gc_infer_pass(struct gc_infer *infer, uint32_t output, uint32_t input) GC_CHECKED;
 

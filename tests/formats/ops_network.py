@@ -494,6 +494,7 @@ def stft(c):
     if c.flip():
         c.node("STFT", [x, c.setting(step), "", c.setting(frame)], onesided=sides)
     else:
+        c.lax = c.lax or c.openness > 0  # inference refuses a window of unknown rank
         c.node("STFT", [x, c.setting(step), c.parameter([frame])], onesided=sides)
 
 
