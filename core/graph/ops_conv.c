@@ -98,8 +98,8 @@ enum gc_status gc_rule_conv_transpose(struct gc_infer *infer)
     const struct gc_shape *x = gc_infer_shape(infer, 0);
     const struct gc_shape *w = gc_infer_shape(infer, 1);
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
-    int64_t group;
-    uint32_t rank;
+    int64_t group = 1;
+    uint32_t rank = 0;
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
         status = common_rank(infer, 0, 1, &rank);

@@ -229,7 +229,7 @@ enum gc_status gc_rule_col2im(struct gc_infer *infer)
     const struct gc_shape *x = gc_infer_shape(infer, 0);
     const struct gc_data *block = gc_infer_data(infer, 2);
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
-    struct gc_dim count;
+    struct gc_dim count = gc_dim_unknown();
     enum gc_status status = gc_infer_pass_dtype(infer, 0, 0);
     if (status == GC_OK)
         status = gc_infer_want_rank(infer, 0, 3, 3);
