@@ -81,6 +81,7 @@ void trace_series_put(const struct trace_series *series, struct gc_json *json)
     gc_json_begin_object(json, GC_JSON_LINES);
     gc_json_key(json, "exact");
     gc_json_bool(json, series->is_exact);
+    gc_json_put_uint(json, "stretches", TRACE_SERIES_POINTS);
     gc_json_put_uint(json, "stretch_ns", series->duration_ns / TRACE_SERIES_POINTS);
     put_numbers(series, json, "time_ns", POINT(time_ns), UINT64_MAX);
     put_numbers(series, json, "live", POINT(last[TRACE_LIVE]), UINT64_MAX);

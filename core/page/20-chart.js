@@ -212,52 +212,61 @@ class Chart {
         return this.series.time_ns.length === 0 ? [] : Array.from({length: last - first + 1}, (_, i) => first + i);
     }
 
-    /* Steps: a level holds until the next point. */
-    steps(indexes, levels) {
-        const parts = [];
-        let before = null;
-        for (const i of indexes) {
-            if (levels[i] === null) { before = null; continue; }
-            const x = Math.max(this.left, this.x(this.series.time_ns[i])).toFixed(1);
-            const y = this.y(levels[i]).toFixed(1);
-            parts.push(before === null ? "M" + x + " " + y : "H" + x + "V" + y);
-            before = y;
-        }
-        if (before !== null) parts.push("H" + (this.width - 8));
-        return parts.join("");
+    /* Pieces [from, to, level] along the picture. A level holds until the next point; what a stretch had at least or at most holds to its
+     * end, and from there what it had last (`rest`). */
+    pieces(indexes, levels, rest) {
+        const found = [];
+        const length = this.end / this.series.stretches;
+        const right = this.width - 8;
+        indexes.forEach((i, at) => {
+            const ns = this.series.time_ns[i];
+            const next = at + 1 < indexes.length ? this.x(this.series.time_ns[indexes[at + 1]]) : right;
+            const end = this.series.exact ? next : Math.min(next, this.x((Math.floor(ns / length) + 1) * length));
+            const from = Math.max(this.left, this.x(ns));
+            if (end > from) found.push([from, end, levels[i]]);
+            if (end < next && next > from) found.push([Math.max(from, end), next, rest[i]]);
+        });
+        return found;
     }
 
-    /* The area between two levels, or above zero. */
-    area(indexes, upper, lower) {
-        if (indexes.length === 0) return "";
-        const edge = levels => {
-            const corners = [];
-            indexes.forEach((i, at) => {
-                const next = at + 1 < indexes.length ? this.x(this.series.time_ns[indexes[at + 1]]) : this.width - 8;
-                corners.push([Math.max(this.left, this.x(this.series.time_ns[i])), levels ? this.y(levels[i]) : this.y(0)], [next, levels ? this.y(levels[i]) : this.y(0)]);
-            });
-            return corners;
-        };
-        const join = corners => corners.map(([x, y]) => x.toFixed(1) + " " + y.toFixed(1)).join("L");
-        return "M" + join(edge(upper)) + "L" + join(edge(lower).reverse()) + "Z";
+    line(pieces) {
+        let path = "";
+        let before = null;
+        for (const [from, to, level] of pieces) {
+            if (level === null) { before = null; continue; }
+            const y = this.y(level).toFixed(1);
+            path += (before === null ? "M" + from.toFixed(1) + " " + y : "V" + y) + "H" + to.toFixed(1);
+            before = y;
+        }
+        return path;
+    }
+
+    /* The area between two lines; without a lower one, above zero. */
+    area(upper, lower) {
+        if (upper.length === 0) return "";
+        const under = lower || [[upper[0][0], upper[upper.length - 1][1], 0]];
+        const corners = pieces => pieces.flatMap(([from, to, level]) => [[from, this.y(level)], [to, this.y(level)]]);
+        const join = points => points.map(([x, y]) => x.toFixed(1) + " " + y.toFixed(1)).join("L");
+        return "M" + join(corners(upper)) + "L" + join(corners(under).reverse()) + "Z";
     }
 
     draw() {
         const s = this.series;
         const indexes = this.shown();
-        const most = (levels) => indexes.reduce((found, i) => Math.max(found, levels[i] || 0), 0);
-        const held = Math.max(most(s.exact ? s.live : s.live_most), most(s.exact ? s.reserved : s.reserved_most), 1);
-        const limit = most(s.limit);
+        const highest = levels => indexes.reduce((found, i) => Math.max(found, levels[i] || 0), 0);
+        const held = Math.max(highest(s.exact ? s.live : s.live_most), highest(s.exact ? s.reserved : s.reserved_most), 1);
+        const limit = highest(s.limit);
         /* A limit far above all that was held would press the rest flat: then it is not drawn, and said. */
         const limitShown = limit > 0 && limit <= 4 * held;
         this.top = Math.max(held, limitShown ? limit : 0) * 1.06;
         const parts = [make("title", null, "Memory over time"), ...this.axes()];
-        parts.push(make("path", {class: "reserved", d: this.area(indexes, s.exact ? s.reserved : s.reserved_most, null)}),
-            make("path", {class: "reserved-edge", d: this.steps(indexes, s.reserved)}));
-        if (!s.exact) parts.push(make("path", {class: "live-band", d: this.area(indexes, s.live_most, s.live_least)}));
-        parts.push(make("path", {class: "live", d: this.steps(indexes, s.exact ? s.live : s.live_most)}),
-            make("path", {class: "pending", d: this.steps(indexes, s.exact ? s.pending : s.pending_most)}));
-        if (limitShown) parts.push(make("path", {class: "limit", d: this.steps(indexes, s.limit)}));
+        const most = name => this.pieces(indexes, s.exact ? s[name] : s[name + "_most"], s[name]);
+        const reserved = most("reserved");
+        const live = most("live");
+        parts.push(make("path", {class: "reserved", d: this.area(reserved, null)}), make("path", {class: "reserved-edge", d: this.line(reserved)}));
+        if (!s.exact) parts.push(make("path", {class: "live-band", d: this.area(live, this.pieces(indexes, s.live_least, s.live))}));
+        parts.push(make("path", {class: "live", d: this.line(live)}), make("path", {class: "pending", d: this.line(most("pending"))}));
+        if (limitShown) parts.push(make("path", {class: "limit", d: this.line(this.pieces(indexes, s.limit, s.limit))}));
         parts.push(...this.failures());
         this.cursor = make("line", {class: "cursor", x1: -9, x2: -9, y1: 12, y2: this.height - this.bottom});
         parts.push(this.cursor, make("rect", {class: "surface", x: this.left, y: 0, width: this.width - this.left, height: this.height - this.bottom}));

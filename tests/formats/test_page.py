@@ -297,13 +297,16 @@ def buttons_and_keys_do_the_same(_):
     peak = next(d["peak_bytes"] for d in report["devices"] if d["ordinal"] == 0)
     whole = view()
     for button, key in (("in", "+"), ("later", "PageDown"), ("earlier", "PageUp"), ("out", "-"), ("all", "0"), ("peak", "p")):
+        before = view()
         PAGE.click(f"#device-0 [data-do={button}]")
         by_button = view()
-        PAGE.click("#device-0 [data-do=all]") if button in ("in", "all", "peak") else None
+        tap.equal(by_button == before, button == "all" and before == whole, f"{button} changes the view")
+        if button not in ("in", "all", "peak"):
+            continue
+        PAGE.click("#device-0 [data-do=all]")
         PAGE.value(f"document.querySelector('{CHART}').focus()")
-        if button in ("in", "all", "peak"):
-            PAGE.press(key)
-            tap.equal(view(), by_button, f"{button} and {key}")
+        PAGE.press(key)
+        tap.equal(view(), by_button, f"{button} and {key}")
     PAGE.click("#device-0 [data-do=peak]")
     if f"live {size(peak)}" not in PAGE.text("#device-0 .over-time .tip"):
         raise AssertionError(f"the peak, {size(peak)}, is not what the tip says: {PAGE.text('#device-0 .over-time .tip')}")
@@ -366,6 +369,23 @@ def a_million_events(_):
     PAGE.click("#device-0 [data-do=in]")
     PAGE.click("#device-0 [data-do=peak]")
     tap.equal(PAGE.value("document.querySelector('#device-0 .live-band').getAttribute('d').length > 1000"), True, "the band")
+
+
+def a_quiet_time_is_no_band(_):
+    """Between bursts the level is what the last one left, not the band of the burst."""
+    records = []
+    for burst in range(3):
+        for i in range(2500):
+            at = burst * 1000000000 + i * 1000
+            records.append((native_trace.ALLOC, 0, 0, 1, 0x100000, 64 << 20, 0, at))
+            records.append((native_trace.FREE, 0, 0, 1, 0x100000, 0, 0, at + 500))
+    native_trace.Trace(["cudaMalloc"], records).write(path("bursts"))
+    tool("trace", path("bursts"), "--html", path("bursts.html"))
+    show("bursts.html", shot="bursts")
+    corners = PAGE.value("document.querySelector('#device-0 .live-band').getAttribute('d').match(/[\\d.]+ [\\d.]+/g).map(p => p.split(' ').map(Number))")
+    low = max(y for _, y in corners)
+    wide = [(a, b) for a, b in zip(corners, corners[1:]) if b[0] - a[0] > 100 and a[1] == b[1]]
+    tap.equal([a[1] for a, _ in wide], [low] * 2, "between the bursts nothing is live")
 
 
 def two_reports_are_compared(_):
@@ -446,7 +466,7 @@ def odd_traces_make_a_page(_):
 
 TESTS = [stretches_have_the_least_and_the_most, figures_of_the_trace_are_right]
 IN_BROWSER = [every_part_is_there, it_can_be_read_aloud, light_and_dark_can_be_read, narrow_windows_do, the_pointer_shows_and_zooms,
-              buttons_and_keys_do_the_same, the_picture_and_the_tables_answer, it_prints_with_its_tables_open, a_million_events,
+              buttons_and_keys_do_the_same, the_picture_and_the_tables_answer, it_prints_with_its_tables_open, a_million_events, a_quiet_time_is_no_band,
               two_reports_are_compared, the_library_writes_the_page_too, hostile_names_are_text, stacks_are_shown, odd_traces_make_a_page]
 
 
