@@ -4,6 +4,7 @@
 #include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
 #include "core/host.h"
+#include "core/text.h"
 
 #include <string.h>
 
@@ -85,12 +86,26 @@ static void note_layers(struct gc_estimator *estimator)
                      gc_note_number(named, found), NULL);
 }
 
+/* The file that is the graph: of a folder the one in it, not the external data beside it. */
+static const char *network_path(const struct gc_model *model)
+{
+    static const char ending[] = ".onnx";
+    const size_t most = sizeof(ending) - 1;
+    for (uint32_t i = 0; i < model->file_count; i++) {
+        const char *path = model->files[i].path;
+        const size_t length = strlen(path);
+        if (length > most && gc_text_equal_nocase(path + length - most, ending, most))
+            return path;
+    }
+    return model->path;
+}
+
 /* What is wrong with it is a note: weights and inputs are known all the same. */
 static void open_network(struct gc_estimator *estimator)
 {
     struct gc_model_error error;
     if (estimator->graph != NULL &&
-        gc_graph_open(estimator->graph->path, NULL, &estimator->network, &error) != GC_OK)
+        gc_graph_open(network_path(estimator->graph), NULL, &estimator->network, &error) != GC_OK)
         gc_notes_add(&estimator->notes, "the graph cannot be followed: ", error.text, NULL);
 }
 

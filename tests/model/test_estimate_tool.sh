@@ -180,6 +180,10 @@ if [ -f "$data/ch_PP-OCRv4_det_infer.onnx" ]; then
     # 4,096 of output; then the first block's sum: what came in, 256 x 56 x 56, what the block makes of it, as much,
     # and 64 x 56 x 56 that both are made from.
     is "resnet50: activations are the planned peak" "$(json out.json 'r["activation_bytes"]')" $((4096 + (256 + 256 + 64) * 56 * 56 * 4))
+    mkdir -p folder
+    cp "$data/light_resnet50.onnx" folder/model.onnx
+    "$TOOL" estimate folder --json > folder.json
+    is "resnet50 in a folder: the same" "$(json folder.json 'r["activation_bytes"]')" "$(json out.json 'r["activation_bytes"]')"
     is "resnet50: nothing is a lower bound" "$(json out.json '[r["coverage"], r["lower_bounds"]]')" "[1.0, []]"
     "$TOOL" plan "$data/light_resnet50.onnx" --json > plan.json
     is "resnet50: as the plan has it" "$(json plan.json 'r["activation_bytes"] + r["output_bytes"]')" "$(json out.json 'r["activation_bytes"]')"
