@@ -42,7 +42,7 @@ ok "leaks alone" run leaks "$TMP/leaks.json" "$program"
 ok "have their stacks, and there are no sites" sees "$TMP/leaks.json" 'has(leaks[0]["stack"], "site_one+") and sites == []'
 ok "off" run off "$TMP/off.json" "$program"
 ok "there are neither" sees "$TMP/off.json" 'leaks[0]["stack"] == [] and sites == []'
-like() { [[ "$2" == *"$3"* ]] && ok "$1" true || is "$1" "$2" "$3"; }
+like() { if [[ "$2" == *"$3"* ]]; then ok "$1" true; else is "$1" "$2" "$3"; fi; }
 like "the text has the site" "$(run all stderr "$program")" "site_one+"
 like "gpucache report shows it" "$("$TOOL" report "$TMP/all.json")" "site_one+"
 is "and writes the same JSON" "$("$TOOL" report "$TMP/all.json" --json | python3 -c 'import json, sys
