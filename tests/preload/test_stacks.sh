@@ -59,7 +59,7 @@ ok "traced too" env GPUCACHE_TRACE="$TMP/trace" bash -c "$(declare -f run preloa
 ok "on driver allocations" env GPUCACHE_BACKEND=driver bash -c "$(declare -f run preloaded); SIM_DIR='$SIM_DIR' LIB='$LIB'; run all '$TMP/d.json' '$program'"
 ok "their leak's way is known" sees "$TMP/d.json" 'has(leaks[0]["stack"], "site_one+", "main+")'
 
-is "a program in Python" "$(run leaks "$TMP/python.json" python3 "$ROOT/tests/preload/stacks.py")" done
+is "a program in Python" "$(run leaks "$TMP/python.json" python3 "$ROOT/tests/preload/stacks.py")" "done"
 by_size() { sees "$TMP/python.json" "any(l['bytes'] == $1 << 20 and has(l['stack'], $2) for l in leaks)"; }
 ok "frames where the lock was given back" by_size 1 '"allocate (", "leak_released (", "<module> ("'
 ok "frames where it was held" by_size 2 '"allocate (", "leak_held ("'
@@ -107,5 +107,5 @@ ctypes.PyDLL(sys.argv[1]).wait_for_it()
 thread.join()
 print("done")
 END
-is "a knot of locks comes undone" "$(run leaks "$TMP/knot.json" python3 "$TMP/knot.py" "$TMP/knot.so")" done
+is "a knot of locks comes undone" "$(run leaks "$TMP/knot.json" python3 "$TMP/knot.py" "$TMP/knot.so")" "done"
 done_testing
