@@ -10,9 +10,10 @@
 #include <stdint.h>
 
 struct gc_graph_need {
-    /* Outputs, and the planned peak of what lies between; of more than 10,000 buffers, the most
-     * that is live at once. */
+    /* Outputs, and the planned peak of what lies between; where buffers are too many for that, or
+     * too many live together, the most that is live at once. */
     uint64_t activation_bytes;
+    bool is_planned;
     uint64_t made_bytes; /* weights that the graph makes out of constants */
     uint64_t made_elements;
     uint32_t made_count;

@@ -35,7 +35,7 @@ static enum gc_dtype own_dtype(const struct gc_estimator *estimator)
 static void set_dtype(const struct gc_estimator *estimator, enum gc_dtype asked,
                       struct gc_estimate *estimate)
 {
-    const bool is_taken = can_be_activations(asked);
+    const bool is_taken = can_be_activations(asked) && estimator->graph == NULL;
     estimate->dtype = asked;
     if (!is_taken)
         estimate->dtype = estimator->is_gguf ? GC_DTYPE_F32 : own_dtype(estimator);

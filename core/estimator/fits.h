@@ -46,7 +46,7 @@ struct gc_offers {
     struct gc_offer kv_dtype;         /* SOME: `value` is the widest enum gc_dtype that fits */
 };
 
-/* By bisection over whole estimates, which grow with each of these; both sides are verified.
+/* By trying whole estimates, which grow with each of these; both sides are verified.
  * An estimate that overflows does not fit. GC_INVALID_ARGUMENT as gc_estimator_run. */
 enum gc_status gc_offers_find(const struct gc_estimator *estimator,
                               const struct gc_estimate_request *request,

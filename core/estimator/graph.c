@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define DIMS_BYTES 2048
+#define GRAPH_WORK_PARTS (1U << GC_ESTIMATE_activation | 1U << GC_ESTIMATE_input)
 
 /* The value of a named dimension in "name=N,…"; false if it is not there. */
 static bool find_dim(const char *dims, const char *name, uint64_t *value)
@@ -32,12 +33,36 @@ static bool known_dim(const struct gc_estimate_request *request, const char *nam
     return meaning != GC_DIM_MEANS_NOTHING && *value > 0;
 }
 
+/* "INPUT.AXIS=N", as gc_graph_infer takes it. */
+static bool is_axis_of(const struct gc_model_port *port, const char *name, size_t length,
+                       uint64_t *axis)
+{
+    const size_t own = strlen(port->name);
+    return port->kind == GC_MODEL_INPUT && length > own && name[own] == '.' &&
+           memcmp(name, port->name, own) == 0 &&
+           gc_text_uint(name + own + 1, length - own - 1, axis) && *axis < port->dim_count &&
+           port->dims[*axis] == GC_MODEL_UNKNOWN_DIM;
+}
+
+static bool find_axis(const char *dims, const struct gc_model_port *port, uint32_t index,
+                      uint64_t *value)
+{
+    for (uint64_t axis; dims != NULL && *dims != '\0'; dims += *dims == ',') {
+        const size_t here = strcspn(dims, ",");
+        const size_t length = strcspn(dims, "=,");
+        if (length < here && is_axis_of(port, dims, length, &axis) && axis == index)
+            return gc_text_uint(dims + length + 1, here - length - 1, value);
+        dims += here;
+    }
+    return false;
+}
+
 static bool dim_value(const struct gc_estimate_request *request, const struct gc_model_port *port,
                       uint32_t index, uint64_t *value)
 {
     const char *name = port->symbols != NULL ? port->symbols[index] : NULL;
     *value = port->dims[index];
-    if (*value != GC_MODEL_UNKNOWN_DIM)
+    if (*value != GC_MODEL_UNKNOWN_DIM || find_axis(request->dims, port, index, value))
         return true;
     return name != NULL &&
            (find_dim(request->dims, name, value) || known_dim(request, name, value));
@@ -96,25 +121,22 @@ static void add_port(struct gc_sum *sum, const struct gc_estimate_request *reque
         add_inner(sizes, bytes);
 }
 
-/* "input x [batch, 3, ?]: a dimension is open". */
-static void note_open(struct gc_notes *notes, const struct gc_model_port *port)
+static void note_open(const struct gc_estimate_request *request, const struct gc_model_port *port,
+                      struct gc_notes *notes)
 {
     char shown[48];
-    char dim[32] = "";
-    for (uint32_t i = 0; port->has_shape && i < port->dim_count; i++) {
-        if (port->dims[i] != GC_MODEL_UNKNOWN_DIM || port->symbols == NULL ||
-            port->symbols[i] == NULL)
-            continue;
-        gc_text_show(port->symbols[i], strlen(port->symbols[i]), dim, sizeof(dim));
-        break;
-    }
+    char dim[48];
+    uint64_t value;
+    uint32_t i = 0;
     gc_text_show(port->name, strlen(port->name), shown, sizeof(shown));
-    if (dim[0] != '\0')
-        gc_notes_add(notes, "input ", shown, ": its size is open (", dim,
-                     "); --dim NAME=N names it", NULL);
+    while (i < port->dim_count && dim_value(request, port, i, &value))
+        i++;
+    const char *name = i < port->dim_count && port->symbols != NULL ? port->symbols[i] : NULL;
+    if (name != NULL)
+        gc_notes_add(notes, "input ", shown, ": its size is open; --dim ",
+                     gc_text_show(name, strlen(name), dim, sizeof(dim)), "=N names it", NULL);
     else
-        gc_notes_add(notes, "input ", shown, ": its shape is open, and no name is given to it",
-                     NULL);
+        gc_notes_add(notes, "input ", shown, ": its shape or type is not told", NULL);
 }
 
 static bool has_dim(const struct gc_model *graph, const char *name, size_t length)
@@ -124,6 +146,9 @@ static bool has_dim(const struct gc_model *graph, const char *name, size_t lengt
         /* An input that is a number is given as one. */
         if (port->kind == GC_MODEL_INPUT && strlen(port->name) == length &&
             memcmp(port->name, name, length) == 0)
+            return true;
+        uint64_t axis;
+        if (is_axis_of(port, name, length, &axis))
             return true;
         for (uint32_t j = 0; port->symbols != NULL && j < port->dim_count; j++) {
             const char *symbol = port->symbols[j];
@@ -150,6 +175,69 @@ void gc_estimate_note_dims(const struct gc_estimator *estimator, const char *dim
     }
 }
 
+/* Whether a dimension of an input has a name of this meaning, and so follows the request. */
+static bool has_meaning(const struct gc_model *graph, enum gc_dim_meaning meaning, const char *dims)
+{
+    uint64_t value;
+    for (uint32_t i = 0; i < graph->port_count; i++) {
+        const struct gc_model_port *port = &graph->ports[i];
+        for (uint32_t j = 0; port->symbols != NULL && j < port->dim_count; j++) {
+            const char *symbol = port->symbols[j];
+            if (port->kind == GC_MODEL_INPUT && symbol != NULL &&
+                gc_graph_dim_meaning(symbol) == meaning && !find_dim(dims, symbol, &value) &&
+                !find_axis(dims, port, j, &value))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* What is asked of sequences in vain: the figures are not of what was asked for. */
+static void note_sequences(const struct gc_model *graph, const struct gc_estimate_request *request,
+                           struct gc_estimate *estimate)
+{
+    const bool batch_used =
+        request->batch == 1 || has_meaning(graph, GC_DIM_MEANS_BATCH, request->dims);
+    const bool tokens_used =
+        request->seq_len == 0 || has_meaning(graph, GC_DIM_MEANS_TOKENS, request->dims);
+    if (!batch_used)
+        gc_notes_add(&estimate->notes,
+                     "the batch is not used: no open dimension of an input is named so; --dim "
+                     "gives sizes to those that are open",
+                     NULL);
+    if (!tokens_used)
+        gc_notes_add(&estimate->notes,
+                     "the context is not used: no open dimension of an input is named so", NULL);
+    if (!batch_used || !tokens_used)
+        estimate->unknown_parts |= GRAPH_WORK_PARTS;
+}
+
+/* What a graph settles itself. */
+static void note_request(const struct gc_estimator *estimator,
+                         const struct gc_estimate_request *request, struct gc_estimate *estimate)
+{
+    struct gc_notes *notes = &estimate->notes;
+    note_sequences(estimator->graph, request, estimate);
+    if (estimator->weight_dtype != GC_DTYPE_NONE)
+        gc_notes_add(notes,
+                     "the type asked for is that of the file's weights alone: the graph says what "
+                     "it computes in",
+                     NULL);
+    if (request->kv_dtype != GC_DTYPE_NONE || request->chunk_tokens > 0 ||
+        request->scores_materialised)
+        gc_notes_add(notes,
+                     "a graph says itself how it attends and what it keeps: KV type, chunk and "
+                     "attention are not used",
+                     NULL);
+    if (request->device_count > 1) {
+        estimate->unknown_parts |= GRAPH_WORK_PARTS;
+        gc_notes_add(notes,
+                     "how a graph is split over devices is not told: all but the file's weights is "
+                     "counted on the first",
+                     NULL);
+    }
+}
+
 /* ---- the plan ---- */
 
 static void note_unknown(struct gc_notes *notes, const struct gc_graph *network,
@@ -167,6 +255,20 @@ static void note_unknown(struct gc_notes *notes, const struct gc_graph *network,
         notes, "activations are a lower bound: ", gc_note_number(need->unknown_count, count),
         " tensors of the graph have no known size, the first is ",
         gc_text_show(value->name, strlen(value->name), name, sizeof(name)), " (", op, ")", NULL);
+}
+
+/* The first remark on the graph. A node whose shapes its operator does not allow does not run. */
+static void note_odd(const struct gc_graph *network, struct gc_estimate *estimate)
+{
+    char count[GC_NOTE_NUMBER_BYTES];
+    if (network->coverage.failed_nodes > 0)
+        estimate->unknown_parts |= 1U << GC_ESTIMATE_activation;
+    if (network->note_count == 1)
+        gc_notes_add(&estimate->notes, "the graph: ", network->notes[0], NULL);
+    else if (network->note_count > 1)
+        gc_notes_add(&estimate->notes, "the graph, first of ",
+                     gc_note_number(network->note_count, count),
+                     " remarks that gpucache plan has on it: ", network->notes[0], NULL);
 }
 
 static void note_made(struct gc_notes *notes, const struct gc_graph_need *need)
@@ -209,6 +311,12 @@ static void add_plan(struct gc_sum *sum, const struct gc_estimator *estimator,
     estimate->parameters = gc_sum_add(sum, estimate->parameters, need->made_elements);
     estimate->tensor_count += need->made_count;
     note_made(&estimate->notes, need);
+    note_odd(estimator->network, estimate);
+    if (!need->is_planned)
+        gc_notes_add(&estimate->notes,
+                     "activations are what lives at one time: too many live together to plan their "
+                     "places here (gpucache plan does)",
+                     NULL);
     if (need->unknown_count == 0)
         return;
     estimate->unknown_parts |= 1U << GC_ESTIMATE_activation;
@@ -243,9 +351,10 @@ enum gc_status gc_estimate_graph(const struct gc_estimator *estimator,
         return GC_OVERFLOW;
     if (found.open != NULL) {
         estimate->unknown_parts |= 1U << GC_ESTIMATE_input;
-        note_open(&estimate->notes, found.open);
+        note_open(request, found.open, &estimate->notes);
     }
     estimate->devices[0].parts[GC_ESTIMATE_input] = found.input_bytes;
+    note_request(estimator, request, estimate);
     if (plan_graph(estimator, request, estimate, &need))
         add_plan(&sum, estimator, &need, estimate);
     else

@@ -1,5 +1,7 @@
 /* Counter-offers. Every part of an estimate grows with batch, context and resident experts, so what
- * fits is a range from the smallest on, and bisection finds its end. */
+ * fits is a range from the smallest on. Its end is looked for where it would be if the peak grew
+ * evenly, from there in steps that double, then by bisection: an estimate of a large graph takes
+ * its time, and of graphs the peak grows evenly but for the rounding of sizes. */
 #include "core/bits.h"
 #include "core/estimator/estimator.h"
 #include "core/estimator/fits.h"
@@ -11,35 +13,88 @@ struct search {
     uint64_t *field; /* of request */
 };
 
-static bool fits_at(struct search *search, uint64_t value)
+struct point {
+    uint64_t value;
+    bool is_known; /* else the estimate passes 64 bits */
+    bool fits;
+    __int128_t room; /* on the device that has least, below 0 where it does not fit */
+};
+
+static struct point look_at(struct search *search, uint64_t value)
 {
     struct gc_estimate estimate;
-    struct gc_fit fit;
+    struct point point = {.value = value};
     *search->field = value;
     if (gc_estimator_run(search->estimator, &search->request, &estimate) != GC_OK)
-        return false;
-    gc_fits(&estimate, search->budget, &fit);
-    return fit.fits;
+        return point;
+    for (uint32_t i = 0; i < estimate.device_count; i++) {
+        const __int128_t room =
+            (__int128_t)search->budget->device_bytes[i] - estimate.devices[i].peak_bytes;
+        if (i == 0 || room < point.room)
+            point.room = room;
+    }
+    point.is_known = true;
+    point.fits = point.room >= 0;
+    return point;
+}
+
+static bool fits_at(struct search *search, uint64_t value)
+{
+    return look_at(search, value).fits;
+}
+
+/* `low` fits and `high` does not. */
+struct range {
+    struct point low;
+    struct point high;
+};
+
+static uint64_t width(const struct range *range)
+{
+    return range->high.value - range->low.value;
+}
+
+static bool narrow(struct search *search, struct range *range, uint64_t value)
+{
+    const struct point point = look_at(search, value);
+    *(point.fits ? &range->low : &range->high) = point;
+    return point.fits;
+}
+
+/* Within the range, which is wider than 1. */
+static uint64_t guess(const struct range *range)
+{
+    uint64_t ahead = width(range) / 2;
+    if (range->high.is_known)
+        ahead = (uint64_t)(range->low.room * (__int128_t)width(range) /
+                           (range->low.room - range->high.room));
+    return range->low.value + gc_max_u64(1, gc_min_u64(ahead, width(range) - 1));
+}
+
+static void gallop(struct search *search, struct range *range)
+{
+    const bool up = narrow(search, range, guess(range));
+    for (uint64_t step = 1; width(range) > 1; step *= 2) {
+        const uint64_t far = gc_min_u64(step, width(range) - 1);
+        if (narrow(search, range, up ? range->low.value + far : range->high.value - far) != up)
+            return;
+    }
 }
 
 /* The largest value from `low` to `high` that fits. */
 static struct gc_offer largest(struct search *search, uint64_t low, uint64_t high)
 {
-    struct gc_offer offer = {.state = GC_OFFER_NOT_ANY};
-    if (!fits_at(search, low))
-        return offer;
-    if (fits_at(search, high))
+    struct range range = {.low = look_at(search, low)};
+    if (!range.low.fits)
+        return (struct gc_offer){.state = GC_OFFER_NOT_ANY};
+    range.high = look_at(search, high);
+    if (range.high.fits)
         return (struct gc_offer){.state = GC_OFFER_ALL, .value = high};
-    while (high - low > 1) {
-        const uint64_t middle = low + (high - low) / 2;
-        if (fits_at(search, middle))
-            low = middle;
-        else
-            high = middle;
-    }
-    offer.state = GC_OFFER_SOME;
-    offer.value = low;
-    return offer;
+    if (width(&range) > 1)
+        gallop(search, &range);
+    while (width(&range) > 1)
+        narrow(search, &range, range.low.value + width(&range) / 2);
+    return (struct gc_offer){.state = GC_OFFER_SOME, .value = range.low.value};
 }
 
 static struct search search_for(const struct gc_estimator *estimator,

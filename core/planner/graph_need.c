@@ -8,6 +8,8 @@
 #define REGION_BYTES_MAX GC_MIB(512)
 #define NODE_MAX 1000     /* steps of search: graphs of models are at their bound before */
 #define PLANNED_MAX 10000 /* buffers that are placed: a program's start does not wait for more */
+/* Steps that they live, taken together: what a pass of the solver takes grows with them. */
+#define PLANNED_STEPS_MAX (1U << 20)
 #define DIGITS_MAX 20
 
 /* ---- dimensions ---- */
@@ -129,15 +131,24 @@ static enum gc_status find_live(struct gc_region *region, const struct gc_lifeti
     return GC_OK;
 }
 
+static bool is_planned(const struct gc_placement_problem *problem)
+{
+    uint64_t steps = 0;
+    for (uint32_t i = 0; i < problem->count && problem->count <= PLANNED_MAX; i++)
+        steps += problem->buffers[i].upper - problem->buffers[i].lower;
+    return problem->count <= PLANNED_MAX && steps <= PLANNED_STEPS_MAX;
+}
+
 static enum gc_status find_peak(struct gc_region *region, const struct gc_lifetimes *lifetimes,
-                                uint64_t *peak_bytes)
+                                struct gc_graph_need *need, uint64_t *peak_bytes)
 {
     const struct gc_placement_problem problem = {lifetimes->buffers + lifetimes->base_count,
                                                  lifetimes->count - lifetimes->base_count,
                                                  GC_PLACEMENT_UNLIMITED};
     const struct gc_placement_options options = {.node_max = NODE_MAX};
     struct gc_placement placement;
-    if (problem.count > PLANNED_MAX)
+    need->is_planned = is_planned(&problem);
+    if (!need->is_planned)
         return find_live(region, lifetimes, peak_bytes);
     const enum gc_status status = gc_placement_solve(region, &problem, &options, &placement);
     if (status == GC_OK)
@@ -155,7 +166,7 @@ static enum gc_status find(struct gc_region *region, const struct gc_graph *grap
     enum gc_status status = gc_lifetimes_find(region, graph, &rules, &lifetimes);
     if (status != GC_OK)
         return status;
-    status = find_peak(region, &lifetimes, &peak_bytes);
+    status = find_peak(region, &lifetimes, need, &peak_bytes);
     if (status != GC_OK)
         return status;
     need->tensor_count = lifetimes.tensor_count;
