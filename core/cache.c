@@ -99,7 +99,9 @@ struct gc_cache *gc_core_cache_create(struct gc_core *core)
 
 void gc_core_cache_retire(struct gc_core *core, struct gc_cache *cache)
 {
-    if (cache == NULL)
+    /* Where a signal handler ends its thread in the middle of an allocation all stays as it is. */
+    if (cache == NULL || gc_lock_held_count() > 0 ||
+        atomic_load_explicit(&cache->is_busy, memory_order_relaxed))
         return;
     /* Who stops the caches holds the lock all the while, so nobody else is inside. */
     gc_lock_acquire(&core->caches_lock);

@@ -2,8 +2,10 @@
 
 #include "core/check.h"
 
-/* Bit r: the thread holds a lock of rank r. Never two of one rank, so the bits are the whole truth.
- */
+#include <stdatomic.h>
+
+/* Bit r: the thread holds a lock of rank r, or is about to or just did. Never two of one rank, so
+ * the bits are the whole truth, for a signal handler too. */
 static __thread unsigned held_ranks __attribute__((tls_model("initial-exec")));
 
 void gc_lock_init(struct gc_lock *lock, enum gc_lock_rank rank)
@@ -20,15 +22,17 @@ void gc_lock_fini(struct gc_lock *lock)
 void gc_lock_acquire(struct gc_lock *lock)
 {
     GC_ASSERT(held_ranks >> lock->rank == 0);
-    pthread_mutex_lock(&lock->mutex);
     held_ranks |= 1U << lock->rank;
+    atomic_signal_fence(memory_order_seq_cst);
+    pthread_mutex_lock(&lock->mutex);
 }
 
 void gc_lock_release(struct gc_lock *lock)
 {
     GC_ASSERT(held_ranks >> lock->rank & 1U);
-    held_ranks &= ~(1U << lock->rank);
     pthread_mutex_unlock(&lock->mutex);
+    atomic_signal_fence(memory_order_seq_cst);
+    held_ranks &= ~(1U << lock->rank);
 }
 
 void gc_lock_wait(struct gc_lock *lock, pthread_cond_t *condition)

@@ -34,7 +34,7 @@ void gc_lock_acquire(struct gc_lock *lock);
 void gc_lock_release(struct gc_lock *lock);
 /* Waits for `condition` with `lock` held, which must be the only one. */
 void gc_lock_wait(struct gc_lock *lock, pthread_cond_t *condition);
-/* How many locks of this kind the calling thread holds. */
+/* How many locks of this kind the calling thread holds. In a signal handler: or is about to. */
 unsigned gc_lock_held_count(void);
 
 #endif

@@ -96,6 +96,8 @@ static int move_high(int fd)
 
 /* The calling thread's number, the same in every trace. */
 static __thread uint32_t thread_number;
+/* It records: what a signal handler on it must not wait for. */
+static __thread bool is_recording;
 
 static void stop(struct gc_trace *trace, int error)
 {
@@ -272,6 +274,18 @@ static bool is_stopped(const struct gc_trace *trace)
     return atomic_load_explicit(&trace->stopped, memory_order_relaxed);
 }
 
+static void set_recording(bool is)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    is_recording = is;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+bool gc_trace_is_recording(void)
+{
+    return is_recording;
+}
+
 void gc_trace_record(struct gc_trace *trace, const struct gc_trace_event *event)
 {
     struct gc_trace_record *records = NULL;
@@ -291,6 +305,7 @@ void gc_trace_record(struct gc_trace *trace, const struct gc_trace_event *event)
         .stream = event->stream,
         .time_ns = event->time_ns,
     };
+    set_recording(true);
     pthread_mutex_lock(&trace->lock);
     while (trace->used == BUFFER_RECORDS && trace->writing)
         pthread_cond_wait(&trace->written, &trace->lock);
@@ -305,6 +320,7 @@ void gc_trace_record(struct gc_trace *trace, const struct gc_trace_event *event)
     pthread_mutex_unlock(&trace->lock);
     if (count > 0)
         write_taken(trace, records, count);
+    set_recording(false);
 }
 
 static bool differs(_Atomic uint64_t *last, uint64_t value)

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "core/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct gc_trace;
@@ -54,6 +55,8 @@ struct gc_trace_levels {
 };
 void gc_trace_levels(struct gc_trace *trace, uint8_t device, const struct gc_trace_levels *levels,
                      uint64_t time_ns);
+/* In a signal handler: whether its thread was in the middle of the above. */
+bool gc_trace_is_recording(void);
 void gc_trace_flush(struct gc_trace *trace);
 /* Flushes and frees. Not thread-safe. */
 void gc_trace_close(struct gc_trace *trace);

@@ -12,6 +12,7 @@
  * that run later. */
 #define _GNU_SOURCE
 #include "core/estimator/gate.h"
+#include "core/lock.h"
 #include "core/planner/run_plan.h"
 #include "core/process.h"
 #include "core/report.h"
@@ -398,11 +399,22 @@ static void write_report(void)
         gc_log_write(&gc_shim.log, GC_LOG_INFO, "no report was written");
 }
 
+/* A signal handler called exit while its thread held a lock: nobody gives that back. */
+static bool is_interrupted(void)
+{
+    if (gc_lock_held_count() == 0 && !gc_trace_is_recording())
+        return false;
+    gc_shim_enter(GC_API_COUNT); /* destructors that run later pass through */
+    gc_log_write(&gc_shim.log, GC_LOG_WARN,
+                 "exit was called by a signal handler in the middle of an allocation: no report");
+    return true;
+}
+
 __attribute__((destructor)) static void finish(void)
 {
     if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY ||
         gc_shim.core == NULL || is_child() ||
-        getpid() != atomic_load_explicit(&life.starter, memory_order_relaxed))
+        getpid() != atomic_load_explicit(&life.starter, memory_order_relaxed) || is_interrupted())
         return;
     gc_core_end_help(gc_shim.core);
     gc_trace_flush(gc_shim.trace);

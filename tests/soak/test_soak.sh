@@ -14,5 +14,5 @@ done
 for worker in blocks graph elastic tenant ways context threads plugin child; do
     like "it did some: $worker" "$out" "\"$worker\": [1-9]"
 done
-[ "$tap_failed" -eq 0 ] || printf '%s\n' "$out" | sed 's/^/# /'
+[ "$status" -eq 0 ] || printf '%s\n' "$out" | sed 's/^/# /'
 done_testing
