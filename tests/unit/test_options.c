@@ -311,11 +311,11 @@ static void values_that_are_too_long_say_so(void **state)
     (void)state;
     /* As long as it may be, then one more. */
     memset(text, 'x', GC_OPTION_LIST_BYTES - 1);
-    memcpy(text, "t=", 2);
-    memcpy(text + GC_OPTION_LIST_BYTES - 5, ":1Gi", 4);
+    text[1] = '=';
+    snprintf(text + GC_OPTION_LIST_BYTES - 5, 6, "%s", ":1Gi");
     read_one("GPUCACHE_TENANTS", text);
     assert_null(strstr(lines, "longer than"));
-    memcpy(text + GC_OPTION_LIST_BYTES - 5, "x:1Gi", 5);
+    snprintf(text + GC_OPTION_LIST_BYTES - 5, 6, "%s", "x:1Gi");
     read_one("GPUCACHE_TENANTS", text);
     assert_int_equal(line_count(), 1);
     assert_non_null(strstr(lines, "...: longer than 8191 bytes; accepted: name=object:size,"));
