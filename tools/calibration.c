@@ -40,7 +40,29 @@ static int fill(const char *path, const struct report_loaded *loaded,
     return TOOL_DONE;
 }
 
-static int read_report(const char *path, struct calibration *calibration)
+/* A gated run has an estimate of its own: another one is of another model or other options. */
+static void note_odds(const struct gc_report_estimate *own, struct gc_estimate *estimate)
+{
+    char batch[GC_NOTE_NUMBER_BYTES];
+    char tokens[GC_NOTE_NUMBER_BYTES];
+    char weights[GC_TEXT_SIZE_BYTES];
+    bool is_same = own == NULL || own->device_count == estimate->device_count;
+    for (unsigned part = 0; own != NULL && part < GC_ESTIMATE_overhead; part++)
+        is_same = is_same && own->sizes.parts[part] == estimate->total.parts[part];
+    if (!is_same)
+        gc_notes_add(
+            &estimate->notes, "the run was estimated with another model or other options: batch ",
+            gc_note_number(own->batch, batch), ", context ", gc_note_number(own->seq_len, tokens),
+            ", weights ", gc_text_size(own->sizes.parts[GC_ESTIMATE_weight], weights),
+            ": the overhead that follows is not its own", NULL);
+    if (estimate->unknown_parts != 0)
+        gc_notes_add(&estimate->notes,
+                     "parts are lower bounds: the overhead that follows has in it what they lack",
+                     NULL);
+}
+
+static int read_report(const char *path, struct gc_estimate *estimate,
+                       struct calibration *calibration)
 {
     struct tool_file file;
     struct report_loaded loaded;
@@ -54,13 +76,14 @@ static int read_report(const char *path, struct calibration *calibration)
         status = tool_fail(&tool_command_estimate, "%s: %s", path, why);
     } else {
         status = fill(path, &loaded, calibration);
+        note_odds(loaded.report.facts.estimate, estimate);
         report_unload(&loaded);
     }
     tool_unmap(&file);
     return status;
 }
 
-int calibration_measure(const char *report_path, const struct gc_estimate *estimate,
+int calibration_measure(const char *report_path, struct gc_estimate *estimate,
                         uint64_t context_bytes, struct calibration *calibration)
 {
     const uint64_t contexts = context_bytes * estimate->device_count;
@@ -68,7 +91,7 @@ int calibration_measure(const char *report_path, const struct gc_estimate *estim
     memset(calibration, 0, sizeof(*calibration));
     calibration->estimated_bytes = gc_sub_or_zero_u64(estimate->total.peak_bytes, contexts);
     calibration->parts_bytes = gc_sub_or_zero_u64(estimate->total.peak_bytes, overhead);
-    const int status = read_report(report_path, calibration);
+    const int status = read_report(report_path, estimate, calibration);
     if (status != TOOL_DONE)
         return status;
     if (calibration->parts_bytes == 0)

@@ -20,8 +20,9 @@ struct calibration {
     uint64_t overhead_millionths; /* measured over parts, above 1; 0 where less was needed */
 };
 
-/* From a JSON report of a run of this model. TOOL_FAILED, with a line. */
-int calibration_measure(const char *report_path, const struct gc_estimate *estimate,
+/* From a JSON report of a run of this model. What speaks against it becomes a note of the estimate:
+ * the run's own was another one, parts are lower bounds. TOOL_FAILED, with a line. */
+int calibration_measure(const char *report_path, struct gc_estimate *estimate,
                         uint64_t context_bytes, struct calibration *calibration) GC_CHECKED;
 /* Where `path` is NULL nothing is written. An existing file is replaced whole. */
 int calibration_store(const struct calibration *calibration, const char *path) GC_CHECKED;

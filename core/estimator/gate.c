@@ -147,12 +147,23 @@ static void say_notes(const struct gc_gatekeeper *keeper, const struct gc_log *l
                      text, notes->count + notes->lost - 1);
 }
 
+/* A program that is held back is told why at any level that tells anything. */
+static enum gc_log_level level_of(const struct gc_gatekeeper *keeper)
+{
+    const enum gc_gate gate = keeper->options->gate;
+    return gate == GC_GATE_DENY || gate == GC_GATE_EXIT ? GC_LOG_ERROR : GC_LOG_WARN;
+}
+
 static void say_missing_devices(const struct gc_gatekeeper *keeper, const struct gc_log *log)
 {
     char text[SHOWN_BYTES];
-    gc_log_write(log, GC_LOG_WARN, "%s is split over %u devices, and %u %s there",
-                 shown(keeper, text), keeper->request.device_count, keeper->seen_devices,
-                 keeper->seen_devices == 1 ? "is" : "are");
+    if (keeper->request.device_count == 1)
+        gc_log_write(log, level_of(keeper), "%s: there is no device that tells its memory",
+                     shown(keeper, text));
+    else
+        gc_log_write(log, level_of(keeper), "%s is split over %u devices, and %u %s there",
+                     shown(keeper, text), keeper->request.device_count, keeper->seen_devices,
+                     keeper->seen_devices == 1 ? "is" : "are");
 }
 
 static void say_exceeds(const struct gc_gatekeeper *keeper, const struct gc_log *log)
@@ -166,10 +177,10 @@ static void say_exceeds(const struct gc_gatekeeper *keeper, const struct gc_log 
     gc_text_size(fit->device_deficit_bytes, deficit);
     gc_text_size(keeper->budget.device_bytes[fit->device], budget);
     if (keeper->estimate.device_count == 1)
-        gc_log_write(log, GC_LOG_WARN, "%s needs %s, which is %s more than the budget of %s",
+        gc_log_write(log, level_of(keeper), "%s needs %s, which is %s more than the budget of %s",
                      shown(keeper, text), peak, deficit, budget);
     else
-        gc_log_write(log, GC_LOG_WARN,
+        gc_log_write(log, level_of(keeper),
                      "%s needs %s on device %u of %u, which is %s more than its budget of %s",
                      shown(keeper, text), peak, fit->device, keeper->estimate.device_count, deficit,
                      budget);

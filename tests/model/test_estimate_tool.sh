@@ -287,6 +287,15 @@ if [ -f run.json ]; then
     ok "calibration: an option goes before" test "$(($(json out.json 'r["peak_bytes"]') - parts * 5 / 4 - (300 << 20)))" -lt 5000
     printf 'GPUCACHE_OVERHEAD=1.2\nGPUCACHE_CONTEXT_MEMORY=much\n' > bad.conf
     said 1 'its GPUCACHE_CONTEXT_MEMORY is not valid; accepted: a size' llama --calibration bad.conf
+    run_of() { # SETTING…: a gated run's report
+        env GPUCACHE_REPORT="$TMP/own.json" GPUCACHE_MODEL="$TMP/llama" GPUCACHE_GATE=off "$@" LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" "$program" > /dev/null 2>&1
+        python3 report.py own.json $((parts * 5 / 4)) own.json
+    }
+    run_of GPUCACHE_BATCH=3
+    like "calibrate: another batch than the run's is told" "$("$TOOL" estimate llama --calibrate own.json --json | tr '\n' ' ')" 'the run was estimated with another model or other options: batch 3, '
+    is "calibrate: the run's own is not" "$("$TOOL" estimate llama --batch 3 --calibrate own.json --json | grep -c 'other options')" 0
+    python3 report.py own.json 5000 little.json
+    like "calibrate: a lower bound is told" "$("$TOOL" estimate bare.safetensors --calibrate little.json)" 'lower bounds: the overhead that follows'
     python3 report.py run.json $((parts / 2)) shorter.json
     like "calibrate: less than the parts is 1" "$("$TOOL" estimate llama --calibrate shorter.json)" 'follows +1\.000000'
     python3 report.py run.json $((parts * 200)) other.json

@@ -77,6 +77,10 @@ gated 1 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=deny "GPUCACHE_SEQ_LEN=$((tokens + 1
 like "deny: the program sees that there is no memory" "$(cat out err)" '[Oo]ut of memory|OUT_OF_MEMORY|error 2|: 2'
 gated 3 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=exit -- "$PROGRAM"
 said "exit: said" 'more than the budget'
+gated 3 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=exit GPUCACHE_LOG=error -- "$PROGRAM"
+said "exit: said whatever the log's level" 'more than the budget'
+gated 1 GPUCACHE_GATE=deny SIMCUDA_FAIL=cuDeviceGetCount@1+ -- "$PROGRAM"
+said "no device: said" 'there is no device that tells its memory$'
 gated 0 GPUCACHE_BUDGET=15GiB GPUCACHE_GATE=off -- "$PROGRAM"
 is "off: nothing is said" "$(cat err)" ""
 is "off: in the report all the same" "$(json run.json 'r["gate"]')" exceeds
