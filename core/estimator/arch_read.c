@@ -112,8 +112,9 @@ static void note_dtype(const struct gc_arch *arch, struct gc_notes *notes)
     char shown[GC_ARCH_WORD_BYTES * 2];
     const size_t length = strlen(arch->dtype);
     const enum gc_dtype dtype = gc_dtype_from_word(arch->dtype, length);
+    const struct gc_dtype_info *info = gc_dtype_info(dtype);
     if (length > 0 &&
-        (dtype == GC_DTYPE_NONE || gc_dtype_info(dtype)->kind != GC_DTYPE_CLASS_FLOAT))
+        (dtype == GC_DTYPE_NONE || info->kind != GC_DTYPE_CLASS_FLOAT || info->block_elements != 1))
         gc_notes_add(notes, "torch_dtype ", gc_text_show(arch->dtype, length, shown, sizeof(shown)),
                      ": no type that one computes in; the weights' own is taken, if it is one",
                      NULL);

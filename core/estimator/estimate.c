@@ -156,7 +156,7 @@ static const struct unknown_rule unknown_rules[] = {
     {GC_UNKNOWN_LAYERS, WORK_PARTS | BIT(GC_ESTIMATE_state),
      "how many layers there are is not told: KV cache, state and activations are not counted"},
     {GC_UNKNOWN_KV, BIT(GC_ESTIMATE_kv_cache),
-     "heads of keys and values or their sizes are not told: the KV cache is a lower bound"},
+     "what the layers keep of keys and values is not wholly told: the KV cache is a lower bound"},
     {GC_UNKNOWN_STATE, BIT(GC_ESTIMATE_state),
      "the size of the layers' state is not told: state is a lower bound"},
     {GC_UNKNOWN_WIDTHS, BIT(GC_ESTIMATE_activation) | BIT(GC_ESTIMATE_attention_workspace),

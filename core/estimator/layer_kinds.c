@@ -208,6 +208,13 @@ void gc_layers_set_kinds(const struct gc_arch *arch, struct gc_layers *layers,
         layers->unknown |= GC_UNKNOWN_KV;
         gc_notes_add(notes, "a window is told, but not in which layers: taken for all", NULL);
     }
+    if (gc_arch_items(arch, GC_ARCH_CROSS_LAYERS, &count) != NULL && count > 0) {
+        layers->unknown |= GC_UNKNOWN_KV;
+        gc_notes_add(notes,
+                     "layers that attend to images keep keys and values of those, how many is not "
+                     "told: they are taken as the others are",
+                     NULL);
+    }
     if (gc_arch_items(arch, GC_ARCH_KINDS, &count) != NULL && count != layers->count)
         gc_notes_add(notes, "the kinds of layers are not as many as the layers", NULL);
     if ((layers->unknown & GC_UNKNOWN_KINDS) != 0)

@@ -160,6 +160,22 @@ is "devices: shares of a device's memory" $? 0
 "$TOOL" estimate llama --devices 2 --split tensor --json > out.json
 is "tensor parallel: half the cache each" "$(json out.json '[x["kv_cache_bytes"] >> 30 for x in r["devices"]]')" "[1, 1]"
 
+# ---- what a configuration leaves open ----
+tells() { # CONFIG ERE: among the remarks
+    python3 - "$1" << 'END'
+import json, sys
+config = {"num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 8, "intermediate_size": 512, "vocab_size": 1000,
+          "max_position_embeddings": 1024, **json.loads(sys.argv[1])}
+json.dump({"tensors": [{"name": "w", "dtype": "bf16", "shape": [8, 8]}], "config": config}, open("open.json", "w"))
+END
+    "$TOOL" estimate open.json --json > out.json
+    like "open: $1" "$(json out.json 'r["warnings"]')" "$2"
+}
+tells '{"torch_dtype": "float4"}' 'float4: no type that one computes in'
+tells '{"text_config": {"cross_attention_layers": [1]}}' 'layers that attend to images'
+like "open: its cache is a lower bound" "$(json out.json 'r["lower_bounds"]')" kv_cache
+tells '{"sliding_window": 512}' 'what the layers keep of keys and values is not wholly told'
+
 # ---- several ----
 "$TOOL" estimate llama bare.safetensors --budget 2GiB > out
 is "several: one does not fit" $? 3
