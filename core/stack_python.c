@@ -42,7 +42,9 @@ struct gc_python {
     void *(*this_state)(void);
     void *(*current_state)(void);
     int (*is_initialised)(void);
-    int (*is_finalising)(void);     /* NULL: cannot be asked */
+    int (*is_finalising)(void); /* NULL: cannot be asked */
+    void *(*interpreter_of)(void *state);
+    void *(*main_interpreter)(void);
     void *(*frame_of)(void *state); /* the three give a reference */
     void *(*back)(void *frame);
     void *(*code)(void *frame);
@@ -81,6 +83,8 @@ static bool find_all(struct gc_python *python)
            (find("PyThreadState_GetUnchecked", &python->current_state) ||
             find("_PyThreadState_UncheckedGet", &python->current_state)) &&
            find("Py_IsInitialized", &python->is_initialised) &&
+           find("PyThreadState_GetInterpreter", &python->interpreter_of) &&
+           find("PyInterpreterState_Main", &python->main_interpreter) &&
            find("PyFrame_GetBack", &python->back) && find("PyFrame_GetCode", &python->code) &&
            find("PyFrame_GetLineNumber", &python->line) &&
            find("PyObject_GetAttrString", &python->attribute) &&
@@ -280,6 +284,9 @@ uint32_t gc_python_frames(struct gc_python *python, uint64_t *frames, uint32_t m
         return 0;
     if (python->current_state() == own)
         return read_frames(python, own, frames, max, intern, argument);
+    /* The reader has the main interpreter's lock: others' objects may be in use under their own. */
+    if (python->interpreter_of(own) != python->main_interpreter())
+        return 0;
     struct request request = {.state = REQUEST_WAITS,
                               .thread = own,
                               .frames = frames,
