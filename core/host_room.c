@@ -31,6 +31,14 @@ static const struct layout layouts[] = {
      "\ntotal_inactive_file "},
 };
 
+/* More than a small thread's stack has. */
+struct room_work {
+    char path[2 * PATH_BYTES];
+    char folder[PATH_BYTES];
+    char groups[FILE_BYTES];
+    char text[FILE_BYTES];
+};
+
 /* A text file's beginning, behind a line's end; false: there is none. */
 static bool read_text(const char *path, char *text)
 {
@@ -65,48 +73,47 @@ static bool find_number(const char *text, const char *name, uint64_t *number)
     return true;
 }
 
-static bool read_number(const char *folder, const char *file, const char *name, char *text,
+/* Of a file in `folder`. */
+static bool read_number(struct room_work *work, const char *file, const char *name,
                         uint64_t *number)
 {
-    char path[2 * PATH_BYTES];
-    const int length = snprintf(path, sizeof(path), "%s/%s", folder, file);
-    return length > 0 && (size_t)length < sizeof(path) && read_text(path, text) &&
-           find_number(text, name, number);
+    const int length = snprintf(work->path, sizeof(work->path), "%s/%s", work->folder, file);
+    return length > 0 && (size_t)length < sizeof(work->path) && read_text(work->path, work->text) &&
+           find_number(work->text, name, number);
 }
 
-/* What one group leaves. */
-static uint64_t room_of(const char *folder, const struct layout *layout)
+/* What the group of `folder` leaves. */
+static uint64_t room_of(struct room_work *work, const struct layout *layout)
 {
-    char text[FILE_BYTES];
     uint64_t limit;
     uint64_t usage;
     uint64_t cache = 0;
-    if (!read_number(folder, layout->limit, "\n", text, &limit) ||
-        !read_number(folder, layout->usage, "\n", text, &usage))
+    if (!read_number(work, layout->limit, "\n", &limit) ||
+        !read_number(work, layout->usage, "\n", &usage))
         return UINT64_MAX;
-    (void)read_number(folder, "memory.stat", layout->cache, text, &cache);
+    (void)read_number(work, "memory.stat", layout->cache, &cache);
     return gc_sub_or_zero_u64(limit, gc_sub_or_zero_u64(usage, cache));
 }
 
 /* The least that the group and those above it leave. */
-static uint64_t room_below(const char *root, const char *groups, const struct layout *layout)
+static uint64_t room_below(struct room_work *work, const char *root, const struct layout *layout)
 {
-    char folder[PATH_BYTES];
+    char *folder = work->folder;
     uint64_t least = UINT64_MAX;
-    const char *path = strstr(groups, layout->mark);
+    const char *path = strstr(work->groups, layout->mark);
     if (path == NULL)
         return least;
     path += strlen(layout->mark);
-    const int base = snprintf(folder, sizeof(folder), "%s%s", root, layout->folder);
+    const int base = snprintf(folder, PATH_BYTES, "%s%s", root, layout->folder);
     const size_t length = strcspn(path, "\n");
-    if (base < 0 || (size_t)base + length >= sizeof(folder))
+    if (base < 0 || (size_t)base + length >= PATH_BYTES)
         return least;
     memcpy(folder + base, path, length);
     folder[(size_t)base + length] = '\0';
     for (char *end = folder + base + length;;) {
         while (end > folder + base && end[-1] == '/')
             *--end = '\0';
-        least = gc_min_u64(least, room_of(folder, layout));
+        least = gc_min_u64(least, room_of(work, layout));
         if (end == folder + base)
             return least;
         while (end > folder + base && end[-1] != '/')
@@ -114,20 +121,30 @@ static uint64_t room_below(const char *root, const char *groups, const struct la
     }
 }
 
-uint64_t gc_host_available_under(const char *root)
+static uint64_t available_under(struct room_work *work, const char *root)
 {
-    char path[PATH_BYTES];
-    char text[FILE_BYTES];
     uint64_t kilobytes = 0;
-    (void)snprintf(path, sizeof(path), "%s/proc/meminfo", root);
-    if (!read_text(path, text) || !find_number(text, "\nMemAvailable:", &kilobytes))
+    (void)snprintf(work->path, sizeof(work->path), "%s/proc/meminfo", root);
+    if (!read_text(work->path, work->text) ||
+        !find_number(work->text, "\nMemAvailable:", &kilobytes))
         return 0;
     uint64_t least = kilobytes > UINT64_MAX / 1024 ? UINT64_MAX : kilobytes * 1024;
-    (void)snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
-    if (!read_text(path, text))
+    (void)snprintf(work->path, sizeof(work->path), "%s/proc/self/cgroup", root);
+    if (!read_text(work->path, work->groups))
         return least;
     for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
-        least = gc_min_u64(least, room_below(root, text, &layouts[i]));
+        least = gc_min_u64(least, room_below(work, root, &layouts[i]));
+    return least;
+}
+
+uint64_t gc_host_available_under(const char *root)
+{
+    struct gc_host host = {0};
+    struct room_work *work = gc_host_map(&host, sizeof(*work));
+    if (work == NULL)
+        return 0;
+    const uint64_t least = available_under(work, root);
+    gc_host_unmap(&host, work, sizeof(*work));
     return least;
 }
 

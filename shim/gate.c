@@ -3,6 +3,7 @@
  * is up: the budget, else the limit, else the device; and a group's limit whatever else is said. */
 #include "core/estimator/gate.h"
 #include "core/bits.h"
+#include "shim/deep.h"
 #include "shim/shim.h"
 
 #include <unistd.h>
@@ -66,16 +67,28 @@ static CUresult close_gate(enum gc_gate gate, enum gc_gate_verdict verdict)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult gc_gate_pass(void)
-{
+struct judgement {
     struct gc_gate_devices devices;
     enum gc_gate_verdict verdict;
+};
+
+static void judge(void *argument)
+{
+    struct judgement *it = argument;
+
+    it->verdict = gc_gatekeeper_judge(gc_shim.gatekeeper, &it->devices, &gc_shim.log);
+}
+
+CUresult gc_gate_pass(void)
+{
+    struct judgement it;
 
     if (gc_shim.gatekeeper == NULL)
         return CUDA_SUCCESS;
     gc_shim_enter(GC_API_cuInit);
-    describe_all(gc_shim.options, gc_gatekeeper_device_count(gc_shim.gatekeeper), &devices);
+    describe_all(gc_shim.options, gc_gatekeeper_device_count(gc_shim.gatekeeper), &it.devices);
     gc_shim_leave();
-    verdict = gc_gatekeeper_judge(gc_shim.gatekeeper, &devices, &gc_shim.log);
-    return verdict == GC_GATE_FITS ? CUDA_SUCCESS : close_gate(gc_shim.options->gate, verdict);
+    gc_deep_run(judge, &it);
+    return it.verdict == GC_GATE_FITS ? CUDA_SUCCESS
+                                      : close_gate(gc_shim.options->gate, it.verdict);
 }

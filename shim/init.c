@@ -16,6 +16,7 @@
 #include "core/planner/run_plan.h"
 #include "core/process.h"
 #include "core/report.h"
+#include "shim/deep.h"
 #include "shim/resolve.h"
 #include "shim/submit.h"
 #include "shim/tenant.h"
@@ -147,12 +148,13 @@ static bool is_gate_closed(void)
            (strcmp(gate, "deny") == 0 || strcmp(gate, "exit") == 0);
 }
 
-static void create_core(void)
+static void create_core(void *unused)
 {
     struct gc_driver platform;
     struct gc_core_config config = {
         .log = &gc_shim.log, .api_names = gc_api_names, .api_count = GC_API_COUNT};
 
+    (void)unused;
     if (gc_options_load(environ, &gc_shim.log, &gc_shim.options) != GC_OK)
         goto fail;
     gc_shim.is_refused = gc_shim.options->refused;
@@ -206,7 +208,7 @@ static bool start(void)
         gc_thread.is_starting = true;
         atomic_store_explicit(&life.starter, getpid(), memory_order_relaxed);
         mark_process();
-        create_core();
+        gc_deep_run(create_core, NULL);
         gc_thread.is_starting = false;
         /* release: pairs with the acquire in gc_shim_ready */
         atomic_store_explicit(&life.state, LIFE_READY, memory_order_release);
@@ -368,7 +370,7 @@ static uint32_t list_settings(struct gc_report_setting settings[GC_OPTION_COUNT]
     return count;
 }
 
-static void write_report(void)
+static void write_report(void *unused)
 {
     struct gc_report_setting settings[GC_OPTION_COUNT];
     const char *warnings[GC_OPTIONS_WARNING_MAX];
@@ -388,6 +390,7 @@ static void write_report(void)
         .warning_count = gc_shim.options->warning_count,
     };
 
+    (void)unused;
     if (gc_shim.gatekeeper != NULL && gc_gatekeeper_tell(gc_shim.gatekeeper, &estimate))
         facts.estimate = &estimate;
     for (uint32_t i = 0; i < facts.warning_count; i++)
@@ -419,5 +422,5 @@ __attribute__((destructor)) static void finish(void)
     gc_core_end_help(gc_shim.core);
     gc_trace_flush(gc_shim.trace);
     if (gc_core_was_used(gc_shim.core))
-        write_report();
+        gc_deep_run(write_report, NULL);
 }

@@ -1,6 +1,7 @@
 /* Measuring by difference: see measure.h. */
 #include "shim/measure.h"
 
+#include "shim/deep.h"
 #include "shim/direct.h"
 #include "shim/nvml.h"
 
@@ -51,24 +52,32 @@ static bool read_nvml(const struct gc_device *device, uint64_t *free_bytes)
     return true;
 }
 
+struct search {
+    const struct gc_device *device;
+    uint64_t bytes;
+    bool is_found;
+};
+
 /* Of this process, which may not be listed: before its first context, and in another namespace.
  * NVML is started. */
-static bool find_process(const struct gc_device *device, uint64_t *bytes)
+static void find_process(void *argument)
 {
-    struct nvmlDevice_st *handle = find_device(device);
+    struct search *search = argument;
+    struct nvmlDevice_st *handle = find_device(search->device);
     struct gc_nvml_process processes[PROCESSES_MAX];
     unsigned count = PROCESSES_MAX;
 
     if (handle == NULL || GC_REAL(nvmlDeviceGetComputeRunningProcesses_v3) == NULL ||
         GC_REAL(nvmlDeviceGetComputeRunningProcesses_v3)(handle, &count, processes) !=
             GC_NVML_SUCCESS)
-        return false;
-    for (unsigned i = 0; i < count && i < PROCESSES_MAX; i++)
+        return;
+    for (unsigned i = 0; i < count && i < PROCESSES_MAX && !search->is_found; i++)
         if (processes[i].pid == (unsigned)getpid()) {
-            *bytes = processes[i].used;
-            return *bytes <= gc_device_get_info(device)->total_bytes; /* all ones: not known */
+            search->bytes = processes[i].used;
+            search->is_found = true;
         }
-    return false;
+    if (search->bytes > gc_device_get_info(search->device)->total_bytes)
+        search->is_found = false; /* all ones: not known */
 }
 
 /* Loading it takes time: only where the figure decides something, or an estimate is held against
@@ -80,11 +89,14 @@ static bool may_load(const struct gc_device *device)
 
 static bool read_process(const struct gc_device *device, uint64_t *bytes)
 {
+    struct search search = {.device = device};
+
     if (!start_nvml(may_load(device)))
         return false;
-    const bool is_found = find_process(device, bytes);
+    gc_deep_run(find_process, &search);
     stop_nvml();
-    return is_found;
+    *bytes = search.bytes;
+    return search.is_found;
 }
 
 static bool begin_nvml(const struct gc_device *device, uint64_t *free_bytes)

@@ -1,0 +1,10 @@
+/* Work that goes deep runs on a stack of its own: the start, the estimate, the report. A program's
+ * thread may have as little as PTHREAD_STACK_MIN, and the first call or the exit may be its. */
+#ifndef GC_SHIM_DEEP_H
+#define GC_SHIM_DEEP_H
+
+/* Calls run(argument) on 256 KiB of fresh stack below which nothing is mapped; on the caller's
+ * where that cannot be had, and under a sanitizer, which takes a thread to have one stack. */
+void gc_deep_run(void (*run)(void *argument), void *argument);
+
+#endif
