@@ -20,7 +20,7 @@ struct point {
     __int128_t room; /* on the device that has least, below 0 where it does not fit */
 };
 
-static struct point look_at(struct search *search, uint64_t value)
+static __attribute__((noinline)) struct point look_at(struct search *search, uint64_t value)
 {
     struct gc_estimate estimate;
     struct point point = {.value = value};
@@ -157,23 +157,43 @@ static bool is_smaller(enum gc_dtype a, enum gc_dtype b)
            (uint64_t)other->block_bytes * one->block_elements;
 }
 
+/* What is asked for, as it is. Apart from the search: an estimate takes much of a small stack. */
+struct asked {
+    enum gc_status status;
+    bool has_cache;
+    bool fits;
+    enum gc_dtype kv_dtype;
+};
+
+static __attribute__((noinline)) struct asked look_at_request(
+    const struct gc_estimator *estimator, const struct gc_estimate_request *request,
+    const struct gc_budget *budget)
+{
+    struct gc_estimate estimate;
+    struct gc_fit fit;
+    struct asked asked = {.status = gc_estimator_run(estimator, request, &estimate)};
+    if (asked.status != GC_OK)
+        return asked;
+    gc_fits(&estimate, budget, &fit);
+    asked.has_cache = estimate.total.parts[GC_ESTIMATE_kv_cache] > 0;
+    asked.fits = fit.fits;
+    asked.kv_dtype = estimate.kv_dtype;
+    return asked;
+}
+
 static struct gc_offer offer_kv_dtype(const struct gc_estimator *estimator,
                                       const struct gc_estimate_request *request,
-                                      const struct gc_budget *budget)
+                                      const struct gc_budget *budget, const struct asked *asked)
 {
     struct search search = search_for(estimator, request, budget);
     struct gc_offer offer = {.state = GC_OFFER_NONE};
-    struct gc_estimate estimate;
-    struct gc_fit fit;
-    if (gc_estimator_run(estimator, request, &estimate) != GC_OK ||
-        estimate.total.parts[GC_ESTIMATE_kv_cache] == 0)
+    if (asked->status != GC_OK || !asked->has_cache)
         return offer;
-    gc_fits(&estimate, budget, &fit);
-    if (fit.fits)
-        return (struct gc_offer){.state = GC_OFFER_ALL, .value = estimate.kv_dtype};
+    if (asked->fits)
+        return (struct gc_offer){.state = GC_OFFER_ALL, .value = asked->kv_dtype};
     search.field = &search.request.batch;
     for (size_t i = 0; i < sizeof(kv_types) / sizeof(kv_types[0]); i++) {
-        if (!is_smaller(kv_types[i], estimate.kv_dtype))
+        if (!is_smaller(kv_types[i], asked->kv_dtype))
             continue;
         search.request.kv_dtype = kv_types[i];
         offer.state = GC_OFFER_NOT_ANY;
@@ -187,13 +207,12 @@ enum gc_status gc_offers_find(const struct gc_estimator *estimator,
                               const struct gc_estimate_request *request,
                               const struct gc_budget *budget, struct gc_offers *offers)
 {
-    struct gc_estimate estimate;
-    const enum gc_status status = gc_estimator_run(estimator, request, &estimate);
-    if (status != GC_OK && status != GC_OVERFLOW)
-        return status;
+    const struct asked asked = look_at_request(estimator, request, budget);
+    if (asked.status != GC_OK && asked.status != GC_OVERFLOW)
+        return asked.status;
     offers->batch = offer_batch(estimator, request, budget);
     offers->seq_len = offer_seq_len(estimator, request, budget);
     offers->resident_experts = offer_experts(estimator, request, budget);
-    offers->kv_dtype = offer_kv_dtype(estimator, request, budget);
+    offers->kv_dtype = offer_kv_dtype(estimator, request, budget, &asked);
     return GC_OK;
 }
