@@ -459,7 +459,9 @@ static inline gpucache_status gpucache_load(void *library, struct gpucache_funct
     memset(table, 0, sizeof(*table));
     if (library == NULL && scope != NULL && dlsym(scope, "gpucache_api_version") == NULL) {
         dlclose(scope);
-        scope = dlopen("libgpucache.so", RTLD_LAZY | RTLD_NOLOAD);
+        scope = dlopen("libgpucache.so.0", RTLD_LAZY | RTLD_NOLOAD);
+        if (scope == NULL)
+            scope = dlopen("libgpucache.so", RTLD_LAZY | RTLD_NOLOAD);
     }
     if (scope == NULL)
         return GPUCACHE_NO_LIBRARY;

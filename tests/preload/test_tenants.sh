@@ -42,7 +42,8 @@ for case in figures capacity; do
     ok "exact $case" silent preloaded timeout 20 "$BUILD_DIR/tests/preload/tenant_exact" $case
 done
 GPUCACHE_MODE=off ok "mode off: the API says so, the driver serves" silent preloaded timeout 20 "$program" off
-if simulated "$BUILD_DIR/tests/preload/public_api" has_mapping "$LIB" > /dev/null 2>&1; then
+simulated "$BUILD_DIR/tests/preload/public_api" has_mapping "$LIB" > /dev/null 2>&1
+if [ $? -ne 77 ]; then
     SIMCUDA_DEVICES=2 ok "two devices, two contexts of one" silent preloaded timeout 20 "$program" devices
     for case in ranges capacities info; do
         ok "$case" silent preloaded timeout 20 "$program" $case
