@@ -1,4 +1,4 @@
-/* Pages for slots that need them, step by step: for who lends (lend.c) and who swaps in (swap.c).
+/* Pages for slots that need them, step by step: for who lends (lend.c) and who swaps in (swap_in.c).
  * A change is begun; slots are GC_SLOT_NEEDS, with a page that is planned for them or without: then
  * one is created, whose budget is reserved. */
 #ifndef GC_LEND_H

@@ -1,38 +1,15 @@
-/* Out: choose what is used, wait for the context's work, copy, unmap, release. In: reserve, create,
- * map, copy back. Every step may fail; what has gone so far is then told from the slots. */
-#include "core/swap.h"
-
-#include "core/bits.h"
+/* What may go, and out: choose what is used, wait for the context's work, copy, unmap, release.
+ * Every step may fail; what has gone so far is then told from the slots. The way back: swap_in.c.
+ */
 #include "core/check.h"
 #include "core/instance.h"
-#include "core/lend.h"
-#include "core/member.h"
+#include "core/swap_record.h"
 #include "core/unlend.h"
 
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Of the host memory that is available, copies may take this share. */
 #define HOST_SHARE_PERCENT 90
-
-/* A slot whose page is away. */
-struct away {
-    struct gc_slot *slot;
-    struct gc_arena *arena;
-    uint64_t number; /* of its copy */
-};
-
-struct gc_swap {
-    struct gc_change change;
-    uint8_t *copy; /* NULL: the content was dropped */
-    uint64_t copy_bytes;
-    uint64_t host_bytes; /* of this record with the list */
-    uint64_t count;      /* in the list, by arena and slot; their slots are GC_SLOT_NEEDS */
-    bool is_coming;      /* one thread swaps it in */
-    struct gc_segment_refusal refusal; /* its attempts */
-    struct away list[];
-};
 
 const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
 {
@@ -58,6 +35,23 @@ bool gc_context_is_swapped(struct gc_context *context)
     const bool is_swapped = context->pool.pages.swap != NULL;
     gc_pool_release(&context->pool);
     return is_swapped;
+}
+
+bool gc_swap_is_coming_locked(const struct gc_swap *swap)
+{
+    return swap->is_coming;
+}
+
+struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
+{
+    struct gc_pages *pages = &pool->pages;
+    struct gc_swap *swap = pages->swap;
+    if (swap != NULL) {
+        pages->swap = NULL;
+        pages->is_changing = false;
+        pthread_cond_broadcast(&pages->changed);
+    }
+    return swap;
 }
 
 /* ---- may it go? ---- */
@@ -105,7 +99,7 @@ enum gc_swap_refusal gc_swap_check(struct gc_context *context)
 
 static struct gc_swap *create_swap(struct gc_context *context, uint64_t room)
 {
-    const uint64_t bytes = sizeof(struct gc_swap) + room * sizeof(struct away);
+    const uint64_t bytes = sizeof(struct gc_swap) + room * sizeof(struct gc_away);
     struct gc_swap *swap = gc_host_map(&context->core->host, bytes);
     if (swap != NULL)
         swap->host_bytes = bytes;
@@ -131,7 +125,7 @@ static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
         struct gc_page *page = slot->page;
         if (slot->use_count == 0 || page == NULL || page->user != slot)
             continue;
-        swap->list[swap->count] = (struct away){slot, arena, swap->count};
+        swap->list[swap->count] = (struct gc_away){slot, arena, swap->count};
         swap->count++;
         slot->is_changing = true;
         page->user = &pages->leaving;
@@ -151,14 +145,13 @@ static void choose(struct gc_swap *swap, struct gc_leaving *leaving)
     gc_pool_release(pool);
 }
 
-static uint64_t address_of(const struct gc_pool *pool, const struct away *away)
+uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_away *away)
 {
     return away->arena->segment->address +
            (uint64_t)(away->slot - away->arena->slots) * pool->pages.page_bytes;
 }
 
-/* The end of the run of neighbours that starts at `i`. */
-static uint64_t run_end(const struct gc_swap *swap, uint64_t i)
+uint64_t gc_swap_run_end(const struct gc_swap *swap, uint64_t i)
 {
     do
         i++;
@@ -183,18 +176,17 @@ static enum gc_swap_refusal save(struct gc_swap *swap, struct gc_swap_result *re
     if (swap->copy == NULL)
         return GC_SWAP_HOST;
     for (uint64_t i = 0; i < swap->count; i = end) {
-        end = run_end(swap, i);
-        result->driver_code =
-            driver->read(driver->self, context->handle, address_of(&context->pool, &swap->list[i]),
-                         (end - i) * page_bytes, swap->copy + i * page_bytes);
+        end = gc_swap_run_end(swap, i);
+        result->driver_code = driver->read(driver->self, context->handle,
+                                           gc_swap_address(&context->pool, &swap->list[i]),
+                                           (end - i) * page_bytes, swap->copy + i * page_bytes);
         if (result->driver_code != 0)
             return GC_SWAP_DRIVER;
     }
     return GC_SWAP_OK;
 }
 
-/* A page that is not in use after all, or whose block was freed meanwhile, is idle. */
-static void settle_user_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page)
+void gc_swap_settle_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page)
 {
     page->user = slot;
     if (slot->use_count == 0)
@@ -235,7 +227,7 @@ static void keep_refused(struct gc_swap *swap, struct gc_leaving *leaving)
         }
         gc_leaving_detach_locked(pool, slot->page);
         slot->is_changing = false;
-        settle_user_locked(pool, slot, slot->page);
+        gc_swap_settle_locked(pool, slot, slot->page);
     }
     swap->count = kept;
     gc_pages_settle_locked(pool, before);
@@ -336,235 +328,5 @@ bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_
     result->refusal = swap_out_changing(&change, keeps_content, result);
     if (result->refusal != GC_SWAP_OK)
         gc_arena_change_end(&change);
-    return result->refusal == GC_SWAP_OK;
-}
-
-/* ---- in ---- */
-
-bool gc_swap_is_coming_locked(const struct gc_swap *swap)
-{
-    return swap->is_coming;
-}
-
-struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
-{
-    struct gc_pages *pages = &pool->pages;
-    struct gc_swap *swap = pages->swap;
-    if (swap != NULL) {
-        pages->swap = NULL;
-        pages->is_changing = false;
-        pthread_cond_broadcast(&pages->changed);
-    }
-    return swap;
-}
-
-/* GC_SWAP_OK: the caller is the one who swaps in, and captures wait. GC_SWAP_AGAIN: there is
- * nothing, or another one is at it. */
-static enum gc_swap_refusal claim_locked(struct gc_context *context, struct gc_swap **swap)
-{
-    *swap = context->pool.pages.swap;
-    if (*swap == NULL || (*swap)->is_coming)
-        return GC_SWAP_AGAIN;
-    if (!gc_context_wait_begin_locked(context, &(*swap)->change.set))
-        return GC_SWAP_CAPTURES;
-    (*swap)->is_coming = true;
-    gc_arena_note_peers_locked(&(*swap)->change);
-    return GC_SWAP_OK;
-}
-
-static enum gc_swap_refusal claim(struct gc_context *context, struct gc_swap **swap)
-{
-    gc_pool_acquire_plain(&context->pool);
-    const enum gc_swap_refusal refusal = claim_locked(context, swap);
-    gc_pool_release(&context->pool);
-    return refusal;
-}
-
-/* Slots whose blocks were freed meanwhile need nothing. */
-static void drop_unused(struct gc_swap *swap)
-{
-    struct gc_pool *pool = &swap->change.context->pool;
-    uint64_t kept = 0;
-    gc_pool_acquire_plain(pool);
-    for (uint64_t i = 0; i < swap->count; i++) {
-        struct gc_slot *slot = swap->list[i].slot;
-        if (slot->use_count > 0) {
-            swap->list[kept++] = swap->list[i];
-            continue;
-        }
-        slot->stage = GC_SLOT_STAYS;
-        slot->is_changing = false;
-    }
-    swap->count = kept;
-    gc_pool_release(pool);
-}
-
-static int restore(const struct gc_swap *swap, uint64_t first, uint64_t end)
-{
-    const struct gc_context *context = swap->change.context;
-    const struct gc_driver *driver = &context->core->driver;
-    const uint64_t page_bytes = context->pool.pages.page_bytes;
-    int code = 0;
-    uint64_t next;
-    for (uint64_t i = first; code == 0 && swap->copy != NULL && i < end; i = next) {
-        next = gc_min_u64(run_end(swap, i), end);
-        code =
-            driver->write(driver->self, context->handle, address_of(&context->pool, &swap->list[i]),
-                          (next - i) * page_bytes, swap->copy + swap->list[i].number * page_bytes);
-    }
-    return code;
-}
-
-/* Pages and slots say what came of it: a slot that still has no page is away as before. */
-static void commit(const struct gc_swap *swap, struct gc_lending *lending, uint64_t first,
-                   uint64_t end, bool is_done)
-{
-    struct gc_pool *pool = lending->pool;
-    gc_pool_acquire_plain(pool);
-    gc_lend_commit_locked(lending, is_done);
-    const uint64_t before = pool->pages.idle_count; /* what that made idle it has told */
-    for (uint64_t i = first; i < end; i++) {
-        struct gc_slot *slot = swap->list[i].slot;
-        if (is_done) {
-            settle_user_locked(pool, slot, slot->page);
-        } else {
-            slot->stage = GC_SLOT_NEEDS;
-            slot->is_changing = true;
-        }
-    }
-    gc_pages_settle_locked(pool, before);
-    gc_pool_release(pool);
-}
-
-/* The slots [first, end) of the list, all of one arena. */
-static enum gc_status bring(struct gc_swap *swap, uint64_t first, uint64_t end,
-                            struct gc_swap_result *result)
-{
-    struct gc_context *context = swap->change.context;
-    const uint64_t page_bytes = context->pool.pages.page_bytes;
-    struct gc_arena *arena = swap->list[first].arena;
-    const struct gc_segment_plan plan = {.class = arena->segment->class};
-    struct gc_lending lending = {.change = swap->change,
-                                 .context = context,
-                                 .pool = &context->pool,
-                                 .plan = &plan,
-                                 .refusal = &swap->refusal,
-                                 .arena = arena,
-                                 .end = arena->touched_count,
-                                 .create_count = end - first};
-    const uint64_t bytes = (end - first) * page_bytes;
-    swap->refusal.driver_code = 0;
-    if (!gc_context_reserve(context, bytes, &lending.held, &swap->refusal.decline))
-        return GC_OUT_OF_MEMORY;
-    enum gc_status status = gc_lend_ask_driver(&lending);
-    if (status == GC_OK) {
-        swap->refusal.driver_code = restore(swap, first, end);
-        status = swap->refusal.driver_code == 0 ? GC_OK : GC_DRIVER;
-    }
-    if (status == GC_OK) {
-        gc_context_confirm(context, &lending.held);
-        result->moved_bytes += bytes;
-    } else {
-        const uint64_t unused = gc_lend_uncreate(&lending);
-        if (unused > 0) {
-            gc_context_release(context, unused * page_bytes);
-            swap->refusal.decline.rollback_count++;
-        }
-        result->driver_code = swap->refusal.driver_code;
-    }
-    commit(swap, &lending, first, end, status == GC_OK);
-    return status;
-}
-
-static uint64_t arena_end(const struct gc_swap *swap)
-{
-    uint64_t end = 0;
-    while (end < swap->count && swap->list[end].arena == swap->list[0].arena)
-        end++;
-    return end;
-}
-
-/* Arena by arena: what has come needs not come again. */
-static enum gc_status bring_all(struct gc_swap *swap, struct gc_swap_result *result)
-{
-    enum gc_status status = GC_OK;
-    drop_unused(swap);
-    while (status == GC_OK && swap->count > 0) {
-        const uint64_t end = arena_end(swap);
-        status = bring(swap, 0, end, result);
-        if (status != GC_OK)
-            break;
-        swap->count -= end;
-        memmove(swap->list, swap->list + end, swap->count * sizeof(*swap->list));
-    }
-    return status;
-}
-
-/* The change goes on, with what is still away; or ends. */
-static void end_coming(struct gc_swap *swap, bool is_over)
-{
-    struct gc_context *context = swap->change.context;
-    struct gc_pool *pool = &context->pool;
-    gc_context_wait_end(&swap->change.set);
-    gc_pool_acquire_plain(pool);
-    swap->is_coming = false;
-    if (is_over) {
-        pool->pages.swap = NULL;
-        pool->pages.is_changing = false;
-    }
-    pthread_cond_broadcast(&pool->pages.changed);
-    gc_pool_release(pool);
-    if (is_over)
-        gc_swap_forget(context, swap);
-}
-
-/* What there must be room for before the next attempt. */
-struct missing {
-    uint64_t bytes;
-    struct gc_segment_refusal refusal; /* of all attempts so far */
-};
-
-static enum gc_swap_refusal come(struct gc_context *context, struct missing *missing,
-                                 struct gc_swap_result *result)
-{
-    struct gc_swap *swap;
-    const enum gc_swap_refusal refusal = claim(context, &swap);
-    if (refusal != GC_SWAP_OK)
-        return refusal;
-    swap->refusal = missing->refusal;
-    const enum gc_status status = bring_all(swap, result);
-    if (status == GC_OK)
-        gc_arena_share_rest(&swap->change);
-    missing->bytes = arena_end(swap) * context->pool.pages.page_bytes;
-    missing->refusal = swap->refusal;
-    end_coming(swap, status == GC_OK);
-    if (status == GC_OUT_OF_MEMORY)
-        return GC_SWAP_FULL;
-    if (status == GC_NO_HOST_MEMORY)
-        return GC_SWAP_HOST;
-    return status == GC_OK ? GC_SWAP_OK : GC_SWAP_DRIVER;
-}
-
-/* What this process can do itself, then what others of its group can. Not while the pages come: who
- * ends the context waits for that, and room may be what it has in hand. */
-static bool make_room(struct gc_shortage *shortage, struct gc_room *room,
-                      const struct missing *missing)
-{
-    const struct gc_decline *decline = &missing->refusal.decline;
-    return gc_shortage_relieve(shortage, missing->bytes, decline) ||
-           (!decline->is_share_short &&
-            gc_member_make_room(shortage->device, missing->bytes, room));
-}
-
-bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
-{
-    struct gc_shortage shortage;
-    struct gc_room room = {0};
-    struct missing missing = {0};
-    *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
-    gc_shortage_begin(&shortage, context->device, context->share, &context->pool);
-    do
-        result->refusal = come(context, &missing, result);
-    while (result->refusal == GC_SWAP_FULL && make_room(&shortage, &room, &missing));
     return result->refusal == GC_SWAP_OK;
 }
