@@ -8,6 +8,9 @@
 #define GC_KIB(n) ((uint64_t)(n) << 10)
 #define GC_MIB(n) ((uint64_t)(n) << 20)
 
+/* The condition, for the hot path: code is laid out for it to hold. */
+#define GC_LIKELY(condition) __builtin_expect(!!(condition), 1)
+
 /* False if the sum does not fit; *sum is then unspecified. */
 static inline bool gc_add_u64(uint64_t a, uint64_t b, uint64_t *sum)
 {

@@ -1,46 +1,34 @@
-/* The hot path: see magazine.h. Everything between enter and leave belongs to the owner alone. */
-#include "core/magazine.h"
-
-#include "core/bits.h"
-#include "core/check.h"
-#include "core/follow.h"
+/* The hot path: see magazine.h; its other side is magazine_pool.c. Everything between enter and
+ * leave belongs to the owner alone. */
 #include "core/instance.h"
+#include "core/magazine_pool.h"
+#include "core/magazine_tally.h"
 #include "core/member.h"
 
 #include <stddef.h>
 
-#define BLOCK_MAX GC_MIB(8) /* larger ones go to the pool at once */
-#define CAP_MAX GC_MIB(16)
 #define LARGE_STREAK 2 /* times in a row that a large block goes to the pool before it may stay */
-#define CAP_SHARE 256  /* of what the device may hold */
-#define TRIM_SHARE 8   /* of what may stay idle */
 /* What may wait here for its stamp before the pool takes it over and fences it. */
 #define PENDING_MAX 64
 #define PENDING_SHARE 4 /* of the magazine's bytes */
 #define SEARCH_MAX 8    /* blocks looked at in one bin */
-#define BATCH_MAX 64    /* blocks handed over under one lock */
 #define DRAIN_MAX 64
-#define SLACK_MAX ((uint64_t)UINT8_MAX << GC_GRANULE_BITS)
 #define IDS_BATCH 1024
-/* Gauges of others are off by at most this much for each thread. */
-#define UNMERGED_MAX ((int64_t)GC_MIB(16))
 #define SAMPLE_EVERY 256 /* hits of which one is timed */
-
-#define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
 /* ---- in and out ---- */
 
 /* False: another thread has stopped the caches, or a signal handler came in between. */
 static inline bool enter(struct gc_cache *cache)
 {
-    if (!LIKELY(!atomic_load_explicit(&cache->is_busy, memory_order_relaxed)))
+    if (!GC_LIKELY(!atomic_load_explicit(&cache->is_busy, memory_order_relaxed)))
         return false;
-    if (LIKELY(cache->has_membarrier)) {
+    if (GC_LIKELY(cache->has_membarrier)) {
         atomic_store_explicit(&cache->is_busy, true, memory_order_relaxed);
         /* The processor's part is the membarrier in gc_caches_stop. */
         atomic_signal_fence(memory_order_seq_cst);
         /* Acquire: pairs with the release in gc_caches_resume. */
-        if (LIKELY(!atomic_load_explicit(&cache->is_claimed, memory_order_acquire)))
+        if (GC_LIKELY(!atomic_load_explicit(&cache->is_claimed, memory_order_acquire)))
             return true;
     } else {
         atomic_store_explicit(&cache->is_busy, true, memory_order_seq_cst);
@@ -67,44 +55,6 @@ static inline bool is_closed(const struct gc_context *context)
 
 /* ---- figures ---- */
 
-static inline void gain(struct gc_tally *tally, uint64_t bytes)
-{
-    tally->delta += (int64_t)bytes;
-    if (tally->delta > tally->peak)
-        tally->peak = tally->delta;
-}
-
-static inline void lose(struct gc_tally *tally, uint64_t bytes)
-{
-    tally->delta -= (int64_t)bytes;
-}
-
-/* Misses merge, so what has not changed must cost nothing. */
-static inline void merge_count(gc_counter *counter, uint64_t *count)
-{
-    if (*count != 0)
-        gc_counter_add(counter, *count);
-    *count = 0;
-}
-
-static inline void merge_tally(struct gc_gauge_cell *gauge, struct gc_tally *tally)
-{
-    if (tally->delta == 0 && tally->peak == 0)
-        return;
-    gc_gauge_merge(gauge, tally->delta, tally->peak);
-    *tally = (struct gc_tally){0, 0};
-}
-
-static void merge_api(struct gc_device *device, struct gc_api_tally *tally)
-{
-    struct gc_api_cell *cell = &device->apis[tally->api];
-    if (tally->api >= device->core->api_count)
-        return;
-    merge_count(&cell->count, &tally->count);
-    merge_count(&cell->bytes, &tally->bytes);
-    merge_tally(&cell->live, &tally->live);
-}
-
 /* Before the device's, which empties the tallies. */
 static void merge_share(const struct gc_magazine *magazine, struct gc_share *share)
 {
@@ -130,10 +80,10 @@ void gc_magazine_merge(struct gc_magazine *magazine)
         merge_share(magazine, magazine->context->share);
     if (magazine->alloc_count != 0)
         gc_counter_add(&stats->hit_count, magazine->alloc_count);
-    merge_count(&stats->alloc_count, &magazine->alloc_count);
-    merge_count(&stats->free_count, &magazine->free_count);
-    merge_tally(&stats->requested, &magazine->requested);
-    merge_tally(&stats->allocated, &magazine->allocated);
+    gc_tally_merge_count(&stats->alloc_count, &magazine->alloc_count);
+    gc_tally_merge_count(&stats->free_count, &magazine->free_count);
+    gc_tally_merge(&stats->requested, &magazine->requested);
+    gc_tally_merge(&stats->allocated, &magazine->allocated);
     if (magazine->pending_bytes > magazine->merged_pending_bytes)
         gc_gauge_add(&stats->pending, magazine->pending_bytes - magazine->merged_pending_bytes);
     else if (magazine->pending_bytes < magazine->merged_pending_bytes)
@@ -142,42 +92,8 @@ void gc_magazine_merge(struct gc_magazine *magazine)
     for (unsigned i = 0; i < GC_MAGAZINE_APIS; i++) {
         if (magazine->apis[i].count != 0 || magazine->apis[i].live.delta != 0 ||
             magazine->apis[i].live.peak != 0)
-            merge_api(device, &magazine->apis[i]);
+            gc_tally_merge_api(device, &magazine->apis[i]);
     }
-}
-
-static inline struct gc_api_tally *tally_of(struct gc_magazine *magazine, uint16_t api)
-{
-    struct gc_api_tally *tally = &magazine->apis[api % GC_MAGAZINE_APIS];
-    if (!LIKELY(tally->api == api)) {
-        merge_api(magazine->context->device, tally);
-        tally->api = api;
-    }
-    return tally;
-}
-
-static inline void note_alloc(struct gc_magazine *magazine, uint64_t requested_bytes,
-                              uint64_t bytes, uint16_t api)
-{
-    struct gc_api_tally *tally = tally_of(magazine, api);
-    magazine->alloc_count++;
-    gain(&magazine->requested, requested_bytes);
-    gain(&magazine->allocated, bytes);
-    tally->count++;
-    tally->bytes += requested_bytes;
-    gain(&tally->live, requested_bytes);
-    if (!LIKELY(magazine->allocated.delta < UNMERGED_MAX))
-        gc_magazine_merge(magazine);
-}
-
-static inline void note_free(struct gc_magazine *magazine, const struct gc_block *block)
-{
-    magazine->free_count++;
-    lose(&magazine->requested, block->live.requested_bytes);
-    lose(&magazine->allocated, block->bytes);
-    lose(&tally_of(magazine, block->api)->live, block->live.requested_bytes);
-    if (!LIKELY(magazine->allocated.delta > -UNMERGED_MAX))
-        gc_magazine_merge(magazine);
 }
 
 static __attribute__((noinline)) void trace_alloc(const struct gc_context *context,
@@ -208,7 +124,7 @@ void gc_core_cache_settle(struct gc_cache *cache)
 static uint64_t sample_begin(struct gc_cache *cache)
 {
     const struct gc_driver *driver = &cache->core->driver;
-    if (LIKELY(--cache->until_sample != 0))
+    if (GC_LIKELY(--cache->until_sample != 0))
         return 0;
     cache->until_sample = SAMPLE_EVERY;
     return driver->clock_ns(driver->self);
@@ -234,7 +150,7 @@ static void show_figures(struct gc_cache *cache, struct gc_context *context, uin
 
 static inline unsigned bin_of(uint64_t bytes)
 {
-    if (!LIKELY(bytes <= GC_SMALL_MAX))
+    if (!GC_LIKELY(bytes <= GC_SMALL_MAX))
         return GC_MAGAZINE_LARGE;
     /* Fibonacci hashing: neighbouring sizes, and powers of two, are spread. */
     return (unsigned)((bytes >> GC_GRANULE_BITS) * UINT64_C(0x9E3779B97F4A7C15) >> 57);
@@ -246,16 +162,6 @@ _Static_assert(GC_MAGAZINE_LARGE == 1U << (64 - 57), "bin_of's shift");
 static inline uint64_t size_of(const struct gc_block *block)
 {
     return block->bytes - ((uint64_t)block->slack << GC_GRANULE_BITS);
-}
-
-static inline void set_cached_bytes(struct gc_magazine *magazine, uint64_t bytes)
-{
-    atomic_store_explicit(&magazine->cached_bytes, bytes, memory_order_relaxed);
-}
-
-static inline uint64_t cached_bytes(const struct gc_magazine *magazine)
-{
-    return atomic_load_explicit(&magazine->cached_bytes, memory_order_relaxed);
 }
 
 static inline void push_ready(struct gc_magazine *magazine, struct gc_block *block, uint64_t bytes)
@@ -270,7 +176,7 @@ static inline struct gc_block *pop_ready(struct gc_magazine *magazine, uint64_t 
     struct gc_block **link = &magazine->bins[bin_of(bytes)];
     for (unsigned i = 0; i < SEARCH_MAX && *link != NULL; i++) {
         struct gc_block *block = *link;
-        if (LIKELY(size_of(block) == bytes)) {
+        if (GC_LIKELY(size_of(block) == bytes)) {
             *link = block->pending.next;
             return block;
         }
@@ -291,87 +197,20 @@ static void push_pending(struct gc_magazine *magazine, struct gc_block *block)
     magazine->pending_bytes += block->bytes;
 }
 
-static struct gc_block *pop_pending(struct gc_magazine *magazine)
-{
-    struct gc_block *block = magazine->pending_first;
-    magazine->pending_first = block->pending.next;
-    if (magazine->pending_first == NULL)
-        magazine->pending_last = NULL;
-    magazine->pending_count--;
-    magazine->pending_bytes -= block->bytes;
-    return block;
-}
-
 /* What has become idle is ready. True if anything has. */
 static bool drain(struct gc_magazine *magazine)
 {
     unsigned count = 0;
     while (magazine->pending_first != NULL && count < DRAIN_MAX &&
            gc_context_is_retired(magazine->context, magazine->pending_first->pending.stamp)) {
-        struct gc_block *block = pop_pending(magazine);
+        struct gc_block *block = gc_magazine_pop_pending(magazine);
         push_ready(magazine, block, size_of(block));
         count++;
     }
     return count > 0;
 }
 
-/* ---- what may enter ---- */
-
-void gc_magazine_size(struct gc_context *context)
-{
-    const struct gc_device *device = context->device;
-    const struct gc_share *share = context->share;
-    uint64_t cap = gc_min_u64(gc_share_total_bytes(device, share) / CAP_SHARE, CAP_MAX);
-    cap = gc_min_u64(cap, device->trim_bytes / TRIM_SHARE);
-    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) ||
-        (share != NULL && atomic_load_explicit(&share->is_over_limit, memory_order_relaxed)))
-        cap = 0;
-    if (gc_follow_is_owner(context))
-        cap = 0; /* every request is to be seen */
-    atomic_store_explicit(&context->magazine_bytes, cap, memory_order_relaxed);
-    atomic_store_explicit(&context->magazine_block_bytes, gc_min_u64(cap / 2, BLOCK_MAX),
-                          memory_order_relaxed);
-}
-
-void gc_magazine_size_all(struct gc_device *device)
-{
-    for (struct gc_context *context = gc_context_first(device); context != NULL;
-         context = gc_context_next(context))
-        gc_magazine_size(context);
-}
-
-uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *block)
-{
-    const struct gc_context *context = pool->context;
-    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
-    const uint64_t most =
-        atomic_load_explicit(&context->magazine_block_bytes, memory_order_relaxed);
-    const bool is_whole = segment->class == GC_CLASS_WHOLE;
-    /* What a thread has cached of a context is all of one kind. */
-    const bool may_enter = block->bytes <= most && segment->class != GC_CLASS_ONCE &&
-                           is_whole == context->device->info.is_whole &&
-                           (!is_whole || block->bytes - block->live.requested_bytes <= SLACK_MAX);
-    return may_enter ? context->number : 0;
-}
-
 /* ---- handing over ---- */
-
-/* Takes up to BATCH_MAX blocks off a bin and gives them to the pool. */
-static void give_batch(struct gc_magazine *magazine, struct gc_block **bin)
-{
-    struct gc_pool *pool = &magazine->context->pool;
-    uint64_t bytes = cached_bytes(magazine);
-    gc_pool_acquire_plain(pool);
-    for (unsigned i = 0; i < BATCH_MAX && *bin != NULL; i++) {
-        struct gc_block *block = *bin;
-        *bin = block->pending.next;
-        bytes -= block->bytes;
-        if (!pool->is_dropped)
-            gc_pool_give_locked(pool, block);
-    }
-    gc_pool_release(pool);
-    set_cached_bytes(magazine, bytes);
-}
 
 static inline uint64_t cap_of(const struct gc_magazine *magazine)
 {
@@ -380,61 +219,26 @@ static inline uint64_t cap_of(const struct gc_magazine *magazine)
 
 static inline bool is_over(const struct gc_magazine *magazine)
 {
-    return cached_bytes(magazine) - magazine->pending_bytes > cap_of(magazine);
+    return gc_magazine_cached_bytes(magazine) - magazine->pending_bytes > cap_of(magazine);
 }
 
 /* Hands ready blocks over until the magazine is within its bytes. True if it was not. */
 static inline bool shrink(struct gc_magazine *magazine)
 {
     const bool was_over = is_over(magazine);
-    while (!LIKELY(!is_over(magazine))) {
+    while (!GC_LIKELY(!is_over(magazine))) {
         struct gc_block **bin = &magazine->bins[magazine->victim++ % GC_MAGAZINE_BINS];
         if (*bin != NULL)
-            give_batch(magazine, bin);
+            gc_magazine_give_batch(magazine, bin);
     }
     return was_over;
-}
-
-static void hand_over_pending(struct gc_magazine *magazine)
-{
-    struct gc_pool *pool = &magazine->context->pool;
-    uint64_t bytes = cached_bytes(magazine);
-    if (magazine->pending_first == NULL)
-        return;
-    if (magazine->merged_pending_bytes > 0)
-        gc_gauge_sub(&magazine->context->device->stats.pending, magazine->merged_pending_bytes);
-    magazine->merged_pending_bytes = 0;
-    gc_pool_acquire_plain(pool);
-    while (magazine->pending_first != NULL) {
-        struct gc_block *block = pop_pending(magazine);
-        bytes -= block->bytes;
-        if (!pool->is_dropped)
-            gc_pool_push_pending_locked(pool, block, block->pending.stamp);
-    }
-    gc_pool_release(pool);
-    set_cached_bytes(magazine, bytes);
-}
-
-bool gc_magazine_empty(struct gc_magazine *magazine)
-{
-    const bool any = magazine->context != NULL && cached_bytes(magazine) != 0;
-    if (magazine->context == NULL)
-        return false;
-    gc_magazine_merge(magazine);
-    hand_over_pending(magazine);
-    for (unsigned i = 0; i < GC_MAGAZINE_BINS; i++)
-        while (magazine->bins[i] != NULL)
-            give_batch(magazine, &magazine->bins[i]);
-    magazine->context = NULL;
-    magazine->number = 0;
-    return any;
 }
 
 /* ---- allocation ---- */
 
 static uint64_t take_id(struct gc_cache *cache)
 {
-    if (!LIKELY(cache->next_id != cache->end_id)) {
+    if (!GC_LIKELY(cache->next_id != cache->end_id)) {
         cache->next_id =
             atomic_fetch_add_explicit(&cache->core->next_block_id, IDS_BATCH, memory_order_relaxed);
         cache->end_id = cache->next_id + IDS_BATCH;
@@ -445,7 +249,7 @@ static uint64_t take_id(struct gc_cache *cache)
 static inline struct gc_block *take(struct gc_magazine *magazine, uint64_t bytes)
 {
     struct gc_block *block = pop_ready(magazine, bytes);
-    if (!LIKELY(block != NULL) && magazine->pending_first != NULL && drain(magazine))
+    if (!GC_LIKELY(block != NULL) && magazine->pending_first != NULL && drain(magazine))
         block = pop_ready(magazine, bytes);
     return block;
 }
@@ -453,8 +257,8 @@ static inline struct gc_block *take(struct gc_magazine *magazine, uint64_t bytes
 static inline void make_live(struct gc_cache *cache, struct gc_magazine *magazine,
                              struct gc_block *block, uint64_t requested_bytes, uint16_t api)
 {
-    note_alloc(magazine, requested_bytes, block->bytes, api);
-    set_cached_bytes(magazine, cached_bytes(magazine) - block->bytes);
+    gc_tally_note_alloc(magazine, requested_bytes, block->bytes, api);
+    gc_magazine_set_cached_bytes(magazine, gc_magazine_cached_bytes(magazine) - block->bytes);
     block->live.requested_bytes = requested_bytes;
     block->live.id = take_id(cache);
     block->api = api;
@@ -466,14 +270,14 @@ static inline void make_live(struct gc_cache *cache, struct gc_magazine *magazin
 /* Gives the large blocks to the pool. True if there were any. */
 static bool hand_over_large(struct gc_magazine *magazine)
 {
-    const uint64_t before = cached_bytes(magazine);
+    const uint64_t before = gc_magazine_cached_bytes(magazine);
     if (magazine->pending_bytes > GC_SMALL_MAX) {
         drain(magazine);
-        hand_over_pending(magazine);
+        gc_magazine_hand_over_pending(magazine);
     }
     while (magazine->bins[GC_MAGAZINE_LARGE] != NULL)
-        give_batch(magazine, &magazine->bins[GC_MAGAZINE_LARGE]);
-    return cached_bytes(magazine) != before;
+        gc_magazine_give_batch(magazine, &magazine->bins[GC_MAGAZINE_LARGE]);
+    return gc_magazine_cached_bytes(magazine) != before;
 }
 
 uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64_t bytes,
@@ -481,16 +285,16 @@ uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64
 {
     const uint64_t rounded = (bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
     /* No bytes wrap to more than there may be. */
-    if (!LIKELY(cache != NULL && bytes - 1 < BLOCK_MAX))
+    if (!GC_LIKELY(cache != NULL && bytes - 1 < GC_MAGAZINE_BLOCK_MAX))
         return GC_ADDRESS_NONE;
     const uint64_t start_ns = sample_begin(cache);
-    if (!LIKELY(enter(cache)))
+    if (!GC_LIKELY(enter(cache)))
         return GC_ADDRESS_NONE;
     struct gc_magazine *magazine = &cache->magazines[context->number % GC_CACHE_MAGAZINES];
     struct gc_block *block = NULL;
-    if (LIKELY(magazine->context == context && !is_closed(context)))
+    if (GC_LIKELY(magazine->context == context && !is_closed(context)))
         block = take(magazine, rounded);
-    if (!LIKELY(block != NULL)) {
+    if (!GC_LIKELY(block != NULL)) {
         gc_magazine_merge(magazine); /* so that the pool finds this thread's figures complete */
         const bool handed_over =
             rounded > GC_SMALL_MAX && magazine->context == context && hand_over_large(magazine);
@@ -503,9 +307,9 @@ uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64
     const uint64_t block_bytes = block->bytes;
     make_live(cache, magazine, block, bytes, api);
     leave(cache);
-    if (!LIKELY(!cache->core->is_observed))
+    if (!GC_LIKELY(!cache->core->is_observed))
         trace_alloc(context, address, bytes, block_bytes, api);
-    if (!LIKELY(start_ns == 0)) {
+    if (!GC_LIKELY(start_ns == 0)) {
         sample_end(cache, &cache->core->alloc_ns, start_ns);
         show_figures(cache, context, start_ns);
     }
@@ -556,16 +360,16 @@ static inline struct gc_block *take_from_program(struct gc_core *core, struct gc
                                                  uint64_t address, struct gc_magazine **magazine)
 {
     struct gc_block *block = gc_pagemap_get(&core->pagemap, address);
-    if (!LIKELY(block != NULL && claim(block)))
+    if (!GC_LIKELY(block != NULL && claim(block)))
         return NULL;
     /* Nobody else changes the record now. It may have come to be another block's just before. */
     const uint16_t number = atomic_load_explicit(&block->magazine, memory_order_relaxed);
     *magazine = &cache->magazines[number % GC_CACHE_MAGAZINES];
-    if (!LIKELY(number != 0 && block->address == address))
+    if (!GC_LIKELY(number != 0 && block->address == address))
         goto decline;
-    if (!LIKELY((*magazine)->number == number))
+    if (!GC_LIKELY((*magazine)->number == number))
         bind(*magazine, block);
-    if (LIKELY(!is_closed((*magazine)->context)))
+    if (GC_LIKELY(!is_closed((*magazine)->context)))
         return block;
 decline:
     unclaim(block);
@@ -583,7 +387,7 @@ static inline uint8_t slack_of(const struct gc_block *block)
  * know all that is free: a program that repeats itself then finds its pages where they were. */
 static inline bool may_keep(struct gc_magazine *magazine, const struct gc_block *block)
 {
-    if (LIKELY(block->bytes <= GC_SMALL_MAX))
+    if (GC_LIKELY(block->bytes <= GC_SMALL_MAX))
         return true;
     if (magazine->large_address != block->address) {
         magazine->large_address = block->address;
@@ -598,16 +402,16 @@ static inline bool keep(struct gc_magazine *magazine, struct gc_block *block)
 {
     struct gc_context *context = magazine->context;
     struct gc_work *work = &context->core->work;
-    note_free(magazine, block);
-    if (!LIKELY(!context->core->is_observed))
+    gc_tally_note_free(magazine, block);
+    if (!GC_LIKELY(!context->core->is_observed))
         trace_free(context, block);
     const uint8_t slack = slack_of(block);
     const uint64_t size = block->bytes - ((uint64_t)slack << GC_GRANULE_BITS);
     block->slack = slack;
     const uint64_t stamp = gc_work_stamp(work);
     block->pending.stamp = stamp;
-    set_cached_bytes(magazine, cached_bytes(magazine) + block->bytes);
-    if (LIKELY(gc_context_may_reuse(context, work, stamp))) {
+    gc_magazine_set_cached_bytes(magazine, gc_magazine_cached_bytes(magazine) + block->bytes);
+    if (GC_LIKELY(gc_context_may_reuse(context, work, stamp))) {
         push_ready(magazine, block, size);
         return shrink(magazine);
     }
@@ -617,25 +421,25 @@ static inline bool keep(struct gc_magazine *magazine, struct gc_block *block)
         return false;
     drain(magazine);
     shrink(magazine);
-    hand_over_pending(magazine);
+    gc_magazine_hand_over_pending(magazine);
     return true;
 }
 
 bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t address)
 {
     struct gc_magazine *magazine;
-    if (!LIKELY(cache != NULL))
+    if (!GC_LIKELY(cache != NULL))
         return false;
     const uint64_t start_ns = sample_begin(cache);
-    if (!LIKELY(enter(cache)))
+    if (!GC_LIKELY(enter(cache)))
         return false;
     struct gc_block *block = take_from_program(core, cache, address, &magazine);
-    if (!LIKELY(block != NULL)) {
+    if (!GC_LIKELY(block != NULL)) {
         leave(cache);
         gc_core_cache_settle(cache);
         return false;
     }
-    if (!LIKELY(may_keep(magazine, block))) {
+    if (!GC_LIKELY(may_keep(magazine, block))) {
         struct gc_context *context = magazine->context;
         const bool handed_over = hand_over_large(magazine);
         unclaim(block);
@@ -648,9 +452,9 @@ bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t add
     const bool handed_over = keep(magazine, block);
     struct gc_context *context = magazine->context;
     leave(cache);
-    if (!LIKELY(!handed_over))
+    if (!GC_LIKELY(!handed_over))
         gc_reuse_note_handed(context);
-    if (!LIKELY(start_ns == 0))
+    if (!GC_LIKELY(start_ns == 0))
         sample_end(cache, &core->free_ns, start_ns);
     return true;
 }

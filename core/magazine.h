@@ -98,7 +98,7 @@ bool gc_magazine_flush_device(struct gc_device *device, const struct gc_share *s
 /* The same for one context, with the caches stopped: it is about to be dropped. */
 void gc_magazine_empty_context(struct gc_context *context);
 
-/* ---- for magazine.c and cache.c; the owner is inside, or the caches are stopped ---- */
+/* ---- for magazine*.c and cache.c; the owner is inside, or the caches are stopped ---- */
 
 /* The figures go to the device. */
 void gc_magazine_merge(struct gc_magazine *magazine);

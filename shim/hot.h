@@ -7,9 +7,8 @@
 #ifndef GC_HOT_H
 #define GC_HOT_H
 
+#include "core/bits.h"
 #include "shim/shim.h"
-
-#define GC_LIKELY(condition) __builtin_expect(!!(condition), 1)
 
 /* Started, not re-entered, not a forked child, nobody asks anything, and the thread has a cache. */
 static inline bool gc_hot_is_open(void)
