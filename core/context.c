@@ -365,6 +365,13 @@ void gc_context_sub_pages(struct gc_context *context, uint64_t bytes)
         atomic_fetch_sub_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
 }
 
+void gc_core_set_leaving(struct gc_core *core, uint64_t handle, bool is_leaving)
+{
+    struct gc_context *context = gc_core_find_context(core, handle);
+    if (context != NULL)
+        atomic_store_explicit(&context->head->is_leaving, is_leaving, memory_order_release);
+}
+
 bool gc_context_is_dropped(const struct gc_context *context)
 {
     return atomic_load_explicit(&context->is_dropped, memory_order_acquire);

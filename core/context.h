@@ -23,6 +23,7 @@ struct gc_context {
     _Atomic(struct gc_context *) next_in_bucket;
     _Atomic(struct gc_context *) next_in_device;
     atomic_bool is_dropped; /* set before the pool is emptied */
+    atomic_bool is_leaving; /* of a head: the driver is asked to destroy it */
     atomic_uint capture_count;
     atomic_bool
         is_suspect; /* its last wait failed: the driver is asked before memory is handed out */
@@ -156,6 +157,12 @@ bool gc_context_is_dropped(const struct gc_context *context);
 static inline bool gc_context_is_gone(const struct gc_context *context)
 {
     return gc_context_is_dropped(context->head);
+}
+/* A call failed: whether that is since the context is gone, or about to be in another thread. */
+static inline bool gc_context_is_going(const struct gc_context *context)
+{
+    return gc_context_is_gone(context) ||
+           atomic_load_explicit(&context->head->is_leaving, memory_order_acquire);
 }
 /* What is known of the handle's work holds for all its records. */
 void gc_context_set_suspect(struct gc_context *context, bool is_suspect);

@@ -141,6 +141,9 @@ uint64_t gc_device_own_limit_bytes(const struct gc_device *device);
 enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
                                    struct gc_context **context) GC_CHECKED;
 /* NULL if unknown or dropped. Lock-free. */
+/* The driver is about to be asked to destroy it, or declined: what fails on it meanwhile is no
+ * failure of the device. */
+void gc_core_set_leaving(struct gc_core *core, uint64_t handle, bool is_leaving);
 struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle);
 /* Whether more than one was ever added. One relaxed load. */
 bool gc_core_has_several_contexts(const struct gc_core *core);

@@ -137,7 +137,7 @@ static bool is_complete(const struct gc_fence *fence, ask_member *ask)
         const int code = ask(driver->self, member->handle, fence->members[i].handle);
         if (code == driver->not_ready)
             return false;
-        if (code != 0 && !gc_context_is_gone(member)) {
+        if (code != 0 && !gc_context_is_going(member)) {
             note_failure(member);
             return false;
         }
@@ -229,7 +229,7 @@ static enum gc_status wait_one(struct gc_context *context, int *driver_code)
         return GC_OK;
     gc_counter_add(&context->device->stats.fence_count, 1);
     const int code = driver->synchronize(driver->self, context->handle);
-    if (code == 0 || gc_context_is_gone(context))
+    if (code == 0 || gc_context_is_going(context))
         return GC_OK;
     note_failure(context);
     *driver_code = code;

@@ -162,9 +162,12 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
             return GC_FORWARD(symbol, context);                                                    \
         gc_shim_enter(GC_API_##symbol);                                                            \
         const struct gc_context *known = gc_core_find_context(gc_shim.core, (uintptr_t)context);   \
+        gc_core_set_leaving(gc_shim.core, (uintptr_t)context, true);                               \
         CUresult result = GC_CALL(known ? gc_context_device(known) : NULL, symbol, context);       \
         if (result == CUDA_SUCCESS)                                                                \
             drop_context(context);                                                                 \
+        else                                                                                       \
+            gc_core_set_leaving(gc_shim.core, (uintptr_t)context, false);                          \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)

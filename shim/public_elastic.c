@@ -64,7 +64,8 @@ gpucache_status gpucache_elastic_destroy(gpucache_elastic pool)
 
     if (status != GPUCACHE_OK)
         return status;
-    return leave(&call, gc_elastic_destroy(gc_shim.core, call.context, pool, &code), code);
+    const enum gc_status result = gc_elastic_destroy(gc_shim.core, call.context, pool, &code);
+    return leave(&call, result, code);
 }
 
 gpucache_status gpucache_elastic_allocate(gpucache_elastic pool, uint64_t offset, uint64_t bytes)
@@ -184,8 +185,9 @@ gpucache_status gpucache_elastic_compact(gpucache_elastic pool, uint64_t *given_
 
     if (status != GPUCACHE_OK)
         return status;
-    status =
-        leave(&call, gc_elastic_compact(gc_shim.core, call.context, pool, &given, &code), code);
+    const enum gc_status result =
+        gc_elastic_compact(gc_shim.core, call.context, pool, &given, &code);
+    status = leave(&call, result, code);
     if (status == GPUCACHE_OK && given_bytes != NULL)
         *given_bytes = given;
     return status;

@@ -53,14 +53,14 @@ static int write_picture(struct gc_out *out, const struct plan_view *view)
 
 static int fail_file(const char *path)
 {
-    return tool_fail(&tool_command_plan, "%s: %s", path, strerror(errno));
+    return tool_fail(&tool_command_plan, "%s: %s", path, tool_output_error(errno));
 }
 
 /* Emptied only when it is known not to be the input, which is read from meanwhile. */
 static int open_output(const char *path, const struct tool_file *input, int *fd)
 {
     struct stat info;
-    *fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
+    *fd = open(path, tool_output_flags(path), 0666);
     if (*fd < 0)
         return fail_file(path);
     int status = TOOL_DONE;

@@ -181,6 +181,8 @@ class Soak:
 
     def look_at_end(self, report, last, device):
         """The report, the trace, and the device after the process."""
+        if last is None:
+            return
         with open(report, encoding="utf-8") as stream:
             row = json.load(stream)["devices"][0]
         for key, value in (("leak_count", row["leak_count"]), ("requested", row["requested_bytes"]["current"]),

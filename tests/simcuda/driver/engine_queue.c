@@ -343,6 +343,10 @@ CUresult sim_context_wait(struct sim_context *context)
     struct sim_points points = {0};
 
     engine_lock();
+    if (context->engine == NULL) { /* destroyed since it was looked up */
+        engine_unlock();
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
     bool fits = context_points_locked(context, &points);
     points_wait_locked(&points);
     engine_unlock();
