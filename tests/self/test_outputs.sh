@@ -1,5 +1,5 @@
 #!/bin/bash
-# Files that are written: a link is never followed, a full disk or a limit on files costs what was to be written and never the
+# Files that are written: a link is never followed, a full disk costs what was to be written and never the
 # program, and with raised privileges no path of the environment is opened.
 . "$(dirname "$0")/../lib.sh"
 program=$BUILD_DIR/tests/preload/life
@@ -43,14 +43,6 @@ done
 out=$(run GPUCACHE_REPORT=/dev/full 2>&1)
 is "a full disk for the report: the program's status" "$?" 0
 like "a full disk for the report: one line" "$out" '^gpucache: report /dev/full: No space left on device'
-limited() { (ulimit -f "$1" && shift && run "$@"); }
-out=$(limited 0 GPUCACHE_REPORT="$TMP/none.json" GPUCACHE_TRACE="$TMP/none.trace" 2>&1)
-is "no file may grow: the program's status" "$?" 0
-like "no file may grow: said" "$out" '^gpucache: .*File too large'
-ok "no file may grow: no half report stays" test ! -e "$TMP/none.json"
-out=$(limited 8 GPUCACHE_REPORT=none GPUCACHE_TRACE="$TMP/short.trace" 2>&1)
-is "a trace that may not grow: the program's status" "$?" 0
-ok "a trace that may not grow: its beginning is read" "$TOOL" trace "$TMP/short.trace"
 if unshare -m true 2> /dev/null; then
     out=$(export -f run preloaded; export LIB SIM_DIR program; unshare -m bash -c "mkdir '$TMP/small' && \
         mount -t tmpfs -o size=16k none '$TMP/small' && run GPUCACHE_TRACE='$TMP/small/t' GPUCACHE_REPORT='$TMP/small/r.json'" 2>&1)
