@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the options of core/options.def, read by the C preprocessor: as README's table, with --man for the manual."""
+"""Prints the options of core/options.def, read by the C preprocessor: as the table of docs/options.md, with --man for the manual."""
 import os
 import re
 import subprocess

@@ -32,6 +32,6 @@ table() {
     rm -f "$fresh" "$fresh.body" "$fresh.diff"
 }
 
-table README.md options scripts/options-table.py
+table docs/options.md options scripts/options-table.py
 table tools/libgpucache.7 options scripts/options-table.py --man
 exit $status

@@ -202,6 +202,7 @@ const struct tool_command tool_command_report = {
         "                  it compares them\n"
         "  --trace FILE    with --html: the trace of the same run, for what happened over time;\n"
         "                  given again it is the second report's\n"
+        "  --symbols       call stacks with the names and lines that the programs' files have\n"
         "  --json          print it as JSON again, checked, keys in the schema's order\n"
         "  --prom [OUT]    as Prometheus' text format, for node_exporter's textfile collector\n"
         "\n"
