@@ -12,7 +12,7 @@ ln -s "$TMP/model" "$template/model" # not copied: it is large, though a hole
 ln -s "$BUILD_DIR/tests/demo/train_driver" "$template/train"
 ln -s "$BUILD_DIR/tests/demo/train_driver" "$template/serve"
 ln -s "$BUILD_DIR/tests/preload/stacks" "$template/leaky"
-cp tests/fuzz/corpus/lifetimes/branches.onnx "$template/model.onnx"
+cp tests/fuzz/corpus/graph/package "$template/model.onnx"
 printf 'id,lower,upper,size\na,0,2,65536\nb,1,3,131072\nc,2,4,65536\n' > "$template/problem.csv"
 cat > "$template/live" << END
 #!/bin/bash
