@@ -32,7 +32,7 @@ bool gc_core_pause(struct gc_core *core, const struct gc_pause_request *request,
 bool gc_core_resume(struct gc_core *core, struct gc_tenant *tenant,
                     struct gc_swap_result *result) GC_CHECKED;
 bool gc_core_is_paused(const struct gc_core *core);
-/* Answers requests to pause and resume that come through the ledger. */
+/* Answers requests to pause and resume that come through the ledger (pause_ask.c). */
 void gc_pause_join(struct gc_core *core);
 
 /* Each waits until what is paused there is not. Where no helper hears the requests of others the

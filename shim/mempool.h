@@ -7,7 +7,7 @@
 
 #include "shim/direct.h"
 
-/* ---- stream-ordered pools (mempool.c) ---- */
+/* ---- stream-ordered pools (mempool.c, mempool_claim.c) ---- */
 
 struct gc_mempool; /* record of a pool; never unmapped, used again once pool and allocations are
                       gone */
