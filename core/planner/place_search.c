@@ -6,6 +6,7 @@
 
 #define NONE UINT32_MAX
 #define CANDIDATES_PER_ITEM 64U
+#define PASSED UINT64_C(0xd1b54a32d192ed03) /* in keys */
 #define ROUNDS_MAX 4 /* of inference at a node */
 
 /* Items that meet each other and nobody else who is not placed: those from `head` on, in the list
@@ -16,6 +17,7 @@ struct component {
     uint32_t end;    /* section */
     uint32_t parent; /* the frame whose choice it depends on */
     uint32_t next;   /* the component to be searched after it */
+    uint32_t rank;   /* nor at the level, of those that rank lower */
 };
 
 struct frame {
@@ -157,6 +159,15 @@ static bool is_in(const struct gc_place_search *search, const struct component *
     return item < search->model->count && search->model->items[item].first < component->end;
 }
 
+/* Its level will not be its offset: it is to rest on another that is still to come. */
+static bool is_passed(const struct gc_place_search *search, const struct component *component,
+                      uint32_t item)
+{
+    const uint64_t level = search->levels[item];
+    return level < component->level ||
+           (level == component->level && search->ranks[item] < component->rank);
+}
+
 /* Something that may come next in the section, as far as its bound says; NONE if nothing may. */
 static uint32_t find_next(const struct gc_place_search *search, uint32_t section)
 {
@@ -259,7 +270,7 @@ static bool raise_bounds(struct gc_place_search *search, const struct component 
     search->round++;
     for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
         uint64_t bound = search->bounds[i];
-        if (search->levels[i] < component->level && items[i].fixed == GC_PLACEMENT_FREE)
+        if (items[i].fixed == GC_PLACEMENT_FREE && is_passed(search, component, i))
             bound = gc_max_u64(bound, least_support(search, i));
         else if (bound <= least_latest(search, &items[i]))
             continue;
@@ -288,7 +299,7 @@ static bool infer(struct gc_place_search *search, const struct component *compon
     for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
         const uint64_t level = search->levels[i];
         if (items[i].fixed == GC_PLACEMENT_FREE ? level + items[i].bytes <= component->level
-                                                : level < component->level)
+                                                : is_passed(search, component, i))
             return false;
         search->bounds[i] = gc_max_u64(level, component->level);
         if (items[i].bytes > gc_sub_or_zero_u64(search->capacity, search->bounds[i]))
@@ -312,10 +323,12 @@ static struct gc_place_key key_of(const struct gc_place_search *search,
     struct gc_place_key key = {search->salt, search->salt};
     bool level_matters = false;
     for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
-        const uint64_t word = gc_mix_u64(search->model->marks[i] ^ search->levels[i]);
+        const bool passed = is_passed(search, component, i);
+        const uint64_t word = gc_mix_u64(search->model->marks[i] ^ search->levels[i]) ^
+                              (passed ? PASSED : 0);
         key.high += word;
         key.low += (word ^ word >> 29) * (search->model->marks[i] | 1);
-        level_matters = level_matters || search->levels[i] < component->level;
+        level_matters = level_matters || passed;
     }
     if (level_matters) {
         key.high ^= gc_mix_u64(component->level + 1);
@@ -342,7 +355,8 @@ static void gather_candidates(struct gc_place_search *search, struct frame *fram
     frame->candidate_begin = search->candidate_used;
     frame->is_cut = false;
     for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
-        if (search->levels[i] != search->bounds[i] || search->levels[i] >= least_end)
+        if (search->levels[i] != search->bounds[i] || search->levels[i] >= least_end ||
+            is_passed(search, component, i))
             continue;
         if (search->candidate_used == search->candidate_room) {
             frame->is_cut = true;
@@ -438,6 +452,7 @@ static void split(struct gc_place_search *search, const struct frame *frame)
         uint32_t reach = items[i].last;
         search->pool[added] = (struct component){
             .level = search->offsets[frame->item],
+            .rank = search->ranks[frame->item],
             .head = i,
             .parent = (uint32_t)(frame - search->frames),
             .next = component->next,
