@@ -36,7 +36,7 @@ static uint32_t *rank(struct gc_place_exact *exact, struct gc_place_greedy *gree
     uint32_t *of_part = gc_region_alloc(exact->run->region, count * sizeof(*of_part));
     if (ranks == NULL || of_part == NULL)
         return NULL;
-    gc_place_order(exact->part, &greedy->sorter, by, greedy->order);
+    gc_place_order_ties(exact->part, &greedy->sorter, by, greedy->order);
     for (uint32_t i = 0; i < count; i++)
         of_part[greedy->order[i]] = i;
     for (uint32_t i = 0; i < count; i++)
@@ -71,7 +71,8 @@ struct gc_place_exact *gc_place_exact_create(struct gc_place_greedy *greedy,
         return NULL;
     bool any = false;
     for (unsigned i = 0; i < SEARCH_COUNT; i++) {
-        exact->searches[i] = gc_place_search_create(run->region, &exact->model, memo, exact->blame);
+        exact->searches[i] =
+            gc_place_search_create(run->region, &exact->model, memo, exact->sorter, exact->blame);
         any = any || exact->searches[i] != NULL;
     }
     return any ? exact : NULL;
@@ -113,8 +114,9 @@ static void begin(struct gc_place_exact *exact, unsigned search)
         rank_by_blame(exact);
     const unsigned order = search == LOWERING ? exact->lowering_order : search;
     exact->capacities[search] = capacity_for(exact, search);
-    gc_place_search_begin(exact->searches[search], exact->capacities[search], exact->ranks[order],
-                          true);
+    const struct gc_place_preference preference = {
+        exact->ranks[order], order < BLAMING && gc_place_order_is_by_load(order)};
+    gc_place_search_begin(exact->searches[search], exact->capacities[search], &preference);
 }
 
 static void take_found(struct gc_place_exact *exact, unsigned search)

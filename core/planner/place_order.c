@@ -43,14 +43,32 @@ static uint64_t key_of(const struct gc_place_part *part, const struct gc_place_i
     }
 }
 
-void gc_place_order(const struct gc_place_part *part, struct gc_place_sorter *sorter,
-                    enum gc_place_order by, uint32_t *order)
+static void sort_by(const struct gc_place_part *part, struct gc_place_sorter *sorter,
+                    const enum key *keys, unsigned key_count, uint32_t *order)
 {
     for (uint32_t i = 0; i < part->count; i++)
         order[i] = i;
-    for (unsigned k = KEY_COUNT; k-- > 0;) {
+    for (unsigned k = key_count; k-- > 0;) {
         for (uint32_t i = 0; i < part->count; i++)
-            sorter->keys[i] = key_of(part, &part->items[order[i]], ORDERS[by][k]);
+            sorter->keys[i] = key_of(part, &part->items[order[i]], keys[k]);
         gc_place_sort(sorter, order, part->count);
     }
+}
+
+void gc_place_order(const struct gc_place_part *part, struct gc_place_sorter *sorter,
+                    enum gc_place_order by, uint32_t *order)
+{
+    sort_by(part, sorter, ORDERS[by], KEY_COUNT, order);
+}
+
+bool gc_place_order_is_by_load(enum gc_place_order by)
+{
+    return ORDERS[by][0] == CONTENTION;
+}
+
+void gc_place_order_ties(const struct gc_place_part *part, struct gc_place_sorter *sorter,
+                         enum gc_place_order by, uint32_t *order)
+{
+    const unsigned skipped = gc_place_order_is_by_load(by);
+    sort_by(part, sorter, ORDERS[by] + skipped, KEY_COUNT - skipped, order);
 }

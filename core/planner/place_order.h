@@ -26,5 +26,10 @@ enum gc_place_order {
 /* Fills `order` with the part's items. */
 void gc_place_order(const struct gc_place_part *part, struct gc_place_sorter *sorter,
                     enum gc_place_order by, uint32_t *order);
+/* Its first property is the load, which changes as items are placed. */
+bool gc_place_order_is_by_load(enum gc_place_order by);
+/* As if the load were the same everywhere. */
+void gc_place_order_ties(const struct gc_place_part *part, struct gc_place_sorter *sorter,
+                         enum gc_place_order by, uint32_t *order);
 
 #endif

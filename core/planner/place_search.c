@@ -7,7 +7,8 @@
 #define NONE UINT32_MAX
 #define CANDIDATES_PER_ITEM 64U
 #define PASSED UINT64_C(0xd1b54a32d192ed03) /* in keys */
-#define ROUNDS_MAX 4 /* of inference at a node */
+#define ROUNDS_MAX 4                        /* of inference at a node */
+#define RERANKS_PER_ITEM 16U
 
 /* Items that meet each other and nobody else who is not placed: those from `head` on, in the list
  * of what is not placed, that begin before `end`. */
@@ -18,6 +19,7 @@ struct component {
     uint32_t parent; /* the frame whose choice it depends on */
     uint32_t next;   /* the component to be searched after it */
     uint32_t rank;   /* nor at the level, of those that rank lower */
+    bool is_new;     /* not all that its parent had: ranks are to be looked at again */
 };
 
 struct frame {
@@ -29,6 +31,7 @@ struct frame {
     uint32_t candidate_begin;
     uint32_t trail_mark;
     uint32_t pool_mark;
+    uint32_t rerank_mark;
     bool is_cut; /* candidates were left out: no verdict */
 };
 
@@ -45,6 +48,11 @@ struct change {
     uint32_t item;
 };
 
+struct rerank {
+    uint32_t item;
+    uint32_t rank; /* before */
+};
+
 struct gc_place_search {
     const struct gc_place_model *model;
     struct gc_place_memo *memo;
@@ -52,9 +60,11 @@ struct gc_place_search {
     uint64_t limit;    /* no end above it */
     uint64_t capacity; /* the same in whole grains */
     uint64_t salt;
-    const uint32_t *ranks;
-    bool lowest_first;
-    bool is_cut; /* a frame gave up its claim */
+    struct gc_place_preference preference;
+    uint32_t *ranks; /* of what is in one component */
+    struct gc_place_sorter *sorter;
+    uint32_t *order; /* what is sorted */
+    bool is_cut;     /* a frame gave up its claim */
     enum gc_place_verdict verdict;
 
     uint64_t *levels; /* where each item would rest now */
@@ -77,6 +87,9 @@ struct gc_place_search {
     uint32_t pending; /* the first component that waits */
     struct change *trail;
     uint32_t trail_used;
+    struct rerank *reranks;
+    uint32_t rerank_room;
+    uint32_t rerank_used;
     uint32_t *candidates;
     uint32_t candidate_room;
     uint32_t candidate_used;
@@ -84,7 +97,8 @@ struct gc_place_search {
 
 struct gc_place_search *gc_place_search_create(struct gc_region *region,
                                                const struct gc_place_model *model,
-                                               struct gc_place_memo *memo, uint32_t *blame)
+                                               struct gc_place_memo *memo,
+                                               struct gc_place_sorter *sorter, uint32_t *blame)
 {
     const uint64_t n = model->count;
     const uint64_t sections = model->section_count;
@@ -93,7 +107,10 @@ struct gc_place_search *gc_place_search_create(struct gc_region *region,
         return NULL;
     search->model = model;
     search->memo = memo;
+    search->sorter = sorter;
     search->blame = blame;
+    search->ranks = gc_region_alloc(region, n * sizeof(uint32_t));
+    search->order = gc_region_alloc(region, n * sizeof(uint32_t));
     search->levels = gc_region_alloc(region, n * sizeof(uint64_t));
     search->offsets = gc_region_alloc(region, n * sizeof(uint64_t));
     search->bounds = gc_region_alloc(region, n * sizeof(uint64_t));
@@ -110,7 +127,10 @@ struct gc_place_search *gc_place_search_create(struct gc_region *region,
         gc_region_alloc(region, (uint64_t)model->neighbour_begin[n] / 2 * sizeof(struct change));
     search->candidate_room = (uint32_t)(n * gc_min_u64(n, CANDIDATES_PER_ITEM));
     search->candidates = gc_region_alloc(region, search->candidate_room * sizeof(uint32_t));
-    if (search->levels == NULL || search->offsets == NULL || search->bounds == NULL ||
+    search->rerank_room = (uint32_t)(n * gc_min_u64(n, RERANKS_PER_ITEM));
+    search->reranks = gc_region_alloc(region, search->rerank_room * sizeof(struct rerank));
+    if (search->ranks == NULL || search->order == NULL || search->reranks == NULL ||
+        search->levels == NULL || search->offsets == NULL || search->bounds == NULL ||
         search->next == NULL || search->previous == NULL || search->latest == NULL ||
         search->least == NULL || search->witness == NULL || search->ends == NULL ||
         search->frames == NULL || search->pool == NULL || search->trail == NULL ||
@@ -119,15 +139,15 @@ struct gc_place_search *gc_place_search_create(struct gc_region *region,
     return search;
 }
 
-void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity, const uint32_t *ranks,
-                           bool lowest_first)
+void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity,
+                           const struct gc_place_preference *preference)
 {
     const struct gc_place_model *model = search->model;
     search->limit = capacity;
     search->capacity = gc_place_align(capacity, model->grain);
     search->salt = gc_mix_u64(capacity);
-    search->ranks = ranks;
-    search->lowest_first = lowest_first;
+    search->preference = *preference;
+    memcpy(search->ranks, preference->ranks, model->count * sizeof(uint32_t));
     search->is_cut = false;
     search->verdict = GC_PLACE_OPEN;
     for (uint32_t i = 0; i <= model->count; i++) {
@@ -144,9 +164,10 @@ void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity, co
     }
     search->depth = 0;
     search->trail_used = 0;
+    search->rerank_used = 0;
     search->candidate_used = 0;
-    search->pool[0] =
-        (struct component){.head = 0, .end = model->section_count, .parent = NONE, .next = NONE};
+    search->pool[0] = (struct component){
+        .head = 0, .end = model->section_count, .parent = NONE, .next = NONE, .is_new = true};
     search->pool_used = 1;
     search->pending = 0;
 }
@@ -324,8 +345,8 @@ static struct gc_place_key key_of(const struct gc_place_search *search,
     bool level_matters = false;
     for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
         const bool passed = is_passed(search, component, i);
-        const uint64_t word = gc_mix_u64(search->model->marks[i] ^ search->levels[i]) ^
-                              (passed ? PASSED : 0);
+        const uint64_t word =
+            gc_mix_u64(search->model->marks[i] ^ search->levels[i]) ^ (passed ? PASSED : 0);
         key.high += word;
         key.low += (word ^ word >> 29) * (search->model->marks[i] | 1);
         level_matters = level_matters || passed;
@@ -339,9 +360,46 @@ static struct gc_place_key key_of(const struct gc_place_search *search,
 
 static bool comes_before(const struct gc_place_search *search, uint32_t a, uint32_t b)
 {
-    if (search->lowest_first && search->levels[a] != search->levels[b])
+    if (search->levels[a] != search->levels[b])
         return search->levels[a] < search->levels[b];
     return search->ranks[a] < search->ranks[b];
+}
+
+static uint64_t most_left(const struct gc_place_search *search, uint32_t item)
+{
+    uint64_t most = 0;
+    for (uint32_t s = search->model->items[item].first; s <= search->model->items[item].last; s++)
+        most = gc_max_u64(most, search->capacity - search->latest[s]);
+    return most;
+}
+
+/* Ranks the items of a component by what is left in their fullest section, then by preference. */
+static void rank_by_load(struct gc_place_search *search, const struct component *component)
+{
+    uint32_t count = 0;
+    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
+        search->sorter->keys[count] = search->preference.ranks[i];
+        search->order[count++] = i;
+    }
+    if (count > search->rerank_room - search->rerank_used)
+        return;
+    gc_place_sort(search->sorter, search->order, count);
+    for (uint32_t n = 0; n < count; n++)
+        search->sorter->keys[n] = ~most_left(search, search->order[n]);
+    gc_place_sort(search->sorter, search->order, count);
+    for (uint32_t n = 0; n < count; n++) {
+        const uint32_t i = search->order[n];
+        search->reranks[search->rerank_used++] = (struct rerank){i, search->ranks[i]};
+        search->ranks[i] = n;
+    }
+}
+
+static void rank_as_before(struct gc_place_search *search, const struct frame *frame)
+{
+    while (search->rerank_used > frame->rerank_mark) {
+        const struct rerank *rerank = &search->reranks[--search->rerank_used];
+        search->ranks[rerank->item] = rerank->rank;
+    }
 }
 
 /* Who may be placed next: at its level, with nothing that would fit wholly below. */
@@ -444,6 +502,7 @@ static void split(struct gc_place_search *search, const struct frame *frame)
 {
     const struct gc_place_item *items = search->model->items;
     const struct component *component = &frame->component;
+    const uint32_t begin = items[component->head].first;
     uint32_t i = component->head == frame->item ? search->next[frame->item] : component->head;
     uint32_t *link = &search->pending;
     *link = component->next;
@@ -461,6 +520,11 @@ static void split(struct gc_place_search *search, const struct frame *frame)
             if (items[i].last > reach)
                 reach = items[i].last;
         search->pool[added].end = reach + 1;
+        if (search->preference.by_load &&
+            (items[search->pool[added].head].first != begin || reach + 1 != component->end)) {
+            search->pool[added].is_new = true;
+            search->pool[added].rank = 0;
+        }
         *link = added;
         link = &search->pool[added].next;
     }
@@ -472,8 +536,10 @@ static enum gc_place_verdict advance(struct gc_place_search *search, uint32_t at
     for (;;) {
         if (at == NONE)
             return search->is_cut ? GC_PLACE_GIVEN_UP : GC_PLACE_NONE;
-        while (search->depth > at + 1)
+        while (search->depth > at + 1) {
             undo(search, &search->frames[--search->depth]);
+            rank_as_before(search, &search->frames[search->depth]);
+        }
         struct frame *frame = &search->frames[at];
         undo(search, frame);
         search->candidate_used = frame->candidate_end;
@@ -487,6 +553,7 @@ static enum gc_place_verdict advance(struct gc_place_search *search, uint32_t at
         if (!search->is_cut)
             gc_place_memo_add(search->memo, frame->key);
         search->candidate_used = frame->candidate_begin;
+        rank_as_before(search, frame);
         search->depth = at;
         at = frame->component.parent;
     }
@@ -506,6 +573,9 @@ static enum gc_place_verdict step(struct gc_place_search *search)
     frame->key = key_of(search, &frame->component);
     if (gc_place_memo_has(search->memo, frame->key))
         return advance(search, frame->component.parent);
+    frame->rerank_mark = search->rerank_used;
+    if (search->preference.by_load && frame->component.is_new)
+        rank_by_load(search, &frame->component);
     gather_candidates(search, frame);
     return advance(search, search->depth++);
 }

@@ -36,13 +36,21 @@ enum gc_place_verdict { GC_PLACE_OPEN, GC_PLACE_FOUND, GC_PLACE_NONE, GC_PLACE_G
 
 struct gc_place_search;
 
-/* `blame`, which searches share, counts for each item how often it was left without a place. */
+/* Whom to place first of what may be placed at the lowest offset. */
+struct gc_place_preference {
+    const uint32_t *ranks; /* the least first; must stay */
+    bool by_load;          /* before the rank: who is alive where most is left to be placed */
+};
+
+/* `sorter` is scratch, for as many as the model has. `blame`, which searches share, counts for each
+ * item how often it was left without a place. */
 struct gc_place_search *gc_place_search_create(struct gc_region *region,
                                                const struct gc_place_model *model,
-                                               struct gc_place_memo *memo, uint32_t *blame);
-/* Begins anew. `ranks` has the items' preference, the least first, and must stay. */
-void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity, const uint32_t *ranks,
-                           bool lowest_first);
+                                               struct gc_place_memo *memo,
+                                               struct gc_place_sorter *sorter, uint32_t *blame);
+/* Begins anew. */
+void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity,
+                           const struct gc_place_preference *preference);
 /* Goes on for about `nodes` steps, less if the run is to stop. NONE: there is no placement within
  * the capacity. */
 enum gc_place_verdict gc_place_search_slice(struct gc_place_search *search,

@@ -29,8 +29,8 @@ is "two threads find the optimum too" "$(figure "$("$bench" -t 2 -d 60 -n 300000
 
 data=$ROOT/../shared/data/dsa
 if [ -d "$data" ]; then
-    for name in A B C D F H K; do
-        out=$("$bench" -c 1048576 -d 100 -n 1000000 "$data/$name.1048576.csv")
+    for name in A B C D F H I K; do
+        out=$("$bench" -c 1048576 -d 100 -n 200000 "$data/$name.1048576.csv")
         is "$name fits" "$(figure "$out" "$name.1048576.csv.fits")" 1
     done
     for name in iopddl_G_1:50000 somas_resnet50:100000 somas_pangu_2.6B:1500000; do
