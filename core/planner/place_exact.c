@@ -10,7 +10,12 @@
  * that were left without a place most often (squeaky wheels), and one that brings the peak down. */
 #define BLAMING GC_PLACE_ORDER_COUNT
 #define LOWERING (GC_PLACE_ORDER_COUNT + 1)
-#define SEARCH_COUNT (GC_PLACE_ORDER_COUNT + 2)
+#define FORCED (GC_PLACE_ORDER_COUNT + 2)
+#define SEARCH_COUNT (FORCED + (unsigned)(sizeof(FORCED_ORDERS) / sizeof(FORCED_ORDERS[0])))
+
+/* Perfect packings are found where what must be filled at once is. */
+static const enum gc_place_order FORCED_ORDERS[] = {GC_PLACE_BY_CONTENTION_LENGTH,
+                                                    GC_PLACE_BY_BYTES};
 
 struct gc_place_exact {
     struct gc_place_run *run;
@@ -112,10 +117,15 @@ static void begin(struct gc_place_exact *exact, unsigned search)
 {
     if (search == BLAMING)
         rank_by_blame(exact);
-    const unsigned order = search == LOWERING ? exact->lowering_order : search;
+    unsigned order = search == LOWERING ? exact->lowering_order : search;
+    if (search >= FORCED)
+        order = FORCED_ORDERS[search - FORCED];
     exact->capacities[search] = capacity_for(exact, search);
     const struct gc_place_preference preference = {
-        exact->ranks[order], order < BLAMING && gc_place_order_is_by_load(order)};
+        .ranks = exact->ranks[order],
+        .by_load = order < BLAMING && gc_place_order_is_by_load(order),
+        .by_section = search >= FORCED,
+    };
     gc_place_search_begin(exact->searches[search], exact->capacities[search], &preference);
 }
 

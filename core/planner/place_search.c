@@ -32,7 +32,8 @@ struct frame {
     uint32_t trail_mark;
     uint32_t pool_mark;
     uint32_t rerank_mark;
-    bool is_cut; /* candidates were left out: no verdict */
+    bool is_forced; /* the candidates exclude each other: none is passed by */
+    bool is_cut;    /* candidates were left out: no verdict */
 };
 
 /* The least and the second least end in a section, of one placed next; whose the first is. */
@@ -402,19 +403,66 @@ static void rank_as_before(struct gc_place_search *search, const struct frame *f
     }
 }
 
+static uint32_t count_next(const struct gc_place_search *search, uint32_t section)
+{
+    const struct gc_place_model *model = search->model;
+    uint32_t count = 0;
+    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
+        count += search->bounds[model->section_items[n]] <= search->latest[section];
+    return count;
+}
+
+/* A section that must be filled from the lowest offset that is left, or NONE; of several the one
+ * for which there are the fewest. */
+static uint32_t forced_section(const struct gc_place_search *search,
+                               const struct component *component)
+{
+    const uint32_t head = component->head;
+    uint64_t lowest = UINT64_MAX;
+    uint32_t forced = NONE;
+    uint32_t fewest = UINT32_MAX;
+    uint32_t end = 0;
+    for (uint32_t i = head; is_in(search, component, i); i = search->next[i]) {
+        lowest = gc_min_u64(lowest, search->bounds[i]);
+        if (search->model->items[i].last + 1 > end)
+            end = search->model->items[i].last + 1;
+    }
+    for (uint32_t s = search->model->items[head].first; s < end && fewest > 1; s++) {
+        if (search->latest[s] > lowest)
+            continue;
+        const uint32_t count = count_next(search, s);
+        if (count < fewest) {
+            fewest = count;
+            forced = s;
+        }
+    }
+    return forced;
+}
+
+static bool is_alive(const struct gc_place_item *item, uint32_t section)
+{
+    return item->first <= section && item->last >= section;
+}
+
 /* Who may be placed next: at its level, with nothing that would fit wholly below. */
 static void gather_candidates(struct gc_place_search *search, struct frame *frame)
 {
     const struct gc_place_item *items = search->model->items;
     const struct component *component = &frame->component;
+    const uint32_t forced =
+        search->preference.by_section ? forced_section(search, component) : NONE;
     uint64_t least_end = UINT64_MAX;
     for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i])
         least_end = gc_min_u64(least_end, search->levels[i] + items[i].bytes);
     frame->candidate_begin = search->candidate_used;
+    frame->is_forced = forced != NONE;
     frame->is_cut = false;
     for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
         if (search->levels[i] != search->bounds[i] || search->levels[i] >= least_end ||
             is_passed(search, component, i))
+            continue;
+        if (forced != NONE &&
+            (search->levels[i] > search->latest[forced] || !is_alive(&items[i], forced)))
             continue;
         if (search->candidate_used == search->candidate_room) {
             frame->is_cut = true;
@@ -497,6 +545,14 @@ static bool place(struct gc_place_search *search, struct frame *frame, uint32_t 
     return is_free;
 }
 
+/* Below which rank nothing is to be at the level of the frame's choice any more. */
+static uint32_t rank_after(const struct gc_place_search *search, const struct frame *frame)
+{
+    if (!frame->is_forced)
+        return search->ranks[frame->item];
+    return frame->component.level == search->offsets[frame->item] ? frame->component.rank : 0;
+}
+
 /* What the frame's choice leaves falls into components, which wait to be searched. */
 static void split(struct gc_place_search *search, const struct frame *frame)
 {
@@ -511,7 +567,7 @@ static void split(struct gc_place_search *search, const struct frame *frame)
         uint32_t reach = items[i].last;
         search->pool[added] = (struct component){
             .level = search->offsets[frame->item],
-            .rank = search->ranks[frame->item],
+            .rank = rank_after(search, frame),
             .head = i,
             .parent = (uint32_t)(frame - search->frames),
             .next = component->next,

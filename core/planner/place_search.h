@@ -40,6 +40,7 @@ struct gc_place_search;
 struct gc_place_preference {
     const uint32_t *ranks; /* the least first; must stay */
     bool by_load;          /* before the rank: who is alive where most is left to be placed */
+    bool by_section;       /* of a section that must be filled at once nothing else is tried */
 };
 
 /* `sorter` is scratch, for as many as the model has. `blame`, which searches share, counts for each

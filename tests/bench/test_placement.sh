@@ -19,6 +19,7 @@ for count in 10 60 100; do
     solved aligned $count
     solved fixed $count
 done
+solved guillotine 500
 for count in 10 1000 20000; do
     solved nested $count
     solved staircase $count
