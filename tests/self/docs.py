@@ -205,6 +205,15 @@ def check_names(document, text, known, commands):
     ok(f"{document}: variables, commands and options are there", not wrong, "\n".join(wrong))
 
 
+def check_comparison(root):
+    """Each row of README's table has its sources, under the same number, and nothing else has."""
+    rows = {}
+    for document in ("README.md", "docs/comparison.md"):
+        with open(os.path.join(root, document), encoding="utf-8") as stream:
+            rows[document] = re.findall(r"^\| (\*\*\d+\*\*)", stream.read(), re.MULTILINE)
+    ok("the comparison: sources for each row", len(rows["README.md"]) > 20 and rows["README.md"] == rows["docs/comparison.md"], rows)
+
+
 def tool_text(*arguments):
     """What the tool prints."""
     return subprocess.run(["gpucache", *arguments], capture_output=True, text=True, check=True).stdout
@@ -224,6 +233,7 @@ def main():
         check_paths(root, document, text)
         check_names(document, text, known, commands)
         ran += check_blocks(document, text, os.path.join(sandboxes, "template"), sandboxes)
+    check_comparison(root)
     ok("there are examples to run", ran >= 10, f"{ran} were run")
     print(f"1..{counts['all']}")
     return counts["failed"] != 0
