@@ -218,6 +218,28 @@ static int open_named(struct gc_load *load, const struct gc_folder *folder, cons
     return fd;
 }
 
+enum gc_status gc_source_open_with_folder(struct gc_load *load, const char *path,
+                                          struct gc_source *source, struct gc_folder *folder,
+                                          const char **name)
+{
+    const char *slash = strrchr(path, '/');
+    *name = slash != NULL ? slash + 1 : path;
+    /* "a/b" lies in "a", "/b" in "/", "b" in ".". */
+    const char *parent = slash == NULL ? "."
+                         : slash == path
+                             ? "/"
+                             : gc_region_text(&load->region, path, (size_t)(slash - path));
+    if (parent == NULL)
+        return gc_load_no_memory(load, path);
+    enum gc_status status = gc_source_open(load, path, source);
+    if (status != GC_OK)
+        return status;
+    status = gc_folder_open(load, parent, folder);
+    if (status != GC_OK)
+        gc_source_close(source);
+    return status;
+}
+
 enum gc_status gc_source_open_in(struct gc_load *load, const struct gc_folder *folder,
                                  const char *name, const char *named_by, const char *place,
                                  struct gc_source *source)

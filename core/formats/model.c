@@ -106,23 +106,12 @@ static enum gc_status read_file(struct gc_load *load, const char *path)
 {
     struct gc_folder folder;
     struct gc_source source;
-    const char *slash = strrchr(path, '/');
-    const char *name = slash != NULL ? slash + 1 : path;
-    /* "a/b" lies in "a", "/b" in "/", "b" in ".". */
-    const char *parent = slash == NULL ? "."
-                         : slash == path
-                             ? "/"
-                             : gc_region_text(&load->region, path, (size_t)(slash - path));
-    if (parent == NULL)
-        return gc_load_no_memory(load, path);
-    enum gc_status status = gc_source_open(load, path, &source);
+    const char *name;
+    enum gc_status status = gc_source_open_with_folder(load, path, &source, &folder, &name);
     if (status != GC_OK)
         return status;
-    status = gc_folder_open(load, parent, &folder);
-    if (status == GC_OK) {
-        status = read_source(&source, &folder, name, false);
-        gc_folder_close(&folder);
-    }
+    status = read_source(&source, &folder, name, false);
+    gc_folder_close(&folder);
     gc_source_close(&source);
     return status;
 }

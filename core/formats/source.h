@@ -44,6 +44,10 @@ void gc_folder_close(struct gc_folder *folder);
 /* Opens a regular file; never waits for a pipe's other end. */
 enum gc_status gc_source_open(struct gc_load *load, const char *path,
                               struct gc_source *source) GC_CHECKED;
+/* The same with the folder it lies in, and its name there: both are open, or neither. */
+enum gc_status gc_source_open_with_folder(struct gc_load *load, const char *path,
+                                          struct gc_source *source, struct gc_folder *folder,
+                                          const char **name) GC_CHECKED;
 /* Takes an open descriptor, which is closed if it fails. */
 enum gc_status gc_source_take(struct gc_load *load, const char *path, int fd,
                               struct gc_source *source) GC_CHECKED;
