@@ -102,13 +102,6 @@ struct texts {
     const char *plan;
 };
 
-static int refuse_value(const char *option, const char *value, const char *accepted)
-{
-    char shown[64];
-    return tool_usage(&tool_command_replay, "%s %s is not valid; accepted: %s", option,
-                      gc_text_show(value, strlen(value), shown, sizeof(shown)), accepted);
-}
-
 static int parse_count(const char *option, const char *text, unsigned maximum, const char *accepted,
                        unsigned *count)
 {
@@ -116,7 +109,7 @@ static int parse_count(const char *option, const char *text, unsigned maximum, c
     if (text == NULL)
         return TOOL_DONE;
     if (!gc_text_uint(text, strlen(text), &value) || value == 0 || value > maximum)
-        return refuse_value(option, text, accepted);
+        return tool_refuse(&tool_command_replay, option, text, accepted);
     *count = (unsigned)value;
     return TOOL_DONE;
 }
@@ -135,11 +128,11 @@ static int choose_policies(const struct texts *texts, struct replay_request *req
                                 "--backend and --plan go with --policy cache");
     }
     if (texts->policy != NULL && strcmp(texts->policy, "cache") != 0)
-        return refuse_value("--policy", texts->policy, "cache, driver");
+        return tool_refuse(&tool_command_replay, "--policy", texts->policy, "cache, driver");
     if (texts->backend == NULL || strcmp(texts->backend, "vmm") == 0)
         return TOOL_DONE;
     if (strcmp(texts->backend, "driver") != 0)
-        return refuse_value("--backend", texts->backend, "vmm, driver");
+        return tool_refuse(&tool_command_replay, "--backend", texts->backend, "vmm, driver");
     request->policies = &policies[1];
     return TOOL_DONE;
 }
@@ -151,7 +144,7 @@ static int parse_device(const char *text, int *device)
     if (text == NULL)
         return TOOL_DONE;
     if (!gc_text_uint(text, strlen(text), &value) || value > 255)
-        return refuse_value("--device", text, "an ordinal, 0 to 255");
+        return tool_refuse(&tool_command_replay, "--device", text, "an ordinal, 0 to 255");
     *device = (int)value;
     return TOOL_DONE;
 }
@@ -161,10 +154,11 @@ static int parse_values(const struct texts *texts, struct replay_request *reques
     int status = choose_policies(texts, request);
     if (status == TOOL_DONE && texts->limit != NULL &&
         gc_parse_size_spec(texts->limit, false, &request->setup.limit) != GC_OK)
-        status = refuse_value("--limit", texts->limit, "a size or percentage, above 0");
+        status = tool_refuse(&tool_command_replay, "--limit", texts->limit,
+                             "a size or percentage, above 0");
     if (status == TOOL_DONE && texts->memory != NULL &&
         gc_parse_size(texts->memory, &request->memory_bytes) != GC_OK)
-        status = refuse_value("--memory", texts->memory, "a size above 0");
+        status = tool_refuse(&tool_command_replay, "--memory", texts->memory, "a size above 0");
     if (status == TOOL_DONE)
         status = parse_count("--passes", texts->passes, REPLAY_PASSES_MAX, "1 to 1000",
                              &request->setup.passes);

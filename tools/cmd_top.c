@@ -138,13 +138,6 @@ static bool parse_interval(const char *text, unsigned *ms)
     return true;
 }
 
-static int refuse_value(const char *option, const char *value, const char *accepted)
-{
-    char shown[64];
-    return tool_usage(&tool_command_top, "%s %s is not valid; accepted: %s", option,
-                      gc_text_show(value, strlen(value), shown, sizeof(shown)), accepted);
-}
-
 static int run(int argc, char **argv)
 {
     struct request request = {.order = {.device = TOP_NONE}, .interval_ms = 1000};
@@ -167,10 +160,10 @@ static int run(int argc, char **argv)
     if (next < argc)
         return tool_usage(&tool_command_top, "no argument is expected, not %s", argv[next]);
     if (interval != NULL && !parse_interval(interval, &request.interval_ms))
-        return refuse_value("--interval", interval, "seconds, 0.1 to 60");
+        return tool_refuse(&tool_command_top, "--interval", interval, "seconds, 0.1 to 60");
     if (sort != NULL && !top_sort_find(sort, &request.order.sort))
-        return refuse_value("--sort", sort,
-                            "reserved, live, idle, limit, peak, hits, pid, name, group, device");
+        return tool_refuse(&tool_command_top, "--sort", sort,
+                           "reserved, live, idle, limit, peak, hits, pid, name, group, device");
     setlocale(LC_CTYPE, "");
     top_source_init(&source);
     status = request.once || request.json || isatty(STDOUT_FILENO) != 1

@@ -25,13 +25,6 @@ struct texts {
     struct tool_list dims;
 };
 
-static int refuse(const char *option, const char *value, const char *accepted)
-{
-    char shown[64];
-    return tool_usage(&tool_command_estimate, "%s %s is not valid; accepted: %s", option,
-                      gc_text_show(value, strlen(value), shown, sizeof(shown)), accepted);
-}
-
 /* ---- single values ---- */
 
 struct count_rule {
@@ -49,7 +42,7 @@ static int parse_count(const struct count_rule *rule, uint64_t *value)
         return TOOL_DONE;
     if (!gc_text_uint(rule->text, strlen(rule->text), &number) || number < rule->minimum ||
         number > rule->maximum)
-        return refuse(rule->option, rule->text, rule->accepted);
+        return tool_refuse(&tool_command_estimate, rule->option, rule->text, rule->accepted);
     *value = number;
     return TOOL_DONE;
 }
@@ -81,7 +74,8 @@ static int parse_dtype(const char *option, const char *text, enum gc_dtype *dtyp
         return TOOL_DONE;
     *dtype = gc_dtype_from_word(text, strlen(text));
     if (*dtype == GC_DTYPE_NONE || gc_dtype_info(*dtype)->block_bytes == 0)
-        return refuse(option, text, "an element type: f32, f16, bf16, f8, i8, q8_0, q4_0, ...");
+        return tool_refuse(&tool_command_estimate, option, text,
+                           "an element type: f32, f16, bf16, f8, i8, q8_0, q4_0, ...");
     return TOOL_DONE;
 }
 
@@ -92,13 +86,13 @@ static int parse_words(const struct texts *texts, struct gc_estimate_request *re
     if (texts->split != NULL) {
         const int at = gc_text_find_word(splits, texts->split, strlen(texts->split));
         if (at < 0)
-            return refuse("--split", texts->split, splits);
+            return tool_refuse(&tool_command_estimate, "--split", texts->split, splits);
         request->split = at == 0 ? GC_SPLIT_LAYERS : GC_SPLIT_TENSOR;
     }
     if (texts->attention != NULL) {
         const int at = gc_text_find_word(attentions, texts->attention, strlen(texts->attention));
         if (at < 0)
-            return refuse("--attention", texts->attention, attentions);
+            return tool_refuse(&tool_command_estimate, "--attention", texts->attention, attentions);
         request->scores_materialised = at == 1;
     }
     return TOOL_DONE;
@@ -114,7 +108,7 @@ static int parse_overhead(const char *text, uint64_t *millionths)
         return TOOL_DONE;
     if (!gc_text_decimal(text, &end, &factor) || *end != '\0' || factor.whole < 1 ||
         factor.whole > 100 || (factor.whole == 100 && factor.fraction > 0))
-        return refuse("--overhead", text, accepted);
+        return tool_refuse(&tool_command_estimate, "--overhead", text, accepted);
     *millionths = (factor.whole - 1) * MILLION +
                   (uint64_t)((unsigned __int128)factor.fraction * MILLION / factor.scale);
     return TOOL_DONE;
@@ -133,7 +127,8 @@ static int parse_context(const char *text, uint64_t *bytes)
         return context_memory_measure(bytes);
     return gc_parse_size(text, bytes) == GC_OK
                ? TOOL_DONE
-               : refuse("--context-memory", text, "a size, 0, or measured");
+               : tool_refuse(&tool_command_estimate, "--context-memory", text,
+                             "a size, 0, or measured");
 }
 
 /* ---- dimensions ---- */
@@ -142,7 +137,7 @@ static int parse_dims(const struct tool_list *list, struct estimate_setup *setup
 {
     const char *bad = tool_join_dims(list, setup->dims, sizeof(setup->dims));
     if (bad != NULL)
-        return refuse("--dim", bad, "name=N, N from 1");
+        return tool_refuse(&tool_command_estimate, "--dim", bad, "name=N, N from 1");
     setup->request.dims = setup->dims[0] != '\0' ? setup->dims : NULL;
     return TOOL_DONE;
 }
@@ -154,7 +149,8 @@ static int check_budget(const struct gc_size_spec *spec, const char *text, const
 {
     for (uint32_t i = 0; i < spec->count; i++) {
         if (spec->entries[i].uuid[0] != '\0')
-            return refuse("--budget", text, "devices by number: 0=8GiB,1=50%");
+            return tool_refuse(&tool_command_estimate, "--budget", text,
+                               "devices by number: 0=8GiB,1=50%");
         if (spec->entries[i].ordinal >= (int)device_count)
             return tool_usage(&tool_command_estimate,
                               "--budget %s names device %d, and there are %u: --devices N says how "
@@ -172,14 +168,14 @@ static int parse_budget(const struct texts *texts, struct estimate_setup *setup)
     struct gc_size_spec spec;
     uint64_t memory = 0;
     if (texts->memory != NULL && gc_parse_size(texts->memory, &memory) != GC_OK)
-        return refuse("--memory", texts->memory, "a size");
+        return tool_refuse(&tool_command_estimate, "--memory", texts->memory, "a size");
     setup->has_budget = texts->budget != NULL || texts->memory != NULL;
     gc_budget_set_all(&setup->budget, texts->memory != NULL ? memory : GC_BUDGET_NONE);
     if (texts->budget == NULL)
         return TOOL_DONE;
     if (gc_parse_size_spec(texts->budget, true, &spec) != GC_OK)
-        return refuse("--budget", texts->budget,
-                      "a size or percentage, or per device: 0=8GiB,1=50%");
+        return tool_refuse(&tool_command_estimate, "--budget", texts->budget,
+                           "a size or percentage, or per device: 0=8GiB,1=50%");
     const uint32_t device_count = setup->request.device_count;
     const int status = check_budget(&spec, texts->budget, texts->memory, device_count);
     if (status != TOOL_DONE)

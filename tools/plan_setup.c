@@ -26,13 +26,6 @@ struct texts {
     struct tool_list dims;
 };
 
-static int refuse(const char *option, const char *value, const char *accepted)
-{
-    char shown[64];
-    return tool_usage(&tool_command_plan, "%s %s is not valid; accepted: %s", option,
-                      gc_text_show(value, strlen(value), shown, sizeof(shown)), accepted);
-}
-
 /* ---- numbers ---- */
 
 struct count_rule {
@@ -51,7 +44,7 @@ static int parse_count(const struct count_rule *rule)
         return TOOL_DONE;
     if (!gc_text_uint(rule->text, strlen(rule->text), &number) || number < rule->minimum ||
         number > rule->maximum)
-        return refuse(rule->option, rule->text, rule->accepted);
+        return tool_refuse(&tool_command_plan, rule->option, rule->text, rule->accepted);
     *rule->value = number;
     return TOOL_DONE;
 }
@@ -80,11 +73,12 @@ static int parse_sizes(const struct texts *texts, struct plan_request *request)
 {
     if (texts->capacity != NULL &&
         gc_parse_size(texts->capacity, &request->capacity_bytes) != GC_OK)
-        return refuse("--capacity", texts->capacity, "a size above 0");
+        return tool_refuse(&tool_command_plan, "--capacity", texts->capacity, "a size above 0");
     if (texts->alignment != NULL &&
         (gc_parse_size(texts->alignment, &request->alignment) != GC_OK ||
          request->alignment > ALIGNMENT_MAX))
-        return refuse("--alignment", texts->alignment, "a size, 1 to 1GiB");
+        return tool_refuse(&tool_command_plan, "--alignment", texts->alignment,
+                           "a size, 1 to 1GiB");
     return TOOL_DONE;
 }
 
@@ -95,7 +89,7 @@ static int parse_deadline(const char *text, uint64_t *deadline_ns)
     if (text == NULL)
         return TOOL_DONE;
     if (!gc_text_decimal(text, &end, &seconds) || *end != '\0' || seconds.whole > DEADLINE_MAX_S)
-        return refuse("--deadline", text, "seconds, 0 to 86400");
+        return tool_refuse(&tool_command_plan, "--deadline", text, "seconds, 0 to 86400");
     *deadline_ns = seconds.whole * SECOND_NS +
                    (uint64_t)((unsigned __int128)seconds.fraction * SECOND_NS / seconds.scale);
     return TOOL_DONE;
@@ -110,7 +104,7 @@ static int parse_keep(const char *option, const char *text, enum plan_keep *keep
         return TOOL_DONE;
     const int at = gc_text_find_word(words, text, strlen(text));
     if (at < 0)
-        return refuse(option, text, words);
+        return tool_refuse(&tool_command_plan, option, text, words);
     *keep = (enum plan_keep)at;
     return TOOL_DONE;
 }
@@ -118,7 +112,8 @@ static int parse_keep(const char *option, const char *text, enum plan_keep *keep
 static int parse_dims(const struct tool_list *list, struct plan_request *request)
 {
     const char *bad = tool_join_dims(list, request->dims, sizeof(request->dims));
-    return bad == NULL ? TOOL_DONE : refuse("--dim", bad, "name=N, N from 1");
+    return bad == NULL ? TOOL_DONE
+                       : tool_refuse(&tool_command_plan, "--dim", bad, "name=N, N from 1");
 }
 
 /* ---- the whole ---- */

@@ -49,6 +49,14 @@ int tool_usage(const struct tool_command *command, const char *format, ...)
     return TOOL_USAGE;
 }
 
+int tool_refuse(const struct tool_command *command, const char *option, const char *value,
+                const char *accepted)
+{
+    char shown[64];
+    return tool_usage(command, "%s %s is not valid; accepted: %s", option,
+                      gc_text_show(value, strlen(value), shown, sizeof(shown)), accepted);
+}
+
 int tool_finish(const struct tool_command *command, struct gc_out *out)
 {
     if (gc_out_flush(out) == GC_OK)

@@ -42,6 +42,9 @@ int tool_fail(const struct tool_command *command, const char *format, ...)
 /* The same with a pointer to the help behind it; returns TOOL_USAGE. */
 int tool_usage(const struct tool_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* The same for the value of an option; `accepted` names those that are. */
+int tool_refuse(const struct tool_command *command, const char *option, const char *value,
+                const char *accepted);
 /* Flushes what was written on stdout; TOOL_FAILED, with a line, if that failed. */
 int tool_finish(const struct tool_command *command, struct gc_out *out);
 void tool_print_help(struct gc_out *out, const struct tool_command *command);
