@@ -9,10 +9,11 @@
  * Policy of a request whose place is not backed (docs/how-it-works.md "Mapped memory"): a slot that
  * never had a page takes an idle one, if there is one and the pool holds what the program ever
  * needed; a slot whose page is lent gets a page of its own while what is held stays within
- * 1/128 + 128 MiB of what the program ever needed, so that the next pass finds it there, else an
- * idle one. Small blocks and large ones have pages of their own within that measure: which small
- * ones are in use is a matter of a moment, threads keep them. What the budget does not allow is
- * taken from idle pages of either. */
+ * 1/128 + 128 MiB of what the program ever needed (1/512 beside a plan, and as long as the run
+ * keeps to it what it says), so that the next pass finds it there, else an idle one. Small blocks
+ * and large ones have pages of their own within that measure: which small ones are in use is a
+ * matter of a moment, threads keep them. What the budget does not allow is taken from idle pages of
+ * either. */
 #ifndef GC_ARENA_H
 #define GC_ARENA_H
 
@@ -22,6 +23,7 @@
 /* More than the program's peak that may be held to save remapping: a share and an amount. */
 #define GC_PAGE_SLACK_SHIFT 7
 #define GC_PAGE_SLACK_BYTES (UINT64_C(128) << 20)
+#define GC_PAGE_SLACK_PLANNED_SHIFT 9 /* the share beside a plan, without the amount */
 /* Addresses of one arena: this often what the device has. */
 #define GC_ARENA_TIMES 4
 /* A tenant has this share of its capacity beside it, for small blocks. */

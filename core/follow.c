@@ -5,8 +5,12 @@
 #include "core/check.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/stray.h"
 
 #include <stddef.h>
+
+/* A run that finds more than one in so many allocations elsewhere does not keep to the plan. */
+#define KEPT_SHARE 32
 
 /* ---- life ---- */
 
@@ -124,6 +128,17 @@ static void note_followed(struct gc_follow *follow, const struct gc_run_entry *e
            !atomic_compare_exchange_weak_explicit(&follow->used_bytes, &used, end,
                                                   memory_order_relaxed, memory_order_relaxed))
         ;
+}
+
+bool gc_follow_is_kept(const struct gc_context *context)
+{
+    const struct gc_follow *follow = context->core->follow;
+    uint64_t fallback = 0;
+    if (follow == NULL)
+        return false;
+    for (unsigned i = 0; i < GC_FOLLOW_REASON_COUNT; i++)
+        fallback += gc_counter_read(&follow->fallback_count[i]);
+    return fallback <= 1 + gc_counter_read(&follow->followed_count) / KEPT_SHARE;
 }
 
 bool gc_follow_read(const struct gc_device *device, struct gc_follow_figures *figures)
@@ -256,6 +271,16 @@ struct pursuit {
     bool is_waiting; /* something pending is in the way */
 };
 
+/* The claim has its block. */
+static void settle_locked(struct pursuit *pursuit, const struct gc_block *block)
+{
+    const struct gc_claim *claim = pursuit->claim;
+    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
+                                   claim->stream, claim->api};
+    pursuit->address = block->address;
+    gc_context_note_alloc(pursuit->context, &entry);
+}
+
 static bool take_locked(struct pursuit *pursuit)
 {
     struct gc_pool *pool = &pursuit->context->pool;
@@ -273,12 +298,9 @@ static bool take_locked(struct pursuit *pursuit)
     pursuit->is_waiting = false;
     pursuit->needs_driver = block == NULL;
     pursuit->reason = GC_FOLLOW_MEMORY;
-    if (block == NULL)
-        return false;
-    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
-                                   claim->stream, claim->api};
-    gc_context_note_alloc(pursuit->context, &entry);
-    return true;
+    if (block != NULL)
+        settle_locked(pursuit, block);
+    return block != NULL;
 }
 
 /* The entry of the claim, and where its place is. False: it has none. */
@@ -371,6 +393,43 @@ static bool pursue(struct pursuit *pursuit, bool *is_hit)
     return *is_hit || (pursuit->needs_driver && ask_driver(pursuit) == GC_OK);
 }
 
+/* ---- what departs ---- */
+
+/* What the stream freed itself comes first, as in the pool: it is of use to no other. */
+static bool try_stray_locked(struct pursuit *pursuit)
+{
+    struct gc_pool *pool = &pursuit->context->pool;
+    const struct gc_claim *claim = pursuit->claim;
+    struct gc_place place;
+    pursuit->needs_driver = false;
+    if (pool->is_dropped || pool->is_closed || pool->planned == NULL)
+        return false;
+    struct gc_block *block = gc_stream_take_locked(pool, claim->stream, claim->bytes);
+    if (block != NULL) {
+        gc_pool_make_live_locked(pool, block, claim);
+    } else if (gc_stray_find_locked(pool, &pursuit->follow->match, claim->bytes, &place)) {
+        block = gc_pool_take_place_locked(pool, &place, claim);
+        pursuit->address = place.address;
+        pursuit->needs_driver = block == NULL;
+    }
+    if (block != NULL)
+        settle_locked(pursuit, block);
+    return block != NULL;
+}
+
+/* No lock is held. */
+static bool take_stray(struct pursuit *pursuit, bool *is_hit)
+{
+    struct gc_pool *pool = &pursuit->context->pool;
+    *is_hit = false;
+    if (pursuit->reason == GC_FOLLOW_CAPTURE || pursuit->reason == GC_FOLLOW_MEMORY ||
+        gc_pool_acquire(pool) != GC_OK)
+        return false;
+    *is_hit = try_stray_locked(pursuit);
+    gc_pool_release(pool);
+    return *is_hit || (pursuit->needs_driver && ask_driver(pursuit) == GC_OK);
+}
+
 enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_claim *claim,
                                uint64_t *address, bool *is_hit)
 {
@@ -379,11 +438,13 @@ enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_claim
         .context = context, .follow = follow, .claim = claim, .reason = GC_FOLLOW_MEMORY};
     if (owner_of(follow) != context && !claim_plan(follow, context))
         return GC_OUT_OF_MEMORY;
-    if (!pursue(&pursuit, is_hit)) {
+    if (pursue(&pursuit, is_hit)) {
+        note_followed(follow, &follow->plan->entries[pursuit.entry]);
+    } else {
         note_fallback(follow, pursuit.reason, claim->bytes);
-        return GC_OUT_OF_MEMORY;
+        if (!take_stray(&pursuit, is_hit))
+            return GC_OUT_OF_MEMORY;
     }
-    note_followed(follow, &follow->plan->entries[pursuit.entry]);
     *address = pursuit.address;
     return GC_OK;
 }

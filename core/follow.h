@@ -10,6 +10,9 @@
  * shortages, pauses and peers reach them as they do any page. Else they are one allocation of the
  * plan's peak, made with the first block and given back when it is wholly free and memory is short.
  *
+ * What departs from the plan is served from what is free between its places, where that takes less
+ * new memory than the pool's own does (stray.h).
+ *
  * One record follows the plan: the first context of the plan's device that allocates, and when that
  * has ended the next one. Its threads keep no blocks for themselves, so that every request is seen.
  * Tenants, blocks of their own for other processes, captures, GPUCACHE_DEBUG and the modes without
@@ -47,9 +50,11 @@ struct gc_follow {
 enum gc_status gc_follow_init(struct gc_core *core) GC_CHECKED;
 void gc_follow_fini(struct gc_core *core);
 bool gc_follow_is_owner(const struct gc_context *context);
+/* Whether the run keeps to the plan so far, so that its peak is to be expected. */
+bool gc_follow_is_kept(const struct gc_context *context);
 
-/* The claim's planned place. GC_OUT_OF_MEMORY: it has none, or not now, which is counted. `is_hit`:
- * without a driver call. No lock may be held. */
+/* The claim's planned place, or, which is counted, memory that lies between the places. `is_hit`:
+ * without a driver call. GC_OUT_OF_MEMORY: the pool serves it better. No lock may be held. */
 enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_claim *claim,
                                uint64_t *address, bool *is_hit) GC_CHECKED;
 /* Whether the places are memory of the driver's, held whether the plan uses it or not. */

@@ -7,6 +7,7 @@
 #include "core/lend.h"
 
 #include "core/check.h"
+#include "core/follow.h"
 #include "core/instance.h"
 
 #include <stddef.h>
@@ -18,11 +19,21 @@ static bool is_small(const struct gc_lending *lending)
 
 /* ---- the plan ---- */
 
-/* What a plan says will be needed; 0: the request is not of one. */
+/* What a plan says will be needed; 0: the request is not of one, or the run keeps to none. */
 static uint64_t planned_bytes(const struct gc_lending *lending)
 {
     const struct gc_segment *segment = lending->arena->segment;
-    return segment->class == GC_CLASS_PLANNED ? segment->bytes : 0;
+    return segment->class == GC_CLASS_PLANNED && gc_follow_is_kept(lending->context)
+               ? segment->bytes
+               : 0;
+}
+
+/* More than the peak that may be held. A plan is to save memory, and what departs from it is not
+ * known to come again. */
+static uint64_t slack_bytes(const struct gc_lending *lending, uint64_t peak)
+{
+    return lending->pool->planned != NULL ? peak >> GC_PAGE_SLACK_PLANNED_SHIFT
+                                          : (peak >> GC_PAGE_SLACK_SHIFT) + GC_PAGE_SLACK_BYTES;
 }
 
 /* Chooses for each slot whether it gets an idle page or a new one. What was chosen before stays. */
@@ -34,9 +45,7 @@ static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
     struct gc_donor_search search = GC_DONOR_SEARCH_START;
     const uint64_t before = pages->idle_count;
     const uint64_t peak = gc_share_need_with(device, share, lending->claim->bytes);
-    /* A plan is to save memory, and what departs from it is not known to come again. */
-    const uint64_t slack =
-        (peak >> GC_PAGE_SLACK_SHIFT) + (lending->pool->planned == NULL ? GC_PAGE_SLACK_BYTES : 0);
+    const uint64_t slack = slack_bytes(lending, peak);
     uint64_t mapped = gc_share_mapped_bytes(device, share);
     lending->create_count = 0;
     for (uint64_t i = lending->first; i < lending->end; i++) {

@@ -172,7 +172,9 @@ static void planned_scenario(struct run *run)
         try_alloc(run, 4, 0, GC_MIB(9), false);
         try_alloc(run, 1, 0, GC_MIB(3), false);
         try_free(run, 0);
+        try_alloc(run, 5, 0, GC_MIB(4), false); /* between the places */
         workbench_check(bench);
+        try_free(run, 5);
         try_alloc(run, 2, 0, GC_MIB(7), false); /* in use, or not idle yet */
         try_free(run, 1);
         try_free(run, 2);

@@ -63,7 +63,7 @@ like "the debug aids go before a plan" "$(cat out)" 'GPUCACHE_PLAN is not follow
 GPUCACHE_TRACE=$TMP/run.trace GPUCACHE_REPORT=none preloaded "$steps" 5 1 0 3 > /dev/null
 ok "a run of several streams is planned" "$TOOL" plan run.trace --output run.plan --deadline 1
 followed streams "$steps" 10 1 5 3
-is "several streams: part follows, part is waited for" "$(plan streams '[d["leak_count"], d["plan"]["followed"]["count"] > 100, d["plan"]["reasons"]["pending"]["count"] > 0]')" '[0, true, true]'
+is "several streams: part follows, part is waited for" "$(plan streams '[d["leak_count"], d["plan"]["followed"]["count"] > 30, d["plan"]["reasons"]["pending"]["count"] > 0]')" '[0, true, true]'
 
 # ---- torture ----
 torture=$BUILD_DIR/tests/preload/torture
@@ -148,13 +148,24 @@ for trace in "$SHARED"/data/traces/*.csv; do
         is "$name, $backend: ratio at most 1.002" "$(json replay.json "r['ratio'] <= 1.002 or ('$backend' == 'vmm' and $peak < 1 << 30)")" true
         is "$name, $backend: no driver call in the second pass" "$(json replay.json 'r["passes"][1]["driver_calls"]')" 0
     done
-    for perturbed in 1 2; do
+    for perturbed in 1 2 3 4 5 6; do
         python3 "$ROOT/tests/planner/perturb.py" "$trace" $perturbed > perturbed.csv
+        "$TOOL" replay perturbed.csv --json > pool.json
         ok "$name, changed by $perturbed: no failure" sh -c '"$0" replay perturbed.csv --plan run.plan --json > replay.json' "$TOOL"
-        echo "# ratio $(json replay.json 'r["ratio"]'), followed $(json replay.json 'r["plan"]["followed"]["count"]'), not $(json replay.json 'r["plan"]["fallback"]["count"]')"
-        is "$name, changed by $perturbed: ratio at most 1.02, of runs above 1 GiB" "$(json replay.json "r['ratio'] <= 1.02 or $peak < 1 << 30")" true
-        # How much depends on the placement too: any of the many that are optimal.
-        is "$name, changed by $perturbed: much of it follows" "$(json replay.json '3 * r["plan"]["followed"]["count"] > r["plan"]["fallback"]["count"]')" true
+        python3 - > judged << 'END'
+import json
+pool, plan = json.load(open("pool.json")), json.load(open("replay.json"))
+followed, fallback = plan["plan"]["followed"]["count"], plan["plan"]["fallback"]["count"]
+print(plan["peak_live_bytes"] < 1 << 30 or plan["ratio"] <= 1.02, plan["ratio"] <= pool["ratio"] + 0.006, 5 * followed > fallback)
+print(f"ratio {plan['ratio']}, without a plan {pool['ratio']}, followed {followed}, not {fallback}")
+END
+        read -r thrifty fair part < judged
+        echo "# $(tail -n 1 judged)"
+        # Below 1 GiB a few pages alone are more.
+        is "$name, changed by $perturbed: ratio at most 1.02, of runs above 1 GiB" "$thrifty" True
+        # Any of the many placements that are optimal.
+        is "$name, changed by $perturbed: not much more than without a plan" "$fair" True
+        is "$name, changed by $perturbed: part of it follows" "$part" True
     done
 done
 done_testing
