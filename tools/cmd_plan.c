@@ -1,9 +1,8 @@
 /* gpucache plan: memory whose lifetimes are known, placed before it is used. */
+#include "core/planner/run_plan.h"
 #include "core/text.h"
 #include "tools/plan.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,45 +50,44 @@ static int write_picture(struct gc_out *out, const struct plan_view *view)
     return plan_put_svg(out, view) ? TOOL_DONE : fail_memory(view->request->svg);
 }
 
-static int fail_file(const char *path)
+/* Both names of one file: the picture would be written over the plan. */
+static bool is_same_file(const char *a, const char *b)
 {
-    return tool_fail(&tool_command_plan, "%s: %s", path, tool_output_error(errno));
+    struct stat first;
+    struct stat second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && S_ISREG(first.st_mode) &&
+           first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-/* Emptied only when it is known not to be the input, which is read from meanwhile. */
-static int open_output(const char *path, const struct tool_file *input, int *fd)
+static bool is_standard_output(const char *path)
 {
-    struct stat info;
-    *fd = open(path, tool_output_flags(path), 0666);
-    if (*fd < 0)
-        return fail_file(path);
-    int status = TOOL_DONE;
-    const bool is_told = fstat(*fd, &info) == 0;
-    if (is_told && (unsigned long long)info.st_dev == input->device &&
-        (unsigned long long)info.st_ino == input->inode)
-        status = tool_fail(&tool_command_plan, "%s: is what is planned itself", path);
-    else if (!is_told || (S_ISREG(info.st_mode) && ftruncate(*fd, 0) != 0))
-        status = fail_file(path);
-    if (status != TOOL_DONE)
-        close(*fd);
-    return status;
+    return path != NULL && strcmp(path, "-") == 0;
 }
 
 static int write_file(const char *path, const struct tool_file *input, const struct plan_view *view,
                       int (*write)(struct gc_out *, const struct plan_view *))
 {
     struct gc_out out;
-    int fd;
-    int status = open_output(path, input, &fd);
+    int status = tool_output_open(&tool_command_plan, path, input, &out);
     if (status != TOOL_DONE)
         return status;
-    gc_out_init(&out, fd);
     status = write(&out, view);
-    if (gc_out_flush(&out) != GC_OK && status == TOOL_DONE)
-        status = fail_file(path);
-    if (close(fd) != 0 && status == TOOL_DONE)
-        status = fail_file(path);
-    return status;
+    const int closed = tool_output_close(&tool_command_plan, path, &out);
+    return status == TOOL_DONE ? closed : status;
+}
+
+static int write_files(const struct tool_file *input, const struct plan_view *view)
+{
+    const struct plan_request *request = view->request;
+    int status = TOOL_DONE;
+    if (request->output != NULL)
+        status = write_file(request->output, input, view, write_output);
+    if (status != TOOL_DONE || request->svg == NULL)
+        return status;
+    if (request->output != NULL && !is_standard_output(request->output) &&
+        !is_standard_output(request->svg) && is_same_file(request->output, request->svg))
+        return tool_fail(&tool_command_plan, "%s: is what --output wrote", request->svg);
+    return write_file(request->svg, input, view, write_picture);
 }
 
 /* ---- the command ---- */
@@ -109,14 +107,26 @@ static int show(const struct plan_request *request, const struct tool_file *file
                 struct plan_subject *subject, const struct plan_result *result)
 {
     struct plan_view view = {.request = request, .subject = subject, .result = result};
-    int status = TOOL_DONE;
     if (!plan_reuse_find(subject, result, &view.reuse))
         return fail_memory(request->path);
-    if (request->output != NULL)
-        status = write_file(request->output, file, &view, write_output);
-    if (status == TOOL_DONE && request->svg != NULL)
-        status = write_file(request->svg, file, &view, write_picture);
-    return status == TOOL_DONE ? print(&view) : status;
+    const int status = write_files(file, &view);
+    if (status != TOOL_DONE || is_standard_output(request->output) ||
+        is_standard_output(request->svg))
+        return status;
+    return print(&view);
+}
+
+static int refuse_file(const struct plan_request *request, const struct tool_file *file)
+{
+    const size_t length = strlen(GC_RUN_MAGIC);
+    if (file->bytes >= length && memcmp(file->data, GC_RUN_MAGIC, length) == 0)
+        return tool_fail(&tool_command_plan,
+                         "%s: is a plan already, for GPUCACHE_PLAN and gpucache replay --plan",
+                         request->path);
+    return tool_fail(&tool_command_plan,
+                     "%s: not known; accepted: an ONNX model, a placement problem "
+                     "(id,lower,upper,size), a trace",
+                     request->path);
 }
 
 static int plan(const struct plan_request *request, const struct tool_file *file)
@@ -128,10 +138,10 @@ static int plan(const struct plan_request *request, const struct tool_file *file
             subject.source = sources[i];
     }
     if (subject.source == NULL)
-        return tool_fail(&tool_command_plan,
-                         "%s: not known; accepted: an ONNX model, a placement problem "
-                         "(id,lower,upper,size), a trace",
-                         request->path);
+        return refuse_file(request, file);
+    const int checked = plan_setup_check(request, subject.source);
+    if (checked != TOOL_DONE)
+        return checked;
     gc_region_init(&subject.region, REGION_BYTES_MAX);
     int status = subject.source->read(request, file, &subject);
     if (status == TOOL_DONE)
@@ -170,7 +180,8 @@ const struct tool_command tool_command_plan = {
             "  --capacity S    any placement within it will do; exit status 3 if none was\n"
             "                  found\n"
             "  --output F      the plan: JSON if F ends in .json, else the problem's CSV with\n"
-            "                  offsets; of a trace what GPUCACHE_PLAN follows\n"
+            "                  offsets; of a trace what GPUCACHE_PLAN follows; - is\n"
+            "                  standard output, which has nothing else then\n"
             "  --svg F         a picture: time across, address up\n"
             "  --deadline SEC  how long to search for a better placement (10)\n"
             "  --threads N     threads that search (1)\n"

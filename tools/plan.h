@@ -19,8 +19,8 @@ enum plan_keep { PLAN_KEEP, PLAN_USE, PLAN_LEAVE };
 
 struct plan_request {
     const char *path;
-    const char *output; /* NULL: none */
-    const char *svg;    /* NULL: none */
+    const char *output; /* NULL: none; "-": standard output */
+    const char *svg;    /* as that */
     uint64_t capacity_bytes;
     uint64_t alignment; /* 0: the source's own */
     uint64_t deadline_ns;
@@ -29,6 +29,7 @@ struct plan_request {
     unsigned threads;
     bool json;
     /* Of graphs. */
+    const char *graph_option; /* one that was given; NULL: none */
     bool strict;
     bool no_in_place;
     uint64_t batch;
@@ -113,6 +114,9 @@ extern const struct plan_source plan_source_graph;
 
 /* TOOL_USAGE with a line; request->path is NULL after --help. */
 int plan_setup_parse(int argc, char **argv, struct plan_request *request) GC_CHECKED;
+/* TOOL_USAGE with a line: an option was given that means nothing to this kind of file. */
+int plan_setup_check(const struct plan_request *request,
+                     const struct plan_source *source) GC_CHECKED;
 
 /* ---- solving ---- */
 

@@ -1,5 +1,6 @@
 /* The command line of gpucache plan. */
 #include "core/bits.h"
+#include "core/planner/run_plan.h"
 #include "core/text.h"
 #include "tools/plan.h"
 
@@ -134,6 +135,33 @@ static int parse_values(const struct texts *texts, struct plan_request *request)
     return status == TOOL_DONE ? parse_dims(&texts->dims, request) : status;
 }
 
+/* The first that was given of those that mean nothing but to graphs; NULL. */
+static const char *find_graph_option(const struct texts *texts, const struct plan_request *request)
+{
+    const struct {
+        const char *option;
+        bool is_given;
+    } options[] = {
+        {"--dim", texts->dims.count > 0},        {"--batch", texts->batch != NULL},
+        {"--seq-len", texts->seq_len != NULL},   {"--weights", texts->weights != NULL},
+        {"--inputs", texts->inputs != NULL},     {"--outputs", texts->outputs != NULL},
+        {"--no-in-place", request->no_in_place}, {"--strict", request->strict},
+    };
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        if (options[i].is_given)
+            return options[i].option;
+    }
+    return NULL;
+}
+
+/* Standard output takes one thing. */
+static bool is_crowded(const struct plan_request *request)
+{
+    const bool has_plan = request->output != NULL && strcmp(request->output, "-") == 0;
+    const bool has_picture = request->svg != NULL && strcmp(request->svg, "-") == 0;
+    return (unsigned)request->json + has_plan + has_picture > 1;
+}
+
 int plan_setup_parse(int argc, char **argv, struct plan_request *request)
 {
     struct texts texts = {.capacity = NULL};
@@ -163,5 +191,20 @@ int plan_setup_parse(int argc, char **argv, struct plan_request *request)
                         argv, &request->path);
     if (status != TOOL_DONE || request->path == NULL)
         return status;
+    if (is_crowded(request))
+        return tool_usage(&tool_command_plan, "two of them both print on standard output");
+    request->graph_option = find_graph_option(&texts, request);
     return parse_values(&texts, request);
+}
+
+int plan_setup_check(const struct plan_request *request, const struct plan_source *source)
+{
+    if (source != &plan_source_graph && request->graph_option != NULL)
+        return tool_usage(&tool_command_plan, "%s is for ONNX graphs; %s is %s",
+                          request->graph_option, request->path, source->what);
+    if (source == &plan_source_trace && request->alignment != 0)
+        return tool_usage(&tool_command_plan,
+                          "--alignment is not for traces: the places of %s are multiples of %u",
+                          source->what, GC_RUN_UNIT_BYTES);
+    return TOOL_DONE;
 }

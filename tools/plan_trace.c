@@ -110,6 +110,19 @@ static enum gc_status make_subject(const struct replay_trace *trace, struct plan
     return label(subject, &run->problem);
 }
 
+/* What of the file is not in the plan. */
+static void note_missing(const struct replay_trace *trace, struct gc_notes *notes)
+{
+    char number[GC_NOTE_NUMBER_BYTES];
+    char device[GC_NOTE_NUMBER_BYTES];
+    if (trace->elsewhere > 0)
+        gc_notes_add(notes, gc_note_number(trace->elsewhere, number),
+                     " events of other devices are left out: the plan is device ",
+                     gc_note_number((uint64_t)trace->device, device), "'s", NULL);
+    if (trace->torn)
+        gc_notes_add(notes, "the trace breaks off: what came later is not in the plan", NULL);
+}
+
 static int read_trace(const struct plan_request *request, const struct tool_file *file,
                       struct plan_subject *subject)
 {
@@ -124,6 +137,7 @@ static int read_trace(const struct plan_request *request, const struct tool_file
         result = tool_fail(&tool_command_plan, "%s: %s", request->path,
                            status == GC_FORMAT ? error.text : gc_status_text(status));
     } else {
+        note_missing(&trace, &subject->notes);
         status = make_subject(&trace, subject);
         if (status != GC_OK)
             result = refuse(request, status);

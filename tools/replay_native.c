@@ -42,10 +42,12 @@ enum gc_status replay_read_native(const void *data, size_t bytes, int device,
     trace->device = device >= 0 ? device : busiest_device(reader);
     while (gc_trace_reader_next(&reader, &event)) {
         enum gc_status status = GC_OK;
-        if (event.device == trace->device)
+        if (event.device == trace->device) {
             status = take(builder, &event);
-        else
+        } else {
             trace->left_out++;
+            trace->elsewhere += event.op == GC_TRACE_ALLOC || event.op == GC_TRACE_FREE;
+        }
         if (status != GC_OK)
             return status;
     }

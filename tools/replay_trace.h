@@ -32,6 +32,7 @@ struct replay_trace {
     uint64_t unknown_frees;   /* of a key that was not live: left out */
     uint64_t implied_frees;   /* a live key was handed out again: its free was not recorded */
     uint64_t left_out;        /* other rows: failed requests, other devices, other actions */
+    uint64_t elsewhere;       /* of them: allocations and frees of other devices */
     bool torn;                /* a native trace whose last record is incomplete */
 };
 

@@ -70,7 +70,7 @@ enum gc_status gc_placement_solve(struct gc_region *region,
 struct gc_placement_fault {
     uint32_t first;
     uint32_t second;
-    const char *what; /* "overlap", "alignment", "moved": not at its fixed offset, … */
+    const char *what; /* "overlap", "no lifetime" and the like */
 };
 enum gc_status gc_placement_check(struct gc_region *region,
                                   const struct gc_placement_problem *problem,

@@ -179,9 +179,9 @@ static bool buffer_is_right(struct checker *checker, uint32_t i)
     if (checker->offsets == NULL && !is_fixed)
         return true;
     if (is_fixed && offset != buffer->fixed)
-        return refuse(checker, i, i, "moved");
+        return refuse(checker, i, i, "not at its fixed offset");
     if (buffer->alignment > 1 && offset % buffer->alignment != 0)
-        return refuse(checker, i, i, "alignment");
+        return refuse(checker, i, i, "its offset is no multiple of its alignment");
     if (!gc_add_u64(offset, buffer->bytes, &end))
         return refuse(checker, i, i, "beyond 64 bits");
     return true;

@@ -54,10 +54,36 @@ done
 said 1 'missing.csv: No such file or directory' missing.csv
 said 1 '.: not a regular file' .
 said 1 'no/such/folder.csv: No such file or directory' three.csv --output no/such/folder.csv
-said 1 'three.csv: is what is planned itself' three.csv --output three.csv
-said 1 'three.csv: is what is planned itself' three.csv --svg ./three.csv
+said 1 'three.csv: is what is read' three.csv --output three.csv
+said 1 'three.csv: is what is read' three.csv --svg ./three.csv
 is "the problem is whole" "$(wc -l < three.csv)" 4
 said 1 '/dev/full: No space left on device' three.csv --output /dev/full
+ln -s three.csv link.csv
+said 1 'link.csv: is a symbolic link, not followed' three.csv --output link.csv
+for name in both ./both both2; do
+    rm -f both both2
+    touch both
+    ln both both2
+    said 1 "$name: is what --output wrote" three.csv --output both --svg $name
+    is "the plan is whole in $name" "$(head -1 both)" "id,lower,upper,size,offset"
+done
+ok "nothing is nobody's file" "$TOOL" plan three.csv --output /dev/null --svg /dev/null
+said 2 'two of them both print on standard output' three.csv --output - --svg -
+said 2 'two of them both print on standard output' three.csv --output=- --json
+is "--output -: the plan alone, on standard output" "$("$TOOL" plan three.csv --output - | cut -d, -f1)" $'id\na\nb\nc'
+ok "--svg -: the picture alone" sh -c '"$0" plan three.csv --svg - | python3 -c "import sys, xml.dom.minidom as m; m.parse(sys.stdin)"' "$TOOL"
+ok "no file of that name is made" test ! -e ./-
+# What means nothing to a file is told, not passed over.
+printf 'op,id,bytes,stream,time_us\na,1,4096,0,0\nf,1,4096,0,1\n' > small.csv
+for option in "--dim N=2" "--batch 2" "--seq-len 2" "--weights use" "--inputs use" "--outputs leave" --no-in-place --strict; do
+    # shellcheck disable=SC2086 # an option and its value
+    said 2 "${option% *} is for ONNX graphs; three.csv is a placement problem" three.csv $option
+    # shellcheck disable=SC2086
+    said 2 "${option% *} is for ONNX graphs; small.csv is a recorded run" small.csv $option
+done
+said 2 '--alignment is not for traces: the places of a recorded run are multiples of 512' small.csv --alignment 4096
+"$TOOL" plan small.csv --output small.plan > out
+said 1 'small.plan: is a plan already, for GPUCACHE_PLAN and gpucache replay --plan' small.plan
 "$TOOL" plan three.csv > /dev/full 2> err
 is "a full standard output is a failure" $? 1
 : > empty
@@ -67,7 +93,9 @@ said 1 'bad.csv: line 1: the header lacks size' bad.csv
 printf 'id,lower,upper,size\na,2,2,5\n' > bad.csv
 said 1 'bad.csv: line 2: lower 2, upper 2; accepted: lower below upper' bad.csv
 printf 'id,lower,upper,size,offset\na,0,2,5,0\nb,1,2,5,3\n' > bad.csv
-said 1 'bad.csv: buffer a and b: ' bad.csv
+said 1 'bad.csv: buffer a and b: overlap' bad.csv
+printf 'id,lower,upper,size,alignment,offset\na,0,2,5,8,4\n' > bad.csv
+said 1 'bad.csv: buffer a: its offset is no multiple of its alignment' bad.csv
 printf 'id,lower,upper,size\na,0,2,18446744073709551615\nb,0,2,1\n' > bad.csv
 said 1 'a size exceeds 64 bits' bad.csv
 
