@@ -411,6 +411,8 @@ void gc_core_count_invalid_free(struct gc_core *core, struct gc_device *device);
 void gc_core_note_use(struct gc_core *core);
 /* True once any device memory was allocated: a report is due. */
 bool gc_core_was_used(const struct gc_core *core);
+/* Why nothing has followed the plan, a sentence; NULL: something has, or there is none. */
+const char *gc_core_plan_trouble(const struct gc_core *core);
 
 #include "core/snapshot.h"
 

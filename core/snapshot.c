@@ -354,3 +354,17 @@ bool gc_core_was_used(const struct gc_core *core)
 {
     return atomic_load_explicit(&core->was_used, memory_order_relaxed);
 }
+
+const char *gc_core_plan_trouble(const struct gc_core *core)
+{
+    const struct gc_follow *follow = core->follow;
+    if (core->plan == NULL)
+        return NULL;
+    if (core->mode != GC_MODE_CACHE)
+        return "GPUCACHE_PLAN is not followed: GPUCACHE_MODE leaves all places to the driver";
+    if (follow == NULL)
+        return "GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG places blocks by itself";
+    if (atomic_load_explicit(&follow->owner, memory_order_relaxed) == NULL)
+        return "GPUCACHE_PLAN is not followed: nothing was allocated on the device it is for";
+    return NULL;
+}

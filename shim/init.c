@@ -59,6 +59,7 @@ static struct {
     struct gc_process process;
     struct gc_region plan_memory;
     struct gc_run_plan plan;
+    bool is_plan_refused;
     atomic_uint
         early_calls[GC_API_COUNT]; /* driver calls made before there was a core to count them */
 } life;
@@ -109,6 +110,7 @@ static const struct gc_run_plan *load_plan(void)
         return &life.plan;
     gc_log_write(&gc_shim.log, GC_LOG_WARN, "GPUCACHE_PLAN=%s: %s; no plan is followed", path,
                  error.text[0] != '\0' ? error.text : gc_status_text(status));
+    life.is_plan_refused = true;
     gc_region_fini(&life.plan_memory);
     return NULL;
 }
@@ -370,10 +372,25 @@ static uint32_t list_settings(struct gc_report_setting settings[GC_OPTION_COUNT]
     return count;
 }
 
+/* What the options were warned of, and of the plan. Returns how many. */
+static uint32_t list_warnings(const char *warnings[GC_OPTIONS_WARNING_MAX + 1])
+{
+    const char *trouble = life.is_plan_refused
+                              ? "GPUCACHE_PLAN is not followed: its file was refused"
+                              : gc_core_plan_trouble(gc_shim.core);
+    uint32_t count = 0;
+
+    for (; count < gc_shim.options->warning_count; count++)
+        warnings[count] = gc_shim.options->warnings[count];
+    if (trouble != NULL)
+        warnings[count++] = trouble;
+    return count;
+}
+
 static void write_report(void *unused)
 {
     struct gc_report_setting settings[GC_OPTION_COUNT];
-    const char *warnings[GC_OPTIONS_WARNING_MAX];
+    const char *warnings[GC_OPTIONS_WARNING_MAX + 1];
     struct gc_report_estimate estimate;
     struct timespec now;
     struct gc_report_facts facts = {
@@ -387,14 +404,12 @@ static void write_report(void *unused)
         .settings = settings,
         .setting_count = list_settings(settings),
         .warnings = warnings,
-        .warning_count = gc_shim.options->warning_count,
+        .warning_count = list_warnings(warnings),
     };
 
     (void)unused;
     if (gc_shim.gatekeeper != NULL && gc_gatekeeper_tell(gc_shim.gatekeeper, &estimate))
         facts.estimate = &estimate;
-    for (uint32_t i = 0; i < facts.warning_count; i++)
-        warnings[i] = gc_shim.options->warnings[i];
     clock_gettime(CLOCK_MONOTONIC, &now);
     facts.duration_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - life.start_ns;
     if (gc_report_emit(gc_shim.core, &facts, gc_api_names, gc_shim.options->report, &gc_shim.log) !=

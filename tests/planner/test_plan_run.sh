@@ -56,6 +56,8 @@ GPUCACHE_PLAN=$TMP/run.plan GPUCACHE_REPORT=stderr preloaded "$steps" 6 1 > out 
 like "the report's text says how much followed" "$(cat out)" '^ +[0-9]+ \([0-9.]+ MiB\) followed it$'
 GPUCACHE_MODE=track followed tracked "$steps" 4 1
 is "without a cache there is no plan" "$(plan tracked 'd["plan"]')" null
+is "without a cache: the report says why" "$(plan tracked 'r["warnings"]')" \
+    '["GPUCACHE_PLAN is not followed: GPUCACHE_MODE leaves all places to the driver"]'
 GPUCACHE_PLAN=$TMP/run.plan GPUCACHE_DEBUG=poison GPUCACHE_REPORT=none preloaded "$steps" 3 1 > out 2>&1
 like "the debug aids go before a plan" "$(cat out)" 'GPUCACHE_PLAN is not followed: GPUCACHE_DEBUG'
 
@@ -87,6 +89,7 @@ refused() {
     is "$1: in one line" "$(wc -l < err)" 1
     like "$1: the library says so" "$(cat err)" "^gpucache: GPUCACHE_PLAN=$TMP/bad.plan: $1.*; no plan is followed$"
     is "$1: no plan" "$(plan bad 'd["plan"]')" null
+    is "$1: the report says why" "$(plan bad 'r["warnings"]')" '["GPUCACHE_PLAN is not followed: its file was refused"]'
     "$TOOL" replay small.csv --plan bad.plan > out 2> err
     is "$1: replay fails" "$?$(cat out)" 1
     like "$1: replay says so" "$(cat err)" "^gpucache replay: bad.plan: $1"
@@ -128,6 +131,29 @@ python3 damage.py bad.plan 72 Q 4096
 refused 'entr(y 0: reaches beyond the peak|ies [0-9] and [0-9])'
 python3 damage.py bad.plan 104 Q 18446744073709551104
 refused 'entry 1: reaches beyond the peak'
+
+python3 damage.py run.plan 36 i 3
+followed elsewhere "$steps" 2 1
+is "another device's plan: the report says why it is not followed" "$(plan elsewhere '[d["plan"], r["warnings"]]')" \
+    '[null, ["GPUCACHE_PLAN is not followed: nothing was allocated on the device it is for"]]'
+
+# ---- traces that are not whole ----
+cat > spoil.py << 'END'
+"""spoil.py FROM TO: the trace with some records of another device, and the last one cut short."""
+import sys
+sys.path.insert(0, sys.argv[3])
+import native_trace
+trace = native_trace.Trace.read(sys.argv[1])
+live = [r for r in trace.records if r[0] == native_trace.ALLOC][:9]
+trace.records = live + [(r[0], 7, *r[2:]) for r in live[:4]] + live[:1]
+trace.write(sys.argv[2])
+data = open(sys.argv[2], "rb").read()
+open(sys.argv[2], "wb").write(data[:-5])
+END
+ok "a trace is spoilt" python3 spoil.py run.trace spoilt.trace "$ROOT/tests/formats"
+ok "a trace that is not whole is planned" sh -c '"$0" plan spoilt.trace --json > spoilt.json' "$TOOL"
+is "what is missing of it is told" "$(json spoilt.json 'r["warnings"]')" \
+    '["4 events of other devices are left out: the plan is device 0'"'"'s", "the trace breaks off: what came later is not in the plan"]'
 
 # ---- recorded runs ----
 if [ ! -d "$SHARED/data/traces" ]; then
