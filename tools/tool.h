@@ -110,10 +110,6 @@ void tool_unmap(struct tool_file *file);
  * may be NULL. TOOL_FAILED with a line; else `out` is to be closed. */
 int tool_output_open(const struct tool_command *command, const char *path,
                      const struct tool_file *input, struct gc_out *out) GC_CHECKED;
-/* How a file to be written is opened, for open(): no symbolic link is followed, but for names in
- * /dev; and what errno says of it then. */
-int tool_output_flags(const char *path);
-const char *tool_output_error(int error);
 /* TOOL_FAILED with a line if the path is that input, which may be empty (not mapped). */
 int tool_output_check(const struct tool_command *command, const char *path,
                       const struct tool_file *input) GC_CHECKED;

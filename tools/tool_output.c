@@ -28,13 +28,13 @@ int tool_output_check(const struct tool_command *command, const char *path,
     return refuse_input(command, path);
 }
 
-int tool_output_flags(const char *path)
+static int output_flags(const char *path)
 {
     const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY;
     return strncmp(path, "/dev/", 5) == 0 ? flags : flags | O_NOFOLLOW;
 }
 
-const char *tool_output_error(int error)
+static const char *output_error(int error)
 {
     return error == ELOOP ? "is a symbolic link, not followed" : strerror(error);
 }
@@ -46,9 +46,9 @@ int tool_output_open(const struct tool_command *command, const char *path,
     int fd = STDOUT_FILENO;
     if (strcmp(path, "-") == 0)
         goto opened;
-    fd = open(path, tool_output_flags(path), 0666);
+    fd = open(path, output_flags(path), 0666);
     if (fd < 0)
-        return tool_fail(command, "%s: %s", path, tool_output_error(errno));
+        return tool_fail(command, "%s: %s", path, output_error(errno));
     if (fstat(fd, &info) != 0)
         goto fail;
     if (is_input(&info, input)) {
