@@ -71,6 +71,7 @@ ok "nothing is nobody's file" "$TOOL" plan three.csv --output /dev/null --svg /d
 said 2 'two of them both print on standard output' three.csv --output - --svg -
 said 2 'two of them both print on standard output' three.csv --output=- --json
 is "--output -: the plan alone, on standard output" "$("$TOOL" plan three.csv --output - | cut -d, -f1)" $'id\na\nb\nc'
+# shellcheck disable=SC2016 # for the inner shell
 ok "--svg -: the picture alone" sh -c '"$0" plan three.csv --svg - | python3 -c "import sys, xml.dom.minidom as m; m.parse(sys.stdin)"' "$TOOL"
 ok "no file of that name is made" test ! -e ./-
 # What means nothing to a file is told, not passed over.
