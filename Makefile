@@ -31,8 +31,19 @@ INSTALLED := $(LIBDIR)/libgpucache.so $(LIBDIR)/$(SONAME) $(LIBDIR)/libgpucache.
 	$(foreach m,$(MAN),$(SHARE)/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
 	$(if $(COMPLETION),$(SHARE)/bash-completion/completions/gpucache)
 
+# One path each, of plain characters: a space would make two of it, for uninstall too.
+PLACES := PREFIX LIBDIR DESTDIR
+PLAIN := a b c d e f g h i j k l m n o p q r s t u v w x y z A B C D E F G H I J K L M N O P Q R S T U V W X Y Z \
+	0 1 2 3 4 5 6 7 8 9 / . _ - + @ ~ : =
+without = $(if $(2),$(call without,$(subst $(firstword $(2)),,$(1)),$(wordlist 2,$(words $(2)),$(2))),$(1))
+check_place = $(if $(call without,$($(1)),$(PLAIN))$(if $(filter DESTDIR,$(1)),,$(filter-out /%,$($(1)))),$(error $(1)=$($(1)): an absolute path of \
+	letters, digits and /._-+@~:= is accepted))
+.PHONY: check-places
+check-places:
+	@:$(foreach p,$(PLACES),$(call check_place,$(p)))
+
 .PHONY: install
-install: $(LIB) $(TOOL) ## into PREFIX (/usr/local), its libraries into LIBDIR (PREFIX/lib), under DESTDIR
+install: check-places $(LIB) $(TOOL) ## into PREFIX (/usr/local), its libraries into LIBDIR (PREFIX/lib), under DESTDIR
 	install -d $(sort $(addprefix $(DESTDIR),$(dir $(INSTALLED))))
 	install -m 644 $(LIB) $(DESTDIR)$(LIBDIR)/libgpucache.so.$(VERSION)
 	ln -sf libgpucache.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
@@ -46,7 +57,7 @@ install: $(LIB) $(TOOL) ## into PREFIX (/usr/local), its libraries into LIBDIR (
 	$(if $(COMPLETION),install -m 644 $(COMPLETION) $(DESTDIR)$(SHARE)/bash-completion/completions/gpucache)
 
 .PHONY: uninstall
-uninstall: ## remove what install put there
+uninstall: check-places ## remove what install put there
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 
 .PHONY: deb
