@@ -85,19 +85,18 @@ static void find_nodes(const struct gc_place_index *index, uint32_t first, uint3
     }
 }
 
-/* The first span that ends above `offset`. */
+/* The first span that ends above `offset`. Which way each step goes cannot be foretold, so none
+ * branches. */
 static uint32_t find_span(const struct gc_place_set *set, uint64_t offset)
 {
-    uint32_t low = 0;
-    uint32_t high = set->count;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (set->spans[middle].end > offset)
-            high = middle;
-        else
-            low = middle + 1;
+    uint32_t first = 0;
+    uint32_t left = set->count;
+    while (left > 1) {
+        const uint32_t half = left / 2;
+        first += (uint32_t)(set->spans[first + half - 1].end <= offset) * half;
+        left -= half;
     }
-    return low;
+    return first + (uint32_t)(left == 1 && set->spans[first].end <= offset);
 }
 
 /* The lowest place from `offset` on in one set. */
