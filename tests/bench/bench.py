@@ -2,11 +2,12 @@
 """Measures what an allocation costs through the library on the simulated device, beside other allocators in the
 same run: mimalloc, the C library's malloc, a best-fit tree behind one mutex, the library without caching (`track`).
 
-usage: tests/bench/bench.py [--build DIR] [--output FILE] [--smoke] [--only GROUP,...]
+usage: tests/bench/bench.py [--build DIR] [--output FILE] [--baseline FILE] [--smoke] [--only GROUP,...]
 
 Prints `name value unit` lines as they come, then the ratios that the project is judged by, and leaves both in
-BUILD/bench.json. A figure is the median of several rounds, and where programs are compared of several runs of
-each in turn. --smoke runs everything very short: its figures mean nothing. Groups: sizes threads live loop replay.
+BUILD/bench.json. The ratios stand beside those of the baseline, docs/measurements/bench.json, which is such a file that
+was kept: what is more than FAR times worse than there is marked. Times are not compared: machines differ. A figure is the median of several rounds, and where programs are compared of several runs of
+each in turn. --smoke runs everything very short: its figures mean nothing. Groups: steps sizes group threads live loop replay.
 """
 import argparse
 import collections
@@ -21,10 +22,13 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-GROUPS = ("sizes", "group", "threads", "live", "loop", "replay")
+SCHEMA = "gpucache-bench/1"
+GROUPS = ("steps", "sizes", "group", "threads", "live", "loop", "replay")
 CURRENT = "cuCtxGetCurrent"
 SIZES = ("pair_512B", "pair_64KiB", "pair_4MiB", "pair_mixed")
 MIMALLOC = "libmimalloc.so.2"
+BASELINE = os.path.join(ROOT, "docs", "measurements", "bench.json")
+FAR = 1.5  # times that ratios differ by from run to run where others work beside
 TRACES = os.path.join(ROOT, "..", "shared", "data", "traces")
 
 
@@ -124,6 +128,20 @@ class Bench:
             self.put(name, pick(values), unit)
 
     # ---- groups ----
+
+    def steps(self):
+        """Instructions of a pair, one by one: what a feature that is off costs would show here."""
+        library = self.allocators["shared"][1]
+        trace = os.path.join(self.folder.name, "trace")
+        # A stack takes many steps, and is the same each time.
+        kinds = (("off", {}, 64), ("traced", {"GPUCACHE_TRACE": trace}, 64), ("track", {"GPUCACHE_MODE": "track"}, 16),
+                 ("stacks", {"GPUCACHE_STACKS": "leaks"}, 4))
+        for name, settings, count in kinds:
+            output = self.run(["tests/bench/steps", str(count)], dict(library, **settings))
+            self.put(f"steps.{name}", float(output.split()[1]), "instructions")
+        self.goal("steps: a pair of 512 B", self.value("steps.off"), "<= 560")
+        for name in ("traced", "stacks"):
+            self.ratio(f"steps: {name}/off", f"steps.{name}", "steps.off", "")
 
     def sizes(self):
         """One thread, by size."""
@@ -242,11 +260,38 @@ class Bench:
             mark = {True: "reached", False: "not reached", None: ""}[row["reached"]]
             print(f"{row['name']:<46}{row['value']:>10.3f}  {row['goal'] or '':<9} {mark}".rstrip())
 
+    def print_changes(self, path):
+        """All ratios beside those of a record that was kept."""
+        with open(path, encoding="utf-8") as stream:
+            kept = json.load(stream)
+        if kept.get("schema") != SCHEMA:
+            raise Failed(f"its schema is {kept.get('schema')}, not {SCHEMA}")
+        before = {row["name"]: row["value"] for row in kept["ratios"]}
+        worse = 0
+        print(f"\n{'ratio, against ' + os.path.relpath(path):<46}{'now':>10}{'then':>10}{'now/then':>10}")
+        for row in self.ratios:
+            name, now, then = row["name"], row["value"], before.get(row["name"])
+            if then is None or name.endswith(", ns"):
+                continue  # a time is no ratio
+            change = now / then if then else None
+            row["baseline"] = then
+            is_worse = is_far(now, then, more_is_better=(row["goal"] or "").startswith(">="))
+            worse += is_worse
+            print(f"{name:<46}{now:>10.3f}{then:>10.3f}{'-' if change is None else f'{change:.2f}':>10}{'  worse' if is_worse else ''}")
+        print(f"{worse} of them more than {FAR} times worse{'; a smoke run says nothing' if self.smoke else ''}")
+
     def record(self, seconds):
         """What bench.json holds."""
         results = [{"name": name, "value": value, "unit": unit} for name, (value, unit) in self.results.items()]
-        return {"schema": "gpucache-bench/1", "smoke": self.smoke, "machine": machine(), "seconds": round(seconds, 1),
+        return {"schema": SCHEMA, "smoke": self.smoke, "machine": machine(), "seconds": round(seconds, 1),
                 "results": results, "ratios": self.ratios}
+
+
+def is_far(now, then, more_is_better):
+    """Whether a ratio is more than FAR times worse than it was; counts that were 0 have to stay so."""
+    if more_is_better:
+        return now * FAR < then
+    return now > then * FAR
 
 
 def device_of(report):
@@ -272,6 +317,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--output")
+    parser.add_argument("--baseline", default=BASELINE)
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--only", default=",".join(GROUPS))
     arguments = parser.parse_args()
@@ -280,20 +326,26 @@ def main():
         if group not in GROUPS:
             parser.error(f"no group {group}; there are: {' '.join(GROUPS)}")
     start = time.monotonic()
+    status = 0
     bench = Bench(arguments.build, arguments.smoke)
     try:
         for group in groups:
             getattr(bench, group)()
-    except (Failed, OSError, subprocess.TimeoutExpired) as error:
+    except (Failed, OSError, ValueError, subprocess.TimeoutExpired) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     bench.print_table()
+    try:
+        bench.print_changes(arguments.baseline)
+    except (Failed, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        print(f"bench: {arguments.baseline}: no baseline: {error}", file=sys.stderr)
+        status = 1
     output = arguments.output or bench.path("bench.json")
     with open(output, "w", encoding="utf-8") as stream:
         json.dump(bench.record(time.monotonic() - start), stream, indent=2)
         stream.write("\n")
     print(f"\n{time.monotonic() - start:.0f} s, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors; {output}")
-    return 0
+    return status
 
 
 if __name__ == "__main__":
