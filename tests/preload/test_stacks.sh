@@ -112,9 +112,9 @@ for python in python3 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[3-9]*/bin/pytho
     [ -x "$(command -v "$python")" ] || continue
     text=$(run all "$TMP/interpreters.json" "$python" "$ROOT/tests/preload/interpreters.py")
     status=$?
-    [ $status = 77 ] || break
+    [ "$status" = 77 ] || break
 done
-if [ $status = 77 ]; then
+if [ "$status" = 77 ]; then
     skip "interpreters with locks of their own" "no Python here has them"
 else
     is "interpreters with locks of their own" "$text $status" "done 0"

@@ -14,7 +14,7 @@ header() { # header SED…: the header so changed
 }
 header ''
 ok "as it is on record" check
-header '$a #define GPUCACHE_MORE 7'
+header "\$a #define GPUCACHE_MORE 7"
 not_ok "a constant more is shown" check
 ok "and recorded" check --update
 ok "once" check
