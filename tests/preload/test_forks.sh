@@ -4,7 +4,9 @@
 # timeout: 300
 . "$(dirname "$0")/../lib.sh"
 forks=$BUILD_DIR/tests/preload/forks
-settings=("GPUCACHE_MODE=cache" "GPUCACHE_MODE=track" "GPUCACHE_TRACE=$TMP/trace GPUCACHE_STACKS=all"
+GPUCACHE_TRACE=$TMP/run.trace GPUCACHE_REPORT=none preloaded timeout -s KILL 60 "$forks" threads > "$TMP/out" 2>&1
+ok "a run is planned" "$TOOL" plan "$TMP/run.trace" --output "$TMP/run.plan" --deadline 1
+settings=("GPUCACHE_PLAN=$TMP/run.plan" "GPUCACHE_MODE=cache" "GPUCACHE_MODE=track" "GPUCACHE_TRACE=$TMP/trace GPUCACHE_STACKS=all"
     "GPUCACHE_GROUP=forks GPUCACHE_LIMIT=2GiB GPUCACHE_TENANTS=all=*:1GiB" "GPUCACHE_REUSE=sync GPUCACHE_BACKEND=driver")
 
 for state in started threads capture paused from-thread twice; do
@@ -19,6 +21,7 @@ for state in started threads capture paused from-thread twice; do
         is "$state: one report" "${#reports[@]}" 1
         is "$state: it counts the parent alone" \
             "$(json "${reports[0]}" 'd["leak_count"] == 0 and d["alloc_count"] == d["free_count"] and d["invalid_free_count"] == 0')" true
+        [[ $set != *PLAN* ]] || is "$state: it follows the plan" "$(json "${reports[0]}" 'd["plan"]["entries"] > 0')" true
         [[ $set = *TRACE* ]] || continue
         counts=$("$TOOL" trace "$TMP/trace" --csv | cut -d, -f1 | sort | uniq -c | tr -s ' \n' ' ')
         want=$(json "${reports[0]}" 'd["alloc_count"]')

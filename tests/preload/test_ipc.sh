@@ -32,6 +32,14 @@ gives "with frees that wait" GPUCACHE_REUSE=sync -- plain
 is "  the same blocks are cached" "$(calls)" "24 22"
 gives "with nothing kept" GPUCACHE_TRIM=0% -- plain
 is "  nothing idle is left" "$(json "$REPORT" 'd["idle_bytes"]')" 0
+GPUCACHE_TRACE=$TMP/run.trace GPUCACHE_REPORT=none preloaded "$IPC" plain > "$TMP/out" 2>&1
+ok "its run is planned" "$TOOL" plan "$TMP/run.trace" --output "$TMP/run.plan" --deadline 1
+for backend in auto driver; do
+    gives "by a plan, $backend" GPUCACHE_BACKEND=$backend GPUCACHE_PLAN="$TMP/run.plan" -- plain
+    is "  of which such blocks are no part" "$(json "$REPORT" 'd["plan"]')" null
+    gives "by a plan, $backend, to a process that has one too" GPUCACHE_BACKEND=$backend GPUCACHE_PLAN="$TMP/run.plan" --
+    is "  nothing is lost" "$(json "$REPORT" 'f"""{d["requested_bytes"]["current"]} {d["leak_count"]}"""')" "0 0"
+done
 gives "tracked" GPUCACHE_MODE=track -- plain
 gives "with poisoned memory" GPUCACHE_DEBUG=poison -- plain
 gives "with guards and watched frees" GPUCACHE_DEBUG=guard,uaf -- plain
