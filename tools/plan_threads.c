@@ -113,7 +113,7 @@ enum gc_status plan_threads_solve(struct gc_region *region,
                             .options = options != NULL ? options : &defaults,
                             .lock = PTHREAD_MUTEX_INITIALIZER,
                             .peak_bytes = UINT64_MAX};
-    struct worker workers[PLAN_THREADS_MAX];
+    struct worker workers[PLAN_THREADS_MAX] = {0};
     unsigned started = 1;
     if (threads <= 1)
         return gc_placement_solve(region, problem, options, placement);
