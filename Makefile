@@ -113,6 +113,10 @@ test-asan test-tsan test-debug test-cov: test-%: ## the unit, model and fault te
 .PHONY: test-programs
 test-programs: $(TEST_PROGRAMS)
 
+.PHONY: test-aarch64
+test-aarch64: ## the library cross-built for aarch64, core's unit tests under qemu; skips where packages lack
+	$(Q)scripts/aarch64.sh
+
 .PHONY: torture
 torture: all ## a million events of the torture test of reuse, with either backend; TORTURE_SEED=N repeats one
 	$(Q)$(MAKE) --no-print-directory $(OUT)/tests/preload/torture

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building, testing or checking needs and this machine lacks.
 #
-# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|readers|all]
+# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|aarch64|readers|all]
 #
 # `readers` is in no other set: promtool, which Debian has in `prometheus` only, a package that starts a server.
 #
@@ -55,6 +55,11 @@ check_deb() {
     have_command debhelper dh
     have_command lintian lintian
 }
+check_aarch64() {
+    have_command gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
+    have_command libc6-dev-arm64-cross aarch64-linux-gnu-gcc
+    have_command qemu-user qemu-aarch64
+}
 check_lint() {
     have_command clang-format clang-format
     have_command clang-tidy clang-tidy
@@ -86,6 +91,10 @@ test)
     check_test
     check_deb
     ;;
+aarch64)
+    check_build
+    check_aarch64
+    ;;
 deb)
     check_build
     check_deb
@@ -109,7 +118,7 @@ all)
     have_command valgrind valgrind
     ;;
 *)
-    echo "usage: scripts/deps.sh [build|demo|test|bench|lint|deb|readers|all]" >&2
+    echo "usage: scripts/deps.sh [build|demo|test|bench|lint|deb|aarch64|readers|all]" >&2
     exit 2
     ;;
 esac

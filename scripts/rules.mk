@@ -182,12 +182,12 @@ SIM_LINK = -L$(OUT)/simcuda -Wl,-rpath,'$$ORIGIN/../../simcuda'
 $(call test_program,$(CORE_TEST_SRC)): $(OUT)/tests/%: $(OUT)/obj/tests/%.o $(TEST_HELPERS) $(CORE_ARCHIVE)
 	$(call say,LD)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_ARCHIVE) $(call source_says,link,tests/$*.c) -lcmocka -ljansson -lm -ldl
+	$(Q)$(CC) $(ALL_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_ARCHIVE) $(call source_says,link,tests/$*.c) -lcmocka -ljansson -lm -ldl
 $(call test_program,$(TOOL_TEST_SRC)): $(OUT)/tests/%: $(OUT)/obj/tests/%.o $(TEST_HELPERS) \
 		$(filter-out %/gpucache.o,$(call obj,$(TOOL_SRC))) $(CORE_ARCHIVE)
 	$(call say,LD)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_ARCHIVE) $(call source_says,link,tests/$*.c) -lcmocka $(TOOL_LIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_ARCHIVE) $(call source_says,link,tests/$*.c) -lcmocka $(TOOL_LIBS)
 $(call test_program,$(SIM_TEST_SRC)): $(OUT)/tests/%: $(OUT)/obj/tests/%.o | sim
 	$(call say,LD)
 	$(Q)mkdir -p $(@D)
@@ -248,6 +248,9 @@ $(OUT)/examples/%: examples/%.cpp core/gpucache.h $(LIB) | sim
 .PHONY: force generated sim programs examples page
 page: $(PAGE)
 examples: $(EXAMPLES)
+# Those that need core and nothing else, for another machine.
+.PHONY: core-test-programs
+core-test-programs: $(call test_program,$(CORE_TEST_SRC))
 generated: $(GENERATED)
 sim: $(SIM_TARGETS)
 programs: $(TEST_PROGRAMS) $(PROG_PROGRAMS) $(CU_PROGRAMS) $(EXAMPLES)

@@ -199,6 +199,8 @@ static void without_memory_there_is_no_table(void **state)
 {
     struct gc_stack_table *none = NULL;
     (void)state;
+    if (getenv("GC_TEST_EMULATED") != NULL)
+        skip(); /* qemu's user mode knows no limit on addresses */
     host = (struct gc_host){0};
     struct rlimit before;
     struct rlimit little;
