@@ -4,6 +4,7 @@
  * Our CSV is strict: it is made by `gpucache trace --csv` or by hand, where a mistake should show.
  * RMM's log is what happened: one that begins late has frees of what it never saw, which are left
  * out and counted, as in our native traces. */
+#include "core/csv.h"
 #include "core/text.h"
 #include "tools/replay_trace.h"
 
@@ -11,67 +12,18 @@
 
 #define FIELD_MAX 6
 
-struct field {
-    const char *text;
-    size_t length;
-};
-
-struct lines {
-    const char *next;
-    const char *end;
-    uint64_t number; /* of the line read last, from 1 */
-};
-
-/* The next line that is not blank, without its end; false when there is none. */
-static bool next_line(struct lines *lines, struct field *line)
-{
-    while (lines->next < lines->end) {
-        const char *begin = lines->next;
-        const char *end = memchr(begin, '\n', (size_t)(lines->end - begin));
-        lines->next = end != NULL ? end + 1 : lines->end;
-        if (end == NULL)
-            end = lines->end;
-        if (end > begin && end[-1] == '\r')
-            end--;
-        lines->number++;
-        if (end > begin) {
-            *line = (struct field){begin, (size_t)(end - begin)};
-            return true;
-        }
-    }
-    return false;
-}
-
-/* How many fields the line has; those beyond FIELD_MAX are counted only. */
-static size_t split(const struct field *line, struct field fields[FIELD_MAX])
-{
-    const char *at = line->text;
-    const char *end = line->text + line->length;
-    size_t count = 0;
-    for (;;) {
-        const char *comma = memchr(at, ',', (size_t)(end - at));
-        const char *stop = comma != NULL ? comma : end;
-        if (count < FIELD_MAX)
-            fields[count] = (struct field){at, (size_t)(stop - at)};
-        count++;
-        if (comma == NULL)
-            return count;
-        at = comma + 1;
-    }
-}
-
-static bool is_word(const struct field *field, const char *word)
+static bool is_word(const struct gc_csv_field *field, const char *word)
 {
     return strlen(word) == field->length && memcmp(word, field->text, field->length) == 0;
 }
 
-static bool read_uint(const struct field *field, uint64_t *value)
+static bool read_uint(const struct gc_csv_field *field, uint64_t *value)
 {
     return gc_text_uint(field->text, field->length, value);
 }
 
 static enum gc_status refuse_field(struct replay_error *error, uint64_t line, const char *name,
-                                   const struct field *field, const char *accepted)
+                                   const struct gc_csv_field *field, const char *accepted)
 {
     char shown[48];
     return replay_refuse(error, line, "%s \"%s\" is not valid; accepted: %s", name,
@@ -87,12 +39,12 @@ struct csv_row {
     uint64_t stream;
 };
 
-static enum gc_status parse_csv(const struct field *line, uint64_t number, struct csv_row *row,
-                                struct replay_error *error)
+static enum gc_status parse_csv(const struct gc_csv_field *line, uint64_t number,
+                                struct csv_row *row, struct replay_error *error)
 {
-    struct field fields[FIELD_MAX];
+    struct gc_csv_field fields[FIELD_MAX];
     uint64_t time_us;
-    const size_t count = split(line, fields);
+    const size_t count = gc_csv_split(line, fields, FIELD_MAX);
     if (count != 5)
         return replay_refuse(error, number, "%zu fields; accepted: " REPLAY_CSV_HEADER, count);
     if (!is_word(&fields[0], "a") && !is_word(&fields[0], "f"))
@@ -127,16 +79,16 @@ static enum gc_status take_csv(struct replay_builder *builder, const struct csv_
 enum gc_status replay_read_csv(const char *text, size_t bytes, struct replay_builder *builder,
                                struct replay_error *error)
 {
-    struct lines lines = {.next = text, .end = text + bytes};
-    struct field line;
+    struct gc_csv lines = {.next = text, .end = text + bytes};
+    struct gc_csv_field line;
     struct csv_row row = {0};
     builder->trace->format = "CSV";
-    if (!next_line(&lines, &line) || !is_word(&line, REPLAY_CSV_HEADER))
+    if (!gc_csv_next(&lines, &line) || !is_word(&line, REPLAY_CSV_HEADER))
         return replay_refuse(error, 1, "the header is not " REPLAY_CSV_HEADER);
-    while (next_line(&lines, &line)) {
-        enum gc_status status = parse_csv(&line, lines.number, &row, error);
+    while (gc_csv_next(&lines, &line)) {
+        enum gc_status status = parse_csv(&line, lines.line, &row, error);
         if (status == GC_OK)
-            status = take_csv(builder, &row, lines.number, error);
+            status = take_csv(builder, &row, lines.line, error);
         if (status != GC_OK)
             return status;
     }
@@ -155,7 +107,7 @@ static int hex_digit(char c)
 }
 
 /* Digits of base 16, with or without 0x; "(nil)" is 0. */
-static bool read_hex(const struct field *field, uint64_t *value)
+static bool read_hex(const struct gc_csv_field *field, uint64_t *value)
 {
     const char *at = field->text;
     size_t length = field->length;
@@ -178,7 +130,7 @@ static bool read_hex(const struct field *field, uint64_t *value)
 }
 
 /* A decimal number, or one of base 16 that begins with 0x. */
-static bool read_stream(const struct field *field, uint64_t *stream)
+static bool read_stream(const struct gc_csv_field *field, uint64_t *stream)
 {
     return read_uint(field, stream) ||
            (field->length > 2 && field->text[0] == '0' && read_hex(field, stream));
@@ -193,11 +145,11 @@ struct rmm_row {
     uint64_t stream;
 };
 
-static enum gc_status parse_rmm(const struct field *line, uint64_t number, struct rmm_row *row,
-                                struct replay_error *error)
+static enum gc_status parse_rmm(const struct gc_csv_field *line, uint64_t number,
+                                struct rmm_row *row, struct replay_error *error)
 {
-    struct field fields[FIELD_MAX];
-    const size_t count = split(line, fields);
+    struct gc_csv_field fields[FIELD_MAX];
+    const size_t count = gc_csv_split(line, fields, FIELD_MAX);
     if (count != FIELD_MAX)
         return replay_refuse(error, number, "%zu fields; accepted: " REPLAY_RMM_HEADER, count);
     if (is_word(&fields[2], "allocate"))
@@ -235,14 +187,14 @@ static enum gc_status take_rmm(struct replay_builder *builder, const struct rmm_
 enum gc_status replay_read_rmm(const char *text, size_t bytes, struct replay_builder *builder,
                                struct replay_error *error)
 {
-    struct lines lines = {.next = text, .end = text + bytes};
-    struct field line;
+    struct gc_csv lines = {.next = text, .end = text + bytes};
+    struct gc_csv_field line;
     struct rmm_row row = {0};
     builder->trace->format = "RMM log";
-    if (!next_line(&lines, &line) || !is_word(&line, REPLAY_RMM_HEADER))
+    if (!gc_csv_next(&lines, &line) || !is_word(&line, REPLAY_RMM_HEADER))
         return replay_refuse(error, 1, "the header is not " REPLAY_RMM_HEADER);
-    while (next_line(&lines, &line)) {
-        enum gc_status status = parse_rmm(&line, lines.number, &row, error);
+    while (gc_csv_next(&lines, &line)) {
+        enum gc_status status = parse_rmm(&line, lines.line, &row, error);
         if (status == GC_OK)
             status = take_rmm(builder, &row);
         if (status != GC_OK)

@@ -1,6 +1,7 @@
 /* The reader is strict: a file that is taken at all is taken as it was meant. */
 #include "core/planner/placement_csv.h"
 
+#include "core/csv.h"
 #include "core/names.h"
 #include "core/text.h"
 
@@ -18,18 +19,11 @@ static const char *const COLUMN_NAMES[COLUMN_COUNT] = {
 #define REQUIRED_COUNT ALIGNMENT
 #define FIELD_SHOWN 48
 
-struct field {
-    const char *text;
-    size_t length;
-};
-
 struct reader {
     struct gc_region *region;
     struct gc_placement_csv *csv;
     struct gc_placement_csv_error *error;
-    const char *next;
-    const char *end;
-    uint64_t line;                     /* read last, from 1 */
+    struct gc_csv lines;
     enum column columns[COLUMN_COUNT]; /* of the fields, from left to right */
     size_t column_count;
     uint32_t room;
@@ -43,7 +37,7 @@ __attribute__((format(printf, 2, 3))) static enum gc_status refuse(struct reader
     va_start(list, format);
     vsnprintf(reader->error->text, sizeof(reader->error->text), format, list);
     va_end(list);
-    reader->error->line = reader->line;
+    reader->error->line = reader->lines.line;
     return GC_FORMAT;
 }
 
@@ -53,50 +47,12 @@ static enum gc_status refuse_memory(struct reader *reader)
     return GC_NO_HOST_MEMORY;
 }
 
-static const char *show(const struct field *field, char shown[FIELD_SHOWN])
+static const char *show(const struct gc_csv_field *field, char shown[FIELD_SHOWN])
 {
     return gc_text_show(field->text, field->length, shown, FIELD_SHOWN);
 }
 
-/* The next line that is not blank, without its end; false when there is none. */
-static bool next_line(struct reader *reader, struct field *line)
-{
-    while (reader->next < reader->end) {
-        const char *begin = reader->next;
-        const char *end = memchr(begin, '\n', (size_t)(reader->end - begin));
-        reader->next = end != NULL ? end + 1 : reader->end;
-        if (end == NULL)
-            end = reader->end;
-        if (end > begin && end[-1] == '\r')
-            end--;
-        reader->line++;
-        if (end > begin) {
-            *line = (struct field){begin, (size_t)(end - begin)};
-            return true;
-        }
-    }
-    return false;
-}
-
-/* How many fields the line has; those beyond COLUMN_COUNT are counted only. */
-static size_t split(const struct field *line, struct field fields[COLUMN_COUNT])
-{
-    const char *at = line->text;
-    const char *end = line->text + line->length;
-    size_t count = 0;
-    for (;;) {
-        const char *comma = memchr(at, ',', (size_t)(end - at));
-        const char *stop = comma != NULL ? comma : end;
-        if (count < COLUMN_COUNT)
-            fields[count] = (struct field){at, (size_t)(stop - at)};
-        count++;
-        if (comma == NULL)
-            return count;
-        at = comma + 1;
-    }
-}
-
-static bool find_column(const struct field *field, enum column *column)
+static bool find_column(const struct gc_csv_field *field, enum column *column)
 {
     for (unsigned i = 0; i < COLUMN_COUNT; i++)
         if (strlen(COLUMN_NAMES[i]) == field->length &&
@@ -109,15 +65,15 @@ static bool find_column(const struct field *field, enum column *column)
 
 static enum gc_status read_header(struct reader *reader)
 {
-    struct field line;
-    struct field fields[COLUMN_COUNT];
+    struct gc_csv_field line;
+    struct gc_csv_field fields[COLUMN_COUNT];
     char shown[FIELD_SHOWN];
     bool seen[COLUMN_COUNT] = {false};
-    if (!next_line(reader, &line)) {
-        reader->line = 1;
+    if (!gc_csv_next(&reader->lines, &line)) {
+        reader->lines.line = 1;
         return refuse(reader, "an empty file; accepted: a header " GC_PLACEMENT_CSV_HEADER);
     }
-    const size_t count = split(&line, fields);
+    const size_t count = gc_csv_split(&line, fields, COLUMN_COUNT);
     for (size_t i = 0; i < count; i++) {
         enum column column;
         if (i == COLUMN_COUNT || !find_column(&fields[i], &column) || seen[column])
@@ -160,7 +116,7 @@ static struct gc_placement_buffer *reserve(struct reader *reader)
     return &csv->buffers[csv->count];
 }
 
-static enum gc_status read_id(struct reader *reader, const struct field *field)
+static enum gc_status read_id(struct reader *reader, const struct gc_csv_field *field)
 {
     char shown[FIELD_SHOWN];
     bool added;
@@ -181,7 +137,8 @@ static enum gc_status read_id(struct reader *reader, const struct field *field)
 }
 
 static enum gc_status read_field(struct reader *reader, enum column column,
-                                 const struct field *field, struct gc_placement_buffer *buffer)
+                                 const struct gc_csv_field *field,
+                                 struct gc_placement_buffer *buffer)
 {
     char shown[FIELD_SHOWN];
     uint64_t *const values[COLUMN_COUNT] = {
@@ -201,10 +158,10 @@ static enum gc_status read_field(struct reader *reader, enum column column,
     return GC_OK;
 }
 
-static enum gc_status read_row(struct reader *reader, const struct field *line)
+static enum gc_status read_row(struct reader *reader, const struct gc_csv_field *line)
 {
-    struct field fields[COLUMN_COUNT];
-    const size_t count = split(line, fields);
+    struct gc_csv_field fields[COLUMN_COUNT];
+    const size_t count = gc_csv_split(line, fields, COLUMN_COUNT);
     if (count != reader->column_count)
         return refuse(reader, "%zu fields; accepted: %zu, as the header has", count,
                       reader->column_count);
@@ -232,13 +189,13 @@ enum gc_status gc_placement_csv_read(struct gc_region *region, const char *text,
                                      struct gc_placement_csv_error *error)
 {
     struct reader reader = {
-        .region = region, .csv = csv, .error = error, .next = text, .end = text + bytes};
-    struct field line;
+        .region = region, .csv = csv, .error = error, .lines = {.next = text, .end = text + bytes}};
+    struct gc_csv_field line;
     *csv = (struct gc_placement_csv){0};
     *error = (struct gc_placement_csv_error){0};
     gc_names_init(&reader.ids);
     enum gc_status status = read_header(&reader);
-    while (status == GC_OK && next_line(&reader, &line))
+    while (status == GC_OK && gc_csv_next(&reader.lines, &line))
         status = read_row(&reader, &line);
     return status;
 }
