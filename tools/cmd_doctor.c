@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define COLUMN_TEXT 20
-#define COLUMN_END 79
 
 static const struct {
     const char *word;
@@ -25,23 +24,6 @@ static const struct {
 };
 
 /* ---- for people ---- */
-
-static void print_words(struct gc_out *out, const char *text)
-{
-    while (*text != '\0') {
-        const size_t length = strcspn(text, " ");
-        if (out->column > COLUMN_TEXT && out->column + 1 + length > COLUMN_END)
-            gc_out_char(out, '\n');
-        if (out->column > COLUMN_TEXT)
-            gc_out_char(out, ' ');
-        else
-            gc_out_pad(out, COLUMN_TEXT);
-        gc_out_bytes(out, text, length);
-        text += length;
-        text += strspn(text, " ");
-    }
-    gc_out_char(out, '\n');
-}
 
 static void print_finding(struct gc_out *out, const struct doctor_finding *finding, bool coloured)
 {
@@ -57,11 +39,11 @@ static void print_finding(struct gc_out *out, const struct doctor_finding *findi
     }
     gc_out_pad(out, 9);
     gc_out_text(out, finding->topic);
-    print_words(out, finding->text);
+    tool_print_wrapped(out, COLUMN_TEXT, finding->text);
     if (finding->advice != NULL) {
         gc_out_pad(out, COLUMN_TEXT);
         gc_out_text(out, "->");
-        print_words(out, finding->advice);
+        tool_print_wrapped(out, COLUMN_TEXT, finding->advice);
     }
 }
 

@@ -62,24 +62,6 @@ static void print_overview(struct gc_out *out)
                 "Exit status: 0 done, 1 it failed, 2 usage, 3 does not fit.\n");
 }
 
-/* Words of `text`, broken before column 80, each line begun at `column`. */
-static void print_wrapped(struct gc_out *out, size_t column, const char *text)
-{
-    while (*text != '\0') {
-        const size_t length = strcspn(text, " ");
-        if (out->column > column && out->column + 1 + length > 79)
-            gc_out_char(out, '\n');
-        if (out->column > column)
-            gc_out_char(out, ' ');
-        else
-            gc_out_pad(out, column);
-        gc_out_bytes(out, text, length);
-        text += length;
-        text += strspn(text, " ");
-    }
-    gc_out_char(out, '\n');
-}
-
 static void print_options(struct gc_out *out)
 {
     gc_out_text(
@@ -92,9 +74,9 @@ static void print_options(struct gc_out *out)
         gc_out_text(out, "\n");
         gc_out_text(out, row->name);
         gc_out_char(out, '\n');
-        print_wrapped(out, 4, row->help);
+        tool_print_wrapped(out, 4, row->help);
         gc_out_text(out, "    accepts:");
-        print_wrapped(out, 4, row->accepts);
+        tool_print_wrapped(out, 4, row->accepts);
         if (row->default_text[0] != '\0') {
             gc_out_text(out, "    default: ");
             gc_out_text(out, row->default_text);

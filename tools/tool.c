@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define COLUMNS_MAX 79
+
 static void print_error(const struct tool_command *command, const char *format, va_list arguments,
                         bool usage)
 {
@@ -62,6 +64,23 @@ int tool_finish(const struct tool_command *command, struct gc_out *out)
     if (gc_out_flush(out) == GC_OK)
         return TOOL_DONE;
     return tool_fail(command, "standard output: %s", strerror(errno));
+}
+
+void tool_print_wrapped(struct gc_out *out, size_t column, const char *text)
+{
+    while (*text != '\0') {
+        const size_t length = strcspn(text, " ");
+        if (out->column > column && out->column + 1 + length > COLUMNS_MAX)
+            gc_out_char(out, '\n');
+        if (out->column > column)
+            gc_out_char(out, ' ');
+        else
+            gc_out_pad(out, column);
+        gc_out_bytes(out, text, length);
+        text += length;
+        text += strspn(text, " ");
+    }
+    gc_out_char(out, '\n');
 }
 
 void tool_print_help(struct gc_out *out, const struct tool_command *command)

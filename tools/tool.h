@@ -48,6 +48,9 @@ int tool_refuse(const struct tool_command *command, const char *option, const ch
 /* Flushes what was written on stdout; TOOL_FAILED, with a line, if that failed. */
 int tool_finish(const struct tool_command *command, struct gc_out *out);
 void tool_print_help(struct gc_out *out, const struct tool_command *command);
+/* Words of `text`, broken before column 80, each line begun at `column`, the first where it stands
+ * if that is behind; ends the line. */
+void tool_print_wrapped(struct gc_out *out, size_t column, const char *text);
 
 /* One option: --name VALUE or --name=VALUE, or a flag. */
 struct tool_option {
