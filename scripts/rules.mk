@@ -199,16 +199,13 @@ define prog_rule
 $(2): $(call obj,$(1)) | $(if $(filter tests/gpu/% demo/%,$(1)),,sim)
 	$$(call say,LD)
 	$$(Q)mkdir -p $$(@D)
-	$$(Q)$$(CC) $$(ALL_LDFLAGS) $(if $(filter %.so,$(2)),-shared) -o $$@ $$(filter %.o,$$^) $$(call source_says,build,$(1)) -L$$(OUT)/simcuda $$(call source_says,link,$(1)) -lm -ldl
+	$$(Q)$$(CC) $$(ALL_LDFLAGS) $(if $(filter %.so,$(2)),-shared) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(call source_says,build,$(1)) -L$$(OUT)/simcuda $$(call source_says,link,$(1)) -lm -ldl
 endef
 $(foreach s,$(PROG_SRC),$(eval $(call prog_rule,$(s),$(patsubst %.c,$(OUT)/%$(if $(filter lib%,$(notdir $(s))),.so),$(call flatten,$(s))))))
 
 $(OUT)/tests/bench/pairs_tree: $(OUT)/obj/tests/bench/tree.o
-$(OUT)/tests/formats/model_dump: $(call obj,$(wildcard core/formats/*.c) $(addprefix core/,dtype.c host.c json.c names.c out.c region.c status.c text.c))
-$(OUT)/tests/formats/graph_dump $(OUT)/tests/formats/ops_dump: $(call obj,$(wildcard core/formats/*.c core/graph/*.c) \
-	$(addprefix core/,dtype.c host.c json.c names.c out.c region.c status.c text.c))
-$(OUT)/tests/bench/placement: $(call obj,tools/plan_threads.c $(wildcard core/planner/place*.c) $(addprefix core/,host.c names.c region.c status.c text.c))
-$(OUT)/tests/preload/group_state: $(call obj,$(wildcard core/ledger*.c core/account*.c) core/text.c)
+$(addprefix $(OUT)/tests/,formats/model_dump formats/graph_dump formats/ops_dump bench/placement preload/group_state): $(CORE_ARCHIVE)
+$(OUT)/tests/bench/placement: $(call obj,tools/plan_threads.c)
 BENCH_PROGRAMS := $(filter $(OUT)/tests/bench/%,$(PROG_PROGRAMS))
 
 NVCC_FLAGS := -O2 -I. -Xcompiler -pthread -Wno-deprecated-gpu-targets
