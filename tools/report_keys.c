@@ -2,6 +2,7 @@
 #include "tools/report_keys.h"
 
 #include "core/text.h"
+#include "tools/report_load.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -71,6 +72,47 @@ struct gc_gauge report_get_gauge(struct report_loader *loader, const json_t *obj
     return (struct gc_gauge){report_get_uint(loader, gauge, "current"),
                              report_get_uint(loader, gauge, "peak")};
 }
+
+/* ---- keys that an earlier version may not have written ---- */
+
+static bool is_noted(const char *list, const char *key)
+{
+    const size_t length = strlen(key);
+    for (const char *at = list; (at = strstr(at, key)) != NULL; at += length) {
+        const bool begins = at == list || at[-1] == ' ';
+        if (begins && (at[length] == '\0' || at[length] == ','))
+            return true;
+    }
+    return false;
+}
+
+void report_note_absent(struct report_loader *loader, const char *key)
+{
+    char *list = loader->loaded->absent;
+    const size_t used = strlen(list);
+    if (!is_noted(list, key))
+        (void)snprintf(list + used, sizeof(loader->loaded->absent) - used, "%s%s",
+                       used > 0 ? ", " : "", key);
+}
+
+uint64_t report_find_uint(struct report_loader *loader, const json_t *object, const char *key)
+{
+    if (json_object_get(object, key) != NULL)
+        return report_get_uint(loader, object, key);
+    report_note_absent(loader, key);
+    return 0;
+}
+
+struct gc_gauge report_find_gauge(struct report_loader *loader, const json_t *object,
+                                  const char *key)
+{
+    if (json_object_get(object, key) != NULL)
+        return report_get_gauge(loader, object, key);
+    report_note_absent(loader, key);
+    return (struct gc_gauge){0, 0};
+}
+
+/* ---- latencies ---- */
 
 /* Beyond the schema: [below so many ns, count]. */
 static void load_histogram(struct report_loader *loader, const json_t *json,

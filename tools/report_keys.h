@@ -1,5 +1,5 @@
-/* The keys of a JSON report, each asked for by its name and type. What is missing or of another
- * type fails the reading; what comes after that reads as empty. */
+/* The keys of a JSON report, each asked for by its name and type. What the schema has and is
+ * missing, and what is of another type, fails the reading; what comes after that reads as empty. */
 #ifndef GC_REPORT_KEYS_H
 #define GC_REPORT_KEYS_H
 
@@ -36,6 +36,12 @@ struct gc_latency report_get_latency(struct report_loader *loader, const json_t 
                                      const char *key);
 /* Beyond the schema: absent means false. */
 bool report_get_flag(struct report_loader *loader, const json_t *object, const char *key);
+/* What an earlier version of the library may not have written: absent means 0, and is noted. */
+uint64_t report_find_uint(struct report_loader *loader, const json_t *object, const char *key);
+struct gc_gauge report_find_gauge(struct report_loader *loader, const json_t *object,
+                                  const char *key);
+/* `key` joins loaded->absent, once. */
+void report_note_absent(struct report_loader *loader, const char *key);
 /* As gc_text_show does, into `size` bytes. */
 void report_copy_string(struct report_loader *loader, const json_t *object, const char *key,
                         char *to, size_t size);

@@ -1,5 +1,6 @@
 /* Every key of the schema is asked for by name and type; the first that is missing or of another
- * type ends the reading (struct report_loader.failed), and is named. */
+ * type ends the reading (struct report_loader.failed), and is named. Keys that the library learned
+ * to write later may be missing, and are named in a warning. */
 #include "tools/report_load.h"
 
 #include "tools/report_keys.h"
@@ -64,9 +65,9 @@ static void report_load_estimate(struct report_loader *loader, const json_t *roo
     estimate->seq_len = report_get_uint(loader, json, "seq_len");
     for (unsigned part = 0; part < GC_ESTIMATE_PART_COUNT; part++)
         estimate->sizes.parts[part] =
-            report_get_uint(loader, json, gc_estimate_part_key((enum gc_estimate_part)part));
+            report_find_uint(loader, json, gc_estimate_part_key((enum gc_estimate_part)part));
     estimate->sizes.peak_bytes = report_get_uint(loader, json, "peak_bytes");
-    estimate->context_bytes = report_get_uint(loader, json, "context_bytes");
+    estimate->context_bytes = report_find_uint(loader, json, "context_bytes");
     estimate->budget_bytes = json_is_null(json_object_get(json, "budget_bytes"))
                                  ? UINT64_MAX
                                  : report_get_uint(loader, json, "budget_bytes");
@@ -139,6 +140,16 @@ static void load_settings(struct report_loader *loader, const json_t *root)
     loaded->report.facts.setting_count = count;
 }
 
+/* There is room for one warning more than the report has. */
+static void warn_of_absent(struct report_loaded *loaded)
+{
+    struct gc_report_facts *facts = &loaded->report.facts;
+    snprintf(loaded->absent_note, sizeof(loaded->absent_note),
+             "not in this report, which gpucache %.32s wrote, and shown as 0: %s", facts->version,
+             loaded->absent);
+    loaded->warnings[facts->warning_count++] = loaded->absent_note;
+}
+
 static void load_root(struct report_loader *loader, const json_t *root)
 {
     const json_t *schema = json_object_get(root, "schema");
@@ -155,6 +166,16 @@ static void load_root(struct report_loader *loader, const json_t *root)
     load_settings(loader, root);
     report_load_estimate(loader, root);
     report_load_devices(loader, root);
+    if (!loader->failed && loader->loaded->absent[0] != '\0')
+        warn_of_absent(loader->loaded);
+}
+
+static void describe_error(const json_error_t *error, char *why, size_t why_bytes)
+{
+    if (json_error_code(error) == json_error_premature_end_of_input)
+        snprintf(why, why_bytes, "it ends in the middle of line %d: was it cut off?", error->line);
+    else
+        snprintf(why, why_bytes, "no JSON: line %d: %.100s", error->line, error->text);
 }
 
 enum gc_status report_load(const char *text, size_t bytes, struct report_loaded *loaded, char *why,
@@ -165,7 +186,7 @@ enum gc_status report_load(const char *text, size_t bytes, struct report_loaded 
     json_t *root = json_loadb(text, bytes, 0, &error);
     struct report_loader loader = {.loaded = loaded, .why = why, .why_bytes = why_bytes};
     if (root == NULL) {
-        snprintf(why, why_bytes, "no JSON: line %d: %.100s", error.line, error.text);
+        describe_error(&error, why, why_bytes);
         return GC_FORMAT;
     }
     loaded->json = root;

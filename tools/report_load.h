@@ -18,12 +18,15 @@ struct report_loaded {
     const char **api_names;
     const char **warnings;
     struct gc_report_setting *settings;
-    void *json; /* owns the strings */
+    char absent[512]; /* "one_bytes, other_count": what the library did not write yet; 0 here */
+    char absent_note[768]; /* the last of the warnings, where something is absent */
+    void *json;            /* owns the strings */
     void *api_numbers;
 };
 
-/* GC_FORMAT, with what is wrong in `why`, if `text` is no report of this schema with every key in
- * its type; GC_NO_HOST_MEMORY. Unknown keys are ignored. */
+/* GC_FORMAT, with what is wrong in `why`, if `text` is no report of this schema with every key of
+ * it in its type; GC_NO_HOST_MEMORY. Unknown keys are ignored. Keys that came after the schema's
+ * first ones may be missing: a warning of the report names them. */
 enum gc_status report_load(const char *text, size_t bytes, struct report_loaded *loaded, char *why,
                            size_t why_bytes) GC_CHECKED;
 void report_unload(struct report_loaded *loaded);

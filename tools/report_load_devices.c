@@ -182,7 +182,7 @@ static void load_tenant(struct report_loader *loader, const json_t *json,
     tenant->requested = report_get_gauge(loader, json, "requested_bytes");
     tenant->allocated = report_get_gauge(loader, json, "allocated_bytes");
     tenant->reserved = report_get_gauge(loader, json, "reserved_bytes");
-#define GC_TENANT_COUNT(field) tenant->field = report_get_uint(loader, json, #field);
+#define GC_TENANT_COUNT(field) tenant->field = report_find_uint(loader, json, #field);
     GC_REPORT_TENANT_COUNTS(GC_TENANT_COUNT)
 #undef GC_TENANT_COUNT
 }
@@ -212,6 +212,10 @@ static void load_tenants(struct report_loader *loader, const json_t *json,
 static void load_pair(struct report_loader *loader, const json_t *json, const char *key,
                       uint64_t *count, uint64_t *bytes)
 {
+    if (json_object_get(json, key) == NULL) {
+        report_note_absent(loader, key);
+        return;
+    }
     const json_t *pair = report_get(loader, json, key, JSON_OBJECT);
     *count = report_get_uint(loader, pair, "count");
     *bytes = report_get_uint(loader, pair, "bytes");
@@ -262,6 +266,35 @@ static void load_extra(struct report_loader *loader, const json_t *json,
     }
 }
 
+/* The statistics that the schema began with; each later one may be missing. */
+static bool is_of_schema(const char *key)
+{
+    static const char *const keys[] = {
+        "requested_bytes", "allocated_bytes", "reserved_bytes",    "pending_bytes", "alloc_count",
+        "free_count",      "hit_count",       "miss_count",        "oom_count",     "retry_count",
+        "trim_count",      "fence_count",     "invalid_free_count"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (strcmp(keys[i], key) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void load_stats(struct report_loader *loader, const json_t *json,
+                       struct gc_device_snapshot *device)
+{
+#define GC_GAUGE(field, text)                                                                      \
+    device->field = is_of_schema(#field "_bytes")                                                  \
+                        ? report_get_gauge(loader, json, #field "_bytes")                          \
+                        : report_find_gauge(loader, json, #field "_bytes");
+#define GC_COUNTER(field, text)                                                                    \
+    device->field = is_of_schema(#field) ? report_get_uint(loader, json, #field)                   \
+                                         : report_find_uint(loader, json, #field);
+#include "core/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+}
+
 static void load_device(struct report_loader *loader, const json_t *json,
                         struct gc_device_snapshot *device, struct gc_report_leaks *leaks)
 {
@@ -273,11 +306,7 @@ static void load_device(struct report_loader *loader, const json_t *json,
     device->group_limit_bytes = UINT64_MAX;
     if (!json_is_null(json_object_get(json, "limit_bytes")))
         device->limit_bytes = report_get_uint(loader, json, "limit_bytes");
-#define GC_GAUGE(field, text) device->field = report_get_gauge(loader, json, #field "_bytes");
-#define GC_COUNTER(field, text) device->field = report_get_uint(loader, json, #field);
-#include "core/stats.def"
-#undef GC_GAUGE
-#undef GC_COUNTER
+    load_stats(loader, json, device);
     device->host_metadata_bytes = report_get_uint(loader, json, "host_metadata_bytes");
     device->leak_count = report_get_uint(loader, json, "leak_count");
     device->leak_bytes = report_get_uint(loader, json, "leak_bytes");
