@@ -4,11 +4,7 @@
 #include "core/text.h"
 #include "tools/report_load.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MILLION 1000000
 #define OVERHEAD_MAX (99 * MILLION)
@@ -64,22 +60,22 @@ static void note_odds(const struct gc_report_estimate *own, struct gc_estimate *
 static int read_report(const char *path, struct gc_estimate *estimate,
                        struct calibration *calibration)
 {
-    struct tool_file file;
+    struct tool_file *const file = &calibration->report;
     struct report_loaded loaded;
     char why[256];
-    int status = tool_map(&tool_command_estimate, path, &file);
+    int status = tool_map(&tool_command_estimate, path, file);
     if (status != TOOL_DONE)
         return status;
-    if (file.bytes == 0) {
+    if (file->bytes == 0) {
         status = tool_fail(&tool_command_estimate, "%s: the file is empty", path);
-    } else if (report_load(file.data, file.bytes, &loaded, why, sizeof(why)) != GC_OK) {
+    } else if (report_load(file->data, file->bytes, &loaded, why, sizeof(why)) != GC_OK) {
         status = tool_fail(&tool_command_estimate, "%s: %s", path, why);
     } else {
         status = fill(path, &loaded, calibration);
         note_odds(loaded.report.facts.estimate, estimate);
         report_unload(&loaded);
     }
-    tool_unmap(&file);
+    tool_unmap(file);
     return status;
 }
 
@@ -138,26 +134,14 @@ static void write_file(struct gc_out *out, const struct calibration *calibration
 
 int calibration_store(const struct calibration *calibration, const char *path)
 {
-    char beside[4096];
     struct gc_out out;
     if (path == NULL)
         return TOOL_DONE;
-    const int length = snprintf(beside, sizeof(beside), "%s.new", path);
-    if (length < 0 || (size_t)length >= sizeof(beside))
-        return tool_fail(&tool_command_estimate, "%s: %s", path, strerror(ENAMETOOLONG));
-    const int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0)
-        return tool_fail(&tool_command_estimate, "%s: %s", beside, strerror(errno));
-    gc_out_init(&out, fd);
+    const int status = tool_output_open(&tool_command_estimate, path, &calibration->report, &out);
+    if (status != TOOL_DONE)
+        return status;
     write_file(&out, calibration);
-    const bool written = gc_out_flush(&out) == GC_OK;
-    const int error = errno;
-    close(fd);
-    if (written && rename(beside, path) == 0)
-        return TOOL_DONE;
-    tool_fail(&tool_command_estimate, "%s: %s", path, strerror(written ? errno : error));
-    unlink(beside);
-    return TOOL_FAILED;
+    return tool_output_close(&tool_command_estimate, path, &out);
 }
 
 struct found {

@@ -11,6 +11,7 @@
 #include "tools/tool.h"
 
 struct calibration {
+    struct tool_file report; /* what was measured; no longer mapped */
     char program[256];
     char host[256];
     uint64_t estimated_bytes;     /* the peak, without what the context takes */
@@ -24,7 +25,7 @@ struct calibration {
  * the run's own was another one, parts are lower bounds. TOOL_FAILED, with a line. */
 int calibration_measure(const char *report_path, struct gc_estimate *estimate,
                         uint64_t context_bytes, struct calibration *calibration) GC_CHECKED;
-/* Where `path` is NULL nothing is written. An existing file is replaced whole. */
+/* Where `path` is NULL nothing is written; the report is not written over. */
 int calibration_store(const struct calibration *calibration, const char *path) GC_CHECKED;
 /* Both values; a context that is not in the file leaves *context_bytes as it is. */
 int calibration_load(const char *path, uint64_t *overhead_millionths,

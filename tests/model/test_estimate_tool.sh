@@ -318,6 +318,11 @@ if [ -f run.json ]; then
     said 1 'is it of this model?' llama --calibrate other.json
     said 1 'mine.conf: no JSON' llama --calibrate mine.conf
     said 1 'No such file or directory' llama --calibrate longer.json --output no/such/folder
+    said 1 'longer.json: is what is read' llama --calibrate longer.json --output longer.json
+    said 1 '/dev/full: No space left on device' llama --calibrate longer.json --output /dev/full
+    ok "calibrate: a device stays one" test -c /dev/full
+    ln -s mine.conf link.conf
+    said 1 'is a symbolic link, not followed' llama --calibrate longer.json --output link.conf
     echo 'GPUCACHE_OVERHEAD=0.5' > bad.conf
     said 1 'accepted: a factor, 1 to 100' llama --calibration bad.conf
     echo 'GPUCACHE_LIMIT=1g' > other.conf
