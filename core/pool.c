@@ -123,7 +123,7 @@ static uint64_t take_id(struct gc_pool *pool)
 /* ---- blocks ----
  *
  * `segment` of a block and `pool` of a segment are stored with release: the partners are the
- * acquires in core.c's lock_pool_of, which follows them without a lock. */
+ * acquires in block.c's lock_pool_of, which follows them without a lock. */
 
 static struct gc_segment *segment_of(const struct gc_block *block)
 {
