@@ -55,47 +55,6 @@ static inline bool is_closed(const struct gc_context *context)
 
 /* ---- figures ---- */
 
-/* Before the device's, which empties the tallies. */
-static void merge_share(const struct gc_magazine *magazine, struct gc_share *share)
-{
-    if (magazine->alloc_count != 0) {
-        gc_counter_add(&share->alloc_count, magazine->alloc_count);
-        gc_counter_add(&share->hit_count, magazine->alloc_count);
-    }
-    if (magazine->free_count != 0)
-        gc_counter_add(&share->free_count, magazine->free_count);
-    if (magazine->requested.delta != 0 || magazine->requested.peak != 0)
-        gc_gauge_merge(&share->requested, magazine->requested.delta, magazine->requested.peak);
-    if (magazine->allocated.delta != 0 || magazine->allocated.peak != 0)
-        gc_gauge_merge(&share->allocated, magazine->allocated.delta, magazine->allocated.peak);
-}
-
-void gc_magazine_merge(struct gc_magazine *magazine)
-{
-    if (magazine->context == NULL)
-        return;
-    struct gc_device *device = magazine->context->device;
-    struct gc_stats *stats = &device->stats;
-    if (magazine->context->share != NULL)
-        merge_share(magazine, magazine->context->share);
-    if (magazine->alloc_count != 0)
-        gc_counter_add(&stats->hit_count, magazine->alloc_count);
-    gc_tally_merge_count(&stats->alloc_count, &magazine->alloc_count);
-    gc_tally_merge_count(&stats->free_count, &magazine->free_count);
-    gc_tally_merge(&stats->requested, &magazine->requested);
-    gc_tally_merge(&stats->allocated, &magazine->allocated);
-    if (magazine->pending_bytes > magazine->merged_pending_bytes)
-        gc_gauge_add(&stats->pending, magazine->pending_bytes - magazine->merged_pending_bytes);
-    else if (magazine->pending_bytes < magazine->merged_pending_bytes)
-        gc_gauge_sub(&stats->pending, magazine->merged_pending_bytes - magazine->pending_bytes);
-    magazine->merged_pending_bytes = magazine->pending_bytes;
-    for (unsigned i = 0; i < GC_MAGAZINE_APIS; i++) {
-        if (magazine->apis[i].count != 0 || magazine->apis[i].live.delta != 0 ||
-            magazine->apis[i].live.peak != 0)
-            gc_tally_merge_api(device, &magazine->apis[i]);
-    }
-}
-
 static __attribute__((noinline)) void trace_alloc(const struct gc_context *context,
                                                   uint64_t address, uint64_t requested_bytes,
                                                   uint64_t bytes, uint16_t api)

@@ -1,5 +1,5 @@
 /* Figures of a magazine's owner: kept without atomics at each allocation and free, and merged into
- * the device's when the magazine is. */
+ * the device's when the magazine is (magazine_tally.c). */
 #ifndef GC_MAGAZINE_TALLY_H
 #define GC_MAGAZINE_TALLY_H
 
@@ -24,33 +24,8 @@ static inline void gc_tally_lose(struct gc_tally *tally, uint64_t bytes)
     tally->delta -= (int64_t)bytes;
 }
 
-/* Misses merge, so what has not changed must cost nothing. */
-static inline void gc_tally_merge_count(gc_counter *counter, uint64_t *count)
-{
-    if (*count != 0)
-        gc_counter_add(counter, *count);
-    *count = 0;
-}
-
-static inline void gc_tally_merge(struct gc_gauge_cell *gauge, struct gc_tally *tally)
-{
-    if (tally->delta == 0 && tally->peak == 0)
-        return;
-    gc_gauge_merge(gauge, tally->delta, tally->peak);
-    *tally = (struct gc_tally){0, 0};
-}
-
-/* Rare: not to be set into the hot path. */
-static __attribute__((noinline)) void gc_tally_merge_api(struct gc_device *device,
-                                                         struct gc_api_tally *tally)
-{
-    struct gc_api_cell *cell = &device->apis[tally->api];
-    if (tally->api >= device->core->api_count)
-        return;
-    gc_tally_merge_count(&cell->count, &tally->count);
-    gc_tally_merge_count(&cell->bytes, &tally->bytes);
-    gc_tally_merge(&cell->live, &tally->live);
-}
+/* One entry point's figures go to the device. */
+void gc_tally_merge_api(struct gc_device *device, struct gc_api_tally *tally);
 
 /* The one of that entry point. */
 static inline struct gc_api_tally *gc_tally_of(struct gc_magazine *magazine, uint16_t api)
