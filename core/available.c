@@ -29,7 +29,7 @@ static uint64_t pages_between(const struct gc_pool *pool, const struct gc_arena 
  * speaks for all. */
 static uint64_t run_bytes(const struct gc_pool *pool, const struct gc_block *block)
 {
-    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    const struct gc_segment *segment = gc_block_segment(block);
     const struct gc_block *first = block;
     const struct gc_block *last = block;
     while (first->previous != NULL && is_unused(first->previous)) {

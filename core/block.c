@@ -64,17 +64,11 @@ enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool i
     }
 }
 
-static struct gc_pool *pool_of_locked(const struct gc_block *block)
-{
-    struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
-    return atomic_load_explicit(&segment->pool, memory_order_relaxed);
-}
-
 static enum gc_status refuse_free(struct gc_core *core, uint64_t address)
 {
     struct gc_block *block;
     if (gc_core_lock_block(core, address, true, &block) == GC_OK) {
-        struct gc_pool *pool = pool_of_locked(block);
+        struct gc_pool *pool = gc_block_pool(block);
         gc_pool_release(pool);
         gc_counter_add(&pool->context->device->stats.invalid_free_count, 1);
     }
@@ -95,7 +89,7 @@ static enum gc_status take_live(struct gc_core *core, uint64_t address, struct g
                                                 memory_order_acq_rel, memory_order_relaxed))
         return GC_OK;
     *is_cached = state == GC_BLOCK_CACHED;
-    gc_pool_release(pool_of_locked(*block));
+    gc_pool_release(gc_block_pool(*block));
     return GC_INVALID_POINTER;
 }
 
@@ -117,7 +111,7 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_
         return refuse_free(core, address);
     if (status != GC_OK)
         return status;
-    struct gc_context *context = pool_of_locked(block)->context;
+    struct gc_context *context = gc_block_pool(block)->context;
     status = gc_reuse_free_unlock(context, block, stream, driver_code);
     if (status == GC_OK) {
         const uint64_t end_ns = now_ns(core);
@@ -170,8 +164,8 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
     enum gc_status status = gc_core_lock_block(core, address, true, &block);
     if (status != GC_OK)
         return status;
-    struct gc_pool *pool = pool_of_locked(block);
-    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    struct gc_pool *pool = gc_block_pool(block);
+    const struct gc_segment *segment = gc_block_segment(block);
     uint64_t requested_bytes, id;
     const bool is_live = read_claim(block, &requested_bytes, &id);
     /* What rounding added is nobody's. */
@@ -204,7 +198,7 @@ enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address, uin
     const enum gc_status status = gc_core_lock_block(core, address, false, &block);
     if (status != GC_OK)
         return status;
-    struct gc_pool *pool = pool_of_locked(block);
+    struct gc_pool *pool = gc_block_pool(block);
     const bool is_live = is_live_now(block);
     if (is_live)
         block->is_shared = true;

@@ -8,6 +8,8 @@
 #ifndef GC_BLOCK_H
 #define GC_BLOCK_H
 
+#include "core/bits.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +58,23 @@ struct gc_block {
     _Atomic uint16_t magazine;
 };
 _Static_assert(sizeof(struct gc_block) == 64, "a block record is one cache line");
+
+#define GC_BLOCK_IDS_BATCH 1024
+
+/* Ids at hand: a range taken from the process's, who owns it takes them without atomics. */
+struct gc_block_ids {
+    uint64_t next;
+    uint64_t end;
+};
+
+static inline uint64_t gc_block_take_id(struct gc_block_ids *ids, atomic_uint_fast64_t *process_ids)
+{
+    if (!GC_LIKELY(ids->next != ids->end)) {
+        ids->next =
+            atomic_fetch_add_explicit(process_ids, GC_BLOCK_IDS_BATCH, memory_order_relaxed);
+        ids->end = ids->next + GC_BLOCK_IDS_BATCH;
+    }
+    return ids->next++;
+}
 
 #endif

@@ -26,9 +26,8 @@ enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *drive
     enum gc_status status = gc_core_lock_block(core, address, true, &block);
     if (status != GC_OK)
         return status;
-    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
-    struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_relaxed);
-    const bool is_cut = segment->class < GC_CLASS_CUT_COUNT;
+    struct gc_pool *pool = gc_block_pool(block);
+    const bool is_cut = gc_block_segment(block)->class < GC_CLASS_CUT_COUNT;
     if (!is_live(block))
         status = GC_INVALID_POINTER;
     else if (!gc_pool_is_whole_locked(pool, block))
@@ -46,8 +45,7 @@ static enum gc_status pin_block(struct gc_core *core, uint64_t address, uint64_t
     const enum gc_status status = gc_core_lock_block(core, address, true, &block);
     if (status != GC_OK)
         return status;
-    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
-    struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_relaxed);
+    struct gc_pool *pool = gc_block_pool(block);
     if (is_live(block))
         gc_pool_pin_locked(pool, block);
     *next = block->address + block->bytes;

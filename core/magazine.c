@@ -13,7 +13,6 @@
 #define PENDING_SHARE 4 /* of the magazine's bytes */
 #define SEARCH_MAX 8    /* blocks looked at in one bin */
 #define DRAIN_MAX 64
-#define IDS_BATCH 1024
 #define SAMPLE_EVERY 256 /* hits of which one is timed */
 
 /* ---- in and out ---- */
@@ -195,16 +194,6 @@ static inline bool shrink(struct gc_magazine *magazine)
 
 /* ---- allocation ---- */
 
-static uint64_t take_id(struct gc_cache *cache)
-{
-    if (!GC_LIKELY(cache->next_id != cache->end_id)) {
-        cache->next_id =
-            atomic_fetch_add_explicit(&cache->core->next_block_id, IDS_BATCH, memory_order_relaxed);
-        cache->end_id = cache->next_id + IDS_BATCH;
-    }
-    return cache->next_id++;
-}
-
 static inline struct gc_block *take(struct gc_magazine *magazine, uint64_t bytes)
 {
     struct gc_block *block = pop_ready(magazine, bytes);
@@ -219,7 +208,7 @@ static inline void make_live(struct gc_cache *cache, struct gc_magazine *magazin
     gc_tally_note_alloc(magazine, requested_bytes, block->bytes, api);
     gc_magazine_set_cached_bytes(magazine, gc_magazine_cached_bytes(magazine) - block->bytes);
     block->live.requested_bytes = requested_bytes;
-    block->live.id = take_id(cache);
+    block->live.id = gc_block_take_id(&cache->ids, &cache->core->next_block_id);
     block->api = api;
     block->is_shared = false;
     /* Release: pairs with the exchange of who frees it. */
@@ -298,18 +287,12 @@ static void unclaim(struct gc_block *block)
     atomic_store_explicit(&block->state, GC_BLOCK_LIVE, memory_order_release);
 }
 
-static struct gc_context *context_of(const struct gc_block *block)
-{
-    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
-    return atomic_load_explicit(&segment->pool, memory_order_relaxed)->context;
-}
-
 /* The magazine for a block of the context with that number, empty if it was another's. */
 static __attribute__((noinline)) void bind(struct gc_magazine *magazine,
                                            const struct gc_block *block)
 {
     gc_magazine_empty(magazine);
-    magazine->context = context_of(block);
+    magazine->context = gc_block_pool(block)->context;
     magazine->number = magazine->context->number;
 }
 

@@ -14,6 +14,7 @@
 #ifndef GC_MAGAZINE_H
 #define GC_MAGAZINE_H
 
+#include "core/block.h"
 #include "core/core.h"
 
 #include <pthread.h>
@@ -26,7 +27,6 @@
 #define GC_MAGAZINE_APIS 8
 #define GC_CACHE_MAGAZINES 4
 
-struct gc_block;
 struct gc_pool;
 
 /* What a gauge gained since it was last merged, and the most it had gained meanwhile. */
@@ -69,8 +69,7 @@ struct gc_cache {
     bool is_used; /* guarded by gc_core.caches_lock, as is `next` */
     uint32_t until_sample;
     pthread_t owner;
-    uint64_t next_id; /* ids left of the range taken from the process */
-    uint64_t end_id;
+    struct gc_block_ids ids;
     struct gc_core *core;
     _Atomic(struct gc_cache *) next;
     struct gc_magazine magazines[GC_CACHE_MAGAZINES];

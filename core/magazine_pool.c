@@ -41,7 +41,7 @@ void gc_magazine_size_all(struct gc_device *device)
 uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *block)
 {
     const struct gc_context *context = pool->context;
-    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    const struct gc_segment *segment = gc_block_segment(block);
     const uint64_t most =
         atomic_load_explicit(&context->magazine_block_bytes, memory_order_relaxed);
     const bool is_whole = segment->class == GC_CLASS_WHOLE;

@@ -122,8 +122,7 @@ struct gc_tenant *gc_core_find_paused(struct gc_core *core, uint64_t address)
     struct gc_tenant *tenant = NULL;
     if (address == 0 || gc_core_lock_block(core, address, true, &block) != GC_OK)
         return NULL;
-    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
-    struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_relaxed);
+    struct gc_pool *pool = gc_block_pool(block);
     tenant = pool->context->tenant;
     gc_pool_release(pool);
     return tenant != NULL && gc_tenant_is_paused(tenant) ? tenant : NULL;

@@ -1,9 +1,8 @@
-#include "core/pool.h"
+/* A pool: its lock, the block records at hand, and blocks: cut, merged, in the bins. */
+#include "core/pool_block.h"
 
 #include "core/check.h"
 #include "core/context.h"
-#include "core/debug.h"
-#include "core/instance.h"
 #include "core/magazine.h"
 
 #include <stddef.h>
@@ -13,7 +12,6 @@
 #define SPARES_NEEDED 3
 /* Taken from and put back to the device's store in this number. */
 #define SPARES_BATCH 32
-#define IDS_BATCH 1024
 
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
                   const struct gc_pool_shared *shared)
@@ -49,14 +47,14 @@ bool gc_pool_plan(uint64_t requested_bytes, uint64_t *bytes, struct gc_segment_p
 
 /* ---- lock and records ---- */
 
-static void push_spare(struct gc_pool *pool, struct gc_block *block)
+static void push_record(struct gc_pool *pool, struct gc_block *block)
 {
     block->next = pool->spares;
     pool->spares = block;
     pool->spare_count++;
 }
 
-static struct gc_block *pop_spare(struct gc_pool *pool)
+struct gc_block *gc_pool_pop_record_locked(struct gc_pool *pool)
 {
     struct gc_block *block = pool->spares;
     GC_ASSERT(block != NULL);
@@ -73,7 +71,7 @@ static bool stock_locked(struct gc_pool *pool)
         struct gc_block *block = gc_slab_try_take(pool->shared.blocks);
         if (block == NULL)
             break;
-        push_spare(pool, block);
+        push_record(pool, block);
     }
     return pool->spare_count >= SPARES_NEEDED;
 }
@@ -105,35 +103,12 @@ void gc_pool_release(struct gc_pool *pool)
 void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block)
 {
     atomic_store_explicit(&block->segment, NULL, memory_order_release);
-    push_spare(pool, block);
+    push_record(pool, block);
     while (pool->spare_count > 2 * SPARES_BATCH)
-        gc_slab_put(pool->shared.blocks, pop_spare(pool));
+        gc_slab_put(pool->shared.blocks, gc_pool_pop_record_locked(pool));
 }
 
-static uint64_t take_id(struct gc_pool *pool)
-{
-    if (pool->next_id == pool->end_id) {
-        pool->next_id =
-            atomic_fetch_add_explicit(pool->shared.next_block_id, IDS_BATCH, memory_order_relaxed);
-        pool->end_id = pool->next_id + IDS_BATCH;
-    }
-    return pool->next_id++;
-}
-
-/* ---- blocks ----
- *
- * `segment` of a block and `pool` of a segment are stored with release: the partners are the
- * acquires in block.c's lock_pool_of, which follows them without a lock. */
-
-static struct gc_segment *segment_of(const struct gc_block *block)
-{
-    return atomic_load_explicit(&block->segment, memory_order_relaxed);
-}
-
-static bool spans_segment(const struct gc_block *block)
-{
-    return block->previous == NULL && block->next == NULL;
-}
+/* ---- blocks ---- */
 
 void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes)
 {
@@ -149,7 +124,7 @@ void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes)
         gc_supply_sub(shared->share_supply, bytes);
 }
 
-static void idle_add(struct gc_pool *pool, struct gc_segment *segment)
+void gc_pool_set_idle_locked(struct gc_pool *pool, struct gc_segment *segment)
 {
     GC_ASSERT(!segment->is_idle);
     segment->is_idle = true;
@@ -163,7 +138,7 @@ static void idle_add(struct gc_pool *pool, struct gc_segment *segment)
     gc_pool_add_idle(&pool->shared, segment->bytes);
 }
 
-static void idle_remove(struct gc_pool *pool, struct gc_segment *segment)
+static void clear_idle(struct gc_pool *pool, struct gc_segment *segment)
 {
     GC_ASSERT(segment->is_idle);
     segment->is_idle = false;
@@ -178,21 +153,21 @@ static void idle_remove(struct gc_pool *pool, struct gc_segment *segment)
     gc_pool_sub_idle(&pool->shared, segment->bytes);
 }
 
-static void bin_insert(struct gc_pool *pool, struct gc_block *block)
+void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
 {
-    struct gc_segment *segment = segment_of(block);
+    struct gc_segment *segment = gc_block_segment(block);
     block->state = GC_BLOCK_FREE;
     gc_bins_insert(&pool->bins[segment->class], block);
-    if (spans_segment(block) && segment->arena == NULL && !segment->is_kept)
-        idle_add(pool, segment);
+    if (gc_block_spans_segment(block) && segment->arena == NULL && !segment->is_kept)
+        gc_pool_set_idle_locked(pool, segment);
 }
 
-static void bin_remove(struct gc_pool *pool, struct gc_block *block)
+void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block)
 {
-    struct gc_segment *segment = segment_of(block);
+    struct gc_segment *segment = gc_block_segment(block);
     gc_bins_remove(&pool->bins[segment->class], block);
     if (segment->is_idle)
-        idle_remove(pool, segment);
+        clear_idle(pool, segment);
 }
 
 static void link_after(struct gc_block *block, struct gc_block *added)
@@ -206,7 +181,7 @@ static void link_after(struct gc_block *block, struct gc_block *added)
 
 static void unlink_block(struct gc_block *block)
 {
-    struct gc_segment *segment = segment_of(block);
+    struct gc_segment *segment = gc_block_segment(block);
     if (block->previous != NULL)
         block->previous->next = block->next;
     else
@@ -231,22 +206,21 @@ static uint64_t least_remainder(const struct gc_segment *segment)
 /* Cuts a block in two; the second half is in no bin. */
 static struct gc_block *split_at(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
 {
-    struct gc_block *rest = pop_spare(pool);
+    struct gc_block *rest = gc_pool_pop_record_locked(pool);
     rest->address = block->address + bytes;
     rest->bytes = block->bytes - bytes;
     rest->state = GC_BLOCK_MAPPING;
-    atomic_store_explicit(&rest->segment, segment_of(block), memory_order_release);
+    atomic_store_explicit(&rest->segment, gc_block_segment(block), memory_order_release);
     block->bytes = bytes;
     link_after(block, rest);
     gc_pagemap_set(pool->shared.pagemap, rest->address, rest);
     return rest;
 }
 
-/* Cuts the end off a block that is in no bin and makes it a free block, if it is worth one. */
-static void split_off(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
+void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
 {
-    if (block->bytes - bytes >= least_remainder(segment_of(block)))
-        bin_insert(pool, split_at(pool, block, bytes));
+    if (block->bytes - bytes >= least_remainder(gc_block_segment(block)))
+        gc_pool_bin_locked(pool, split_at(pool, block, bytes));
 }
 
 void gc_pool_count_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
@@ -281,7 +255,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
 {
     GC_ASSERT(block->bytes >= claim->bytes);
     block->live.requested_bytes = claim->requested_bytes;
-    block->live.id = take_id(pool);
+    block->live.id = gc_block_take_id(&pool->ids, pool->shared.next_block_id);
     block->api = claim->api;
     block->is_shared = false;
     block->is_pinned = false;
@@ -297,14 +271,14 @@ struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_plac
                                       uint64_t bytes)
 {
     struct gc_block *block = place->hole;
-    bin_remove(pool, block);
+    gc_pool_unbin_locked(pool, block);
     if (place->address > block->address) {
         struct gc_block *front = block;
         block = split_at(pool, front, place->address - front->address);
-        bin_insert(pool, front);
+        gc_pool_bin_locked(pool, front);
     }
     block->state = GC_BLOCK_MAPPING;
-    split_off(pool, block, bytes);
+    gc_pool_split_off_locked(pool, block, bytes);
     return block;
 }
 
@@ -322,21 +296,21 @@ static void merge_and_bin(struct gc_pool *pool, struct gc_block *block)
 {
     struct gc_block *next = block->next;
     if (next != NULL && next->state == GC_BLOCK_FREE) {
-        bin_remove(pool, next);
+        gc_pool_unbin_locked(pool, next);
         merge_next(pool, block, next);
     }
     struct gc_block *previous = block->previous;
     if (previous != NULL && previous->state == GC_BLOCK_FREE) {
-        bin_remove(pool, previous);
+        gc_pool_unbin_locked(pool, previous);
         merge_next(pool, previous, block);
         block = previous;
     }
-    bin_insert(pool, block);
+    gc_pool_bin_locked(pool, block);
 }
 
 void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block)
 {
-    struct gc_arena *arena = segment_of(block)->arena;
+    struct gc_arena *arena = gc_block_segment(block)->arena;
     GC_ASSERT(block->state != GC_BLOCK_FREE);
     if (arena != NULL)
         gc_pages_unuse_locked(pool, arena, block->address, block->bytes);
@@ -348,123 +322,4 @@ void gc_pool_uncarve_locked(struct gc_pool *pool, struct gc_block *block)
 {
     GC_ASSERT(block->state == GC_BLOCK_MAPPING);
     merge_and_bin(pool, block);
-}
-
-/* ---- segments ---- */
-
-static void link_segment(struct gc_pool *pool, struct gc_segment *segment, struct gc_block *block)
-{
-    segment->first = block;
-    segment->previous = NULL;
-    segment->next = pool->segments;
-    if (pool->segments != NULL)
-        pool->segments->previous = segment;
-    pool->segments = segment;
-    block->previous = NULL;
-    block->next = NULL;
-    block->address = segment->address;
-    block->bytes = segment->bytes;
-    if (segment->class == GC_CLASS_PLANNED)
-        pool->planned = segment;
-    atomic_store_explicit(&segment->pool, pool, memory_order_release);
-    atomic_store_explicit(&block->segment, segment, memory_order_release);
-    pool->generation++;
-}
-
-struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *segment,
-                                    const struct gc_claim *claim)
-{
-    struct gc_block *block = pop_spare(pool);
-    segment->arena = NULL;
-    segment->is_idle = false;
-    segment->is_kept = segment->class != GC_CLASS_ONCE && gc_context_is_capturing(pool->context);
-    link_segment(pool, segment, block);
-    split_off(pool, block, claim->bytes);
-    gc_pool_make_live_locked(pool, block, claim);
-    gc_pagemap_set(pool->shared.pagemap, block->address, block);
-    return block;
-}
-
-static void add_free(struct gc_pool *pool, struct gc_segment *segment, struct gc_arena *arena)
-{
-    struct gc_block *block = pop_spare(pool);
-    segment->arena = arena;
-    segment->is_idle = false;
-    segment->is_kept = false;
-    link_segment(pool, segment, block);
-    bin_insert(pool, block);
-    gc_pagemap_set(pool->shared.pagemap, block->address, block);
-}
-
-void gc_pool_add_arena_locked(struct gc_pool *pool, struct gc_arena *arena)
-{
-    arena->next = pool->pages.arenas;
-    pool->pages.arenas = arena;
-    add_free(pool, arena->segment, arena);
-}
-
-void gc_pool_add_free_locked(struct gc_pool *pool, struct gc_segment *segment)
-{
-    add_free(pool, segment, NULL);
-}
-
-struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *segment)
-{
-    struct gc_block *block = segment->first;
-    GC_ASSERT(spans_segment(block));
-    if (block->state == GC_BLOCK_FREE)
-        bin_remove(pool, block);
-    gc_pagemap_clear(pool->shared.pagemap, block->address);
-    if (segment->previous != NULL)
-        segment->previous->next = segment->next;
-    else
-        pool->segments = segment->next;
-    if (segment->next != NULL)
-        segment->next->previous = segment->previous;
-    if (pool->planned == segment)
-        pool->planned = NULL;
-    segment->first = NULL;
-    atomic_store_explicit(&segment->pool, NULL, memory_order_release);
-    atomic_store_explicit(&block->segment, NULL, memory_order_release);
-    return block;
-}
-
-bool gc_pool_is_whole_locked(const struct gc_pool *pool, const struct gc_block *block)
-{
-    struct gc_core *core = pool->context->core;
-    return segment_of(block)->arena == NULL && spans_segment(block) && !block->is_ordered &&
-           (core->debug == NULL || !gc_debug_maps_has(core, block->address));
-}
-
-void gc_pool_export_locked(struct gc_block *block)
-{
-    struct gc_segment *segment = segment_of(block);
-    struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_relaxed);
-    if (pool->planned == segment)
-        pool->planned = NULL;
-    segment->class = GC_CLASS_ONCE;
-    segment->is_kept = false; /* the program's free is meant for the driver */
-    atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
-}
-
-void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
-                            struct gc_block *block, enum gc_block_state state)
-{
-    link_segment(pool, segment, block);
-    block->state = (uint8_t)state;
-    if (state == GC_BLOCK_FREE)
-        bin_insert(pool, block);
-    gc_pagemap_set(pool->shared.pagemap, block->address, block);
-}
-
-void gc_pool_unkeep_locked(struct gc_pool *pool)
-{
-    for (struct gc_segment *segment = pool->segments; segment != NULL; segment = segment->next) {
-        const bool was_kept = segment->is_kept;
-        segment->is_kept = false;
-        if (was_kept && segment->arena == NULL && segment->first->state == GC_BLOCK_FREE &&
-            spans_segment(segment->first))
-            idle_add(pool, segment);
-    }
-    gc_pages_unkeep_locked(pool);
 }

@@ -89,8 +89,7 @@ struct gc_pool {
     uint64_t generation;   /* rises whenever memory becomes free or the pool grows */
     uint64_t pinned_count; /* live blocks that others reach: see gc_core_pin */
     struct gc_pages pages;
-    uint64_t next_id; /* ids left of the range taken from the process */
-    uint64_t end_id;
+    struct gc_block_ids ids;
 };
 
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,

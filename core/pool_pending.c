@@ -61,8 +61,7 @@ bool gc_pool_give_pending_locked(struct gc_pool *pool, struct gc_pending pending
     struct gc_block *block = pending.first;
     while (block != NULL) {
         struct gc_block *next = block->pending.next;
-        any_once |=
-            atomic_load_explicit(&block->segment, memory_order_relaxed)->class == GC_CLASS_ONCE;
+        any_once |= gc_block_segment(block)->class == GC_CLASS_ONCE;
         gc_pool_uncount_pending_locked(pool, block);
         gc_pool_give_locked(pool, block);
         block = next;

@@ -10,18 +10,13 @@
 /* Holes that are looked at because a block might fit between the pages of them. */
 #define FIT_TRIES 256
 
-static struct gc_segment *segment_of(const struct gc_block *block)
-{
-    return atomic_load_explicit(&block->segment, memory_order_relaxed);
-}
-
 /* Where in the hole a block of `bytes` would start; false if it does not fit. */
 static bool fit(const struct gc_pool *pool, struct gc_block *hole, uint64_t bytes, bool is_tight,
                 struct gc_place *place)
 {
     const uint64_t page = pool->pages.page_bytes;
     uint64_t address = hole->address;
-    if (segment_of(hole)->arena != NULL && (bytes >= GC_PAGE_BYTES_MIN || is_tight)) {
+    if (gc_block_segment(hole)->arena != NULL && (bytes >= GC_PAGE_BYTES_MIN || is_tight)) {
         const uint64_t needed = (bytes + page - 1) / page * page;
         if (address % page + bytes > needed)
             address = (address + page - 1) / page * page;
@@ -48,7 +43,7 @@ bool gc_pool_find_at_locked(const struct gc_pool *pool, uint64_t address, uint64
                             struct gc_place *place)
 {
     struct gc_block *block = gc_bins_at(&pool->bins[GC_CLASS_PLANNED], address);
-    if (block == NULL || segment_of(block) != pool->planned)
+    if (block == NULL || gc_block_segment(block) != pool->planned)
         return false;
     *place = (struct gc_place){block, address};
     return bytes <= block->bytes && address - block->address <= block->bytes - bytes;
@@ -58,7 +53,7 @@ bool gc_pool_find_at_locked(const struct gc_pool *pool, uint64_t address, uint64
 struct gc_block *gc_pool_take_place_locked(struct gc_pool *pool, const struct gc_place *place,
                                            const struct gc_claim *claim)
 {
-    struct gc_segment *segment = segment_of(place->hole);
+    struct gc_segment *segment = gc_block_segment(place->hole);
     const bool keep = gc_context_is_capturing(pool->context);
     if (segment->arena != NULL &&
         !gc_pages_try_use_locked(pool, segment->arena, place->address, claim->bytes, keep))

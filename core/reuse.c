@@ -271,7 +271,7 @@ static enum gc_status free_once(struct gc_context *context, struct gc_block *blo
     gc_device_give_back_begin(device, context->share);
     gc_pool_acquire_plain(pool);
     if (!pool->is_dropped) {
-        segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+        segment = gc_block_segment(block);
         gc_pool_remove_locked(pool, segment);
     }
     gc_pool_release(pool);
@@ -338,7 +338,7 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
 enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
                                     uint64_t stream, int *driver_code)
 {
-    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    const struct gc_segment *segment = gc_block_segment(block);
     const bool is_once = segment->class == GC_CLASS_ONCE;
     const struct gc_entry entry = {
         .address = block->address,

@@ -14,6 +14,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct gc_arena;
@@ -52,6 +53,23 @@ struct gc_segment {
     uint8_t unused[53];
 };
 _Static_assert(sizeof(struct gc_segment) == 128, "two cache lines");
+
+/* The segment and the pool of a block that keeps them: its pool's lock is held, or nobody else may
+ * touch the block. */
+static inline struct gc_segment *gc_block_segment(const struct gc_block *block)
+{
+    return atomic_load_explicit(&block->segment, memory_order_relaxed);
+}
+
+static inline struct gc_pool *gc_block_pool(const struct gc_block *block)
+{
+    return atomic_load_explicit(&gc_block_segment(block)->pool, memory_order_relaxed);
+}
+
+static inline bool gc_block_spans_segment(const struct gc_block *block)
+{
+    return block->previous == NULL && block->next == NULL;
+}
 
 /* What is asked of the driver for one request. */
 struct gc_segment_plan {

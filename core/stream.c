@@ -47,7 +47,7 @@ bool gc_stream_push_locked(struct gc_pool *pool, uint64_t stream, struct gc_bloc
 /* Places of a plan are kept for it. */
 static bool fits(const struct gc_block *block, uint64_t bytes)
 {
-    const struct gc_segment *segment = atomic_load_explicit(&block->segment, memory_order_relaxed);
+    const struct gc_segment *segment = gc_block_segment(block);
     if (segment->class == GC_CLASS_PLANNED)
         return false;
     return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_SHARE;
