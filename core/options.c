@@ -209,9 +209,15 @@ static void read_config(struct reading *reading, struct gc_config *config)
             return;
     }
     reading->config_path = reading->source->default_config;
-    if (reading->config_path == NULL ||
-        gc_config_read(reading->config_path, &visitor, config) != GC_OK)
+    if (reading->config_path != NULL &&
+        gc_config_read(reading->config_path, &visitor, config) != GC_OK) {
+        if (!config->is_missing)
+            say(reading, GC_LOG_ERROR,
+                "%s: not a readable file of KEY=value lines below 64 KiB; what it says does not "
+                "hold",
+                reading->config_path);
         reading->config_path = NULL;
+    }
     if (named == NULL)
         return;
     char shown[SHOWN_BYTES];

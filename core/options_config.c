@@ -34,8 +34,10 @@ static enum gc_status load(const char *path, struct gc_config *config, size_t *b
     struct statx info; /* older than glibc's fstat symbol */
     enum gc_status status = GC_IO;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
+    if (fd < 0) {
+        config->is_missing = errno == ENOENT || errno == ENOTDIR;
         return GC_IO;
+    }
     if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &info) != 0 ||
         !S_ISREG(info.stx_mode) || info.stx_size > CONFIG_BYTES_MAX)
         goto close_file;

@@ -39,6 +39,7 @@ size_t gc_option_length_max(const struct gc_option_rule *rule);
 struct gc_config {
     char *text;
     size_t mapped_bytes;
+    bool is_missing; /* there is no such file */
 };
 struct gc_config_visitor {
     void *argument;

@@ -275,7 +275,7 @@ static void unknown_names_give_one_line_with_the_nearest(void **state)
     read_one("GPUCACHE_LIMT", "4GiB");
     assert_string_equal(
         lines, "gpucache: GPUCACHE_LIMT=4GiB: unknown name, ignored; nearest: GPUCACHE_LIMIT (a "
-               "size or percentage, or per device: 0=8GiB,GPU-...=50%)\n");
+               "size (8GiB, 500MB) or percentage (80%), or per device: 0=8GiB,GPU-...=50%)\n");
     assert_int_equal(options->limit.count, 0);
     read_one("GPUCACHE_MDOE", "off");
     assert_string_equal(
@@ -573,6 +573,16 @@ static void config_file_that_cannot_be_read_keeps_the_default(void **state)
     read_default_config(environment, false);
     assert_int_equal(line_count(), 1);
     assert_int_equal(options->mode, GC_MODE_TRACK);
+    environment[0] = NULL;
+    assert_int_equal(unlink(config_path), 0);
+    read_default_config(environment, false);
+    assert_int_equal(line_count(), 0);
+    /* The default is there and is no file. */
+    assert_int_equal(mkdir(config_path, 0700), 0);
+    read_default_config(environment, false);
+    assert_int_equal(line_count(), 1);
+    assert_non_null(strstr(lines, "what it says does not hold"));
+    assert_int_equal(rmdir(config_path), 0);
     /* A fifo must neither block nor be read. */
     scratch_path(named, sizeof(named), folder, "fifo");
     assert_int_equal(mkfifo(named, 0600), 0);
