@@ -175,7 +175,7 @@ static int parse_budget(const struct texts *texts, struct estimate_setup *setup)
         return TOOL_DONE;
     if (gc_parse_size_spec(texts->budget, true, &spec) != GC_OK)
         return tool_refuse(&tool_command_estimate, "--budget", texts->budget,
-                           "a size or percentage, or per device: 0=8GiB,1=50%");
+                           "a size (8GiB, 500MB) or percentage (80%), or per device: 0=8GiB,1=50%");
     const uint32_t device_count = setup->request.device_count;
     const int status = check_budget(&spec, texts->budget, texts->memory, device_count);
     if (status != TOOL_DONE)
