@@ -1,7 +1,7 @@
 # bash completion for gpucache. Commands and options are what the tool itself lists.
 _gpucache()
 {
-    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} words
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} words name
     local tool=${COMP_WORDS[0]} i
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
@@ -30,7 +30,10 @@ _gpucache()
         ;;
     limit | trim | pause | resume)
         if [ "$COMP_CWORD" -eq 2 ] && [[ $current != -* ]]; then
-            words=$("$tool" top --once --json 2> /dev/null | sed -n 's/.*"pid": \([0-9]*\),.*/\1/p; s/.*"group": "\([^"]*\)".*/\1/p')
+            # A process by its PID, and a group, or for pause and resume a tenant, by its name.
+            [[ $command == @(pause|resume) ]] && name=name || name=group
+            words=$("$tool" top --once --json 2> /dev/null | sed '1,/"processes"/d' |
+                grep -oE "\"(pid|$name)\": [^,}]+" | sed 's/.*: //; s/"//g; /^null$/d')
             mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
             return
         fi
@@ -40,9 +43,18 @@ _gpucache()
     --mode) mapfile -t COMPREPLY < <(compgen -W "cache track off" -- "$current"); return ;;
     --gate) mapfile -t COMPREPLY < <(compgen -W "off warn deny exit" -- "$current"); return ;;
     --policy) mapfile -t COMPREPLY < <(compgen -W "cache driver" -- "$current"); return ;;
+    --backend) mapfile -t COMPREPLY < <(compgen -W "vmm driver" -- "$current"); return ;;
+    --split) mapfile -t COMPREPLY < <(compgen -W "layers tensor" -- "$current"); return ;;
+    --attention) mapfile -t COMPREPLY < <(compgen -W "flash full" -- "$current"); return ;;
+    --weights | --inputs | --outputs) mapfile -t COMPREPLY < <(compgen -W "keep use leave" -- "$current"); return ;;
+    --sort)
+        words="reserved live idle limit peak hits pid name group device"
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+        return
+        ;;
     esac
     if [[ $current == -* ]]; then
-        words=$("$tool" "$command" --help 2> /dev/null | grep -oE '^  --[a-z-]+' | tr -d ' ')
+        words=$("$tool" "$command" --help 2> /dev/null | grep -E '^  --' | grep -oE '(^  |, )--[a-z-]+' | tr -d ' ,')
         mapfile -t COMPREPLY < <(compgen -W "$words --help" -- "$current")
     else
         mapfile -t COMPREPLY < <(compgen -f -- "$current")

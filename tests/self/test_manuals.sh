@@ -16,11 +16,13 @@ tool=$TOOL
 # Dashes are written \- and words run over macros: compared without them.
 plain() { sed 's/\\-/-/g; s/\\f.//g; s/^\.[A-Z]* //' "$1"; }
 pages=$(plain "$ROOT/tools/gpucache.1")
+# Several may stand in a line of the help: "  --weights W, --inputs W".
+options() { "$tool" "$1" --help | grep -E '^  --' | grep -oE '(^  |, )--[a-z-]+' | grep -oE -- '--[a-z-]+'; }
 commands=$("$tool" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
 missing=
 for command in $commands; do
     printf '%s\n' "$pages" | grep -qw "$command" || missing+=" $command"
-    for option in $("$TOOL" "$command" --help | grep -oE '^  --[a-z-]+'); do
+    for option in $(options "$command"); do
         printf '%s\n' "$pages" | grep -q -- "$option" || missing+=" $command:$option"
     done
 done
@@ -47,7 +49,21 @@ offers() {
 is "completion: commands" "$(offers doc)" "doctor "
 is "completion: options" "$(offers run --mod)" "--mode --model "
 is "completion: values" "$(offers run --gate e)" "exit "
+for command in $commands; do
+    is "completion: all options of $command" "$(offers "$command" --)" \
+        "$({ options "$command"; echo --help; } | sort | tr '\n' ' ')"
+done
+is "completion: values of the options of plan" "$(offers plan --inputs k)" "keep "
+is "completion: columns" "$(offers top --sort re)" "reserved "
 is "completion: files" "$(cd "$ROOT" && offers report READ)" "README.md "
 is "completion: a program behind --" "$(offers run -- tru | tr ' ' '\n' | grep -x true | sort -u)" true
+cat > "$TMP/told" << 'END'
+#!/bin/sh
+printf '{\n  "processes": [\n    {\n      "pid": 47,\n      "name": "llama",\n      "group": null,\n'
+printf '    {\n      "pid": 48,\n      "name": "bert",\n      "group": "team",\n'
+END
+chmod +x "$TMP/told"
+is "completion: processes and groups" "$(TOOL=$TMP/told offers limit '')" "47 48 team "
+is "completion: processes and tenants" "$(TOOL=$TMP/told offers pause '')" "47 48 bert llama "
 is "completion: help" "$(offers help opt)" "options "
 done_testing
