@@ -153,8 +153,9 @@ const struct tool_command tool_command_doctor = {
     .summary = "is the library loadable, the driver fit, PROGRAM's CUDA reached",
     .help = "  --json          one JSON object\n"
             "\n"
-            "Looks at the library, its settings, the system, the driver, the devices and, without\n"
-            "running it, at PROGRAM: how it gets to CUDA and whether the library is in that way.\n"
-            "Each finding says what to do. Exit status 1 if one of them is a failure.\n",
+            "Looks at the library, its settings, the system, the driver, the devices and,\n"
+            "without running it, at PROGRAM: how it gets to CUDA and whether the library is\n"
+            "in that way. Each finding says what to do. Exit status 1 if one of them is a\n"
+            "failure.\n",
     .run = doctor,
 };

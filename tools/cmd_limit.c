@@ -266,9 +266,10 @@ static int run_trim(int argc, char **argv)
 }
 
 #define TARGET_HELP                                                                                \
-    "A number is the PID of a process, another word the name of a group; pid:N and group:NAME\n"   \
-    "say which is meant where a number is both. A process of a group answers at once, one\n"       \
-    "without a group when it next allocates or submits work; a request not answered stays.\n"      \
+    "A number is the PID of a process, another word the name of a group; pid:N and\n"              \
+    "group:NAME say which is meant where a number is both. A process of a group\n"                 \
+    "answers at once, one without a group when it next allocates or submits work; a\n"             \
+    "request not answered stays.\n"                                                                \
     "\n"                                                                                           \
     "Exit status 1: there is no such process or group, or not all answered in time.\n"
 
@@ -276,14 +277,15 @@ const struct tool_command tool_command_limit = {
     .name = "limit",
     .synopsis = "PID|GROUP SIZE [--device D] [--timeout S]",
     .summary = "change the limit of a running process or group",
-    .help =
-        "  --device D     only on this device: its number in gpucache top, its UUID or its beginning\n"
-        "  --timeout S    seconds to wait for the answer (5); 0: not at all\n"
-        "\n"
-        "SIZE is a size or a percentage of the device's memory; none takes the limit away. Nothing\n"
-        "is taken from the program: where it holds more, idle memory goes back and new requests\n"
-        "fail until it holds less. Prints a line a device: before -> after.\n"
-        "\n" TARGET_HELP,
+    .help = "  --device D     only on this device: its number in gpucache top, its UUID or\n"
+            "                 its beginning\n"
+            "  --timeout S    seconds to wait for the answer (5); 0: not at all\n"
+            "\n"
+            "SIZE is a size or a percentage of the device's memory; none takes the limit\n"
+            "away. Nothing is taken from the program: where it holds more, idle memory goes\n"
+            "back and new requests fail until it holds less. Prints a line a device: before\n"
+            "-> after.\n"
+            "\n" TARGET_HELP,
     .run = run_limit,
 };
 

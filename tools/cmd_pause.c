@@ -106,12 +106,14 @@ static int run_resume(int argc, char **argv)
     return run(&move, options, sizeof(options) / sizeof(options[0]), argc, argv, &timeout);
 }
 
-#define TARGET_HELP                                                                                  \
-    "A number is the PID of a process, another word the name of a tenant, inside a process or the\n" \
-    "one a process is shown under (GPUCACHE_TENANT, else the program's name); all that have it\n"    \
-    "are meant. pid:N and tenant:NAME say which where a number is both.\n"                           \
-    "\n"                                                                                             \
-    "Exit status 1: there is none, it was refused (the reason is told), or there was no answer.\n"
+#define TARGET_HELP                                                                                \
+    "A number is the PID of a process, another word the name of a tenant, inside a\n"              \
+    "process or the one a process is shown under (GPUCACHE_TENANT, else the\n"                     \
+    "program's name); all that have it are meant. pid:N and tenant:NAME say which\n"               \
+    "where a number is both.\n"                                                                    \
+    "\n"                                                                                           \
+    "Exit status 1: there is none, it was refused (the reason is told), or there was\n"            \
+    "no answer.\n"
 
 const struct tool_command tool_command_pause = {
     .name = "pause",

@@ -124,9 +124,10 @@ static int refuse_file(const struct plan_request *request, const struct tool_fil
                          "%s: is a plan already, for GPUCACHE_PLAN and gpucache replay --plan",
                          request->path);
     return tool_fail(&tool_command_plan,
-                     "%s: not known; accepted: an ONNX model, a placement problem "
-                     "(id,lower,upper,size), a trace",
-                     request->path);
+                     "%s: %s; accepted: an ONNX model, a placement problem "
+                     "(id,lower,upper,size), a trace%s",
+                     request->path, file->bytes == 0 ? "the file is empty" : "not known",
+                     tool_file_hint(file, TOOL_TRACE));
 }
 
 static int plan(const struct plan_request *request, const struct tool_file *file)

@@ -76,8 +76,9 @@ static int replay(struct replay_request *request, const struct tool_file *file)
         tool_fail(&tool_command_replay, "%s: line %llu: %s", file->path,
                   (unsigned long long)error.line, error.text);
     } else if (read != GC_OK || results == NULL) {
-        tool_fail(&tool_command_replay, "%s: %s", file->path,
-                  read == GC_FORMAT ? error.text : gc_status_text(GC_NO_HOST_MEMORY));
+        tool_fail(&tool_command_replay, "%s: %s%s", file->path,
+                  read == GC_FORMAT ? error.text : gc_status_text(GC_NO_HOST_MEMORY),
+                  tool_file_hint(file, TOOL_TRACE));
     } else {
         request->setup.memory_bytes = request->memory_bytes > 0
                                           ? request->memory_bytes
@@ -223,27 +224,31 @@ const struct tool_command tool_command_replay = {
     .name = "replay",
     .synopsis = "TRACE [OPTIONS]",
     .summary = "run a trace against the cache, without a device",
-    .help =
-        "  --policy P      cache: served by the cache; driver: every request goes to the driver.\n"
-        "                  Without it and --backend all are run and compared\n"
-        "  --backend B     vmm (mapped memory, the default), driver (plain driver allocations)\n"
-        "  --limit S       a limit, as GPUCACHE_LIMIT would set it\n"
-        "  --memory S      memory of the simulated device; default: twice what is live at most\n"
-        "  --passes N      how often the trace is run, one after the other; default 2\n"
-        "  --threads N     N threads run the whole trace at once; default 1\n"
-        "  --device N      whose events to take; default: the device that has most\n"
-        "  --plan F        follow a plan that `gpucache plan TRACE --output F` made; the cache alone\n"
-        "  --json          one JSON object\n"
-        "\n"
-        "TRACE, by its content: a record of GPUCACHE_TRACE; a CSV, op,id,bytes,stream,time_us\n"
-        "(op a or f; a free of an id that is not live is an error); a PyTorch memory snapshot\n"
-        "(pickle, protocol 4 or lower; nothing in it is executed); an RMM log CSV.\n"
-        "In recorded logs a free of an address that is not live is left out and counted.\n"
-        "\n"
-        "What is live at the end of a pass is freed before the next one. Work follows each\n"
-        "allocation on its stream; it is done at once. peak reserved is what was held from\n"
-        "the device, ratio that over peak live; ns/event is a thread's time over its events.\n"
-        "\n"
-        "Exit status 3: some request found no memory.\n",
+    .help = "  --policy P      cache: served by the cache; driver: every request goes to the\n"
+            "                  driver. Without it and --backend all are run and compared\n"
+            "  --backend B     vmm (mapped memory, the default), driver (plain driver\n"
+            "                  allocations)\n"
+            "  --limit S       a limit, as GPUCACHE_LIMIT would set it\n"
+            "  --memory S      memory of the simulated device; default: twice what is live\n"
+            "                  at most\n"
+            "  --passes N      how often the trace is run, one after the other; default 2\n"
+            "  --threads N     N threads run the whole trace at once; default 1\n"
+            "  --device N      whose events to take; default: the device that has most\n"
+            "  --plan F        follow a plan that `gpucache plan TRACE --output F` made; the\n"
+            "                  cache alone\n"
+            "  --json          one JSON object\n"
+            "\n"
+            "TRACE, by its content: a record of GPUCACHE_TRACE; a CSV,\n"
+            "op,id,bytes,stream,time_us (op a or f; a free of an id that is not live is an\n"
+            "error); a PyTorch memory snapshot (pickle, protocol 4 or lower; nothing in it\n"
+            "is executed); an RMM log CSV. In recorded logs a free of an address that is not\n"
+            "live is left out and counted.\n"
+            "\n"
+            "What is live at the end of a pass is freed before the next one. Work follows\n"
+            "each allocation on its stream; it is done at once. peak reserved is what was\n"
+            "held from the device, ratio that over peak live; ns/event is a thread's time\n"
+            "over its events.\n"
+            "\n"
+            "Exit status 3: some request found no memory.\n",
     .run = run,
 };

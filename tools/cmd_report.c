@@ -38,7 +38,8 @@ static int load(const struct tool_file *file, struct report_loaded *loaded)
         return tool_fail(&tool_command_report, "%s: a trace, no report: gpucache trace shows it",
                          file->path);
     if (report_load(file->data, file->bytes, loaded, why, sizeof(why)) != GC_OK)
-        return tool_fail(&tool_command_report, "%s: %s", file->path, why);
+        return tool_fail(&tool_command_report, "%s: %s%s", file->path, why,
+                         tool_file_hint(file, TOOL_REPORT));
     return TOOL_DONE;
 }
 
@@ -67,8 +68,9 @@ static int open_trace(struct side *side)
         return status;
     if (gc_trace_reader_init(&side->trace, side->trace_file.data, side->trace_file.bytes, &why) !=
         GC_OK)
-        return tool_fail(&tool_command_report, "%s: %s", side->trace_path,
-                         side->trace_file.bytes == 0 ? "the file is empty" : why);
+        return tool_fail(&tool_command_report, "%s: %s%s", side->trace_path,
+                         side->trace_file.bytes == 0 ? "the file is empty" : why,
+                         tool_file_hint(&side->trace_file, TOOL_TRACE));
     return TOOL_DONE;
 }
 
@@ -207,15 +209,16 @@ const struct tool_command tool_command_report = {
     .name = "report",
     .synopsis = "FILE [OTHER] [OPTIONS]",
     .summary = "show a JSON report as text, as a page or in another format",
-    .help =
-        "  --html OUT      a page to look at, in any browser, without a network; of two reports\n"
-        "                  it compares them\n"
-        "  --trace FILE    with --html: the trace of the same run, for what happened over time;\n"
-        "                  given again it is the second report's\n"
-        "  --symbols       call stacks with the names and lines that the programs' files have\n"
-        "  --json          print it as JSON again, checked, keys in the schema's order\n"
-        "  --prom [OUT]    as Prometheus' text format, for node_exporter's textfile collector\n"
-        "\n"
-        "With - for OUT it goes to standard output.\n",
+    .help = "  --html OUT      a page to look at, in any browser, without a network; of two\n"
+            "                  reports it compares them\n"
+            "  --trace FILE    with --html: the trace of the same run, for what happened\n"
+            "                  over time; given again it is the second report's\n"
+            "  --symbols       call stacks with the names and lines that the programs' files\n"
+            "                  have\n"
+            "  --json          print it as JSON again, checked, keys in the schema's order\n"
+            "  --prom [OUT]    as Prometheus' text format, for node_exporter's textfile\n"
+            "                  collector\n"
+            "\n"
+            "With - for OUT it goes to standard output.\n",
     .run = run,
 };

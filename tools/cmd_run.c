@@ -161,6 +161,23 @@ static int parse(int argc, char **argv, struct settings *settings, int *next)
                       next);
 }
 
+/* What did not start, and why. Before a "--" that comes later stands no command, but what was meant
+ * as an option's value ("--limit 8 GB -- PROGRAM"). */
+static int refuse_command(char **words, bool is_marked, int error)
+{
+    bool is_marked_later = false;
+    for (char **word = words; *word != NULL; word++)
+        is_marked_later = is_marked_later || strcmp(*word, "--") == 0;
+    const char *reason = error == ENOENT && strchr(words[0], '/') == NULL
+                             ? "no such program in PATH"
+                             : strerror(error);
+    tool_fail(&tool_command_run, "%s: %s%s", words[0], reason,
+              error == ENOENT && !is_marked && is_marked_later
+                  ? "; before -- stand options with their values, one word each"
+                  : "");
+    return error == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_START;
+}
+
 static int run(int argc, char **argv)
 {
     struct settings settings = {.limit = NULL};
@@ -168,7 +185,7 @@ static int run(int argc, char **argv)
     int status = parse(argc, argv, &settings, &next);
     if (status != TOOL_DONE || next == 0)
         return status;
-    if (next == argc)
+    if (next == argc || argv[next][0] == '\0')
         return tool_usage(&tool_command_run, "a command is missing");
     status = check(&settings);
     if (status == TOOL_DONE)
@@ -176,26 +193,25 @@ static int run(int argc, char **argv)
     if (status != TOOL_DONE)
         return status;
     execvp(argv[next], argv + next);
-    const int error = errno;
-    tool_fail(&tool_command_run, "%s: %s", argv[next], strerror(error));
-    return error == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_START;
+    return refuse_command(argv + next, strcmp(argv[next - 1], "--") == 0, errno);
 }
 
 const struct tool_command tool_command_run = {
     .name = "run",
     .synopsis = "[OPTIONS] -- COMMAND...",
     .summary = "run a program under the library",
-    .help =
-        "  --limit SIZE    hard limit on device memory: 4GiB, 80%, 0=8GiB,1=50%\n"
-        "  --mode MODE     cache, track (count and limit only) or off\n"
-        "  --report FILE   stderr, stdout, none or a path; .json for JSON\n"
-        "  --trace FILE    record every allocation event\n"
-        "  --model FILE    estimate this model's memory when CUDA is initialised\n"
-        "  --budget SIZE   what it must fit in, per device too; else the limit, else the device\n"
-        "  --gate GATE     where it does not: off, warn, deny (CUDA) or exit (with 3)\n"
-        "\n"
-        "They set GPUCACHE_LIMIT, GPUCACHE_MODE and so on; see gpucache help options for these\n"
-        "and the others. The exit status is the program's, or as a\n"
-        "shell's: 127 not found, 126 cannot be started.\n",
+    .help = "  --limit SIZE    hard limit on device memory: 4GiB, 80%, 0=8GiB,1=50%\n"
+            "  --mode MODE     cache, track (count and limit only) or off\n"
+            "  --report FILE   stderr, stdout, none or a path; by its ending .json,\n"
+            "                  .html, .prom, else text\n"
+            "  --trace FILE    record every allocation event\n"
+            "  --model FILE    estimate this model's memory when CUDA is initialised\n"
+            "  --budget SIZE   what it must fit in, per device too; else the limit, else the\n"
+            "                  device\n"
+            "  --gate GATE     where it does not: off, warn, deny (CUDA) or exit (with 3)\n"
+            "\n"
+            "They set GPUCACHE_LIMIT, GPUCACHE_MODE and so on; see gpucache help options for\n"
+            "these and the others. The exit status is the program's, or as a shell's: 127 not\n"
+            "found, 126 cannot be started.\n",
     .run = run,
 };

@@ -177,16 +177,18 @@ const struct tool_command tool_command_top = {
     .name = "top",
     .synopsis = "[--once] [--json] [OPTIONS]",
     .summary = "live view of every process and group of this user",
-    .help =
-        "  --once           print the table once and end; also where standard output is no terminal\n"
-        "  --json           print one JSON object and end\n"
-        "  --interval S     seconds between readings, 0.1 to 60 (1)\n"
-        "  --sort WORD      reserved, live, idle, limit, peak, hits, pid, name, group, device\n"
-        "  --reverse        the other way round\n"
-        "  --device D       only this device: its number in the table, its UUID or its beginning\n"
-        "  --group NAME     only this group\n"
-        "\n"
-        "LIVE is what programs asked for and did not free, RESVD what they hold from the driver,\n"
-        "IDLE what of it is cached. The key ? lists the keys.\n",
+    .help = "  --once           print the table once and end; also where standard output is\n"
+            "                   no terminal\n"
+            "  --json           print one JSON object and end\n"
+            "  --interval S     seconds between readings, 0.1 to 60 (1)\n"
+            "  --sort WORD      reserved, live, idle, limit, peak, hits, pid, name, group,\n"
+            "                   device\n"
+            "  --reverse        the other way round\n"
+            "  --device D       only this device: its number in the table, its UUID or its\n"
+            "                   beginning\n"
+            "  --group NAME     only this group\n"
+            "\n"
+            "LIVE is what programs asked for and did not free, RESVD what they hold from the\n"
+            "driver, IDLE what of it is cached. The key ? lists the keys.\n",
     .run = run,
 };

@@ -143,8 +143,9 @@ static int show(const struct tool_file *file, const struct output *outputs, size
     bool exported = false;
     int status = TOOL_DONE;
     if (gc_trace_reader_init(&reader, file->data, file->bytes, &why) != GC_OK)
-        return tool_fail(&tool_command_trace, "%s: %s", file->path,
-                         file->bytes == 0 ? "the file is empty" : why);
+        return tool_fail(&tool_command_trace, "%s: %s%s", file->path,
+                         file->bytes == 0 ? "the file is empty" : why,
+                         tool_file_hint(file, TOOL_TRACE));
     for (size_t i = 0; status == TOOL_DONE && i < count; i++) {
         if (outputs[i].path == NULL)
             continue;
@@ -207,17 +208,17 @@ const struct tool_command tool_command_trace = {
     .name = "trace",
     .synopsis = "FILE [OPTIONS]",
     .summary = "sum up a recorded trace, or export it",
-    .help =
-        "  --csv [OUT]       op,id,bytes,stream,time_us rows\n"
-        "  --rmm [OUT]       RMM's log, as its logging resource writes it\n"
-        "  --perfetto [OUT]  Chrome's trace JSON, for ui.perfetto.dev: counters of live, reserved\n"
-        "                    and pending bytes and of the limit, a slice for each allocation\n"
-        "  --pickle OUT      a PyTorch memory snapshot, for pytorch.org/memory_viz\n"
-        "  --html OUT        a page to look at, in any browser, without a network\n"
-        "  --json            the summary as one JSON object\n"
-        "\n"
-        "A record of GPUCACHE_TRACE. Without OUT, or with -, an export goes to standard output.\n"
-        "Allocations are numbered from 1; time begins at the first event; a free of an address\n"
-        "that is not live is left out and counted.\n",
+    .help = "  --csv [OUT]       op,id,bytes,stream,time_us rows\n"
+            "  --rmm [OUT]       RMM's log, as its logging resource writes it\n"
+            "  --perfetto [OUT]  Chrome's trace JSON, for ui.perfetto.dev: counters of live,\n"
+            "                    reserved and pending bytes and of the limit, a slice for\n"
+            "                    each allocation\n"
+            "  --pickle OUT      a PyTorch memory snapshot, for pytorch.org/memory_viz\n"
+            "  --html OUT        a page to look at, in any browser, without a network\n"
+            "  --json            the summary as one JSON object\n"
+            "\n"
+            "A record of GPUCACHE_TRACE. Without OUT, or with -, an export goes to standard\n"
+            "output. Allocations are numbered from 1; time begins at the first event; a free\n"
+            "of an address that is not live is left out and counted.\n",
     .run = run,
 };

@@ -6,12 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct tool_command main_command = {.name = "--help"};
+static const struct tool_command help_command = {.name = "--help"};
+static const struct tool_command version_command = {.name = "--version"};
 
 static const struct tool_command *const commands[] = {
-    &tool_command_run,    &tool_command_report,   &tool_command_trace,  &tool_command_replay,
-    &tool_command_top,    &tool_command_limit,    &tool_command_trim,   &tool_command_pause,
-    &tool_command_resume, &tool_command_estimate, &tool_command_doctor, &tool_command_plan,
+    &tool_command_run,    &tool_command_report,   &tool_command_trace, &tool_command_replay,
+    &tool_command_top,    &tool_command_limit,    &tool_command_trim,  &tool_command_pause,
+    &tool_command_resume, &tool_command_estimate, &tool_command_plan,  &tool_command_doctor,
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -23,22 +24,6 @@ static const struct tool_command *find_command(const char *name)
             return commands[i];
     }
     return NULL;
-}
-
-static const struct tool_command *nearest_command(const char *name)
-{
-    const struct tool_command *nearest = commands[0];
-    unsigned best = UINT32_MAX;
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        const char *candidate = commands[i]->name;
-        const unsigned distance =
-            gc_text_distance(name, strlen(name), candidate, strlen(candidate));
-        if (distance < best) {
-            best = distance;
-            nearest = commands[i];
-        }
-    }
-    return nearest;
 }
 
 static void print_overview(struct gc_out *out)
@@ -94,13 +79,22 @@ static void print_options(struct gc_out *out)
 
 static int unknown_command(const char *name)
 {
-    char shown[64];
+    char shown[GC_TEXT_DISTANCE_MAX];
+    struct tool_nearest nearest = {.word = shown};
     struct gc_out out;
+    gc_text_show(name, strlen(name), shown, sizeof(shown));
+    tool_nearest_offer(&nearest, "help");
+    tool_nearest_offer(&nearest, "--version");
+    tool_nearest_offer(&nearest, "--help");
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        tool_nearest_offer(&nearest, commands[i]->name);
     gc_out_init(&out, STDERR_FILENO);
     gc_out_text(&out, "gpucache: unknown command ");
-    gc_out_text(&out, gc_text_show(name, strlen(name), shown, sizeof(shown)));
-    gc_out_text(&out, "; nearest: ");
-    gc_out_text(&out, nearest_command(name)->name);
+    gc_out_text(&out, shown);
+    if (nearest.name != NULL) {
+        gc_out_text(&out, "; nearest: ");
+        gc_out_text(&out, nearest.name);
+    }
     gc_out_text(&out, "; see gpucache --help\n");
     (void)!gc_out_flush(&out);
     return TOOL_USAGE;
@@ -110,7 +104,11 @@ static int help(int argc, char **argv)
 {
     struct gc_out out;
     gc_out_init(&out, STDOUT_FILENO);
-    if (argc < 2) {
+    if (argc > 2) {
+        (void)tool_fail(&help_command, "one command, not also %s", argv[2]);
+        return TOOL_USAGE;
+    }
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
         print_overview(&out);
     } else if (strcmp(argv[1], "options") == 0) {
         print_options(&out);
@@ -120,7 +118,7 @@ static int help(int argc, char **argv)
             return unknown_command(argv[1]);
         tool_print_help(&out, command);
     }
-    return tool_finish(&main_command, &out);
+    return tool_finish(&help_command, &out);
 }
 
 static int version(void)
@@ -128,7 +126,7 @@ static int version(void)
     struct gc_out out;
     gc_out_init(&out, STDOUT_FILENO);
     gc_out_text(&out, "gpucache " GC_VERSION "\n");
-    return tool_finish(&main_command, &out);
+    return tool_finish(&version_command, &out);
 }
 
 int main(int argc, char **argv)

@@ -175,7 +175,10 @@ static enum gc_status read_any(const void *data, size_t bytes, int device,
         return replay_refuse(error, 0, "the file is empty");
     if (begins_with(data, bytes, GC_TRACE_MAGIC))
         return replay_read_native(data, bytes, device, builder, error);
-    if (begins_with(data, bytes, REPLAY_CSV_HEADER))
+    const bool is_csv = begins_with(data, bytes, REPLAY_CSV_HEADER);
+    if ((is_csv || begins_with(data, bytes, REPLAY_RMM_HEADER)) && device >= 0)
+        return replay_refuse(error, 0, "tells no devices: --device is not for it");
+    if (is_csv)
         return replay_read_csv(data, bytes, builder, error);
     if (begins_with(data, bytes, REPLAY_RMM_HEADER))
         return replay_read_rmm(data, bytes, builder, error);
@@ -194,7 +197,9 @@ enum gc_status replay_trace_read(const void *data, size_t bytes, int device,
     replay_builder_init(&builder, trace);
     enum gc_status status = read_any(data, bytes, device, &builder, error);
     if (status == GC_OK && trace->allocs == 0)
-        status = replay_refuse(error, 0, "the trace holds no allocation");
+        status = device < 0 ? replay_refuse(error, 0, "the trace holds no allocation")
+                            : replay_refuse(error, 0, "the trace holds no allocation of device %d",
+                                            device);
     if (status == GC_OK)
         status = replay_builder_close(&builder);
     if (status == GC_FORMAT && error->text[0] == '\0')

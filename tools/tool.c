@@ -1,6 +1,10 @@
+#define _GNU_SOURCE
 #include "tools/tool.h"
 
+#include "core/planner/run_plan.h"
+#include "core/report.h"
 #include "core/text.h"
+#include "core/trace_format.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +17,7 @@
 
 #define COLUMNS_MAX 79
 
+/* One line, whatever names of files and words it tells. */
 static void print_error(const struct tool_command *command, const char *format, va_list arguments,
                         bool usage)
 {
@@ -22,8 +27,10 @@ static void print_error(const struct tool_command *command, const char *format, 
     gc_out_text(&out, "gpucache ");
     gc_out_text(&out, command->name);
     gc_out_text(&out, ": ");
-    if (vsnprintf(text, sizeof(text), format, arguments) > 0)
-        gc_out_text(&out, text);
+    if (vsnprintf(text, sizeof(text), format, arguments) < 0)
+        text[0] = '\0';
+    for (const char *p = text; *p != '\0'; p++)
+        gc_out_char(&out, (unsigned char)*p < ' ' || *p == 0x7f ? '?' : *p);
     if (usage) {
         gc_out_text(&out, "; see gpucache ");
         gc_out_text(&out, command->name);
@@ -59,11 +66,19 @@ int tool_refuse(const struct tool_command *command, const char *option, const ch
                       gc_text_show(value, strlen(value), shown, sizeof(shown)), accepted);
 }
 
+void tool_nearest_offer(struct tool_nearest *nearest, const char *name)
+{
+    const size_t length = strlen(nearest->word);
+    const unsigned distance = gc_text_distance(nearest->word, length, name, strlen(name));
+    if (distance > 1 + length / 3 || (nearest->name != NULL && distance >= nearest->distance))
+        return;
+    nearest->name = name;
+    nearest->distance = distance;
+}
+
 int tool_finish(const struct tool_command *command, struct gc_out *out)
 {
-    if (gc_out_flush(out) == GC_OK)
-        return TOOL_DONE;
-    return tool_fail(command, "standard output: %s", strerror(errno));
+    return tool_output_close(command, "-", out);
 }
 
 void tool_print_wrapped(struct gc_out *out, size_t column, const char *text)
@@ -91,8 +106,6 @@ void tool_print_help(struct gc_out *out, const struct tool_command *command)
     gc_out_text(out, command->synopsis);
     gc_out_text(out, "\n\n");
     gc_out_text(out, command->summary);
-    if (command->run == NULL)
-        gc_out_text(out, " (not in this version)");
     gc_out_char(out, '\n');
     if (command->help != NULL) {
         gc_out_char(out, '\n');
@@ -112,6 +125,22 @@ static const struct tool_option *find_option(const struct tool_option *options, 
     return NULL;
 }
 
+static int refuse_option(const struct tool_command *command, const struct tool_option *options,
+                         size_t count, const char *text, size_t length)
+{
+    char word[GC_TEXT_DISTANCE_MAX];
+    struct tool_nearest nearest = {.word = word};
+    if (length == 1)
+        return tool_usage(command, "- is not taken: a name is wanted, standard input is not read");
+    gc_text_show(text, length, word, sizeof(word));
+    tool_nearest_offer(&nearest, "--help");
+    for (size_t i = 0; i < count; i++)
+        tool_nearest_offer(&nearest, options[i].name);
+    if (nearest.name == NULL)
+        return tool_usage(command, "unknown option %s", word);
+    return tool_usage(command, "unknown option %s; nearest: %s", word, nearest.name);
+}
+
 static int parse_one(const struct tool_command *command, const struct tool_option *options,
                      size_t count, int argc, char **argv, int *at)
 {
@@ -120,9 +149,7 @@ static int parse_one(const struct tool_command *command, const struct tool_optio
     const size_t length = equals != NULL ? (size_t)(equals - text) : strlen(text);
     const struct tool_option *option = find_option(options, count, text, length);
     if (option == NULL)
-        return tool_usage(command, "unknown option %s", text);
-    if (option->absent)
-        return tool_usage(command, "%s is not in this version", option->name);
+        return refuse_option(command, options, count, text, length);
     (*at)++;
     if (option->flag != NULL) {
         if (equals != NULL)
@@ -145,7 +172,7 @@ static int parse_one(const struct tool_command *command, const struct tool_optio
         *value = option->bare;
         return TOOL_DONE;
     }
-    if (equals == NULL && *at == argc)
+    if (is_bare)
         return tool_usage(command, "%s needs a value", option->name);
     *value = equals != NULL ? equals + 1 : argv[(*at)++];
     if (**value == '\0')
@@ -205,10 +232,14 @@ int tool_parse_words(const struct tool_command *command, const struct tool_optio
             if (status != TOOL_DONE)
                 return status;
         } else if (words->count == words->most && words->one_is_enough) {
-            return tool_usage(command, "at most %zu of them, not also %s", words->most, argv[at]);
+            return tool_usage(command, "at most %zu %ss, not also %s", words->most,
+                              words->names[0] + 2, argv[at]);
         } else if (words->count == words->most) {
             return tool_usage(command, "one %s, not also %s", words->names[words->most - 1] + 2,
                               argv[at]);
+        } else if (argv[at][0] == '\0') {
+            return tool_usage(command, "an empty word is no %s",
+                              words->names[words->one_is_enough ? 0 : words->count] + 2);
         } else {
             words->words[words->count++] = argv[at++];
         }
@@ -301,4 +332,26 @@ void tool_unmap(struct tool_file *file)
     if (file->data != NULL)
         munmap(file->data, file->bytes);
     file->data = NULL;
+}
+
+static bool begins_with(const struct tool_file *file, const char *text)
+{
+    const size_t length = strlen(text);
+    return file->bytes >= length && memcmp(file->data, text, length) == 0;
+}
+
+const char *tool_file_hint(const struct tool_file *file, enum tool_kind wanted)
+{
+    static const char schema[] = "\"" GC_REPORT_SCHEMA "\"";
+    const size_t head = file->bytes < 256 ? file->bytes : 256;
+    if (file->bytes == 0)
+        return "";
+    if (wanted == TOOL_REPORT && begins_with(file, GC_TRACE_MAGIC))
+        return "; it is a trace, for gpucache trace, replay and plan";
+    if (begins_with(file, GC_RUN_MAGIC))
+        return "; it is a plan of a run, for GPUCACHE_PLAN and gpucache replay --plan";
+    if (wanted != TOOL_REPORT && begins_with(file, "{") &&
+        memmem(file->data, head, schema, strlen(schema)) != NULL)
+        return "; it is a report, for gpucache report";
+    return "";
 }

@@ -16,11 +16,10 @@ enum tool_status {
 
 struct tool_command {
     const char *name;
-    const char *synopsis; /* behind the name */
-    const char *summary;  /* one line */
-    const char *help;     /* lines about options; NULL if there are none */
-    int (*run)(int argc,
-               char **argv); /* argv[0] is the command's name; NULL: not in this version */
+    const char *synopsis;              /* behind the name */
+    const char *summary;               /* one line */
+    const char *help;                  /* lines about options; NULL if there are none */
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name */
 };
 
 extern const struct tool_command tool_command_estimate;
@@ -45,19 +44,29 @@ int tool_usage(const struct tool_command *command, const char *format, ...)
 /* The same for the value of an option; `accepted` names those that are. */
 int tool_refuse(const struct tool_command *command, const char *option, const char *value,
                 const char *accepted);
-/* Flushes what was written on stdout; TOOL_FAILED, with a line, if that failed. */
+/* The name that a misspelt word may have meant: offered one after the other, the nearest stays;
+ * NULL while none is near. */
+struct tool_nearest {
+    const char *word;
+    const char *name;
+    unsigned distance;
+};
+void tool_nearest_offer(struct tool_nearest *nearest, const char *name);
+
+/* Flushes what was written on stdout; TOOL_FAILED, with a line, if that failed. Who writes into a
+ * pipe that nobody reads any more ends by SIGPIPE, as other programs do. */
 int tool_finish(const struct tool_command *command, struct gc_out *out);
 void tool_print_help(struct gc_out *out, const struct tool_command *command);
 /* Words of `text`, broken before column 80, each line begun at `column`, the first where it stands
  * if that is behind; ends the line. */
 void tool_print_wrapped(struct gc_out *out, size_t column, const char *text);
 
-/* One option: --name VALUE or --name=VALUE, or a flag. */
+/* One option: --name VALUE or --name=VALUE, or a flag. A value that begins with "--" wants the
+ * second form. */
 struct tool_option {
     const char *name;       /* with its dashes */
     const char **value;     /* set for an option with a value */
     bool *flag;             /* set for a flag */
-    bool absent;            /* known, but not in this version */
     const char *bare;       /* what the value is where none follows; NULL: one must */
     struct tool_list *list; /* set for an option that may be given again and again */
 };
@@ -73,8 +82,8 @@ struct tool_list {
 const char *tool_join_dims(const struct tool_list *list, char *dims, size_t size);
 
 /* Reads options until the first argument that is none, or "--", which is skipped. *next is the
- * index of the argument after them. TOOL_USAGE, with a line, for an unknown, absent, repeated or
- * incomplete option; TOOL_DONE with *next == 0 after --help, which it printed. */
+ * index of the argument after them. TOOL_USAGE, with a line, for an unknown, repeated or incomplete
+ * option; TOOL_DONE with *next == 0 after --help, which it printed. */
 int tool_parse(const struct tool_command *command, const struct tool_option *options, size_t count,
                int argc, char **argv, int *next) GC_CHECKED;
 
@@ -108,9 +117,14 @@ struct tool_file {
 int tool_map(const struct tool_command *command, const char *path,
              struct tool_file *file) GC_CHECKED;
 void tool_unmap(struct tool_file *file);
+/* What a file is where another kind was wanted, to be set behind the message: "; it is a report,
+ * for gpucache report". "" for what is of the wanted kind, or none of ours. */
+enum tool_kind { TOOL_REPORT, TOOL_TRACE };
+const char *tool_file_hint(const struct tool_file *file, enum tool_kind wanted);
 
 /* A file to write, emptied if it is there; "-" is standard output. It must not be `input`, which
- * may be NULL. TOOL_FAILED with a line; else `out` is to be closed. */
+ * may be NULL, nor what this process opened for writing before. TOOL_FAILED with a line; else `out`
+ * is to be closed. */
 int tool_output_open(const struct tool_command *command, const char *path,
                      const struct tool_file *input, struct gc_out *out) GC_CHECKED;
 /* TOOL_FAILED with a line if the path is that input, which may be empty (not mapped). */

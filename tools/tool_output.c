@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define TOOL_OUTPUTS_MAX 16
 
 static bool is_input(const struct stat *info, const struct tool_file *input)
 {
@@ -26,6 +29,28 @@ int tool_output_check(const struct tool_command *command, const char *path,
     if (strcmp(path, "-") == 0 || stat(path, &info) != 0 || !is_input(&info, input))
         return TOOL_DONE;
     return refuse_input(command, path);
+}
+
+/* Notes a file that is written; false if it was before: the second content would lie in the first.
+ */
+static bool note_output(const struct stat *info)
+{
+    static struct {
+        dev_t device;
+        ino_t inode;
+    } written[TOOL_OUTPUTS_MAX];
+    static size_t count;
+    if (!S_ISREG(info->st_mode))
+        return true;
+    for (size_t i = 0; i < count; i++) {
+        if (written[i].device == info->st_dev && written[i].inode == info->st_ino)
+            return false;
+    }
+    if (count < TOOL_OUTPUTS_MAX) {
+        written[count].device = info->st_dev;
+        written[count++].inode = info->st_ino;
+    }
+    return true;
 }
 
 static int output_flags(const char *path)
@@ -55,6 +80,10 @@ int tool_output_open(const struct tool_command *command, const char *path,
         close(fd);
         return refuse_input(command, path);
     }
+    if (!note_output(&info)) {
+        close(fd);
+        return tool_fail(command, "%s: is what another option wrote", path);
+    }
     if (S_ISREG(info.st_mode) && ftruncate(fd, 0) != 0)
         goto fail;
 opened:
@@ -77,5 +106,7 @@ int tool_output_close(const struct tool_command *command, const char *path, stru
     }
     if (is_flushed)
         return TOOL_DONE;
+    if (error == EPIPE)
+        raise(SIGPIPE);
     return tool_fail(command, "%s: %s", is_ours ? path : "standard output", strerror(error));
 }

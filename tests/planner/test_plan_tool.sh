@@ -88,7 +88,7 @@ said 1 'small.plan: is a plan already, for GPUCACHE_PLAN and gpucache replay --p
 "$TOOL" plan three.csv > /dev/full 2> err
 is "a full standard output is a failure" $? 1
 : > empty
-said 1 'not known; accepted: an ONNX model, a placement problem' empty
+said 1 'the file is empty; accepted: an ONNX model, a placement problem' empty
 printf 'id,lower,upper\n' > bad.csv
 said 1 'bad.csv: line 1: the header lacks size' bad.csv
 printf 'id,lower,upper,size\na,2,2,5\n' > bad.csv

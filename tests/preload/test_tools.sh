@@ -29,12 +29,19 @@ is "help options fits 84 columns" "$("$TOOL" help options | awk 'length > 84 && 
 for command in run report trace estimate plan replay top limit trim pause resume doctor; do
     like "$command --help" "$("$TOOL" $command --help)" "^usage: gpucache $command "
     is "help $command is the same" "$("$TOOL" help $command)" "$("$TOOL" $command --help)"
+    is "$command --help fits 80 columns" "$("$TOOL" $command --help | awk 'length > 80')" ""
 done
 said 2 'unknown command runn; nearest: run' runn
+said 2 'unknown command qwertz; see gpucache --help' qwertz
+said 2 'one command, not also x' help run x
 said 2 'unknown command --nonsense' --nonsense
 said 2 'unknown command x' help x
 "$TOOL" --help > /dev/full 2> err
 is "a full standard output is a failure" $? 1
+# Into a pipe that nobody reads: the end that other programs have, without a word.
+unread='import os, subprocess, sys; ends = os.pipe(); os.close(ends[0])
+print(subprocess.run(sys.argv[1:], stdout=ends[1]).returncode)'
+is "standard output that nobody reads" "$(python3 -c "$unread" "$TOOL" help options 2>&1)" -13
 
 # ---- top, limit, trim, pause, resume ----
 export GPUCACHE_LEDGER=$TMP/ledger
@@ -78,7 +85,14 @@ said 2 '--budget x is not valid' run --model m --budget x -- true
 said 2 'are about a --model' run --gate deny -- true
 said 1 'no-model: No such file or directory' run --model no-model -- true
 said 2 'unknown option --bogus' run --bogus -- true
-said 127 'no-such-program: No such file or directory' run -- no-such-program
+said 2 'unknown option --limt; nearest: --limit' run --limt 1g -- true
+said 2 '--report needs a value' run --report --limit 1g -- true
+said 2 '--trace needs a value' run --trace -- true
+ok "no option is taken for a file" test ! -e ./--limit -a ! -e ./--
+said 2 'a command is missing' run ''
+said 127 'no-such-program: no such program in PATH$' run -- no-such-program
+said 127 'no/such: No such file or directory$' run -- no/such
+said 127 'GB: no such program in PATH; before -- stand options' run --limit 8 GB -- true
 touch not-executable
 said 126 'not-executable: Permission denied' run -- ./not-executable
 "$TOOL" run -- sh -c 'exit 37'
@@ -117,9 +131,12 @@ for command in report trace; do
     said 1 'empty: the file is empty' $command empty
     said 1 "$TMP: not a regular file" $command "$TMP"
     said 1 'fifo: not a regular file' $command fifo
+    said 2 'an empty word is no file' $command ''
+    said 2 'standard input is not read' $command -
+    said 1 '^gpucache [a-z]+: a\?\[31mb\?c: No such' $command $'a\e[31mb\nc'
 done
 said 2 'one file, not also noise' trace empty noise
-said 2 'at most 2 of them, not also c' report a b c
+said 2 'at most 2 files, not also c' report a b c
 said 2 'two reports are compared on a page: --html OUT' report empty noise
 said 2 '--trace goes with --html' report noise --trace empty
 said 2 'more traces than reports' report noise --trace a --trace b --html x
@@ -179,6 +196,14 @@ is "trace --perfetto, --rmm, --pickle: each into its file" \
     "$("$TOOL" trace t --perfetto t.perfetto --rmm t.rmm --pickle t.pickle && ls t.perfetto t.rmm t.pickle)" \
     "$(printf 't.perfetto\nt.pickle\nt.rmm')"
 said 2 '--pickle needs a value' trace t --pickle
+said 1 'both: is what another option wrote' trace t --csv both --rmm both
+said 1 'both: is what another option wrote' report r.json --prom both --html ./both
+said 1 'r.json: not a gpucache trace; it is a report, for gpucache report' trace r.json
+said 1 't: no JSON.*; it is a trace, for gpucache trace' report t
+said 1 'it is a report, for gpucache report' replay r.json
+said 1 'a trace; it is a report, for gpucache report' plan r.json
+said 1 't: the trace holds no allocation of device 3' replay t --device 3
+said 1 't.csv: tells no devices: --device is not for it' replay t.csv --device 0
 said 2 'both print on standard output' trace t --csv --rmm
 "$TOOL" report r.json --prom r.prom
 like "report --prom" "$(cat r.prom)" '^gpucache_oom_total\{program="tools_client",pid="[0-9]+",device="0"\} 1$'
