@@ -22,21 +22,11 @@ static int write_out(const struct report_loaded *loaded, writer *write, const ch
     return tool_output_close(&tool_command_report, path, &out);
 }
 
-static bool is_trace(const struct tool_file *file)
-{
-    struct gc_trace_reader reader;
-    const char *why;
-    return gc_trace_reader_init(&reader, file->data, file->bytes, &why) == GC_OK;
-}
-
 static int load(const struct tool_file *file, struct report_loaded *loaded)
 {
     char why[256];
     if (file->bytes == 0)
         return tool_fail(&tool_command_report, "%s: the file is empty", file->path);
-    if (is_trace(file))
-        return tool_fail(&tool_command_report, "%s: a trace, no report: gpucache trace shows it",
-                         file->path);
     if (report_load(file->data, file->bytes, loaded, why, sizeof(why)) != GC_OK)
         return tool_fail(&tool_command_report, "%s: %s%s", file->path, why,
                          tool_file_hint(file, TOOL_REPORT));

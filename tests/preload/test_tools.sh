@@ -6,8 +6,9 @@ cd "$TMP" || exit 1
 
 # said WANT_STATUS WANT_REGEX ARGUMENTS…: one line on stderr that matches, nothing on stdout, that status.
 said() {
-    local want=$1 regex=$2 status
+    local want=$1 regex=$2 status shown
     shift 2
+    shown=${*//[[:cntrl:]]/?}
     "$TOOL" "$@" > out 2> err
     status=$?
     is "gpucache $*: exit status" "$status" "$want"
