@@ -1,11 +1,8 @@
 #include "core/follow.h"
 
-#include "core/arena.h"
-#include "core/bits.h"
-#include "core/check.h"
+#include "core/follow_place.h"
 #include "core/instance.h"
 #include "core/magazine.h"
-#include "core/stray.h"
 
 #include <stddef.h>
 
@@ -163,286 +160,21 @@ bool gc_follow_read(const struct gc_device *device, struct gc_follow_figures *fi
     return true;
 }
 
-/* ---- the segment of the places ---- */
-
-static enum gc_status open_arena(struct gc_context *context, uint64_t bytes)
-{
-    struct gc_change change;
-    enum gc_status status = gc_arena_change_begin(context, &change);
-    if (status != GC_OK)
-        return status;
-    /* Another thread may have been here before. */
-    gc_pool_acquire_plain(&context->pool);
-    const bool is_there = context->pool.planned != NULL;
-    gc_pool_release(&context->pool);
-    status = is_there ? GC_OK : gc_arena_add_planned(context, bytes);
-    gc_arena_change_end(&change);
-    return status;
-}
-
-static bool is_mapped(const struct gc_context *context)
-{
-    const struct gc_pages *pages = &context->pool.pages;
-    return pages->page_bytes != 0 &&
-           !atomic_load_explicit(&pages->is_refused, memory_order_relaxed);
-}
-
-static enum gc_status open_segment(struct gc_context *context, uint64_t bytes)
-{
-    const struct gc_segment_plan plan = {
-        .driver_bytes = bytes, .bytes = bytes, .class = GC_CLASS_PLANNED};
-    struct gc_segment_refusal refusal = {.driver_code = 0};
-    return gc_segment_create_free(context, &plan, &refusal);
-}
-
-/* Whether this thread is to open them: one at a time, and once a round where there was no memory.
- */
-static bool begin_opening_locked(struct gc_follow *follow)
-{
-    if (follow->is_opening || follow->refused_round == follow->match.round_count + 1)
-        return false;
-    follow->is_opening = true;
-    return true;
-}
-
-/* No lock is held. */
-static void open_places(struct gc_context *context)
-{
-    struct gc_follow *follow = context->core->follow;
-    const uint64_t bytes = follow->plan->peak_bytes;
-    const enum gc_status status =
-        is_mapped(context) ? open_arena(context, bytes) : open_segment(context, bytes);
-    gc_pool_acquire_plain(&context->pool);
-    if (!context->pool.is_dropped) {
-        follow->is_opening = false;
-        follow->refused_round = status == GC_OK ? 0 : follow->match.round_count + 1;
-    }
-    gc_pool_release(&context->pool);
-}
-
-/* ---- one place ---- */
-
-/* What stands at a place. */
-struct view {
-    bool is_occupied;
-    uint64_t pending_bytes; /* of blocks that touch it, whole */
-};
-
-static struct view look_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes)
-{
-    struct view view = {.is_occupied = false};
-    uint64_t start;
-    const struct gc_block *block = gc_pagemap_find(pool->shared.pagemap, address, &start);
-    for (; block != NULL && block->address < address + bytes && !view.is_occupied;
-         block = block->next) {
-        if (block->state == GC_BLOCK_FREE)
-            continue;
-        view.is_occupied = block->state != GC_BLOCK_PENDING;
-        view.pending_bytes += block->bytes;
-    }
-    return view;
-}
-
-/* The stream's own pending blocks, if they are all that is in the way and none reaches beyond it.
- * They are free for this moment only: the place is taken under the same hold of the lock. */
-static bool clear_by_stream_locked(struct gc_pool *pool, uint64_t address,
-                                   const struct gc_claim *claim, const struct view *view)
-{
-    const struct gc_arena *arena = pool->planned->arena;
-    struct gc_pending taken = {NULL, NULL};
-    if (view->is_occupied ||
-        (arena != NULL && !gc_pages_are_backed_locked(pool, arena, address, claim->bytes)) ||
-        !gc_stream_take_range_locked(pool, claim->stream, address, claim->bytes,
-                                     view->pending_bytes, &taken))
-        return false;
-    (void)gc_pool_give_pending_locked(pool, taken);
-    return true;
-}
-
-/* One request on its way. */
-struct pursuit {
-    struct gc_context *context;
-    struct gc_follow *follow;
-    const struct gc_claim *claim;
-    uint32_t entry;
-    uint64_t address;
-    enum gc_follow_reason reason; /* where it ends without a place */
-    bool needs_driver;
-    bool is_waiting; /* something pending is in the way */
-};
-
-/* The claim has its block. */
-static void settle_locked(struct pursuit *pursuit, const struct gc_block *block)
-{
-    const struct gc_claim *claim = pursuit->claim;
-    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
-                                   claim->stream, claim->api};
-    pursuit->address = block->address;
-    gc_context_note_alloc(pursuit->context, &entry);
-}
-
-static bool take_locked(struct pursuit *pursuit)
-{
-    struct gc_pool *pool = &pursuit->context->pool;
-    const struct gc_claim *claim = pursuit->claim;
-    struct gc_place place;
-    if (!gc_pool_find_at_locked(pool, pursuit->address, claim->bytes, &place)) {
-        const struct view view = look_locked(pool, pursuit->address, claim->bytes);
-        pursuit->reason = view.is_occupied ? GC_FOLLOW_OCCUPIED : GC_FOLLOW_PENDING;
-        pursuit->is_waiting = !view.is_occupied;
-        if (!clear_by_stream_locked(pool, pursuit->address, claim, &view) ||
-            !gc_pool_find_at_locked(pool, pursuit->address, claim->bytes, &place))
-            return false;
-    }
-    const struct gc_block *block = gc_pool_take_place_locked(pool, &place, claim);
-    pursuit->is_waiting = false;
-    pursuit->needs_driver = block == NULL;
-    pursuit->reason = GC_FOLLOW_MEMORY;
-    if (block != NULL)
-        settle_locked(pursuit, block);
-    return block != NULL;
-}
-
-/* The entry of the claim, and where its place is. False: it has none. */
-static bool match_locked(struct pursuit *pursuit)
-{
-    struct gc_follow *follow = pursuit->follow;
-    struct gc_pool *pool = &pursuit->context->pool;
-    const struct gc_block *first = pool->planned == NULL ? NULL : pool->planned->first;
-    const bool is_idle = first == NULL || (first->next == NULL && first->state == GC_BLOCK_FREE);
-    pursuit->entry =
-        gc_run_match_next(&follow->match, pursuit->claim->bytes, pursuit->claim->stream, is_idle);
-    atomic_store_explicit(&follow->rounds, follow->match.round_count, memory_order_relaxed);
-    atomic_store_explicit(&follow->jumps, follow->match.jump_count, memory_order_relaxed);
-    pursuit->reason = GC_FOLLOW_UNMATCHED;
-    if (pursuit->entry == GC_RUN_NONE)
-        return false;
-    /* What a graph uses stays in use when it is freed. */
-    pursuit->reason = GC_FOLLOW_CAPTURE;
-    return !gc_context_is_capturing(pursuit->context);
-}
-
-/* The place is taken, if it can be without the driver. */
-static bool try_take_locked(struct pursuit *pursuit)
-{
-    const struct gc_pool *pool = &pursuit->context->pool;
-    pursuit->reason = GC_FOLLOW_MEMORY;
-    pursuit->needs_driver = false;
-    pursuit->is_waiting = false;
-    if (pool->is_dropped || pool->is_closed || pool->planned == NULL)
-        return false;
-    pursuit->address =
-        pool->planned->address + pursuit->follow->plan->entries[pursuit->entry].offset;
-    return take_locked(pursuit);
-}
-
-static bool try_take(struct pursuit *pursuit)
-{
-    struct gc_pool *pool = &pursuit->context->pool;
-    if (gc_pool_acquire(pool) != GC_OK)
-        return false;
-    const bool is_taken = try_take_locked(pursuit);
-    gc_pool_release(pool);
-    return is_taken;
-}
-
-/* Finds the entry and, where nothing more is to be done, takes its place: one lock. False: it has
- * none. */
-static bool begin(struct pursuit *pursuit, bool *must_open, bool *is_hit)
-{
-    struct gc_pool *pool = &pursuit->context->pool;
-    *must_open = false;
-    *is_hit = false;
-    if (gc_pool_acquire(pool) != GC_OK)
-        return false;
-    bool goes_on = !pool->is_dropped && !pool->is_closed && match_locked(pursuit);
-    if (goes_on && pool->planned == NULL) {
-        pursuit->reason = GC_FOLLOW_MEMORY;
-        goes_on = *must_open = begin_opening_locked(pursuit->follow);
-    } else if (goes_on) {
-        *is_hit = try_take_locked(pursuit);
-    }
-    gc_pool_release(pool);
-    return goes_on;
-}
-
-/* The place has no pages, or not all of them. */
-static enum gc_status ask_driver(struct pursuit *pursuit)
-{
-    struct gc_segment_refusal refusal = {.driver_code = 0};
-    const struct gc_segment_plan plan = {.class = GC_CLASS_PLANNED,
-                                         .bytes = pursuit->claim->bytes,
-                                         .driver_bytes = pursuit->claim->bytes,
-                                         .at = pursuit->address};
-    return gc_arena_create(pursuit->context, &plan, pursuit->claim, &pursuit->address, &refusal);
-}
-
-/* No lock is held. */
-static bool pursue(struct pursuit *pursuit, bool *is_hit)
-{
-    bool must_open;
-    if (!begin(pursuit, &must_open, is_hit))
-        return false;
-    if (must_open) {
-        open_places(pursuit->context);
-        *is_hit = try_take(pursuit);
-    }
-    if (!*is_hit && pursuit->is_waiting &&
-        gc_reuse_resolve(pursuit->context, pursuit->claim->bytes))
-        *is_hit = try_take(pursuit);
-    return *is_hit || (pursuit->needs_driver && ask_driver(pursuit) == GC_OK);
-}
-
-/* ---- what departs ---- */
-
-/* What the stream freed itself comes first, as in the pool: it is of use to no other. */
-static bool try_stray_locked(struct pursuit *pursuit)
-{
-    struct gc_pool *pool = &pursuit->context->pool;
-    const struct gc_claim *claim = pursuit->claim;
-    struct gc_place place;
-    pursuit->needs_driver = false;
-    if (pool->is_dropped || pool->is_closed || pool->planned == NULL)
-        return false;
-    struct gc_block *block = gc_stream_take_locked(pool, claim->stream, claim->bytes);
-    if (block != NULL) {
-        gc_pool_make_live_locked(pool, block, claim);
-    } else if (gc_stray_find_locked(pool, &pursuit->follow->match, claim->bytes, &place)) {
-        block = gc_pool_take_place_locked(pool, &place, claim);
-        pursuit->address = place.address;
-        pursuit->needs_driver = block == NULL;
-    }
-    if (block != NULL)
-        settle_locked(pursuit, block);
-    return block != NULL;
-}
-
-/* No lock is held. */
-static bool take_stray(struct pursuit *pursuit, bool *is_hit)
-{
-    struct gc_pool *pool = &pursuit->context->pool;
-    *is_hit = false;
-    if (pursuit->reason == GC_FOLLOW_CAPTURE || pursuit->reason == GC_FOLLOW_MEMORY ||
-        gc_pool_acquire(pool) != GC_OK)
-        return false;
-    *is_hit = try_stray_locked(pursuit);
-    gc_pool_release(pool);
-    return *is_hit || (pursuit->needs_driver && ask_driver(pursuit) == GC_OK);
-}
+/* ---- one request ---- */
 
 enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_claim *claim,
                                uint64_t *address, bool *is_hit)
 {
     struct gc_follow *follow = context->core->follow;
-    struct pursuit pursuit = {
+    struct gc_pursuit pursuit = {
         .context = context, .follow = follow, .claim = claim, .reason = GC_FOLLOW_MEMORY};
     if (owner_of(follow) != context && !claim_plan(follow, context))
         return GC_OUT_OF_MEMORY;
-    if (pursue(&pursuit, is_hit)) {
+    if (gc_pursuit_follow(&pursuit, is_hit)) {
         note_followed(follow, &follow->plan->entries[pursuit.entry]);
     } else {
         note_fallback(follow, pursuit.reason, claim->bytes);
-        if (!take_stray(&pursuit, is_hit))
+        if (!gc_pursuit_depart(&pursuit, is_hit))
             return GC_OUT_OF_MEMORY;
     }
     *address = pursuit.address;
