@@ -21,6 +21,24 @@ static const char *shown(const char *text, size_t columns, char *to)
                         columns + 1);
 }
 
+/* Words from the next column on; lines that follow begin at `indent`. Ends the line. */
+static void write_words(struct gc_out *out, size_t indent, const char *word)
+{
+    const size_t most = TEXT_COLUMNS - indent;
+    while (*word != '\0') {
+        const size_t length = strcspn(word, " ");
+        if (out->column + 1 + length > TEXT_COLUMNS && out->column > indent) {
+            gc_out_char(out, '\n');
+            gc_out_pad(out, indent - 1);
+        }
+        gc_out_char(out, ' ');
+        gc_out_bytes(out, word, length < most ? length : most);
+        word += length;
+        word += *word == ' ';
+    }
+    gc_out_char(out, '\n');
+}
+
 static void write_heading(struct gc_out *out, const char *text)
 {
     gc_out_style(out, GC_STYLE_STRONG);
@@ -64,9 +82,12 @@ static void right_size(struct gc_out *out, size_t column, uint64_t bytes)
     gc_out_right(out, column, gc_text_size(bytes, text));
 }
 
+/* One that stayed zero has nothing to say. */
 static void write_gauge(struct gc_out *out, const char *name, const char *meaning,
                         const struct gc_gauge *gauge)
 {
+    if (gauge->peak == 0)
+        return;
     gc_out_text(out, "   ");
     gc_out_text(out, name);
     right_size(out, 25, gauge->current);
@@ -96,7 +117,7 @@ static void put_count(struct gc_out *out, const char *before, uint64_t count, co
     gc_out_text(out, after);
 }
 
-/* A counter that stayed zero has nothing to say. */
+/* Likewise. */
 static void write_counter(struct gc_out *out, const char *name, uint64_t value, const char *meaning)
 {
     const bool is_bad = strcmp(name, "oom_count") == 0 || strcmp(name, "misuse_count") == 0 ||
@@ -244,7 +265,8 @@ static void write_leaks(struct gc_out *out, const struct gc_report *report, uint
     if (device->leak_count == 0)
         return;
     gc_out_style(out, GC_STYLE_ALERT);
-    put_count(out, "   never freed: ", device->leak_count, " allocations, ");
+    put_count(out, "   never freed: ", device->leak_count,
+              device->leak_count == 1 ? " allocation, " : " allocations, ");
     gc_out_text(out, gc_text_size(device->leak_bytes, size));
     gc_out_style(out, GC_STYLE_PLAIN);
     gc_out_char(out, '\n');
@@ -315,11 +337,8 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
     gc_out_text(out, gc_text_size(device->info.total_bytes, size));
     write_limits(out, device);
     gc_out_text(out, device->is_mapped ? "   backend    vmm" : "   backend    driver");
-    if (device->info.backend_reason[0] != '\0') {
-        gc_out_text(out, ": ");
-        gc_out_text(out, shown(device->info.backend_reason, COMMAND_COLUMNS - 8, text));
-    }
-    gc_out_char(out, '\n');
+    gc_out_text(out, device->info.backend_reason[0] != '\0' ? ":" : "");
+    write_words(out, 14, shown(device->info.backend_reason, sizeof(text) - 1, text));
     write_gauges(out, device);
     write_counters(out, device);
     write_fragmentation(out, device);
@@ -332,15 +351,23 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
     write_leaks(out, report, index);
 }
 
+static void put_span(struct gc_out *out, const char *before, uint64_t ns)
+{
+    char text[GC_TEXT_SPAN_BYTES];
+    gc_out_text(out, before);
+    gc_out_text(out, gc_text_span(ns, text));
+}
+
 static void write_latency(struct gc_out *out, const char *name, const struct gc_latency *latency)
 {
     if (latency->count == 0)
         return;
     gc_out_text(out, "   ");
     gc_out_text(out, name);
-    put_count(out, " ns: half within ", latency->p50, "");
-    put_count(out, ", 99 in 100 within ", latency->p99, "");
-    put_count(out, ", longest ", latency->max, "\n");
+    put_span(out, ": half within ", latency->p50);
+    put_span(out, ", 99 % within ", latency->p99);
+    put_span(out, ", longest ", latency->max);
+    gc_out_char(out, '\n');
 }
 
 /* ---- what to do ---- */
@@ -350,26 +377,16 @@ struct advice {
     bool any;
 };
 
-/* A sentence over as many lines as it needs. */
+/* A sentence over as many lines as it needs, from the fourth column on. */
 static void write_sentence(void *argument, const char *sentence)
 {
     struct advice *advice = argument;
-    struct gc_out *out = advice->out;
     char text[SENTENCE_COLUMNS + 1];
     if (!advice->any)
-        write_heading(out, "-- what to do\n");
+        write_heading(advice->out, "-- what to do\n");
     advice->any = true;
-    gc_out_text(out, "   -");
-    for (const char *word = shown(sentence, SENTENCE_COLUMNS, text); *word != '\0';) {
-        const size_t length = strcspn(word, " ");
-        if (out->column + 1 + length > TEXT_COLUMNS)
-            gc_out_text(out, "\n    ");
-        gc_out_char(out, ' ');
-        gc_out_bytes(out, word, length < TEXT_COLUMNS - 5 ? length : TEXT_COLUMNS - 5);
-        word += length;
-        word += *word == ' ';
-    }
-    gc_out_char(out, '\n');
+    gc_out_text(advice->out, "   -");
+    write_words(advice->out, 5, shown(sentence, SENTENCE_COLUMNS, text));
 }
 
 /* Whether the device comes before the other: more was held of it, or as much and its number is
@@ -409,8 +426,8 @@ enum gc_status gc_report_write_text(const struct gc_report *report, int fd)
     write_head(&out, &report->facts);
     write_devices(&out, report);
     gc_report_estimate_text(&out, report);
-    write_latency(&out, "allocation", &report->snapshot->alloc_latency);
-    write_latency(&out, "free", &report->snapshot->free_latency);
+    write_latency(&out, "allocations", &report->snapshot->alloc_latency);
+    write_latency(&out, "frees", &report->snapshot->free_latency);
     gc_report_advise(report, write_sentence, &(struct advice){&out, false});
     return gc_out_flush(&out);
 }

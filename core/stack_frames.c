@@ -75,8 +75,11 @@ uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uin
     uint32_t count = 0;
     int first = 0;
     const int depth = backtrace(walked, WALK_MAX);
-    while (first < depth && is_inside(&scope->own, (uintptr_t)walked[first]))
-        first++;
+    /* What the program called is this library's outermost frame; a runtime may lie within. */
+    for (int i = 0; i < depth; i++) {
+        if (is_inside(&scope->own, (uintptr_t)walked[i]))
+            first = i + 1;
+    }
     (void)gc_stack_find_object(0, NULL, &loads);
     struct gc_python *python = gc_python_find(scope, host, loads);
     for (int i = first; i < depth && count < max; i++) {

@@ -154,6 +154,30 @@ const char *gc_text_size(uint64_t bytes, char text[GC_TEXT_SIZE_BYTES])
     return text;
 }
 
+const char *gc_text_span(uint64_t ns, char text[GC_TEXT_SPAN_BYTES])
+{
+    static const struct {
+        uint64_t ns;
+        const char *name;
+    } units[] = {{1000000000, " s"}, {1000000, " ms"}, {1000, " us"}, {1, " ns"}};
+    size_t unit = 0;
+    /* A tenth less than a half rounds up to the next unit: 999,950 ns are 1.0 ms. */
+    while (unit < 3 && ns < units[unit].ns - units[unit].ns / 20000)
+        unit++;
+    size_t used = 0;
+    if (unit == 3) {
+        used = put_uint(text, ns);
+    } else {
+        const uint64_t tenth = units[unit].ns / 10;
+        const uint64_t tenths = ns / tenth + (ns % tenth >= tenth / 2);
+        used = put_uint(text, tenths / 10);
+        text[used++] = '.';
+        text[used++] = (char)('0' + tenths % 10);
+    }
+    memcpy(text + used, units[unit].name, strlen(units[unit].name) + 1);
+    return text;
+}
+
 const char *gc_text_show(const char *from, size_t length, char *to, size_t size)
 {
     const bool cut = length > size - 1;

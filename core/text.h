@@ -36,6 +36,10 @@ unsigned gc_text_distance(const char *a, size_t a_length, const char *b, size_t 
 #define GC_TEXT_SIZE_BYTES 16
 const char *gc_text_size(uint64_t bytes, char text[GC_TEXT_SIZE_BYTES]);
 
+/* "512 ns", "1.5 us", "22.7 ms", "3.0 s": at most 15 characters. */
+#define GC_TEXT_SPAN_BYTES 16
+const char *gc_text_span(uint64_t ns, char text[GC_TEXT_SPAN_BYTES]);
+
 /* Copies at most size - 1 bytes of `from`, unprintable ones as '?', "..." at the end if it was cut.
  * For showing foreign values in messages. */
 const char *gc_text_show(const char *from, size_t length, char *to, size_t size);

@@ -38,6 +38,13 @@ ok "one site for all threads" sees "$TMP/all.json" \
     '[(s["count"], s["bytes"], s["current_bytes"]) for s in sites if has(s["stack"], "site_two+", "through+", "work")
       or has(s["stack"], "site_two+", "through+")] == [(4000, 4000 * 4096, 0)]'
 ok "largest first" sees "$TMP/all.json" '[s["peak_bytes"] for s in sites] == sorted((s["peak_bytes"] for s in sites), reverse=True)'
+if [ -e "$BUILD_DIR/tests/demo/train-shared" ]; then
+    ok "a program of the runtime" run all "$TMP/runtime.json" "$BUILD_DIR/tests/demo/train-shared"
+    ok "nor of the runtime below it" sees "$TMP/runtime.json" \
+        'len(sites) > 0 and all("train-shared+" in s["stack"][0] for s in sites)'
+else
+    skip "a program of the runtime" "it was not built"
+fi
 ok "leaks alone" run leaks "$TMP/leaks.json" "$program"
 ok "have their stacks, and there are no sites" sees "$TMP/leaks.json" 'has(leaks[0]["stack"], "site_one+") and sites == []'
 ok "off" run off "$TMP/off.json" "$program"

@@ -234,79 +234,6 @@ static void unfold(char *text)
     *to = '\0';
 }
 
-/* ---- advice ---- */
-
-static void note_sentence(void *argument, const char *sentence)
-{
-    char *all = argument;
-    const size_t used = strlen(all);
-    snprintf(all + used, 4096 - used, "%s\n", sentence);
-}
-
-static const struct gc_device_snapshot quiet = {
-    .limit_bytes = UINT64_MAX, .group_limit_bytes = UINT64_MAX, .is_mapped = true};
-
-static void assert_advice(const struct gc_device_snapshot *device, const char *wanted)
-{
-    char got[4096] = "";
-    struct gc_device_snapshot copy = *device;
-    struct gc_snapshot snapshot = {.device_count = 1, .devices = &copy};
-    const struct gc_report report = {.snapshot = &snapshot};
-    gc_report_advise(&report, note_sentence, got);
-    assert_string_equal(got, wanted);
-}
-
-static void advice_says_what_would_have_fitted(void **state)
-{
-    struct gc_device_snapshot device = quiet;
-    (void)state;
-    assert_advice(&device, "");
-    device.limit_bytes = UINT64_C(10) << 30;
-    device.allocated.peak = UINT64_C(9) << 30;
-    device.reserved.peak = UINT64_C(10) << 30;
-    device.retry_count = 12;
-    assert_advice(&device, "the limit was reached 12 times on device 0; idle cache was trimmed; "
-                           "the peak would fit in 9.5 GiB\n");
-    device.context.peak = UINT64_C(400) << 20; /* a context is within the limit */
-    assert_advice(&device, "the limit was reached 12 times on device 0; idle cache was trimmed; "
-                           "the peak would fit in 9.9 GiB\n");
-    device.context.peak = 0;
-    device.retry_count = 0;
-    assert_advice(&device, "10.0 GiB were held on device 0, of which 9.0 GiB were in use at most; "
-                           "the peak would fit in 9.5 GiB\n");
-    device.is_mapped = false; /* holes take more */
-    assert_advice(&device, "");
-    device.retry_count = 1;
-    device.limit_bytes = UINT64_MAX;
-    assert_advice(&device, "the device was full 1 time on device 0; idle cache was trimmed\n");
-    device.is_mapped = true;
-    device.oom_count = 1; /* who knows what it needed */
-    assert_advice(&device,
-                  "1 request found no room on device 0: the program needs more than the device "
-                  "has\nthe device was full 1 time on device 0; idle cache was trimmed\n");
-}
-
-static void advice_on_holes_and_misuse(void **state)
-{
-    struct gc_device_snapshot device = quiet;
-    (void)state;
-    device.free_bytes = UINT64_C(1) << 30;
-    device.largest_free_bytes = UINT64_C(10) << 20;
-    assert_advice(&device, "");
-    device.is_mapped = false;
-    assert_advice(&device, "1.0 GiB are free in the cache on device 0, the largest hole 10.0 MiB: "
-                           "GPUCACHE_BACKEND=vmm makes one of them, where the device can\n");
-    device = quiet;
-    device.invalid_free_count = 2;
-    device.misuse_count = 1;
-    device.leak_count = 1;
-    assert_advice(
-        &device, "2 frees of what was no live allocation: freed twice, or a wrong address; "
-                 "GPUCACHE_DEBUG=uaf finds out\n1 write to freed memory or past an end: the log on "
-                 "stderr names the blocks\n1 allocation was never freed on device 0: see the "
-                 "list\n");
-}
-
 static void text_says_what_matters(void **state)
 {
     static const char *const wanted[] = {
@@ -617,8 +544,6 @@ int main(void)
         cmocka_unit_test(text_fits_80_columns),
         cmocka_unit_test(text_says_what_matters),
         cmocka_unit_test(the_device_held_most_of_comes_first),
-        cmocka_unit_test(advice_says_what_would_have_fitted),
-        cmocka_unit_test(advice_on_holes_and_misuse),
         cmocka_unit_test(no_name_breaks_out_of_the_page),
         cmocka_unit_test(largest_entry_points_come_first),
         TEST(json_files_are_whole_and_list_the_leaks),

@@ -114,10 +114,32 @@ static void this_process_is_described(void **state)
     assert_string_equal(process.host, host);
 }
 
+static void spans_are_short(void **state)
+{
+    static const struct {
+        uint64_t ns;
+        const char *text;
+    } cases[] = {{0, "0 ns"},
+                 {999, "999 ns"},
+                 {1000, "1.0 us"},
+                 {1549, "1.5 us"},
+                 {1550, "1.6 us"},
+                 {999949, "999.9 us"},
+                 {999950, "1.0 ms"},
+                 {22738464, "22.7 ms"},
+                 {59994999999, "60.0 s"},
+                 {UINT64_MAX, "18446744073.7 s"}};
+    char text[GC_TEXT_SPAN_BYTES];
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_string_equal(gc_text_span(cases[i].ns, text), cases[i].text);
+}
+
 int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spans_are_short),
         cmocka_unit_test(distances),
         cmocka_unit_test(sizes_for_people),
         cmocka_unit_test(shown_text_is_cut_and_printable),
