@@ -36,20 +36,22 @@ static struct context_record *add_record_locked(CUcontext context, struct gc_dev
     return record;
 }
 
-/* Charges `taken` bytes for a new context and makes it known, under its own entry point: a runtime
- * makes it in the middle of whatever the program called first. */
+/* Makes a new context known with the `taken` bytes that are charged for it, under its own entry
+ * point: a runtime makes it in the middle of whatever the program called first. */
 static void add_context(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken)
 {
     struct gc_context *context;
     bool is_prepared = gc_handles_prepare();
 
-    if (gc_core_add_context(gc_shim.core, (uintptr_t)handle, device, &context) != GC_OK)
+    if (gc_core_add_context(gc_shim.core, (uintptr_t)handle, device, &context) != GC_OK) {
+        gc_direct_adjust(device, -taken);
         return;
+    }
     gc_handles_lock();
     if (is_prepared)
         add_record_locked(handle, device);
     gc_handles_unlock();
-    if (taken <= 0)
+    if (taken == 0)
         return;
     struct gc_direct direct = {
         .kind = GC_DIRECT_CONTEXT,
@@ -59,7 +61,6 @@ static void add_context(CUcontext handle, struct gc_device *device, enum gc_api 
         .device = device,
         .api = (uint16_t)api,
     };
-    gc_core_adjust(gc_shim.core, device, taken);
     if (gc_core_track(gc_shim.core, &direct) != GC_OK)
         gc_core_adjust(gc_shim.core, device, -taken);
 }
@@ -101,12 +102,20 @@ static bool expect_context(struct gc_device *device, uint64_t *expected)
     return *expected == 0 || gc_core_reserve(gc_shim.core, device, NULL, *expected) == GC_OK;
 }
 
-static void end_expectation(struct gc_device *device, uint64_t expected,
-                            const struct gc_measure *measure, int64_t taken)
+/* What a new context took, 0 if there is none, stands in the account in place of what was expected:
+ * never both. Returns it. */
+static int64_t settle_context(struct gc_device *device, uint64_t expected,
+                              const struct gc_measure *measure, int64_t taken)
 {
-    gc_core_unreserve(gc_shim.core, device, NULL, expected);
-    if (device != NULL && taken > 0 && measure->is_exact)
-        gc_device_note_context_bytes(device, (uint64_t)taken);
+    if (device == NULL || taken < 0)
+        taken = 0;
+    gc_direct_adjust(device, taken - (int64_t)expected);
+    if (taken > 0) {
+        gc_core_confirm(gc_shim.core, device, NULL);
+        if (measure->is_exact)
+            gc_device_note_context_bytes(device, (uint64_t)taken);
+    }
+    return taken;
 }
 
 #define CREATE_CONTEXT(symbol, ...)                                                                \
@@ -121,10 +130,11 @@ static void end_expectation(struct gc_device *device, uint64_t expected,
         if (expect_context(device, &expected)) {                                                   \
             gc_measure_begin(&measure, device);                                                    \
             result = GC_CALL(device, symbol, __VA_ARGS__);                                         \
-            const int64_t taken = gc_measure_end(&measure);                                        \
-            if (result == CUDA_SUCCESS && device != NULL && context != NULL)                       \
+            int64_t taken = gc_measure_end(&measure);                                              \
+            const bool is_made = result == CUDA_SUCCESS && device != NULL && context != NULL;      \
+            taken = settle_context(device, expected, &measure, is_made ? taken : 0);               \
+            if (is_made)                                                                           \
                 add_context(*context, device, GC_API_##symbol, taken);                             \
-            end_expectation(device, expected, &measure, result == CUDA_SUCCESS ? taken : 0);       \
         }                                                                                          \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
@@ -276,14 +286,15 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
     }
     gc_measure_begin(&measure, is_new ? device : NULL);
     CUresult result = GC_CALL(device, cuDevicePrimaryCtxRetain, context, ordinal);
-    const int64_t taken = gc_measure_end(&measure);
-    if (result == CUDA_SUCCESS && device != NULL && context != NULL) {
+    int64_t taken = gc_measure_end(&measure);
+    const bool is_had = result == CUDA_SUCCESS && device != NULL && context != NULL;
+    if (is_new)
+        taken = settle_context(device, expected, &measure, is_had ? taken : 0);
+    if (is_had) {
         (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)*context, 0);
         if (is_new)
             add_context(*context, device, GC_API_cuDevicePrimaryCtxRetain, taken);
     }
-    if (is_new)
-        end_expectation(device, expected, &measure, result == CUDA_SUCCESS ? taken : 0);
     gc_shim_leave();
     return result;
 }
