@@ -1,4 +1,4 @@
-/* An elastic pool from inside: what elastic.c, elastic_stock.c and elastic_table.c share. */
+/* An elastic pool from inside: what elastic*.c share. */
 #ifndef GC_ELASTIC_POOL_H
 #define GC_ELASTIC_POOL_H
 
@@ -45,9 +45,30 @@ struct gc_elastic {
     struct gc_elastic_figures figures; /* but what is derived */
 };
 
+/* ---- the table: elastic_table.c ---- */
+
+/* Sees to it that there is one. GC_NO_HOST_MEMORY. */
+enum gc_status gc_elastic_make_table(struct gc_core *core) GC_CHECKED;
+/* The pool can be found by the handle from now on. GC_NO_HOST_MEMORY: every slot is in use. */
+enum gc_status gc_elastic_enter(struct gc_core *core, struct gc_elastic *pool,
+                                uint64_t *handle) GC_CHECKED;
+/* Makes the pool the caller's alone: nobody finds it, and who is in it has left. NULL: there is no
+ * such pool. */
+struct gc_elastic *gc_elastic_begin_close(struct gc_core *core, uint64_t handle);
+/* `is_gone`: its handle is free; else others find it again. */
+void gc_elastic_end_close(struct gc_core *core, uint64_t handle, bool is_gone);
 /* Takes a reference: NULL if there is no such pool. Release it. */
 struct gc_elastic *gc_elastic_acquire(struct gc_core *core, uint64_t handle);
 void gc_elastic_release(struct gc_core *core, struct gc_elastic *pool);
+
+/* ---- one pool: elastic_pool.c ---- */
+
+/* Frees the record, no memory of the device. */
+void gc_elastic_destroy_record(struct gc_elastic *pool);
+/* Gives back of its stock what is idle beyond keep_bytes, until enough_bytes went; returns the
+ * bytes that went. */
+uint64_t gc_elastic_give_back_of(struct gc_elastic *pool, const struct gc_share *share,
+                                 uint64_t keep_bytes, uint64_t enough_bytes);
 
 /* ---- the stock: elastic_stock.c ---- */
 
