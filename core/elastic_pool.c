@@ -246,7 +246,7 @@ static struct gc_context *enter_any_context(struct gc_device *device, struct gc_
 }
 
 uint64_t gc_elastic_give_back_of(struct gc_elastic *pool, const struct gc_share *share,
-                          uint64_t keep_bytes, uint64_t enough_bytes)
+                                 uint64_t keep_bytes, uint64_t enough_bytes)
 {
     struct gc_device *device = pool->device;
     const uint64_t idle_bytes = gc_share_idle_bytes(device, share);

@@ -1,6 +1,6 @@
 /* Which elastic pools there are: handles and references. A handle is a slot's number and how often
- * the slot was used; an operation holds a reference while it runs, so a pool that is being destroyed
- * waits for it. */
+ * the slot was used; an operation holds a reference while it runs, so a pool that is being
+ * destroyed waits for it. */
 #include "core/elastic_pool.h"
 #include "core/instance.h"
 

@@ -1,4 +1,4 @@
-/* Slots, rows and what is read of them: see ledger.h. */
+/* Slots and rows, and how they are taken: see ledger.h. */
 #define _GNU_SOURCE
 #include "core/ledger.h"
 
@@ -44,16 +44,6 @@ uint64_t gc_ledger_key(const char *name)
 
 /* ---- slots ---- */
 
-static uint64_t load(const gc_ledger_word *word)
-{
-    return atomic_load_explicit(word, memory_order_relaxed);
-}
-
-static uint32_t load_half(const gc_ledger_half *half)
-{
-    return atomic_load_explicit(half, memory_order_relaxed);
-}
-
 struct gc_ledger_slot *gc_ledger_slot(const struct gc_ledger *ledger, uint32_t slot)
 {
     return &ledger->file->slots[slot < GC_LEDGER_SLOTS ? slot : 0];
@@ -96,7 +86,7 @@ bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot)
 
 static void raise_high(struct gc_ledger_file *file, uint32_t high)
 {
-    uint32_t now = load_half(&file->slot_high);
+    uint32_t now = gc_ledger_load_half(&file->slot_high);
     while (now < high &&
            !atomic_compare_exchange_weak_explicit(&file->slot_high, &now, high,
                                                   memory_order_seq_cst, memory_order_relaxed))
@@ -127,7 +117,7 @@ static void clear_slot(struct gc_ledger *ledger, uint32_t number, uint32_t gener
     struct gc_ledger_slot *slot = gc_ledger_slot(ledger, number);
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
         gc_account_reset(ledger, i, number, generation);
-    const uint32_t control = load_half(&slot->control);
+    const uint32_t control = gc_ledger_load_half(&slot->control);
     memset(&slot->asked, 0, sizeof(slot->asked));
     memset(&slot->pid, 0, sizeof(*slot) - offsetof(struct gc_ledger_slot, pid));
     atomic_store_explicit(&slot->served, control, memory_order_relaxed);
@@ -182,7 +172,7 @@ static bool is_device_used(const struct gc_ledger *ledger, uint32_t index)
 {
     const uint32_t high = gc_ledger_slot_high(ledger);
     for (uint32_t i = 0; i < high; i++)
-        if ((load(&ledger->file->slots[i].device_mask) >> index & 1) != 0 &&
+        if ((gc_ledger_load(&ledger->file->slots[i].device_mask) >> index & 1) != 0 &&
             gc_ledger_is_held(ledger, i))
             return true;
     return false;
@@ -192,7 +182,7 @@ static bool is_group_used(const struct gc_ledger *ledger, uint64_t key)
 {
     const uint32_t high = gc_ledger_slot_high(ledger);
     for (uint32_t i = 0; i < high; i++)
-        if (load(&ledger->file->group_keys[i]) == key && gc_ledger_is_held(ledger, i))
+        if (gc_ledger_load(&ledger->file->group_keys[i]) == key && gc_ledger_is_held(ledger, i))
             return true;
     return false;
 }
@@ -214,7 +204,7 @@ static bool swap_key(gc_ledger_word *word, uint64_t old, uint64_t key)
 static uint32_t find_device_key(const struct gc_ledger *ledger, uint64_t key)
 {
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
-        if (load(&ledger->file->devices[i].key) == key)
+        if (gc_ledger_load(&ledger->file->devices[i].key) == key)
             return i;
     return GC_LEDGER_NONE;
 }
@@ -222,7 +212,7 @@ static uint32_t find_device_key(const struct gc_ledger *ledger, uint64_t key)
 uint64_t gc_ledger_context_bytes(const struct gc_ledger *ledger, const char *uuid)
 {
     const uint32_t row = find_device_key(ledger, gc_ledger_key(uuid));
-    return row == GC_LEDGER_NONE ? 0 : load(&ledger->file->devices[row].context_bytes);
+    return row == GC_LEDGER_NONE ? 0 : gc_ledger_load(&ledger->file->devices[row].context_bytes);
 }
 
 uint32_t gc_ledger_claim_device(struct gc_ledger *ledger, const struct gc_ledger_device *device)
@@ -234,7 +224,7 @@ uint32_t gc_ledger_claim_device(struct gc_ledger *ledger, const struct gc_ledger
         if (swap_key(&file->devices[i].key, 0, key))
             found = i;
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES && found == GC_LEDGER_NONE; i++) {
-        const uint64_t old = load(&file->devices[i].key);
+        const uint64_t old = gc_ledger_load(&file->devices[i].key);
         if (gc_ledger_is_intact(ledger) && !is_device_used(ledger, i) &&
             swap_key(&file->devices[i].key, old, key)) {
             atomic_store_explicit(&file->devices[i].context_bytes, 0, memory_order_relaxed);
@@ -258,7 +248,7 @@ static void clear_limits(struct gc_ledger_group_row *row)
 static uint32_t find_group_key(const struct gc_ledger *ledger, uint64_t key)
 {
     for (uint32_t i = 0; i < GC_LEDGER_GROUPS; i++)
-        if (load(&ledger->file->groups[i].key) == key)
+        if (gc_ledger_load(&ledger->file->groups[i].key) == key)
             return i;
     return GC_LEDGER_NONE;
 }
@@ -272,7 +262,7 @@ uint32_t gc_ledger_claim_group(struct gc_ledger *ledger, const char *name)
         if (swap_key(&file->groups[i].key, 0, key))
             found = i;
     for (uint32_t i = 0; i < GC_LEDGER_GROUPS && found == GC_LEDGER_NONE; i++) {
-        const uint64_t old = load(&file->groups[i].key);
+        const uint64_t old = gc_ledger_load(&file->groups[i].key);
         if (gc_ledger_is_intact(ledger) && !is_group_used(ledger, old) &&
             swap_key(&file->groups[i].key, old, key)) {
             clear_limits(&file->groups[i]);
@@ -287,143 +277,4 @@ uint32_t gc_ledger_claim_group(struct gc_ledger *ledger, const char *name)
 uint32_t gc_ledger_find_group(const struct gc_ledger *ledger, const char *name)
 {
     return find_group_key(ledger, gc_ledger_key(name));
-}
-
-/* ---- reading ---- */
-
-bool gc_ledger_read_process(const struct gc_ledger *ledger, uint32_t number,
-                            struct gc_ledger_process *process)
-{
-    if (number >= gc_ledger_slot_high(ledger) || !gc_ledger_is_held(ledger, number))
-        return false;
-    const struct gc_ledger_slot *slot = gc_ledger_slot(ledger, number);
-    /* Acquire: pairs with the release of who filled the slot in. */
-    const uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
-    if (pid == 0 || pid > INT32_MAX)
-        return false; /* this moment being filled in */
-    *process = (struct gc_ledger_process){
-        .slot = number,
-        .generation = load_half(&slot->generation),
-        .pid = (int)pid,
-        .mode = load_half(&slot->mode),
-        .is_paused = load_half(&slot->is_paused) != 0,
-        .has_helper = (load_half(&slot->flags) & GC_LEDGER_HAS_HELPER) != 0,
-        .device_mask = load(&slot->device_mask),
-        .start_unix = load(&slot->start_unix),
-        .figures_ns = load(&slot->figures_ns),
-    };
-    gc_ledger_get_text(process->program, sizeof(process->program), slot->program);
-    gc_ledger_get_text(process->tenant, sizeof(process->tenant), slot->tenant);
-    gc_ledger_get_text(process->group, sizeof(process->group), slot->group);
-    return true;
-}
-
-static void read_words(const gc_ledger_word *words, struct gc_ledger_figures *figures)
-{
-#define GC_LEDGER_FIGURE(field) figures->field = load(&words[GC_LEDGER_FIGURE_##field]);
-#include "core/ledger_figures.def"
-#undef GC_LEDGER_FIGURE
-}
-
-bool gc_ledger_read_figures(const struct gc_ledger *ledger, uint32_t slot, uint32_t device,
-                            struct gc_ledger_figures *figures)
-{
-    if (slot >= gc_ledger_slot_high(ledger) || device >= GC_LEDGER_DEVICES)
-        return false;
-    const struct gc_ledger_slot *from = gc_ledger_slot(ledger, slot);
-    if ((load(&from->device_mask) >> device & 1) == 0)
-        return false;
-    read_words(from->figures[device].words, figures);
-    return true;
-}
-
-bool gc_ledger_read_tenant(const struct gc_ledger *ledger, uint32_t slot, uint32_t index,
-                           struct gc_ledger_tenant *tenant)
-{
-    if (slot >= gc_ledger_slot_high(ledger) || index >= GC_LEDGER_TENANTS)
-        return false;
-    const struct gc_ledger_tenant_row *row = &gc_ledger_slot(ledger, slot)->tenants[index];
-    /* Acquire: pairs with the release of who filled the row in. */
-    if (atomic_load_explicit(&row->in_use, memory_order_acquire) == 0)
-        return false;
-    const uint32_t device = load_half(&row->device);
-    tenant->device = device < GC_LEDGER_DEVICES ? device : GC_LEDGER_NONE;
-    tenant->is_paused = load_half(&row->is_paused) != 0;
-    gc_ledger_get_text(tenant->name, sizeof(tenant->name), row->name);
-    read_words(row->words, &tenant->figures);
-    return true;
-}
-
-bool gc_ledger_read_device(const struct gc_ledger *ledger, uint32_t index,
-                           struct gc_ledger_device *device)
-{
-    if (index >= GC_LEDGER_DEVICES || load(&ledger->file->devices[index].key) == 0)
-        return false;
-    const struct gc_ledger_device_row *row = &ledger->file->devices[index];
-    device->total_bytes = load(&row->total_bytes);
-    gc_ledger_get_text(device->uuid, sizeof(device->uuid), row->uuid);
-    gc_ledger_get_text(device->name, sizeof(device->name), row->name);
-    return true;
-}
-
-static void read_held(const struct gc_ledger *ledger, uint64_t key, struct gc_ledger_group *group)
-{
-    const uint32_t high = gc_ledger_slot_high(ledger);
-    bool has_dying;
-    for (uint32_t i = 0; i < high; i++)
-        if (load(&ledger->file->group_keys[i]) == key && gc_ledger_is_held(ledger, i))
-            group->member_count++;
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
-        if (load(&ledger->file->devices[i].key) != 0) {
-            gc_account_reap(ledger, i, key, &has_dying);
-            group->held[i] = gc_account_sum(ledger, i, key);
-        }
-}
-
-bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
-                          struct gc_ledger_group *group)
-{
-    const uint64_t key = index < GC_LEDGER_GROUPS ? load(&ledger->file->groups[index].key) : 0;
-    if (key == 0)
-        return false;
-    const struct gc_ledger_group_row *row = &ledger->file->groups[index];
-    *group = (struct gc_ledger_group){.member_count = 0};
-    gc_ledger_get_text(group->name, sizeof(group->name), row->name);
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
-        const uint64_t limit = load(&row->limits[i]);
-        group->limits[i] = limit != 0 ? limit : UINT64_MAX;
-    }
-    read_held(ledger, key, group);
-    return true;
-}
-
-/* A member that uses one of the devices only later finds the limit agreed to. */
-static void tell_members(const struct gc_ledger *ledger, uint64_t key, uint64_t device_mask)
-{
-    const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH};
-    const uint32_t high = gc_ledger_slot_high(ledger);
-    for (uint32_t i = 0; i < high; i++) {
-        struct gc_ledger_slot *slot = gc_ledger_slot(ledger, i);
-        struct gc_ledger_ticket ticket;
-        if (load(&ledger->file->group_keys[i]) != key || !gc_ledger_is_held(ledger, i))
-            continue;
-        atomic_fetch_or_explicit(&slot->agreed_mask, device_mask, memory_order_seq_cst);
-        (void)gc_ledger_ask(ledger, i, load_half(&slot->generation), &request, &ticket);
-    }
-}
-
-bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uint32_t device,
-                           uint64_t bytes)
-{
-    const uint32_t row = gc_ledger_find_group(ledger, name);
-    if (row == GC_LEDGER_NONE || (device >= GC_LEDGER_DEVICES && device != GC_LEDGER_NONE))
-        return false;
-    const uint64_t mask = device == GC_LEDGER_NONE ? UINT64_MAX : UINT64_C(1) << device;
-    /* A limit of nothing at all: as near as the table comes to it. */
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
-        if ((mask >> i & 1) != 0)
-            atomic_store_explicit(&ledger->file->groups[row].limits[i], gc_max_u64(bytes, 1),
-                                  memory_order_seq_cst);
-    tell_members(ledger, load(&ledger->file->groups[row].key), mask);
-    return true;
 }

@@ -149,3 +149,36 @@ void gc_ledger_served(const struct gc_ledger *ledger, uint32_t control)
     atomic_store_explicit(&slot->served, control, memory_order_release);
     futex_wake(&slot->served);
 }
+
+/* ---- the limit of a group ---- */
+
+/* A member that uses one of the devices only later finds the limit agreed to. */
+static void tell_members(const struct gc_ledger *ledger, uint64_t key, uint64_t device_mask)
+{
+    const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH};
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    for (uint32_t i = 0; i < high; i++) {
+        struct gc_ledger_slot *slot = gc_ledger_slot(ledger, i);
+        struct gc_ledger_ticket ticket;
+        if (gc_ledger_load(&ledger->file->group_keys[i]) != key || !gc_ledger_is_held(ledger, i))
+            continue;
+        atomic_fetch_or_explicit(&slot->agreed_mask, device_mask, memory_order_seq_cst);
+        (void)gc_ledger_ask(ledger, i, gc_ledger_load_half(&slot->generation), &request, &ticket);
+    }
+}
+
+bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uint32_t device,
+                           uint64_t bytes)
+{
+    const uint32_t row = gc_ledger_find_group(ledger, name);
+    if (row == GC_LEDGER_NONE || (device >= GC_LEDGER_DEVICES && device != GC_LEDGER_NONE))
+        return false;
+    const uint64_t mask = device == GC_LEDGER_NONE ? UINT64_MAX : UINT64_C(1) << device;
+    /* A limit of nothing at all: as near as the table comes to it. */
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        if ((mask >> i & 1) != 0)
+            atomic_store_explicit(&ledger->file->groups[row].limits[i], gc_max_u64(bytes, 1),
+                                  memory_order_seq_cst);
+    tell_members(ledger, gc_ledger_load(&ledger->file->groups[row].key), mask);
+    return true;
+}

@@ -138,4 +138,14 @@ struct gc_ledger_file {
 /* The bytes that locks are on lie behind the content. */
 #define GC_LEDGER_LOCK_BASE ((int64_t)sizeof(struct gc_ledger_file))
 
+static inline uint64_t gc_ledger_load(const gc_ledger_word *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+static inline uint32_t gc_ledger_load_half(const gc_ledger_half *half)
+{
+    return atomic_load_explicit(half, memory_order_relaxed);
+}
+
 #endif
