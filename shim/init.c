@@ -14,9 +14,8 @@
 #include "core/estimator/gate.h"
 #include "core/lock.h"
 #include "core/planner/run_plan.h"
-#include "core/process.h"
-#include "core/report.h"
 #include "shim/deep.h"
+#include "shim/exit_report.h"
 #include "shim/resolve.h"
 #include "shim/submit.h"
 #include "shim/tenant.h"
@@ -45,8 +44,6 @@ const char *const gc_api_names[GC_API_COUNT] = {
 #include "shim/own.def"
 };
 
-#define ORDINALS 256 /* more than any driver has */
-
 enum life_state { LIFE_NEW, LIFE_STARTING, LIFE_READY };
 
 static struct {
@@ -54,12 +51,9 @@ static struct {
     struct gc_work *_Atomic work; /* set once core is there */
     atomic_int starter;           /* pid of the process that is starting or has started */
     volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: compare pids */
-    int64_t start_unix;
-    uint64_t start_ns;
-    struct gc_process process;
+    struct gc_exit_report report;
     struct gc_region plan_memory;
     struct gc_run_plan plan;
-    bool is_plan_refused;
     atomic_uint
         early_calls[GC_API_COUNT]; /* driver calls made before there was a core to count them */
 } life;
@@ -110,7 +104,7 @@ static const struct gc_run_plan *load_plan(void)
         return &life.plan;
     gc_log_write(&gc_shim.log, GC_LOG_WARN, "GPUCACHE_PLAN=%s: %s; no plan is followed", path,
                  error.text[0] != '\0' ? error.text : gc_status_text(status));
-    life.is_plan_refused = true;
+    life.report.is_plan_refused = true;
     gc_region_fini(&life.plan_memory);
     return NULL;
 }
@@ -130,7 +124,7 @@ static void leave_in_child(void)
 
 static void join_ledger(void)
 {
-    gc_core_join(gc_shim.core, life.process.program, &gc_shim.watch);
+    gc_core_join(gc_shim.core, life.report.process.program, &gc_shim.watch);
     pthread_atfork(NULL, NULL, leave_in_child);
 }
 
@@ -150,11 +144,41 @@ static bool is_gate_closed(void)
            (strcmp(gate, "deny") == 0 || strcmp(gate, "exit") == 0);
 }
 
+/* What core needs beside options and driver, and what the report will say of the start. */
+static void gather(struct gc_core_config *config)
+{
+    const struct gc_driver *driver = config->driver;
+
+    gc_process_describe(&life.report.process);
+    life.report.start_unix = (int64_t)time(NULL);
+    life.report.start_ns = driver->clock_ns(driver->self);
+    open_trace();
+    config->trace = gc_shim.trace;
+    config->plan = load_plan();
+}
+
+/* Core is there: calls may come in. */
+static void begin_service(void)
+{
+    count_early_calls();
+    join_ledger();
+    /* Only called by name: what the program submits does not come by. */
+    if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
+        (void)gc_core_set_conservative(gc_shim.core);
+    /* release: pairs with the acquire in gc_shim_work */
+    atomic_store_explicit(&life.work, gc_core_work(gc_shim.core), memory_order_release);
+    /* Without a page that is wiped on fork, finding out takes a system call: the long way. */
+    if (life.wiped_on_fork != NULL && gc_shim.options->mode == GC_MODE_CACHE)
+        __atomic_store_n(&gc_shim.hot, life.wiped_on_fork, __ATOMIC_RELEASE);
+}
+
 static void create_core(void *unused)
 {
     struct gc_driver platform;
-    struct gc_core_config config = {
-        .log = &gc_shim.log, .api_names = gc_api_names, .api_count = GC_API_COUNT};
+    struct gc_core_config config = {.driver = &platform,
+                                    .log = &gc_shim.log,
+                                    .api_names = gc_api_names,
+                                    .api_count = GC_API_COUNT};
 
     (void)unused;
     if (gc_options_load(environ, &gc_shim.log, &gc_shim.options) != GC_OK)
@@ -164,35 +188,21 @@ static void create_core(void *unused)
         return;
     if (gc_gatekeeper_open(gc_shim.options, &gc_shim.gatekeeper) != GC_OK)
         goto fail;
-    gc_process_describe(&life.process);
     gc_driver_cuda_init(&platform);
-    life.start_unix = (int64_t)time(NULL);
-    life.start_ns = platform.clock_ns(platform.self);
-    open_trace();
     config.options = gc_shim.options;
-    config.driver = &platform;
-    config.trace = gc_shim.trace;
-    config.plan = load_plan();
-    if (gc_core_create(&config, &gc_shim.core) == GC_OK) {
-        if (!gc_tenants_start()) {
-            gc_core_destroy(gc_shim.core);
-            gc_shim.core = NULL;
-            gc_shim.is_refused = true;
-            return;
-        }
-        count_early_calls();
-        join_ledger();
-        /* Only called by name: what the program submits does not come by. */
-        if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
-            (void)gc_core_set_conservative(gc_shim.core);
-        /* release: pairs with the acquire in gc_shim_work */
-        atomic_store_explicit(&life.work, gc_core_work(gc_shim.core), memory_order_release);
-        /* Without a page that is wiped on fork, finding out takes a system call: the long way. */
-        if (life.wiped_on_fork != NULL && gc_shim.options->mode == GC_MODE_CACHE)
-            __atomic_store_n(&gc_shim.hot, life.wiped_on_fork, __ATOMIC_RELEASE);
-        return;
-    }
+    gather(&config);
+    if (gc_core_create(&config, &gc_shim.core) != GC_OK)
+        goto fail;
+    if (!gc_tenants_start())
+        goto fail_tenants;
+    begin_service();
+    return;
+
+fail_tenants:
+    gc_core_destroy(gc_shim.core);
     gc_shim.core = NULL;
+    gc_shim.is_refused = true;
+    return;
 fail:
     gc_shim.is_refused = is_gate_closed();
     gc_log_write(&gc_shim.log, GC_LOG_ERROR,
@@ -344,79 +354,6 @@ CUresult gc_shim_result(enum gc_status status, int driver_code)
     }
 }
 
-static const char *mode_name(void)
-{
-    return gc_shim.options->mode == GC_MODE_TRACK ? "track" : "cache";
-}
-
-static const char *backend_name(void)
-{
-    bool is_mapped = false;
-
-    for (int i = 0; i < ORDINALS && !is_mapped; i++) {
-        const struct gc_device *device = gc_core_find_device(gc_shim.core, i);
-        is_mapped = device != NULL && gc_device_is_mapped(device);
-    }
-    return is_mapped ? "vmm" : "driver";
-}
-
-static uint32_t list_settings(struct gc_report_setting settings[GC_OPTION_COUNT])
-{
-    const struct gc_options *options = gc_shim.options;
-    uint32_t count = 0;
-
-    for (int i = 0; i < GC_OPTION_COUNT; i++)
-        if (gc_options_is_set(options, (enum gc_option)i))
-            settings[count++] = (struct gc_report_setting){gc_option_row((enum gc_option)i)->name,
-                                                           options->set_texts[i]};
-    return count;
-}
-
-/* What the options were warned of, and of the plan. Returns how many. */
-static uint32_t list_warnings(const char *warnings[GC_OPTIONS_WARNING_MAX + 1])
-{
-    const char *trouble = life.is_plan_refused
-                              ? "GPUCACHE_PLAN is not followed: its file was refused"
-                              : gc_core_plan_trouble(gc_shim.core);
-    uint32_t count = 0;
-
-    for (; count < gc_shim.options->warning_count; count++)
-        warnings[count] = gc_shim.options->warnings[count];
-    if (trouble != NULL)
-        warnings[count++] = trouble;
-    return count;
-}
-
-static void write_report(void *unused)
-{
-    struct gc_report_setting settings[GC_OPTION_COUNT];
-    const char *warnings[GC_OPTIONS_WARNING_MAX + 1];
-    struct gc_report_estimate estimate;
-    struct timespec now;
-    struct gc_report_facts facts = {
-        .process = &life.process,
-        .version = GC_VERSION,
-        .mode = mode_name(),
-        .backend = backend_name(),
-        .reuse = gc_shim.options->reuse == GC_REUSE_SYNC ? "sync" : "fence",
-        .start_unix = life.start_unix,
-        .driver_version = gc_shim.driver_version,
-        .settings = settings,
-        .setting_count = list_settings(settings),
-        .warnings = warnings,
-        .warning_count = list_warnings(warnings),
-    };
-
-    (void)unused;
-    if (gc_shim.gatekeeper != NULL && gc_gatekeeper_tell(gc_shim.gatekeeper, &estimate))
-        facts.estimate = &estimate;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    facts.duration_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - life.start_ns;
-    if (gc_report_emit(gc_shim.core, &facts, gc_api_names, gc_shim.options->report, &gc_shim.log) !=
-        GC_OK)
-        gc_log_write(&gc_shim.log, GC_LOG_INFO, "no report was written");
-}
-
 /* A signal handler called exit while its thread held a lock: nobody gives that back. */
 static bool is_interrupted(void)
 {
@@ -437,5 +374,5 @@ __attribute__((destructor)) static void finish(void)
     gc_core_end_help(gc_shim.core);
     gc_trace_flush(gc_shim.trace);
     if (gc_core_was_used(gc_shim.core))
-        gc_deep_run(write_report, NULL);
+        gc_deep_run(gc_exit_report_write, &life.report);
 }
