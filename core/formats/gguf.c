@@ -19,8 +19,9 @@ static enum gc_status read_dims(struct gc_gguf *gguf, struct gc_model_tensor *te
     if (status != GC_OK)
         return status;
     if (tensor->dim_count > DIMS_MAX)
-        return gc_gguf_fail(gguf, offset, "tensor \"%s\": %u dimensions; 0 to %d are accepted",
-                            shown, tensor->dim_count, DIMS_MAX);
+        return gc_source_fail(gguf->source, offset,
+                              "tensor \"%s\": %u dimensions; 0 to %d are accepted", shown,
+                              tensor->dim_count, DIMS_MAX);
     uint64_t *dims =
         gc_load_alloc(gguf->load, gguf->source->path, tensor->dim_count * sizeof(*dims));
     if (dims == NULL)
@@ -32,8 +33,9 @@ static enum gc_status read_dims(struct gc_gguf *gguf, struct gc_model_tensor *te
         if (status != GC_OK)
             return status;
         if (dims[i] > INT64_MAX)
-            return gc_gguf_fail(
-                gguf, offset, "tensor \"%s\": a negative dimension, or one of 2^63 or more", shown);
+            return gc_source_fail(gguf->source, offset,
+                                  "tensor \"%s\": a negative dimension, or one of 2^63 or more",
+                                  shown);
     }
     return GC_OK;
 }
@@ -48,13 +50,15 @@ static enum gc_status read_type(struct gc_gguf *gguf, struct gc_model_tensor *te
         return status;
     tensor->dtype = gc_dtype_from_gguf(type);
     if (tensor->dtype == GC_DTYPE_NONE)
-        return gc_gguf_fail(gguf, offset, "tensor \"%s\": type %u is not known", shown, type);
+        return gc_source_fail(gguf->source, offset, "tensor \"%s\": type %u is not known", shown,
+                              type);
     const uint64_t block = gc_dtype_info(tensor->dtype)->block_elements;
     const uint64_t row = tensor->dim_count > 0 ? tensor->dims[tensor->dim_count - 1] : 1;
     if (row % block != 0)
-        return gc_gguf_fail(
-            gguf, offset, "tensor \"%s\": rows of %llu elements; %s has blocks of %llu", shown,
-            (unsigned long long)row, gc_dtype_name(tensor->dtype), (unsigned long long)block);
+        return gc_source_fail(gguf->source, offset,
+                              "tensor \"%s\": rows of %llu elements; %s has blocks of %llu", shown,
+                              (unsigned long long)row, gc_dtype_name(tensor->dtype),
+                              (unsigned long long)block);
     return GC_OK;
 }
 
@@ -82,9 +86,9 @@ static enum gc_status read_tensor(struct gc_gguf *gguf)
     if (status != GC_OK)
         return status;
     if (tensor.offset % gguf->alignment != 0)
-        return gc_gguf_fail(gguf, offset, "tensor \"%s\": its offset %llu is no multiple of %llu",
-                            shown, (unsigned long long)tensor.offset,
-                            (unsigned long long)gguf->alignment);
+        return gc_source_fail(
+            gguf->source, offset, "tensor \"%s\": its offset %llu is no multiple of %llu", shown,
+            (unsigned long long)tensor.offset, (unsigned long long)gguf->alignment);
     tensor.stored_bytes = tensor.bytes;
     return gc_load_add_tensor(load, gguf->source->path, &tensor, true);
 }
@@ -95,7 +99,7 @@ static enum gc_status place_tensors(struct gc_gguf *gguf, uint32_t first)
     struct gc_load *load = gguf->load;
     uint64_t begin;
     if (!gc_round_up_u64(gguf->position, gguf->alignment, &begin))
-        return gc_gguf_fail(gguf, gguf->position, "the data begins beyond 2^64");
+        return gc_source_fail(gguf->source, gguf->position, "the data begins beyond 2^64");
     for (uint32_t i = first; i < load->tensor_count; i++) {
         struct gc_model_tensor *tensor = &load->tensors[i];
         if (!gc_add_u64(begin, tensor->offset, &tensor->offset) ||
@@ -110,9 +114,9 @@ static enum gc_status place_tensors(struct gc_gguf *gguf, uint32_t first)
         .slack = gguf->alignment - 1,
     };
     if (gguf->source->bytes < begin && load->tensor_count > first)
-        return gc_gguf_fail(gguf, gguf->source->bytes,
-                            "the file ends before its data, which begins at byte %llu",
-                            (unsigned long long)begin);
+        return gc_source_fail(gguf->source, gguf->source->bytes,
+                              "the file ends before its data, which begins at byte %llu",
+                              (unsigned long long)begin);
     return gc_ranges_check(load, &ranges);
 }
 

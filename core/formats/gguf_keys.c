@@ -3,7 +3,6 @@
 #include "core/bits.h"
 #include "core/formats/json_meta.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define ARRAY_DEPTH_MAX 8
@@ -29,17 +28,6 @@ static const uint8_t type_bytes[TYPE_COUNT] = {
     [TYPE_U8] = 1,  [TYPE_I8] = 1,   [TYPE_U16] = 2, [TYPE_I16] = 2, [TYPE_U32] = 4, [TYPE_I32] = 4,
     [TYPE_F32] = 4, [TYPE_BOOL] = 1, [TYPE_U64] = 8, [TYPE_I64] = 8, [TYPE_F64] = 8,
 };
-
-enum gc_status gc_gguf_fail(const struct gc_gguf *gguf, uint64_t offset, const char *format, ...)
-{
-    char text[GC_MODEL_ERROR_BYTES];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
-    return gc_load_fail(gguf->load, GC_FORMAT, gguf->source->path, "byte %llu: %s",
-                        (unsigned long long)offset, text);
-}
 
 /* ---- values ---- */
 
@@ -79,9 +67,9 @@ enum gc_status gc_gguf_u64(struct gc_gguf *gguf, uint64_t *value)
 static enum gc_status pass(struct gc_gguf *gguf, uint64_t bytes)
 {
     if (bytes > gguf->source->bytes - gguf->position)
-        return gc_gguf_fail(gguf, gguf->position, "%s: %llu bytes, and the file ends at byte %llu",
-                            gguf->what, (unsigned long long)bytes,
-                            (unsigned long long)gguf->source->bytes);
+        return gc_source_fail(gguf->source, gguf->position,
+                              "%s: %llu bytes, and the file ends at byte %llu", gguf->what,
+                              (unsigned long long)bytes, (unsigned long long)gguf->source->bytes);
     gguf->position += bytes;
     return GC_OK;
 }
@@ -95,8 +83,9 @@ enum gc_status gc_gguf_text(struct gc_gguf *gguf, const char **text, size_t *len
     if (status != GC_OK)
         return status;
     if (bytes == 0 || bytes > GC_GGUF_TEXT_MAX)
-        return gc_gguf_fail(gguf, offset, "%s: a name of %llu bytes; 1 to %d are accepted",
-                            gguf->what, (unsigned long long)bytes, GC_GGUF_TEXT_MAX);
+        return gc_source_fail(gguf->source, offset,
+                              "%s: a name of %llu bytes; 1 to %d are accepted", gguf->what,
+                              (unsigned long long)bytes, GC_GGUF_TEXT_MAX);
     status = take(gguf, (size_t)bytes, &view);
     *text = (const char *)view;
     *length = (size_t)bytes;
@@ -187,8 +176,8 @@ static enum gc_status check_type(const struct gc_gguf *gguf, uint64_t offset, ui
 {
     if (type < TYPE_COUNT)
         return GC_OK;
-    return gc_gguf_fail(gguf, offset, "%s: a value of type %u; 0 to %d are accepted", gguf->what,
-                        type, TYPE_COUNT - 1);
+    return gc_source_fail(gguf->source, offset, "%s: a value of type %u; 0 to %d are accepted",
+                          gguf->what, type, TYPE_COUNT - 1);
 }
 
 static enum gc_status take_array_head(struct gc_gguf *gguf, struct array *array)
@@ -206,9 +195,9 @@ static enum gc_status take_array_head(struct gc_gguf *gguf, struct array *array)
                            : array->type == TYPE_ARRAY ? 12
                                                        : type_bytes[array->type];
     if (array->count > (gguf->source->bytes - gguf->position) / least)
-        return gc_gguf_fail(gguf, offset,
-                            "%s: an array of %llu elements, more than the rest of the file holds",
-                            gguf->what, (unsigned long long)array->count);
+        return gc_source_fail(gguf->source, offset,
+                              "%s: an array of %llu elements, more than the rest of the file holds",
+                              gguf->what, (unsigned long long)array->count);
     return GC_OK;
 }
 
@@ -234,8 +223,9 @@ static enum gc_status pass_array(struct gc_gguf *gguf, const struct array *array
         enum gc_status status = GC_OK;
         if (here.type == TYPE_ARRAY) {
             if (depth == ARRAY_DEPTH_MAX)
-                return gc_gguf_fail(gguf, gguf->position, "%s: arrays nested deeper than %d",
-                                    gguf->what, ARRAY_DEPTH_MAX);
+                return gc_source_fail(gguf->source, gguf->position,
+                                      "%s: arrays nested deeper than %d", gguf->what,
+                                      ARRAY_DEPTH_MAX);
             left[depth++] = here.count;
         } else if (here.type == TYPE_TEXT) {
             status = pass_texts(gguf, here.count);
@@ -287,17 +277,17 @@ enum gc_status gc_gguf_read_head(struct gc_gguf *gguf)
     gguf->alignment = 32;
     enum gc_status status = take(gguf, 4, &magic);
     if (status == GC_OK && memcmp(magic, "GGUF", 4) != 0)
-        return gc_gguf_fail(gguf, 0, "no GGUF file: it does not begin with \"GGUF\"");
+        return gc_source_fail(gguf->source, 0, "no GGUF file: it does not begin with \"GGUF\"");
     if (status == GC_OK)
         status = gc_gguf_u32(gguf, &version);
     if (status != GC_OK)
         return status;
     if (version != 0 && (version & 0xffff) == 0)
-        return gc_gguf_fail(gguf, 4,
-                            "a big-endian GGUF file (version %u); little-endian ones are accepted",
-                            __builtin_bswap32(version));
+        return gc_source_fail(
+            gguf->source, 4, "a big-endian GGUF file (version %u); little-endian ones are accepted",
+            __builtin_bswap32(version));
     if (version != 2 && version != 3)
-        return gc_gguf_fail(gguf, 4, "GGUF version %u; 2 and 3 are accepted", version);
+        return gc_source_fail(gguf->source, 4, "GGUF version %u; 2 and 3 are accepted", version);
     status = gc_gguf_u64(gguf, &gguf->tensor_count);
     if (status == GC_OK)
         status = gc_gguf_u64(gguf, &gguf->key_count);
@@ -306,8 +296,8 @@ enum gc_status gc_gguf_read_head(struct gc_gguf *gguf)
     /* A key takes 13 bytes at least, a tensor's description 25. */
     const uint64_t rest = gguf->source->bytes - gguf->position;
     if (gguf->key_count > rest / 13 || gguf->tensor_count > rest / 25)
-        return gc_gguf_fail(
-            gguf, 8, "%llu tensors and %llu keys, more than a file of %llu bytes holds",
+        return gc_source_fail(
+            gguf->source, 8, "%llu tensors and %llu keys, more than a file of %llu bytes holds",
             (unsigned long long)gguf->tensor_count, (unsigned long long)gguf->key_count,
             (unsigned long long)gguf->source->bytes);
     return GC_OK;
@@ -319,7 +309,7 @@ static enum gc_status note_alignment(struct gc_gguf *gguf, uint64_t offset,
     uint64_t number;
     if (!gc_meta_uint(value, &number) || number == 0 || (number & (number - 1)) != 0 ||
         number > UINT32_MAX)
-        return gc_gguf_fail(gguf, offset, "general.alignment is no power of two");
+        return gc_source_fail(gguf->source, offset, "general.alignment is no power of two");
     gguf->alignment = number;
     return GC_OK;
 }
@@ -342,7 +332,7 @@ static enum gc_status note(struct gc_gguf *gguf, const char *key, size_t length,
     else if (length == sizeof(tensors) - 1 && memcmp(key, tensors, length) == 0)
         to = &gguf->split_tensors;
     if (to != NULL && !gc_meta_uint(value, to))
-        return gc_gguf_fail(gguf, offset, "%s is no whole number", gguf->what);
+        return gc_source_fail(gguf->source, offset, "%s is no whole number", gguf->what);
     return GC_OK;
 }
 

@@ -19,8 +19,6 @@ struct gc_gguf {
     uint64_t split_tensors; /* of all shards; 0: not told */
 };
 
-enum gc_status gc_gguf_fail(const struct gc_gguf *gguf, uint64_t offset, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 enum gc_status gc_gguf_u32(struct gc_gguf *gguf, uint32_t *value) GC_CHECKED;
 enum gc_status gc_gguf_u64(struct gc_gguf *gguf, uint64_t *value) GC_CHECKED;
 /* A text of 1 to GC_GGUF_TEXT_MAX bytes; *text is valid until the next read. */

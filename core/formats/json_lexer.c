@@ -42,11 +42,11 @@ enum gc_status gc_json_skip_blanks(struct gc_json_reader *reader, int *c)
 enum gc_status gc_json_fail_at(const struct gc_json_reader *reader, int c, const char *expected)
 {
     if (c < 0)
-        return gc_json_reader_fail(reader, reader->position, "the JSON ends where %s is expected",
-                                   expected);
+        return gc_source_fail(reader->source, reader->position,
+                              "the JSON ends where %s is expected", expected);
     const char shown = (char)c;
-    return gc_json_reader_fail(reader, reader->position, "'%s' where %s is expected",
-                               GC_LOAD_SHOWN(&shown, 1), expected);
+    return gc_source_fail(reader->source, reader->position, "'%s' where %s is expected",
+                          GC_LOAD_SHOWN(&shown, 1), expected);
 }
 
 /* ---- strings ---- */
@@ -152,8 +152,8 @@ static enum gc_status read_unicode(struct gc_json_reader *reader, uint32_t *code
     if (status != GC_OK)
         return status;
     if (low < 0xdc00 || low > 0xdfff)
-        return gc_json_reader_fail(reader, reader->position,
-                                   "half a surrogate pair; a whole one is accepted");
+        return gc_source_fail(reader->source, reader->position,
+                              "half a surrogate pair; a whole one is accepted");
     *code = 0x10000 + ((*code - 0xd800) << 10) + (low - 0xdc00);
     return GC_OK;
 }
@@ -191,12 +191,12 @@ static enum gc_status read_sequence(struct gc_json_reader *reader, struct gc_jso
         if (status != GC_OK)
             return status;
         if (c < 0x80)
-            return gc_json_reader_fail(reader, offset, "no valid UTF-8");
+            return gc_source_fail(reader->source, offset, "no valid UTF-8");
         bytes[i] = (char)c;
         gc_json_advance(reader, 1);
     }
     if (!gc_load_is_utf8(bytes, count))
-        return gc_json_reader_fail(reader, offset, "no valid UTF-8");
+        return gc_source_fail(reader->source, offset, "no valid UTF-8");
     return keep(reader, token, bytes, count);
 }
 
@@ -209,7 +209,7 @@ static enum gc_status read_rest(struct gc_json_reader *reader, struct gc_json_to
         if (status != GC_OK)
             return status;
         if (c < 0)
-            return gc_json_reader_fail(reader, token->offset, "a string without an end");
+            return gc_source_fail(reader->source, token->offset, "a string without an end");
         const size_t run = plain_run(reader->at, reader->limit);
         if (run > 0) {
             status = keep(reader, token, reader->at, run);
@@ -224,8 +224,8 @@ static enum gc_status read_rest(struct gc_json_reader *reader, struct gc_json_to
         } else if (c >= 0x80) {
             status = read_sequence(reader, token);
         } else {
-            return gc_json_reader_fail(reader, reader->position,
-                                       "a control character in a string; \\u%04x is accepted", c);
+            return gc_source_fail(reader->source, reader->position,
+                                  "a control character in a string; \\u%04x is accepted", c);
         }
         if (status != GC_OK)
             return status;

@@ -34,8 +34,8 @@ static enum gc_status extend_key(struct flattener *flat, uint64_t offset, const 
     const struct level *level = &flat->levels[flat->depth];
     const size_t dot = level->key_length > 0;
     if (level->key_length + dot + length >= sizeof(flat->key))
-        return gc_json_reader_fail(flat->reader, offset, "a key longer than %d bytes",
-                                   KEY_BYTES_MAX - 1);
+        return gc_source_fail(flat->reader->source, offset, "a key longer than %d bytes",
+                              KEY_BYTES_MAX - 1);
     flat->key[level->key_length] = '.';
     memcpy(flat->key + level->key_length + dot, text, length);
     flat->key_length = level->key_length + (uint32_t)(dot + length);
@@ -101,7 +101,7 @@ static enum gc_status put(struct flattener *flat, uint64_t offset,
         return status;
     }
     if (memchr(flat->key, '\0', flat->key_length) != NULL)
-        return gc_json_reader_fail(flat->reader, offset, "a key with a NUL in it");
+        return gc_source_fail(flat->reader->source, offset, "a key with a NUL in it");
     status = gc_load_text(flat->load, path, "key", flat->key, flat->key_length, &meta.key);
     return status != GC_OK ? status : gc_load_add_meta(flat->load, path, &meta);
 }
@@ -141,8 +141,8 @@ static enum gc_status take(struct flattener *flat, const struct gc_json_token *t
     switch (token->event) {
     case GC_JSON_KEY:
         if (token->cut)
-            return gc_json_reader_fail(flat->reader, token->offset, "a key longer than %d bytes",
-                                       KEY_BYTES_MAX - 1);
+            return gc_source_fail(flat->reader->source, token->offset, "a key longer than %d bytes",
+                                  KEY_BYTES_MAX - 1);
         return extend_key(flat, token->offset, token->text, token->length);
     case GC_JSON_BEGIN_OBJECT:
     case GC_JSON_BEGIN_ARRAY:
@@ -170,8 +170,8 @@ enum gc_status gc_json_meta_read(struct gc_json_reader *reader, const char *pref
     if (status != GC_OK)
         return status;
     if (token.event != GC_JSON_BEGIN_OBJECT)
-        return gc_json_reader_fail(reader, token.offset, "%s where an object is expected",
-                                   gc_json_token_name(&token));
+        return gc_source_fail(reader->source, token.offset, "%s where an object is expected",
+                              gc_json_token_name(&token));
     if (!keep)
         return gc_json_reader_skip(reader, &token);
     struct flattener *flat = gc_load_alloc(load, reader->source->path, sizeof(*flat));

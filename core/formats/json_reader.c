@@ -1,6 +1,5 @@
 #include "core/formats/json_lexer.h"
 
-#include <stdio.h>
 #include <string.h>
 
 void gc_json_reader_init(struct gc_json_reader *reader, struct gc_source *source, uint64_t begin,
@@ -14,18 +13,6 @@ void gc_json_reader_init(struct gc_json_reader *reader, struct gc_source *source
         .limit = source->window,
         .expect = GC_JSON_EXPECT_VALUE,
     };
-}
-
-enum gc_status gc_json_reader_fail(const struct gc_json_reader *reader, uint64_t offset,
-                                   const char *format, ...)
-{
-    char text[GC_MODEL_ERROR_BYTES];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
-    return gc_load_fail(reader->source->load, GC_FORMAT, reader->source->path, "byte %llu: %s",
-                        (unsigned long long)offset, text);
 }
 
 /* ---- structure ---- */
@@ -44,8 +31,8 @@ static enum gc_status open_container(struct gc_json_reader *reader, bool object,
                                      struct gc_json_token *token)
 {
     if (reader->depth == GC_JSON_READER_DEPTH_MAX)
-        return gc_json_reader_fail(reader, token->offset, "nested deeper than %d levels",
-                                   GC_JSON_READER_DEPTH_MAX);
+        return gc_source_fail(reader->source, token->offset, "nested deeper than %d levels",
+                              GC_JSON_READER_DEPTH_MAX);
     const uint64_t bit = UINT64_C(1) << reader->depth;
     reader->is_object = object ? reader->is_object | bit : reader->is_object & ~bit;
     reader->depth++;

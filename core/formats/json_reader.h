@@ -68,10 +68,6 @@ enum gc_status gc_json_reader_next(struct gc_json_reader *reader,
 enum gc_status gc_json_reader_skip(struct gc_json_reader *reader,
                                    const struct gc_json_token *token) GC_CHECKED;
 
-/* An error at the token: "PATH: byte N: text". */
-enum gc_status gc_json_reader_fail(const struct gc_json_reader *reader, uint64_t offset,
-                                   const char *format, ...) __attribute__((format(printf, 3, 4)));
-
 /* Is the text of a KEY or STRING this word? */
 bool gc_json_token_is(const struct gc_json_token *token, const char *word);
 /* "a string", "an object": for messages. */

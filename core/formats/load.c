@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct gc_model_limits gc_model_limits_or_default(const struct gc_model_limits *limits)
+static struct gc_model_limits limits_or_default(const struct gc_model_limits *limits)
 {
     static const struct gc_model_limits defaults = {
         .memory_bytes = GC_MIB(256),
@@ -151,6 +151,23 @@ void *gc_load_alloc(struct gc_load *load, const char *path, uint64_t bytes)
     if (memory == NULL)
         (void)gc_load_no_memory(load, path);
     return memory;
+}
+
+enum gc_status gc_load_begin(struct gc_load *load, const char *path,
+                             const struct gc_model_limits *limits, struct gc_model_error *error,
+                             size_t owner_bytes, void **owner)
+{
+    *load = (struct gc_load){.limits = limits_or_default(limits), .error = error};
+    error->text[0] = '\0';
+    gc_region_init(&load->region, load->limits.memory_bytes);
+    gc_names_init(&load->tensor_names);
+    gc_names_init(&load->meta_names);
+    *owner = gc_load_alloc(load, path, owner_bytes);
+    load->path = gc_region_text(&load->region, path, strlen(path));
+    load->warnings = gc_load_alloc(load, path, GC_LOAD_WARNINGS_MAX * sizeof(*load->warnings));
+    return *owner != NULL && load->path != NULL && load->warnings != NULL
+               ? GC_OK
+               : gc_load_no_memory(load, path);
 }
 
 enum gc_status gc_load_text(struct gc_load *load, const char *path, const char *what,

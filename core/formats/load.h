@@ -14,7 +14,8 @@
 #include <stdarg.h>
 
 struct gc_load {
-    struct gc_region region; /* holds the model and, until the end, what is needed to read it */
+    struct gc_region region; /* holds what is read and, until the end, what is needed to read it */
+    const char *path;        /* that was asked for, in the region */
     struct gc_model *model;
     struct gc_model_limits limits;
     struct gc_model_error *error;
@@ -41,8 +42,12 @@ struct gc_load {
     struct gc_names meta_names;
 };
 
-/* `limits`, NULL too, with the defaults where it says nothing. */
-struct gc_model_limits gc_model_limits_or_default(const struct gc_model_limits *limits);
+/* Begins a reading of `path`. `limits`, NULL too, are the defaults where they say nothing. *owner:
+ * zeroed memory of the region, for what is read. The region is the caller's to end, also after a
+ * failure. */
+enum gc_status gc_load_begin(struct gc_load *load, const char *path,
+                             const struct gc_model_limits *limits, struct gc_model_error *error,
+                             size_t owner_bytes, void **owner) GC_CHECKED;
 
 /* Foreign text for a message: printable, cut. */
 #define GC_LOAD_SHOWN_BYTES 112

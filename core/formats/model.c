@@ -120,13 +120,9 @@ static enum gc_status read_path(struct gc_load *load, const char *path)
 {
     uint32_t mode;
     uint64_t bytes;
-    const char *copy = gc_region_text(&load->region, path, strlen(path));
-    if (copy == NULL)
-        return gc_load_no_memory(load, path);
-    load->model->path = copy;
     if (gc_source_look(AT_FDCWD, path, 0, &mode, &bytes) == 0 && S_ISDIR(mode))
-        return read_folder(load, copy);
-    return read_file(load, copy);
+        return read_folder(load, path);
+    return read_file(load, path);
 }
 
 /* ---- what it comes to ---- */
@@ -180,30 +176,21 @@ static void hand_over(struct gc_load *load, struct owner *owner)
     owner->region = load->region;
 }
 
-static enum gc_status begin(struct gc_load *load, const char *path, struct owner **owner)
-{
-    gc_region_init(&load->region, load->limits.memory_bytes);
-    gc_names_init(&load->tensor_names);
-    gc_names_init(&load->meta_names);
-    *owner = gc_load_alloc(load, path, sizeof(**owner));
-    if (*owner == NULL)
-        return gc_load_no_memory(load, path);
-    load->model = &(*owner)->model;
-    load->warnings = gc_load_alloc(load, path, GC_LOAD_WARNINGS_MAX * sizeof(*load->warnings));
-    return load->warnings != NULL ? GC_OK : gc_load_no_memory(load, path);
-}
-
 enum gc_status gc_model_open(const char *path, const struct gc_model_limits *limits,
                              struct gc_model **model, struct gc_model_error *error)
 {
     const int saved_errno = errno;
-    struct gc_load load = {.limits = gc_model_limits_or_default(limits), .error = error};
-    struct owner *owner = NULL;
-    error->text[0] = '\0';
+    struct gc_load load;
+    void *memory;
     *model = NULL;
-    enum gc_status status = begin(&load, path, &owner);
-    if (status == GC_OK)
-        status = read_path(&load, path);
+    enum gc_status status =
+        gc_load_begin(&load, path, limits, error, sizeof(struct owner), &memory);
+    struct owner *owner = memory;
+    if (status == GC_OK) {
+        load.model = &owner->model;
+        load.model->path = load.path;
+        status = read_path(&load, load.path);
+    }
     gc_source_end(&load);
     if (status == GC_OK)
         status = add_up(&load, &owner->model.totals);

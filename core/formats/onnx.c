@@ -75,8 +75,8 @@ static enum gc_status push(struct walk *walk, enum frame_kind kind, struct gc_pr
 {
     const struct frame *top = &walk->stack[walk->depth - 1];
     if (walk->depth == STACK_MAX)
-        return gc_onnx_fail(&walk->onnx, message.position, "graphs nested deeper than %d",
-                            STACK_MAX / 3);
+        return gc_source_fail(walk->onnx.source, message.position, "graphs nested deeper than %d",
+                              STACK_MAX / 3);
     walk->graphs += kind == FRAME_GRAPH;
     walk->functions += kind == FRAME_FUNCTION;
     walk->stack[walk->depth++] = (struct frame){
@@ -318,7 +318,8 @@ static enum gc_status take_model_field(struct walk *walk, const struct gc_protob
         return push(walk, FRAME_FUNCTION, inner);
     case MODEL_GRAPH:
         if (walk->has_graph)
-            return gc_onnx_fail(&walk->onnx, field->offset, "a second main graph; one is accepted");
+            return gc_source_fail(walk->onnx.source, field->offset,
+                                  "a second main graph; one is accepted");
         walk->has_graph = true;
         return push(walk, FRAME_GRAPH, inner);
     default:

@@ -74,8 +74,8 @@ static enum gc_status read_model(struct gc_onnx_builder *builder, struct gc_prot
             continue;
         const struct gc_protobuf inner = gc_protobuf_inner(&message, &field);
         if (field.number == MODEL_GRAPH && graph->source != NULL)
-            return gc_onnx_fail(&builder->onnx, field.offset,
-                                "a second main graph; one is accepted");
+            return gc_source_fail(builder->onnx.source, field.offset,
+                                  "a second main graph; one is accepted");
         if (field.number == MODEL_GRAPH)
             *graph = inner;
         else if (field.number == MODEL_OPSET)
@@ -162,31 +162,20 @@ static void hand_over(struct gc_load *load, struct gc_graph_store *store)
     store->region = load->region;
 }
 
-static enum gc_status begin(struct gc_load *load, const char *path, struct gc_graph_store **store)
-{
-    gc_region_init(&load->region, load->limits.memory_bytes);
-    gc_names_init(&load->tensor_names);
-    gc_names_init(&load->meta_names);
-    *store = gc_load_alloc(load, path, sizeof(**store));
-    if (*store == NULL)
-        return gc_load_no_memory(load, path);
-    (*store)->graph.path = gc_region_text(&load->region, path, strlen(path));
-    load->warnings = gc_load_alloc(load, path, GC_LOAD_WARNINGS_MAX * sizeof(*load->warnings));
-    return (*store)->graph.path != NULL && load->warnings != NULL ? GC_OK
-                                                                  : gc_load_no_memory(load, path);
-}
-
 enum gc_status gc_graph_open(const char *path, const struct gc_model_limits *limits,
                              struct gc_graph **graph, struct gc_model_error *error)
 {
     const int saved_errno = errno;
-    struct gc_load load = {.limits = gc_model_limits_or_default(limits), .error = error};
-    struct gc_graph_store *store = NULL;
-    error->text[0] = '\0';
+    struct gc_load load;
+    void *memory;
     *graph = NULL;
-    enum gc_status status = begin(&load, path, &store);
-    if (status == GC_OK)
-        status = read_path(&load, store->graph.path, store);
+    enum gc_status status =
+        gc_load_begin(&load, path, limits, error, sizeof(struct gc_graph_store), &memory);
+    struct gc_graph_store *store = memory;
+    if (status == GC_OK) {
+        store->graph.path = load.path;
+        status = read_path(&load, load.path, store);
+    }
     gc_source_end(&load);
     if (status == GC_OK) {
         hand_over(&load, store);

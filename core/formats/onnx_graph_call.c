@@ -103,8 +103,8 @@ static enum gc_status read_head(struct gc_onnx_builder *builder, struct gc_proto
     if (strcmp(domain, "ai.onnx") == 0)
         domain = "";
     if (!make_key(key, domain, function->name, overload))
-        return gc_onnx_fail(&builder->onnx, message.end, "a function's name of more than %d bytes",
-                            KEY_BYTES);
+        return gc_source_fail(builder->onnx.source, message.end,
+                              "a function's name of more than %d bytes", KEY_BYTES);
     return GC_OK;
 }
 
@@ -126,8 +126,9 @@ enum gc_status gc_onnx_add_function(struct gc_onnx_builder *builder, struct gc_p
     if (name == NULL)
         return no_memory(builder);
     if (!added)
-        return gc_onnx_fail(&builder->onnx, message.position, "function \"%s\" is there twice",
-                            GC_LOAD_SHOWN(function.name, strlen(function.name)));
+        return gc_source_fail(builder->onnx.source, message.position,
+                              "function \"%s\" is there twice",
+                              GC_LOAD_SHOWN(function.name, strlen(function.name)));
     name->text = gc_region_text(&load->region, key, strlen(key));
     if (name->text == NULL)
         return no_memory(builder);

@@ -27,8 +27,8 @@ enum gc_status gc_onnx_open_space(struct gc_onnx_builder *builder, const struct 
                                   uint32_t *space)
 {
     if (builder->space_count == GC_ONNX_NEST_MAX)
-        return gc_onnx_fail(&builder->onnx, 0, "graphs and calls nested deeper than %d",
-                            GC_ONNX_NEST_MAX / 2);
+        return gc_source_fail(builder->onnx.source, 0, "graphs and calls nested deeper than %d",
+                              GC_ONNX_NEST_MAX / 2);
     *space = builder->space_count++;
     struct gc_onnx_space *made = &builder->spaces[*space];
     *made = *like;

@@ -27,8 +27,8 @@ struct look {
 enum gc_status gc_onnx_push(struct gc_onnx_builder *builder, const struct gc_onnx_frame *frame)
 {
     if (builder->depth == GC_ONNX_NEST_MAX)
-        return gc_onnx_fail(&builder->onnx, frame->message.position,
-                            "graphs and calls nested deeper than %d", GC_ONNX_NEST_MAX / 2);
+        return gc_source_fail(builder->onnx.source, frame->message.position,
+                              "graphs and calls nested deeper than %d", GC_ONNX_NEST_MAX / 2);
     builder->frames[builder->depth++] = *frame;
     return GC_OK;
 }
@@ -146,8 +146,8 @@ static enum gc_status take_output(struct gc_onnx_builder *builder, struct gc_onn
         return GC_OK;
     struct gc_graph_value *value = &builder->graph->values[index];
     if (gc_onnx_is_made(value))
-        return gc_onnx_fail(&builder->onnx, field->offset, "value \"%s\" is made twice",
-                            GC_LOAD_SHOWN(name, strlen(name)));
+        return gc_source_fail(builder->onnx.source, field->offset, "value \"%s\" is made twice",
+                              GC_LOAD_SHOWN(name, strlen(name)));
     value->producer = frame->node;
     if (frame->node != GC_GRAPH_NONE)
         value->is_repeated = builder->spaces[frame->space].is_repeated &&

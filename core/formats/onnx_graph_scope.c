@@ -78,8 +78,9 @@ static enum gc_status take_initializer(struct gc_onnx_builder *builder, uint32_t
         return status;
     struct gc_graph_value *value = &builder->graph->values[index];
     if (value->is_initializer)
-        return gc_onnx_fail(&builder->onnx, message.position, "initializer \"%s\" is there twice",
-                            GC_LOAD_SHOWN(name, strlen(name)));
+        return gc_source_fail(builder->onnx.source, message.position,
+                              "initializer \"%s\" is there twice",
+                              GC_LOAD_SHOWN(name, strlen(name)));
     value->is_initializer = true;
     value->declared = tensor.type;
     value->data = tensor.data;
@@ -118,7 +119,7 @@ static enum gc_status take_input(struct gc_onnx_builder *builder, struct scope_r
     if (status != GC_OK)
         return status;
     if (builder->graph->values[index].is_input)
-        return gc_onnx_fail(&builder->onnx, message.position, "an input is there twice");
+        return gc_source_fail(builder->onnx.source, message.position, "an input is there twice");
     builder->graph->values[index].is_input = true;
     reading->inputs[reading->scope.input_count++] = index;
     return GC_OK;

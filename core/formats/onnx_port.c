@@ -54,7 +54,8 @@ static enum gc_status take_shape(struct gc_onnx *onnx, struct gc_protobuf messag
         if (!gc_protobuf_is(&field, SHAPE_DIM, GC_PROTOBUF_BYTES))
             continue;
         if (port->dim_count == GC_ONNX_DIMS_MAX)
-            return gc_onnx_fail(onnx, field.offset, "more than %d dimensions", GC_ONNX_DIMS_MAX);
+            return gc_source_fail(onnx->source, field.offset, "more than %d dimensions",
+                                  GC_ONNX_DIMS_MAX);
         status = take_dim(gc_protobuf_inner(&message, &field), &content->dims[port->dim_count],
                           &content->symbols[port->dim_count]);
         if (status != GC_OK)

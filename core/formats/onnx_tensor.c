@@ -28,17 +28,6 @@ enum {
     LOCATION_EXTERNAL = 1,
 };
 
-enum gc_status gc_onnx_fail(const struct gc_onnx *onnx, uint64_t offset, const char *format, ...)
-{
-    char text[GC_MODEL_ERROR_BYTES];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
-    return gc_load_fail(onnx->load, GC_FORMAT, onnx->source->path, "byte %llu: %s",
-                        (unsigned long long)offset, text);
-}
-
 enum gc_status gc_onnx_take_dims(struct gc_onnx *onnx, const struct gc_protobuf *message,
                                  const struct gc_protobuf_field *field, uint64_t *dims,
                                  uint32_t *count)
@@ -46,7 +35,7 @@ enum gc_status gc_onnx_take_dims(struct gc_onnx *onnx, const struct gc_protobuf 
     struct gc_protobuf packed = gc_protobuf_inner(message, field);
     uint64_t value = field->value;
     if (field->type != GC_PROTOBUF_VARINT && field->type != GC_PROTOBUF_BYTES)
-        return gc_onnx_fail(onnx, field->offset, "a dimension that is no number");
+        return gc_source_fail(onnx->source, field->offset, "a dimension that is no number");
     do {
         if (field->type == GC_PROTOBUF_BYTES) {
             if (packed.position == packed.end)
@@ -56,10 +45,11 @@ enum gc_status gc_onnx_take_dims(struct gc_onnx *onnx, const struct gc_protobuf 
                 return status;
         }
         if (value > INT64_MAX)
-            return gc_onnx_fail(onnx, field->offset, "a negative dimension, %lld",
-                                (long long)value);
+            return gc_source_fail(onnx->source, field->offset, "a negative dimension, %lld",
+                                  (long long)value);
         if (*count == GC_ONNX_DIMS_MAX)
-            return gc_onnx_fail(onnx, field->offset, "more than %d dimensions", GC_ONNX_DIMS_MAX);
+            return gc_source_fail(onnx->source, field->offset, "more than %d dimensions",
+                                  GC_ONNX_DIMS_MAX);
         dims[(*count)++] = value;
     } while (field->type == GC_PROTOBUF_BYTES);
     return GC_OK;
@@ -94,11 +84,12 @@ static enum gc_status take_entry(struct gc_onnx *onnx, struct gc_protobuf messag
         return GC_OK;
     uint64_t number;
     if (!gc_text_uint(value, strlen(value), &number))
-        return gc_onnx_fail(onnx, offset, "external_data: %s is \"%s\"; a whole number is accepted",
-                            key, GC_LOAD_SHOWN(value, strlen(value)));
+        return gc_source_fail(onnx->source, offset,
+                              "external_data: %s is \"%s\"; a whole number is accepted", key,
+                              GC_LOAD_SHOWN(value, strlen(value)));
     if (number == GC_MODEL_NO_OFFSET)
-        return gc_onnx_fail(onnx, offset, "external_data: %s is %llu; no file is so long", key,
-                            (unsigned long long)number);
+        return gc_source_fail(onnx->source, offset, "external_data: %s is %llu; no file is so long",
+                              key, (unsigned long long)number);
     if (is_offset) {
         content->external_offset = number;
     } else {
@@ -135,14 +126,14 @@ static enum gc_status place_external(struct gc_onnx *onnx, const struct gc_onnx_
     char place[GC_LOAD_SHOWN_BYTES + 16];
     const char *shown = GC_LOAD_SHOWN(tensor->name, strlen(tensor->name));
     if (content->location == NULL)
-        return gc_onnx_fail(onnx, content->begin, "tensor \"%s\": external data without a location",
-                            shown);
+        return gc_source_fail(onnx->source, content->begin,
+                              "tensor \"%s\": external data without a location", shown);
     if (content->has_external_bytes && content->external_bytes != tensor->bytes)
-        return gc_onnx_fail(onnx, content->begin,
-                            "tensor \"%s\": %llu bytes of external data, its shape and type need "
-                            "%llu",
-                            shown, (unsigned long long)content->external_bytes,
-                            (unsigned long long)tensor->bytes);
+        return gc_source_fail(onnx->source, content->begin,
+                              "tensor \"%s\": %llu bytes of external data, its shape and type need "
+                              "%llu",
+                              shown, (unsigned long long)content->external_bytes,
+                              (unsigned long long)tensor->bytes);
     snprintf(place, sizeof(place), "tensor \"%s\"", shown);
     tensor->offset = content->external_offset;
     tensor->stored_bytes = tensor->bytes;
@@ -163,9 +154,9 @@ static enum gc_status take_field(struct gc_onnx *onnx, const struct gc_protobuf 
     case TENSOR_DATA_TYPE:
         tensor->dtype = gc_dtype_from_onnx(field->value);
         if (tensor->dtype == GC_DTYPE_NONE)
-            return gc_onnx_fail(onnx, field->offset,
-                                "a tensor of data type %llu, which is not known",
-                                (unsigned long long)field->value);
+            return gc_source_fail(onnx->source, field->offset,
+                                  "a tensor of data type %llu, which is not known",
+                                  (unsigned long long)field->value);
         return GC_OK;
     case TENSOR_NAME:
         return is_bytes ? gc_protobuf_text(message, field, "a tensor's name", &tensor->name)
@@ -211,9 +202,9 @@ static enum gc_status check_inner(struct gc_onnx *onnx, const struct gc_onnx_con
     const bool exact =
         content->has_raw || (has_fixed_data(tensor->dtype) && content->typed_fixed > 0);
     if (exact && stored != tensor->bytes)
-        return gc_onnx_fail(onnx, content->begin,
-                            "tensor \"%s\": %llu bytes of data, its shape and type need %llu",
-                            shown, (unsigned long long)stored, (unsigned long long)tensor->bytes);
+        return gc_source_fail(onnx->source, content->begin,
+                              "tensor \"%s\": %llu bytes of data, its shape and type need %llu",
+                              shown, (unsigned long long)stored, (unsigned long long)tensor->bytes);
     tensor->stored_bytes = stored;
     if (!content->has_raw)
         tensor->offset = GC_MODEL_NO_OFFSET;
@@ -249,8 +240,8 @@ enum gc_status gc_onnx_read_content(struct gc_onnx *onnx, struct gc_protobuf mes
     if (name != NULL)
         tensor->name = name;
     if (tensor->dtype == GC_DTYPE_NONE)
-        return gc_onnx_fail(onnx, content->begin, "tensor \"%s\": no data type",
-                            GC_LOAD_SHOWN(tensor->name, strlen(tensor->name)));
+        return gc_source_fail(onnx->source, content->begin, "tensor \"%s\": no data type",
+                              GC_LOAD_SHOWN(tensor->name, strlen(tensor->name)));
     const uint64_t raw_bytes = tensor->stored_bytes;
     const enum gc_status status = gc_load_size_tensor(onnx->load, onnx->source->path, tensor);
     tensor->stored_bytes = raw_bytes;
@@ -333,7 +324,7 @@ enum gc_status gc_onnx_read_sparse(struct gc_onnx *onnx, struct gc_protobuf mess
     if (status != GC_OK)
         return status;
     if (!sparse.has_values || !sparse.has_indices)
-        return gc_onnx_fail(onnx, begin, "a sparse tensor without values or indices");
+        return gc_source_fail(onnx->source, begin, "a sparse tensor without values or indices");
     struct gc_model_tensor tensor = sparse.values.tensor;
     const uint64_t values = tensor.elements;
     uint64_t stored;
@@ -345,10 +336,10 @@ enum gc_status gc_onnx_read_sparse(struct gc_onnx *onnx, struct gc_protobuf mess
         return status;
     if (values > tensor.elements ||
         !gc_add_u64(tensor.stored_bytes, sparse.indices.tensor.stored_bytes, &stored))
-        return gc_onnx_fail(onnx, begin,
-                            "sparse tensor \"%s\": %llu values, and %llu elements in all",
-                            GC_LOAD_SHOWN(tensor.name, strlen(tensor.name)),
-                            (unsigned long long)values, (unsigned long long)tensor.elements);
+        return gc_source_fail(onnx->source, begin,
+                              "sparse tensor \"%s\": %llu values, and %llu elements in all",
+                              GC_LOAD_SHOWN(tensor.name, strlen(tensor.name)),
+                              (unsigned long long)values, (unsigned long long)tensor.elements);
     tensor.stored_bytes = stored;
     dense->tensor = tensor;
     memcpy(dense->dims, sparse.dims, sizeof(dense->dims));

@@ -16,10 +16,6 @@ struct gc_onnx {
     uint64_t foreign_bytes; /* of tensors in attributes of other nodes than Constant */
 };
 
-/* "PATH: byte N: text". */
-enum gc_status gc_onnx_fail(const struct gc_onnx *onnx, uint64_t offset, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
 /* A TensorProto as it was read. */
 struct gc_onnx_content {
     struct gc_model_tensor tensor; /* its dims are those below */

@@ -17,8 +17,8 @@ static enum gc_status fail(struct gc_json_reader *reader, const struct entry *en
 {
     const uint32_t index = reader->source->load->tensor_count;
     const char *name = entry->tensor.name != NULL ? entry->tensor.name : "";
-    return gc_json_reader_fail(reader, token->offset, "tensors[%u] \"%s\": %s", index,
-                               GC_LOAD_SHOWN(name, strlen(name)), what);
+    return gc_source_fail(reader->source, token->offset, "tensors[%u] \"%s\": %s", index,
+                          GC_LOAD_SHOWN(name, strlen(name)), what);
 }
 
 static enum gc_status read_shape(struct gc_json_reader *reader, struct entry *entry)
@@ -141,16 +141,16 @@ static enum gc_status read_tensors(struct gc_json_reader *reader)
     struct gc_json_token token;
     enum gc_status status = gc_json_reader_next(reader, &token);
     if (status == GC_OK && token.event != GC_JSON_BEGIN_ARRAY)
-        return gc_json_reader_fail(reader, token.offset, "tensors: %s where an array is expected",
-                                   gc_json_token_name(&token));
+        return gc_source_fail(reader->source, token.offset,
+                              "tensors: %s where an array is expected", gc_json_token_name(&token));
     while (status == GC_OK) {
         status = gc_json_reader_next(reader, &token);
         if (status != GC_OK || token.event == GC_JSON_END_ARRAY)
             break;
         if (token.event != GC_JSON_BEGIN_OBJECT)
-            return gc_json_reader_fail(
-                reader, token.offset, "tensors[%u]: %s where an object is expected",
-                reader->source->load->tensor_count, gc_json_token_name(&token));
+            return gc_source_fail(reader->source, token.offset,
+                                  "tensors[%u]: %s where an object is expected",
+                                  reader->source->load->tensor_count, gc_json_token_name(&token));
         status = read_entry(reader, &token);
     }
     return status;
@@ -168,8 +168,8 @@ enum gc_status gc_plain_read(struct gc_source *source)
     if (status == GC_OK)
         status = gc_json_reader_next(&reader, &token);
     if (status == GC_OK && token.event != GC_JSON_BEGIN_OBJECT)
-        return gc_json_reader_fail(&reader, token.offset, "%s where an object is expected",
-                                   gc_json_token_name(&token));
+        return gc_source_fail(reader.source, token.offset, "%s where an object is expected",
+                              gc_json_token_name(&token));
     while (status == GC_OK) {
         status = gc_json_reader_next(&reader, &token);
         if (status != GC_OK || token.event == GC_JSON_END_OBJECT)
@@ -181,10 +181,10 @@ enum gc_status gc_plain_read(struct gc_source *source)
             load->model->has_config = true;
             status = gc_json_meta_read(&reader, NULL, true);
         } else {
-            return gc_json_reader_fail(&reader, token.offset,
-                                       "\"%s\": a key that is there twice or not known; a "
-                                       "description has tensors and config, an index weight_map",
-                                       GC_LOAD_SHOWN(token.text, token.length));
+            return gc_source_fail(reader.source, token.offset,
+                                  "\"%s\": a key that is there twice or not known; a "
+                                  "description has tensors and config, an index weight_map",
+                                  GC_LOAD_SHOWN(token.text, token.length));
         }
     }
     if (status == GC_OK)

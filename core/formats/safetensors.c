@@ -36,8 +36,8 @@ static enum gc_status fail_entry(struct header *header, const struct entry *entr
                                  const struct gc_json_token *token, const char *what)
 {
     const char *name = entry->tensor.name;
-    return gc_json_reader_fail(&header->reader, token->offset, "tensor \"%s\": %s",
-                               GC_LOAD_SHOWN(name, strlen(name)), what);
+    return gc_source_fail(header->reader.source, token->offset, "tensor \"%s\": %s",
+                          GC_LOAD_SHOWN(name, strlen(name)), what);
 }
 
 static enum gc_status expect(struct header *header, const struct entry *entry,
@@ -60,11 +60,11 @@ static enum gc_status read_dtype(struct header *header, struct entry *entry)
     if (entry->tensor.dtype != GC_DTYPE_NONE)
         return GC_OK;
     const char *name = entry->tensor.name;
-    return gc_json_reader_fail(&header->reader, token.offset,
-                               "tensor \"%s\": dtype \"%s\" is not known; F32, BF16, F8_E4M3, I64 "
-                               "and the like are accepted",
-                               GC_LOAD_SHOWN(name, strlen(name)),
-                               GC_LOAD_SHOWN(token.text, token.length));
+    return gc_source_fail(header->reader.source, token.offset,
+                          "tensor \"%s\": dtype \"%s\" is not known; F32, BF16, F8_E4M3, I64 "
+                          "and the like are accepted",
+                          GC_LOAD_SHOWN(name, strlen(name)),
+                          GC_LOAD_SHOWN(token.text, token.length));
 }
 
 /* An array of at most `max` whole numbers. */
@@ -239,8 +239,8 @@ static enum gc_status read_entry(struct header *header, const struct gc_json_tok
     entry.tensor.name = name;
     enum gc_status status = GC_OK;
     if (key->cut)
-        return gc_json_reader_fail(&header->reader, key->offset, "a name longer than %d bytes",
-                                   GC_JSON_READER_TEXT_MAX);
+        return gc_source_fail(header->reader.source, key->offset, "a name longer than %d bytes",
+                              GC_JSON_READER_TEXT_MAX);
     /* The key's own text goes with the next token. A name that is long, or bad, is copied now. */
     if (length < sizeof(name) && memchr(key->text, '\0', length) == NULL)
         gc_text_copy(name, sizeof(name), key->text, length);
@@ -261,7 +261,7 @@ static enum gc_status read_header(struct header *header)
     bool has_metadata = false;
     enum gc_status status = gc_json_reader_next(&header->reader, &token);
     if (status == GC_OK && token.event != GC_JSON_BEGIN_OBJECT)
-        return gc_json_reader_fail(&header->reader, token.offset, "the header is no JSON object");
+        return gc_source_fail(header->reader.source, token.offset, "the header is no JSON object");
     while (status == GC_OK) {
         status = gc_json_reader_next(&header->reader, &token);
         if (status != GC_OK || token.event == GC_JSON_END_OBJECT)
@@ -269,7 +269,7 @@ static enum gc_status read_header(struct header *header)
         if (!gc_json_token_is(&token, "__metadata__")) {
             status = read_entry(header, &token);
         } else if (has_metadata) {
-            return gc_json_reader_fail(&header->reader, token.offset, "__metadata__ twice");
+            return gc_source_fail(header->reader.source, token.offset, "__metadata__ twice");
         } else {
             has_metadata = true;
             /* Shards repeat it: the first one's is kept. */

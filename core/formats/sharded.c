@@ -38,13 +38,13 @@ static enum gc_status number_shard(struct index *index, const struct gc_json_tok
     }
     if (ends_with(token->text, token->length, ".bin") ||
         ends_with(token->text, token->length, ".pt"))
-        return gc_json_reader_fail(&index->reader, token->offset,
-                                   "weight_map: \"%s\" is a PyTorch pickle; safetensors files are "
-                                   "accepted",
-                                   GC_LOAD_SHOWN(token->text, token->length));
+        return gc_source_fail(index->reader.source, token->offset,
+                              "weight_map: \"%s\" is a PyTorch pickle; safetensors files are "
+                              "accepted",
+                              GC_LOAD_SHOWN(token->text, token->length));
     if (token->cut || token->length >= 4096)
-        return gc_json_reader_fail(&index->reader, token->offset,
-                                   "weight_map: a file name longer than 4095 bytes");
+        return gc_source_fail(index->reader.source, token->offset,
+                              "weight_map: a file name longer than 4095 bytes");
     if (index->shard_count >= index->load->limits.files)
         return gc_load_fail(index->load, GC_OUT_OF_RANGE, index->path,
                             "weight_map names more than %u files", index->load->limits.files);
@@ -69,8 +69,8 @@ static enum gc_status read_promise(struct index *index, const struct gc_json_tok
     const char *name;
     uint32_t number = 0;
     if (key->cut)
-        return gc_json_reader_fail(&index->reader, key->offset, "a name longer than %d bytes",
-                                   GC_JSON_READER_TEXT_MAX);
+        return gc_source_fail(index->reader.source, key->offset, "a name longer than %d bytes",
+                              GC_JSON_READER_TEXT_MAX);
     const size_t length = key->length;
     if (load->tensor_names.used >= load->limits.tensors)
         return gc_load_fail(load, GC_OUT_OF_RANGE, index->path,
@@ -84,9 +84,9 @@ static enum gc_status read_promise(struct index *index, const struct gc_json_tok
     if (status != GC_OK)
         return status;
     if (token.event != GC_JSON_STRING)
-        return gc_json_reader_fail(&index->reader, token.offset,
-                                   "weight_map: tensor \"%s\": %s where a file name is expected",
-                                   GC_LOAD_SHOWN(name, length), gc_json_token_name(&token));
+        return gc_source_fail(index->reader.source, token.offset,
+                              "weight_map: tensor \"%s\": %s where a file name is expected",
+                              GC_LOAD_SHOWN(name, length), gc_json_token_name(&token));
     status = number_shard(index, &token, &number);
     if (status != GC_OK)
         return status;
@@ -96,9 +96,9 @@ static enum gc_status read_promise(struct index *index, const struct gc_json_tok
     if (promise == NULL)
         return gc_load_no_memory(load, index->path);
     if (!added)
-        return gc_json_reader_fail(&index->reader, offset,
-                                   "weight_map: tensor \"%s\" is there twice",
-                                   GC_LOAD_SHOWN(name, length));
+        return gc_source_fail(index->reader.source, offset,
+                              "weight_map: tensor \"%s\" is there twice",
+                              GC_LOAD_SHOWN(name, length));
     promise->value = number | GC_LOAD_PROMISED;
     return GC_OK;
 }
@@ -111,9 +111,9 @@ static enum gc_status each_member(struct index *index, const char *what,
     struct gc_json_token token;
     enum gc_status status = gc_json_reader_next(&index->reader, &token);
     if (status == GC_OK && token.event != GC_JSON_BEGIN_OBJECT)
-        return gc_json_reader_fail(&index->reader, token.offset,
-                                   "%s: %s where an object is expected", what,
-                                   gc_json_token_name(&token));
+        return gc_source_fail(index->reader.source, token.offset,
+                              "%s: %s where an object is expected", what,
+                              gc_json_token_name(&token));
     while (status == GC_OK) {
         status = gc_json_reader_next(&index->reader, &token);
         if (status != GC_OK || token.event == GC_JSON_END_OBJECT)
@@ -140,7 +140,7 @@ static enum gc_status take_top(struct index *index, const struct gc_json_token *
         return each_member(index, "metadata", take_metadata);
     if (gc_json_token_is(key, "weight_map")) {
         if (index->has_map)
-            return gc_json_reader_fail(&index->reader, key->offset, "weight_map is there twice");
+            return gc_source_fail(index->reader.source, key->offset, "weight_map is there twice");
         index->has_map = true;
         return each_member(index, "weight_map", read_promise);
     }

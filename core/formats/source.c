@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,6 +28,18 @@ void gc_source_end(struct gc_load *load)
     if (load->spare_window != NULL)
         gc_host_unmap(&load->region.host, load->spare_window, GC_SOURCE_WINDOW_BYTES);
     load->spare_window = NULL;
+}
+
+enum gc_status gc_source_fail(const struct gc_source *source, uint64_t offset, const char *format,
+                              ...)
+{
+    char text[GC_MODEL_ERROR_BYTES];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
+    return gc_load_fail(source->load, GC_FORMAT, source->path, "byte %llu: %s",
+                        (unsigned long long)offset, text);
 }
 
 void gc_source_close(struct gc_source *source)

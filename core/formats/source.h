@@ -63,6 +63,9 @@ enum gc_status gc_source_size_in(struct gc_load *load, const struct gc_folder *f
                                  const char **path, uint64_t *bytes) GC_CHECKED;
 /* Is there anything of that name in the folder? */
 bool gc_folder_has(const struct gc_folder *folder, const char *name);
+/* Writes "PATH: byte OFFSET: text" as gc_load_fail does; returns GC_FORMAT. */
+enum gc_status gc_source_fail(const struct gc_source *source, uint64_t offset, const char *format,
+                              ...) __attribute__((format(printf, 3, 4)));
 void gc_source_close(struct gc_source *source);
 /* When the last source is closed: gives back what was kept for another. */
 void gc_source_end(struct gc_load *load);
