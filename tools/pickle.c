@@ -1,6 +1,7 @@
 #include "tools/pickle.h"
 
 #include "core/text.h"
+#include "tools/pickle_ops.h"
 #include "tools/pickle_read.h"
 
 #include <stdlib.h>
@@ -8,83 +9,16 @@
 
 #define PROTOCOL_MAX 4
 
-/* Opcodes of Python's pickletools that plain data needs. */
-enum op {
-    MARK = '(',
-    STOP = '.',
-    POP = '0',
-    POP_MARK = '1',
-    DUP = '2',
-    NONE = 'N',
-    INT = 'I',
-    LONG = 'L',
-    FLOAT = 'F',
-    BININT = 'J',
-    BININT1 = 'K',
-    BININT2 = 'M',
-    LONG1 = 0x8a,
-    LONG4 = 0x8b,
-    BINFLOAT = 'G',
-    NEWTRUE = 0x88,
-    NEWFALSE = 0x89,
-    STRING = 'S',
-    BINSTRING = 'T',
-    SHORT_BINSTRING = 'U',
-    UNICODE = 'V',
-    BINUNICODE = 'X',
-    SHORT_BINUNICODE = 0x8c,
-    BINUNICODE8 = 0x8d,
-    BINBYTES = 'B',
-    SHORT_BINBYTES = 'C',
-    BINBYTES8 = 0x8e,
-    EMPTY_LIST = ']',
-    APPEND = 'a',
-    APPENDS = 'e',
-    LIST = 'l',
-    EMPTY_TUPLE = ')',
-    TUPLE = 't',
-    TUPLE1 = 0x85,
-    TUPLE2 = 0x86,
-    TUPLE3 = 0x87,
-    EMPTY_DICT = '}',
-    DICT = 'd',
-    SETITEM = 's',
-    SETITEMS = 'u',
-    PUT = 'p',
-    BINPUT = 'q',
-    LONG_BINPUT = 'r',
-    MEMOIZE = 0x94,
-    GET = 'g',
-    BINGET = 'h',
-    LONG_BINGET = 'j',
-    PROTO = 0x80,
-    FRAME = 0x95,
-};
-
-/* And those it does not, by name: for the message. */
+/* Opcodes that are not read, by name: for the message. */
 static const struct {
     unsigned char op;
     const char *name;
 } refused[] = {
-    {'c', "GLOBAL"},
-    {'R', "REDUCE"},
-    {'b', "BUILD"},
-    {'i', "INST"},
-    {'o', "OBJ"},
-    {'P', "PERSID"},
-    {'Q', "BINPERSID"},
-    {0x81, "NEWOBJ"},
-    {0x82, "EXT1"},
-    {0x83, "EXT2"},
-    {0x84, "EXT4"},
-    {0x92, "NEWOBJ_EX"},
-    {0x8f, "EMPTY_SET"},
-    {0x90, "ADDITEMS"},
-    {0x91, "FROZENSET"},
-    {0x93, "STACK_GLOBAL"},
-    {0x96, "BYTEARRAY8"},
-    {0x97, "NEXT_BUFFER"},
-    {0x98, "READONLY_BUFFER"},
+#define READ(name, code)
+#define REFUSED(name, code) {code, #name},
+#include "tools/pickle_ops.def"
+#undef READ
+#undef REFUSED
 };
 
 /* ---- containers ---- */
@@ -214,32 +148,32 @@ static enum gc_status run_stack_op(struct pickle_reader *reader, unsigned char o
     const struct pickle_value *values;
     size_t count;
     switch (op) {
-    case PROTO:
+    case OP_PROTO:
         return check_protocol(reader);
-    case FRAME:
+    case OP_FRAME:
         return begin_frame(reader);
-    case MARK:
+    case OP_MARK:
         return pickle_mark(machine);
-    case POP: /* a mark is popped as anything else is */
+    case OP_POP: /* a mark is popped as anything else is */
         return pickle_height(machine) > 0 ? pickle_pop(machine, &value)
                                           : pickle_pop_mark(machine, &values, &count);
-    case POP_MARK:
+    case OP_POP_MARK:
         return pickle_pop_mark(machine, &values, &count);
-    case DUP:
+    case OP_DUP:
         return pickle_top(machine) != NULL ? pickle_push(machine, pickle_top(machine)) : GC_FORMAT;
-    case PUT:
+    case OP_PUT:
         return memo_put(reader, 0);
-    case BINPUT:
+    case OP_BINPUT:
         return memo_put(reader, 1);
-    case LONG_BINPUT:
+    case OP_LONG_BINPUT:
         return memo_put(reader, 4);
-    case MEMOIZE:
+    case OP_MEMOIZE:
         return pickle_put(machine, machine->memo_count, reader->bytes);
-    case GET:
+    case OP_GET:
         return memo_get(reader, 0);
-    case BINGET:
+    case OP_BINGET:
         return memo_get(reader, 1);
-    case LONG_BINGET:
+    case OP_LONG_BINGET:
         return memo_get(reader, 4);
     default:
         return refuse_op(reader, op);
@@ -249,29 +183,29 @@ static enum gc_status run_stack_op(struct pickle_reader *reader, unsigned char o
 static enum gc_status run_container_op(struct pickle_reader *reader, unsigned char op)
 {
     switch (op) {
-    case EMPTY_LIST:
+    case OP_EMPTY_LIST:
         return pickle_make(&reader->machine, PICKLE_LIST, NULL, 0);
-    case LIST:
+    case OP_LIST:
         return make_from_mark(reader, PICKLE_LIST);
-    case APPEND:
+    case OP_APPEND:
         return add_top(reader, PICKLE_LIST, 1);
-    case APPENDS:
+    case OP_APPENDS:
         return add_from_mark(reader, PICKLE_LIST);
-    case EMPTY_TUPLE:
+    case OP_EMPTY_TUPLE:
         return make_tuple(reader, 0);
-    case TUPLE1:
-    case TUPLE2:
-    case TUPLE3:
-        return make_tuple(reader, (size_t)op - TUPLE1 + 1);
-    case TUPLE:
+    case OP_TUPLE1:
+    case OP_TUPLE2:
+    case OP_TUPLE3:
+        return make_tuple(reader, (size_t)op - OP_TUPLE1 + 1);
+    case OP_TUPLE:
         return make_from_mark(reader, PICKLE_TUPLE);
-    case EMPTY_DICT:
+    case OP_EMPTY_DICT:
         return pickle_make(&reader->machine, PICKLE_DICT, NULL, 0);
-    case DICT:
+    case OP_DICT:
         return make_from_mark(reader, PICKLE_DICT);
-    case SETITEM:
+    case OP_SETITEM:
         return add_top(reader, PICKLE_DICT, 2);
-    case SETITEMS:
+    case OP_SETITEMS:
         return add_from_mark(reader, PICKLE_DICT);
     default:
         return run_stack_op(reader, op);
@@ -281,23 +215,23 @@ static enum gc_status run_container_op(struct pickle_reader *reader, unsigned ch
 static enum gc_status run_text_op(struct pickle_reader *reader, unsigned char op)
 {
     switch (op) {
-    case STRING:
+    case OP_STRING:
         return pickle_push_line(reader, true);
-    case UNICODE:
+    case OP_UNICODE:
         return pickle_push_line(reader, false);
-    case SHORT_BINSTRING:
-    case SHORT_BINUNICODE:
+    case OP_SHORT_BINSTRING:
+    case OP_SHORT_BINUNICODE:
         return pickle_push_counted(reader, PICKLE_TEXT, 1);
-    case BINSTRING:
-    case BINUNICODE:
+    case OP_BINSTRING:
+    case OP_BINUNICODE:
         return pickle_push_counted(reader, PICKLE_TEXT, 4);
-    case BINUNICODE8:
+    case OP_BINUNICODE8:
         return pickle_push_counted(reader, PICKLE_TEXT, 8);
-    case SHORT_BINBYTES:
+    case OP_SHORT_BINBYTES:
         return pickle_push_counted(reader, PICKLE_BYTES, 1);
-    case BINBYTES:
+    case OP_BINBYTES:
         return pickle_push_counted(reader, PICKLE_BYTES, 4);
-    case BINBYTES8:
+    case OP_BINBYTES8:
         return pickle_push_counted(reader, PICKLE_BYTES, 8);
     default:
         return run_container_op(reader, op);
@@ -309,30 +243,30 @@ static enum gc_status run_op(struct pickle_reader *reader, unsigned char op)
     uint64_t number = 0;
     enum gc_status status;
     switch (op) {
-    case NONE:
+    case OP_NONE:
         return pickle_push_int(reader, PICKLE_NONE, 0);
-    case NEWTRUE:
-    case NEWFALSE:
-        return pickle_push_int(reader, PICKLE_BOOL, op == NEWTRUE);
-    case INT:
+    case OP_NEWTRUE:
+    case OP_NEWFALSE:
+        return pickle_push_int(reader, PICKLE_BOOL, op == OP_NEWTRUE);
+    case OP_INT:
         return pickle_push_decimal(reader, true);
-    case LONG:
+    case OP_LONG:
         return pickle_push_decimal(reader, false);
-    case BININT:
+    case OP_BININT:
         status = pickle_read_number(reader, 4, &number);
         return status == GC_OK ? pickle_push_int(reader, PICKLE_INT, (int32_t)(uint32_t)number)
                                : status;
-    case BININT1:
-    case BININT2:
-        status = pickle_read_number(reader, op == BININT1 ? 1 : 2, &number);
+    case OP_BININT1:
+    case OP_BININT2:
+        status = pickle_read_number(reader, op == OP_BININT1 ? 1 : 2, &number);
         return status == GC_OK ? pickle_push_int(reader, PICKLE_INT, (int64_t)number) : status;
-    case LONG1:
-    case LONG4:
-        status = pickle_read_number(reader, op == LONG1 ? 1 : 4, &number);
+    case OP_LONG1:
+    case OP_LONG4:
+        status = pickle_read_number(reader, op == OP_LONG1 ? 1 : 4, &number);
         return status == GC_OK ? pickle_push_long(reader, number) : status;
-    case FLOAT:
+    case OP_FLOAT:
         return pickle_push_text_float(reader);
-    case BINFLOAT:
+    case OP_BINFLOAT:
         return pickle_push_float(reader);
     default:
         return run_text_op(reader, op);
@@ -346,7 +280,7 @@ static enum gc_status run(struct pickle_reader *reader)
         if (reader->at == reader->bytes)
             return pickle_refuse(reader, "the file ends too early");
         const unsigned char op = reader->data[reader->at++];
-        if (op == STOP)
+        if (op == OP_STOP)
             return pickle_pop(&reader->machine, &reader->machine.pickle->root);
         const enum gc_status status = run_op(reader, op);
         if (status != GC_OK)

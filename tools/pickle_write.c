@@ -1,30 +1,12 @@
 #include "tools/pickle_write.h"
 
-#include <string.h>
+#include "tools/pickle_ops.h"
 
-enum {
-    OP_PROTO = 0x80,
-    OP_STOP = '.',
-    OP_MARK = '(',
-    OP_EMPTY_DICT = '}',
-    OP_SETITEMS = 'u',
-    OP_EMPTY_LIST = ']',
-    OP_APPENDS = 'e',
-    OP_TUPLE2 = 0x86,
-    OP_NEWTRUE = 0x88,
-    OP_NEWFALSE = 0x89,
-    OP_BININT = 'J',
-    OP_BININT1 = 'K',
-    OP_BININT2 = 'M',
-    OP_LONG1 = 0x8a,
-    OP_BINUNICODE = 'X',
-    OP_LONG_BINPUT = 'r',
-    OP_LONG_BINGET = 'j',
-};
+#include <string.h>
 
 #define PROTOCOL 2
 
-static void put_op(struct pickle_writer *writer, int op)
+static void put_op(struct pickle_writer *writer, enum pickle_op op)
 {
     gc_out_char(writer->out, (char)op);
 }
@@ -40,7 +22,7 @@ void pickle_begin(struct pickle_writer *writer, struct gc_out *out)
 {
     *writer = (struct pickle_writer){.out = out};
     put_op(writer, OP_PROTO);
-    put_op(writer, PROTOCOL);
+    put_bytes(writer, PROTOCOL, 1);
 }
 
 void pickle_end(struct pickle_writer *writer)
@@ -56,7 +38,7 @@ static void put_long(struct pickle_writer *writer, uint64_t value)
         count--;
     const bool needs_sign = count == 8 && value >> 63 != 0;
     put_op(writer, OP_LONG1);
-    put_op(writer, (int)(count + needs_sign));
+    put_bytes(writer, count + needs_sign, 1);
     put_bytes(writer, value, count);
     if (needs_sign)
         gc_out_char(writer->out, '\0');
