@@ -91,8 +91,9 @@ typedef uint64_t gpucache_tenant;
 #define GPUCACHE_MODE_OFF 2
 
 /* Figures of one device. Set struct_bytes to sizeof(struct gpucache_statistics) before the call;
- * later versions add fields at the end. Two figures may be a moment apart; what other threads do in
- * their own caches shows a little later, by 16 MiB each at most. */
+ * later versions add fields at the end. What threads did before the call is in the figures; two of
+ * them may be a moment apart. The peaks of requested and allocated bytes may be off by what several
+ * threads did at one time, by 16 MiB each at most. */
 struct gpucache_statistics {
     uint64_t struct_bytes;
     uint64_t total_bytes;     /* of the device */
@@ -271,7 +272,8 @@ gpucache_status gpucache_get_mode(int *mode, int *is_interposing);
  *
  * None of these starts CUDA. */
 
-/* Cheap: makes no driver call, and takes no time that grows with what is allocated. */
+/* Makes no driver call, and takes no time that grows with what is allocated; but it holds up the
+ * caches of all threads for a moment: not for every allocation. */
 gpucache_status gpucache_get_statistics(int device, struct gpucache_statistics *figures);
 /* Walks the cache: its time grows with the number of blocks, and allocations wait meanwhile. */
 gpucache_status gpucache_get_fragmentation(int device, struct gpucache_fragmentation *figures);

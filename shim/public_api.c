@@ -98,7 +98,7 @@ gpucache_status gpucache_get_statistics(int device, struct gpucache_statistics *
     status = gc_public_find_device(device, &found);
     if (status != GPUCACHE_OK)
         return status;
-    gc_core_cache_settle(gc_thread.cache);
+    gc_core_settle(gc_shim.core);
     gc_core_read_device(gc_shim.core, found, &snapshot);
     fill(&now, &snapshot);
     /* A program built with another version of the header gets what both know. */

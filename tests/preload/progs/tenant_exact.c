@@ -67,6 +67,11 @@ static void *hold(void *argument)
 
 static void expect_figures(uint64_t live, uint64_t frees)
 {
+    struct gpucache_statistics device = {.struct_bytes = sizeof(device)};
+    EXPECT(gc.gpucache_get_statistics(0, &device) == GPUCACHE_OK);
+    EXPECT(device.requested_bytes == live * SMALL);
+    EXPECT(device.alloc_count == (uint64_t)THREADS * HELD * (ROUNDS + 1));
+    EXPECT(device.free_count == frees);
     const struct gpucache_tenant_statistics now = figures_of(crowd.tenant);
     EXPECT(now.requested_bytes == live * SMALL);
     EXPECT(now.alloc_count == (uint64_t)THREADS * HELD * (ROUNDS + 1));
