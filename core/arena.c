@@ -212,6 +212,7 @@ static void bury_addresses(struct gc_context *context, const struct gc_arena_rem
     struct gc_arena *next;
     for (struct gc_arena *arena = remains->arenas; arena != NULL; arena = next) {
         next = arena->next;
+        gc_pagemap_forget(&context->core->pagemap, arena->segment->address, arena->segment->bytes);
         if (remains->range_bytes == 0)
             (void)driver->address_free(driver->self, context->handle, arena->segment->address,
                                        arena->segment->bytes);

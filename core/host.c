@@ -63,6 +63,16 @@ void gc_host_unreserve(void *memory, uint64_t bytes)
     unmap_pages(memory, bytes);
 }
 
+bool gc_host_discard(void *memory, uint64_t bytes)
+{
+    const int saved_errno = errno;
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const bool is_done = (uintptr_t)memory % page == 0 && bytes % page == 0 &&
+                         madvise(memory, bytes, MADV_DONTNEED) == 0;
+    errno = saved_errno;
+    return is_done;
+}
+
 void gc_host_count(struct gc_host *host, uint64_t bytes)
 {
     atomic_fetch_add_explicit(&host->bytes, bytes, memory_order_relaxed);

@@ -19,6 +19,9 @@ void gc_host_unmap(struct gc_host *host, void *memory, uint64_t bytes);
  * owner calls gc_host_count for the pages it writes. */
 void *gc_host_reserve(uint64_t bytes);
 void gc_host_unreserve(void *memory, uint64_t bytes);
+/* Whole pages of what was reserved read as zero again and cost nothing until they are written.
+ * False, with nothing changed: the kernel's pages are others, or are locked in memory. */
+bool gc_host_discard(void *memory, uint64_t bytes);
 void gc_host_count(struct gc_host *host, uint64_t bytes);
 void gc_host_discount(struct gc_host *host, uint64_t bytes);
 /* What the host could give without swapping, as the kernel says, and the control groups of the

@@ -155,6 +155,44 @@ void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address)
     }
 }
 
+/* Gives back the written ones of the host pages [first, end) of a table. */
+static void forget_pages(struct gc_host *host, void *table, atomic_uint_fast64_t *bits,
+                         uint64_t first, uint64_t end)
+{
+    for (uint64_t i = first; i < end; i++) {
+        const uint64_t bit = UINT64_C(1) << (i % 64);
+        if ((atomic_load_explicit(&bits[i / 64], memory_order_relaxed) & bit) == 0 ||
+            !gc_host_discard((char *)table + i * HOST_PAGE, HOST_PAGE))
+            continue;
+        atomic_fetch_and_explicit(&bits[i / 64], ~bit, memory_order_relaxed);
+        gc_host_discount(host, HOST_PAGE);
+    }
+}
+
+/* Host pages that are for granules [first, end) and no others. */
+static void forget_granules(struct gc_host *host, struct gc_pagemap_leaf *leaf, uint64_t first,
+                            uint64_t end)
+{
+    forget_pages(host, leaf->blocks, leaf->blocks_written,
+                 (first + POINTERS_PER_HOST_PAGE - 1) / POINTERS_PER_HOST_PAGE,
+                 end / POINTERS_PER_HOST_PAGE);
+    forget_pages(host, leaf->starts, leaf->starts_written,
+                 (first + STARTS_PER_HOST_PAGE - 1) / STARTS_PER_HOST_PAGE,
+                 end / STARTS_PER_HOST_PAGE);
+}
+
+void gc_pagemap_forget(struct gc_pagemap *map, uint64_t address, uint64_t bytes)
+{
+    const uint64_t end = address + bytes;
+    for (uint64_t i = address >> LEAF_BITS; i <= (end - 1) >> LEAF_BITS; i++) {
+        const uint64_t base = i << LEAF_BITS;
+        struct gc_pagemap_leaf *leaf = leaf_at(map, i);
+        if (leaf != NULL)
+            forget_granules(map->host, leaf, gc_sub_or_zero_u64(address, base) >> GC_GRANULE_BITS,
+                            gc_min_u64(end - base, UINT64_C(1) << LEAF_BITS) >> GC_GRANULE_BITS);
+    }
+}
+
 /* The last granule of [first, last] in a leaf that starts a block; false if none does. */
 static bool last_start(const struct gc_pagemap_leaf *leaf, uint64_t first, uint64_t last,
                        uint64_t *granule)

@@ -5,7 +5,8 @@
  * GiB; a leaf per GiB in use holds one block pointer per granule and, for the second question, one
  * bit per granule that starts a block and a count of such bits per 2 MiB page. Root and leaves are
  * address space that costs memory only where it is written: 4 KiB for each 256 KiB of device memory
- * in which blocks start. Leaves live until the map ends.
+ * in which blocks start. Leaves live until the map ends; what was written of them goes with the
+ * range of addresses it is for.
  *
  * Bound of gc_pagemap_find: 64 words of the page asked for, then the page counts below it, at most
  * as far as the longest segment reaches.
@@ -50,6 +51,9 @@ enum gc_status gc_pagemap_prepare(struct gc_pagemap *map, uint64_t address,
 /* A block starts at `address` now: a prepared one, where none starts yet or another one does. */
 void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *block);
 void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address);
+/* No block starts in the range any more, and none will before it is prepared again: the memory
+ * written for it goes back. Before somebody else can have the addresses. */
+void gc_pagemap_forget(struct gc_pagemap *map, uint64_t address, uint64_t bytes);
 /* The block that starts at exactly this address, or NULL. Any address may be asked for. */
 static inline struct gc_block *gc_pagemap_get(const struct gc_pagemap *map, uint64_t address)
 {

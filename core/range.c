@@ -218,6 +218,7 @@ static void forget_range(struct gc_context *context, struct gc_arena *arenas,
 static int free_range(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
     struct gc_core *core = context->core;
+    gc_pagemap_forget(&core->pagemap, address, bytes);
     if (!atomic_load_explicit(&core->has_captured, memory_order_relaxed))
         return core->driver.address_free(core->driver.self, context->handle, address, bytes);
     atomic_fetch_add_explicit(&core->given_up_ranges, 1, memory_order_relaxed);

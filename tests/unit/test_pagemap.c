@@ -87,6 +87,39 @@ static void memory_is_counted_where_it_is_written(void **state)
     assert_int_equal(gc_host_bytes(&host) - before - prepared, 2 * 4096);
 }
 
+/* The edges are those of blocks that stay, in a host page of their own or not. */
+static void what_was_written_for_a_range_goes_with_it(void **state)
+{
+    struct gc_block block = {.address = BASE};
+    const uint64_t leaf = UINT64_C(1) << 30;
+    const uint64_t first = BASE + leaf - (UINT64_C(64) << 20);
+    const uint64_t bytes = UINT64_C(128) << 20; /* over a leaf's edge */
+    uint64_t start;
+    (void)state;
+    assert_int_equal(gc_pagemap_prepare(&map, first - GC_GRANULE, bytes + 2 * GC_GRANULE), GC_OK);
+    gc_pagemap_set(&map, first - GC_GRANULE, &block);
+    gc_pagemap_set(&map, first + bytes, &block);
+    const uint64_t before = gc_host_bytes(&host);
+    for (unsigned round = 0; round < 3; round++) {
+        for (uint64_t at = first; at < first + bytes; at += UINT64_C(1) << 17)
+            gc_pagemap_set(&map, at, &block);
+        assert_true(gc_host_bytes(&host) - before >= bytes / 64);
+        for (uint64_t at = first; at < first + bytes; at += UINT64_C(1) << 17)
+            gc_pagemap_clear(&map, at);
+        gc_pagemap_forget(&map, first, bytes);
+        assert_int_equal(gc_host_bytes(&host), before);
+        assert_ptr_equal(gc_pagemap_get(&map, first - GC_GRANULE), &block);
+        assert_ptr_equal(gc_pagemap_get(&map, first + bytes), &block);
+        assert_ptr_equal(gc_pagemap_find(&map, first + bytes - 1, &start), &block);
+        assert_int_equal(start, first - GC_GRANULE);
+    }
+    gc_pagemap_set(&map, first + 7 * GC_GRANULE, &block);
+    gc_pagemap_forget(&map, first + 8 * GC_GRANULE, bytes - 8 * GC_GRANULE);
+    assert_ptr_equal(gc_pagemap_get(&map, first + 7 * GC_GRANULE), &block);
+    assert_ptr_equal(gc_pagemap_find(&map, first + bytes - 1, &start), &block);
+    assert_int_equal(start, first + 7 * GC_GRANULE);
+}
+
 /* Against a bit per granule over three leaves' edges. */
 static void random_starts_agree_with_a_model(void **state)
 {
@@ -129,6 +162,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(ranges_beyond_the_map_are_refused, open_map, close_map),
         cmocka_unit_test_setup_teardown(find_reaches_over_leaves, open_map, close_map),
         cmocka_unit_test_setup_teardown(memory_is_counted_where_it_is_written, open_map, close_map),
+        cmocka_unit_test_setup_teardown(what_was_written_for_a_range_goes_with_it, open_map,
+                                        close_map),
         cmocka_unit_test_setup_teardown(random_starts_agree_with_a_model, open_map, close_map),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

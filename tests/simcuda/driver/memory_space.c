@@ -179,10 +179,13 @@ void sim_space_unmap(uint64_t address, uint64_t bytes)
 {
     struct window *window = find_window(address);
 
-    if (window != NULL &&
-        mmap(host(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, window->fd,
+    if (window == NULL)
+        return;
+    if (mmap(host(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, window->fd,
              (off_t)(address - window->node.start)) == MAP_FAILED)
         mprotect(host(address), bytes, PROT_NONE); /* out of mappings: at least nobody reads it */
+    else
+        madvise(host(address), bytes, MADV_DONTDUMP); /* as what lies beside: one mapping again */
 }
 
 bool sim_space_contains(uint64_t address)
