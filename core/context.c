@@ -9,6 +9,9 @@
 
 #include <stddef.h>
 
+/* Whole cache lines: records of different threads lie beside each other. */
+#define RECORD_BYTES ((uint32_t)(sizeof(struct gc_context) + 63) / 64 * 64)
+
 static _Atomic(struct gc_context *) *bucket_of(struct gc_core *core, uint64_t handle)
 {
     return &core->buckets[gc_mix_u64(handle) % GC_CONTEXT_BUCKETS];
@@ -28,14 +31,32 @@ struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle)
     return context;
 }
 
+void gc_contexts_init(struct gc_core *core)
+{
+    gc_slab_init_small(&core->context_records, &core->host, RECORD_BYTES);
+    gc_slab_init_small(&core->fence_rings, &core->host, sizeof(struct gc_fences));
+}
+
+void gc_contexts_fini(struct gc_core *core)
+{
+    gc_slab_fini(&core->context_records);
+    gc_slab_fini(&core->fence_rings);
+}
+
 /* A record that is linked nowhere; its own head. */
 static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
                                          struct gc_device *device)
 {
-    struct gc_context *context = gc_host_map(&core->host, sizeof(*context));
+    struct gc_context *context = gc_slab_take(&core->context_records);
     if (context == NULL)
         return NULL;
-    context->core = core;
+    *context = (struct gc_context){.core = core};
+    context->fences = gc_slab_take(&core->fence_rings);
+    if (context->fences == NULL) {
+        gc_slab_put(&core->context_records, context);
+        return NULL;
+    }
+    *context->fences = (struct gc_fences){.count = 0};
     context->device = device;
     context->handle = handle;
     context->head = context;
@@ -65,10 +86,12 @@ void gc_context_set_share(struct gc_context *context, struct gc_share *share)
     gc_magazine_size(context);
 }
 
+/* Nobody has seen it. */
 static void destroy_context(struct gc_core *core, struct gc_context *context)
 {
     gc_pool_fini(&context->pool);
-    gc_host_unmap(&core->host, context, sizeof(*context));
+    gc_slab_put(&core->fence_rings, context->fences);
+    gc_slab_put(&core->context_records, context);
 }
 
 /* Release everywhere: a reader that finds the record sees it filled in. */

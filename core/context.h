@@ -45,7 +45,7 @@ struct gc_context {
     atomic_bool has_peers;                     /* it knows the peers of its head */
     struct gc_pool pool;
     /* Guarded by the pool's lock. */
-    struct gc_fences fences;
+    struct gc_fences *fences; /* a store's; NULL once the pool is dropped and nobody asks */
     uint32_t peer_count;
     struct gc_context *peers[GC_PEER_MAX]; /* if there are more, one of each device at least */
     bool is_crowded;                       /* there are more: every context is waited for */
@@ -101,6 +101,11 @@ static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_wo
         ;
     return atomic_load_explicit(&work->is_single, memory_order_seq_cst);
 }
+
+/* ---- all of them; for gc_core_create and gc_core_destroy ---- */
+
+void gc_contexts_init(struct gc_core *core);
+void gc_contexts_fini(struct gc_core *core);
 
 /* ---- what its memory is charged to, and counted for ---- */
 

@@ -59,6 +59,8 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
     if (gc_pagemap_init(&core->pagemap, &core->host) != GC_OK)
         goto fail_pagemap;
     gc_tracker_init(&core->tracker, &core->host);
+    gc_contexts_init(core);
+    gc_tenants_init(core);
     gc_lock_init(&core->registry, GC_RANK_REGISTRY);
     gc_lock_init(&core->elastic_lock, GC_RANK_ELASTIC_LIST);
     pthread_cond_init(&core->elastic_changed, NULL);
@@ -77,6 +79,8 @@ fail_debug:
     gc_elastic_fini(core);
     gc_caches_fini(core);
     gc_lock_fini(&core->registry);
+    gc_contexts_fini(core);
+    gc_tenants_fini(core);
     gc_tracker_fini(&core->tracker);
     gc_pagemap_fini(&core->pagemap);
 fail_pagemap:
@@ -96,7 +100,6 @@ void gc_core_destroy(struct gc_core *core)
         core->all_contexts = context->next_of_all;
         gc_arena_forget(&context->pool);
         gc_pool_fini(&context->pool);
-        gc_host_unmap(&core->host, context, sizeof(*context));
     }
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
@@ -104,6 +107,7 @@ void gc_core_destroy(struct gc_core *core)
             gc_device_fini(device);
     }
     gc_member_fini(core);
+    gc_contexts_fini(core);
     gc_tenants_fini(core);
     gc_follow_fini(core);
     gc_caches_fini(core);

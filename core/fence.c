@@ -36,8 +36,8 @@ static void release_members(const struct gc_fence *fence)
  * before that work was submitted, so it is in the set. */
 static bool begin_asking(struct gc_context *context, struct gc_wait_set *set, uint64_t *mark)
 {
-    struct gc_fences *fences = &context->fences;
     gc_pool_acquire_plain(&context->pool);
+    struct gc_fences *fences = context->fences;
     *mark = gc_work_count(&context->core->work);
     const bool is_free = !context->pool.is_dropped && !fences->is_asking &&
                          gc_context_wait_begin_locked(context, set);
@@ -53,16 +53,17 @@ static bool begin_asking(struct gc_context *context, struct gc_wait_set *set, ui
 static void end_asking(struct gc_context *context, bool is_recorded)
 {
     struct gc_pool *pool = &context->pool;
+    struct gc_fences *fences = context->fences;
     gc_pool_acquire_plain(pool);
     if (is_recorded) {
         /* What became pending since the mark was read is not covered. */
-        context->fences.count++;
-        pool->unfenced_bytes -= context->fences.covered_bytes;
-        pool->unfenced_count -= context->fences.covered_count;
-        context->fences.considered_bytes = 0;
-        context->fences.considered_count = 0;
+        fences->count++;
+        pool->unfenced_bytes -= fences->covered_bytes;
+        pool->unfenced_count -= fences->covered_count;
+        fences->considered_bytes = 0;
+        fences->considered_count = 0;
     }
-    context->fences.is_asking = false;
+    fences->is_asking = false;
     const bool is_dropped = pool->is_dropped;
     gc_pool_release(pool);
     if (is_dropped)
@@ -102,12 +103,12 @@ static int record_all(const struct gc_wait_set *set, uint64_t mark, struct gc_fe
 bool gc_fence_record(struct gc_context *context)
 {
     const struct gc_driver *driver = driver_of(context);
-    struct gc_fences *fences = &context->fences;
     struct gc_wait_set set = {.count = 0};
     uint64_t mark;
     if (driver->fence_record == NULL || !begin_asking(context, &set, &mark))
         return false;
     GC_ASSERT(gc_lock_held_count() == 0);
+    struct gc_fences *fences = context->fences;
     bool is_recorded = false;
     /* More contexts than a fence has room for are waited for. */
     if (!fences->is_unsupported && set.everyone == NULL && fences->count < GC_FENCES_MAX) {
@@ -148,7 +149,7 @@ static bool is_complete(const struct gc_fence *fence, ask_member *ask)
 /* Takes the completed oldest fence out of the ring. */
 static void retire_oldest(struct gc_context *context)
 {
-    struct gc_fences *fences = &context->fences;
+    struct gc_fences *fences = context->fences;
     const struct gc_fence *fence = &fences->ring[fences->first];
     release_members(fence);
     gc_context_raise_retired(context, fence->mark);
@@ -162,19 +163,19 @@ static void retire_oldest(struct gc_context *context)
 static bool has_open(struct gc_context *context)
 {
     gc_pool_acquire_plain(&context->pool);
-    const bool any = context->fences.count > 0;
+    const bool any = !context->pool.is_dropped && context->fences->count > 0;
     gc_pool_release(&context->pool);
     return any;
 }
 
 static bool ask_oldest(struct gc_context *context, ask_member *ask, bool goes_on)
 {
-    struct gc_fences *fences = &context->fences;
     struct gc_wait_set set = {.count = 0};
     uint64_t mark;
     if (!has_open(context) || !begin_asking(context, &set, &mark))
         return false;
     GC_ASSERT(gc_lock_held_count() == 0);
+    struct gc_fences *fences = context->fences;
     bool any = false;
     while (fences->count > 0) {
         const struct gc_fence *fence = &fences->ring[fences->first];
@@ -200,19 +201,30 @@ bool gc_fence_wait_oldest(struct gc_context *context)
     return ask_oldest(context, driver_of(context)->fence_wait, false);
 }
 
+/* The oldest open fence leaves the ring; without any the ring goes. False: there is none, or
+ * somebody is asking, who comes here when he has done. */
+static bool take_oldest_locked(struct gc_context *context, struct gc_fence *fence)
+{
+    struct gc_fences *fences = context->fences;
+    if (fences == NULL || fences->is_asking)
+        return false;
+    if (fences->count == 0) {
+        context->fences = NULL;
+        gc_slab_put(&context->core->fence_rings, fences);
+        return false;
+    }
+    *fence = fences->ring[fences->first];
+    fences->first = (fences->first + 1) % GC_FENCES_MAX;
+    fences->count--;
+    return true;
+}
+
 void gc_fence_forget(struct gc_context *context)
 {
-    struct gc_fences *fences = &context->fences;
     struct gc_fence fence;
     for (;;) {
         gc_pool_acquire_plain(&context->pool);
-        /* Who is asking comes here when it has done. */
-        const bool any = fences->count > 0 && !fences->is_asking;
-        if (any) {
-            fence = fences->ring[fences->first];
-            fences->first = (fences->first + 1) % GC_FENCES_MAX;
-            fences->count--;
-        }
+        const bool any = take_oldest_locked(context, &fence);
         gc_pool_release(&context->pool);
         if (!any)
             return;

@@ -56,6 +56,13 @@ struct gc_core {
     _Atomic(struct gc_cache *) caches;
     uint16_t context_count; /* that have a number; guarded by the registry's lock */
 
+    /* Stores. Who was seen by another thread may be looked at for ever, so of the first three only
+     * records that nobody saw are used again. */
+    struct gc_slab context_records;
+    struct gc_slab tenant_records;
+    struct gc_slab share_records;
+    struct gc_slab fence_rings; /* of contexts that are not dropped */
+
     struct gc_lock registry; /* guards changes of the five below; reading takes no lock */
     _Atomic(struct gc_device *) devices[GC_DEVICE_MAX];
     _Atomic(struct gc_context *) buckets[GC_CONTEXT_BUCKETS];

@@ -93,7 +93,7 @@ static struct backlog look(struct gc_context *context)
         .bytes = pool->pending_bytes,
         .unfenced_bytes = pool->unfenced_bytes,
         .unfenced_count = pool->unfenced_count,
-        .open_fences = context->fences.count,
+        .open_fences = pool->is_dropped ? 0 : context->fences->count,
     };
     gc_pool_release(pool);
     return backlog;
@@ -138,8 +138,12 @@ bool gc_reuse_wait_oldest(struct gc_context *context)
  * what has missed since makes a difference. */
 static bool is_worth_asking(struct gc_context *context, uint64_t wanted_bytes)
 {
-    struct gc_fences *fences = &context->fences;
     gc_pool_acquire_plain(&context->pool);
+    struct gc_fences *fences = context->fences;
+    if (context->pool.is_dropped) {
+        gc_pool_release(&context->pool);
+        return false;
+    }
     fences->missed_bytes = gc_min_u64(UINT64_MAX - wanted_bytes, fences->missed_bytes);
     fences->missed_bytes += wanted_bytes;
     const bool is_worth = fences->missed_bytes >= part_of(context, ASK_SHARE);
@@ -174,11 +178,12 @@ bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes)
 static bool is_fence_due(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    struct gc_fences *fences = &context->fences;
     gc_pool_acquire_plain(pool);
+    struct gc_fences *fences = context->fences;
     const bool is_due =
-        pool->unfenced_count - fences->considered_count >= FENCE_COUNT ||
-        pool->unfenced_bytes - fences->considered_bytes >= part_of(context, FENCE_SHARE);
+        !pool->is_dropped &&
+        (pool->unfenced_count - fences->considered_count >= FENCE_COUNT ||
+         pool->unfenced_bytes - fences->considered_bytes >= part_of(context, FENCE_SHARE));
     if (is_due) {
         fences->considered_count = pool->unfenced_count;
         fences->considered_bytes = pool->unfenced_bytes;

@@ -8,11 +8,24 @@ struct gc_slab_link {
     struct gc_slab_link *next;
 };
 
-void gc_slab_init(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes)
+static void init(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes,
+                 uint32_t chunk_bytes)
 {
     GC_ASSERT(record_bytes >= sizeof(struct gc_slab_link) && record_bytes % 8 == 0);
-    *slab = (struct gc_slab){.host = host, .record_bytes = record_bytes};
+    GC_ASSERT(record_bytes <= chunk_bytes / 2);
+    *slab =
+        (struct gc_slab){.host = host, .record_bytes = record_bytes, .chunk_bytes = chunk_bytes};
     gc_lock_init(&slab->lock, GC_RANK_SLAB);
+}
+
+void gc_slab_init(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes)
+{
+    init(slab, host, record_bytes, GC_SLAB_CHUNK_BYTES);
+}
+
+void gc_slab_init_small(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes)
+{
+    init(slab, host, record_bytes, GC_SLAB_SMALL_CHUNK_BYTES);
 }
 
 void gc_slab_fini(struct gc_slab *slab)
@@ -20,7 +33,7 @@ void gc_slab_fini(struct gc_slab *slab)
     while (slab->chunks != NULL) {
         struct gc_slab_link *chunk = slab->chunks;
         slab->chunks = chunk->next;
-        gc_host_unmap(slab->host, chunk, GC_SLAB_CHUNK_BYTES);
+        gc_host_unmap(slab->host, chunk, slab->chunk_bytes);
     }
     slab->free = NULL;
     slab->free_count = 0;
@@ -48,14 +61,14 @@ static void *pop_locked(struct gc_slab *slab)
 /* Cuts a chunk into records; its first record's place holds the link of the chunks. */
 static void *grow(struct gc_slab *slab)
 {
-    char *chunk = gc_host_map(slab->host, GC_SLAB_CHUNK_BYTES);
+    char *chunk = gc_host_map(slab->host, slab->chunk_bytes);
     if (chunk == NULL)
         return NULL;
     gc_lock_acquire(&slab->lock);
     struct gc_slab_link *link = (struct gc_slab_link *)chunk;
     link->next = slab->chunks;
     slab->chunks = link;
-    const uint64_t count = GC_SLAB_CHUNK_BYTES / slab->record_bytes;
+    const uint64_t count = slab->chunk_bytes / slab->record_bytes;
     for (uint64_t i = count - 1; i > 0; i--)
         push_locked(slab, chunk + i * slab->record_bytes);
     void *record = pop_locked(slab);

@@ -14,6 +14,8 @@
 #include <stdint.h>
 
 #define GC_SLAB_CHUNK_BYTES (UINT64_C(64) << 10)
+/* For stores of a few records. */
+#define GC_SLAB_SMALL_CHUNK_BYTES (UINT64_C(16) << 10)
 
 struct gc_slab_link;
 
@@ -23,11 +25,13 @@ struct gc_slab {
     struct gc_slab_link *free;
     struct gc_slab_link *chunks;
     uint32_t record_bytes;
+    uint32_t chunk_bytes;
     uint32_t free_count;
 };
 
 /* record_bytes: a multiple of 8, at least 8. */
 void gc_slab_init(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes);
+void gc_slab_init_small(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes);
 void gc_slab_fini(struct gc_slab *slab);
 /* A record, never cleared; NULL if host memory ran out. Holds no lock when it asks the kernel. */
 void *gc_slab_take(struct gc_slab *slab);

@@ -56,16 +56,16 @@ static struct gc_tenant *create(struct gc_core *core, const struct gc_tenant_con
 {
     static const struct gc_option_rule name_rule = {.type = GC_OPTION_TEXT_NAME,
                                                     .bytes = GC_OPTION_NAME_BYTES};
-    struct gc_tenant *tenant = gc_host_map(&core->host, sizeof(*tenant));
+    struct gc_tenant *tenant = gc_slab_take(&core->tenant_records);
     *status = GC_NO_HOST_MEMORY;
     if (tenant == NULL)
         return NULL;
+    *tenant = (struct gc_tenant){.core = core};
     if (!gc_option_parse(&name_rule, config->name, tenant->name)) {
-        gc_host_unmap(&core->host, tenant, sizeof(*tenant));
+        gc_slab_put(&core->tenant_records, tenant);
         *status = GC_INVALID_ARGUMENT;
         return NULL;
     }
-    tenant->core = core;
     tenant->capacity_bytes = config->capacity_bytes;
     atomic_init(&tenant->limit_bytes, config->limit_bytes);
     *status = GC_OK;
@@ -99,7 +99,7 @@ enum gc_status gc_core_add_tenant(struct gc_core *core, const struct gc_tenant_c
     if (status == GC_OK)
         *tenant = created;
     else
-        gc_host_unmap(&core->host, created, sizeof(*created));
+        gc_slab_put(&core->tenant_records, created);
     return status;
 }
 
@@ -110,19 +110,16 @@ void gc_core_visit_tenants(struct gc_core *core, gc_visit_tenant *visit, void *a
         visit(argument, tenant);
 }
 
+void gc_tenants_init(struct gc_core *core)
+{
+    gc_slab_init_small(&core->tenant_records, &core->host, sizeof(struct gc_tenant));
+    gc_slab_init_small(&core->share_records, &core->host, sizeof(struct gc_share));
+}
+
 void gc_tenants_fini(struct gc_core *core)
 {
-    struct gc_tenant *tenant = follow(&core->tenants);
-    while (tenant != NULL) {
-        struct gc_tenant *next = follow(&tenant->next);
-        for (int i = 0; i < GC_DEVICE_MAX; i++) {
-            struct gc_share *share = share_at(tenant, i);
-            if (share != NULL)
-                gc_host_unmap(&core->host, share, sizeof(*share));
-        }
-        gc_host_unmap(&core->host, tenant, sizeof(*tenant));
-        tenant = next;
-    }
+    gc_slab_fini(&core->tenant_records);
+    gc_slab_fini(&core->share_records);
 }
 
 /* ---- one tenant ---- */
@@ -135,9 +132,10 @@ enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *devic
     *share = share_at(tenant, ordinal);
     if (*share != NULL)
         return GC_OK;
-    struct gc_share *created = gc_host_map(&core->host, sizeof(*created));
+    struct gc_share *created = gc_slab_take(&core->share_records);
     if (created == NULL)
         return GC_NO_HOST_MEMORY;
+    *created = (struct gc_share){.device = device};
     gc_share_init(created, device, gc_tenant_limit_bytes(tenant));
     created->capacity_bytes = gc_tenant_capacity_bytes(tenant, device);
     gc_lock_acquire(&core->registry);
@@ -150,7 +148,7 @@ enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *devic
     }
     gc_lock_release(&core->registry);
     if (*share != created)
-        gc_host_unmap(&core->host, created, sizeof(*created));
+        gc_slab_put(&core->share_records, created);
     return GC_OK;
 }
 

@@ -19,6 +19,7 @@ struct gc_tenant {
     _Atomic(struct gc_share *) shares[GC_DEVICE_MAX];
 };
 
+void gc_tenants_init(struct gc_core *core);
 /* At the end of the core. */
 void gc_tenants_fini(struct gc_core *core);
 

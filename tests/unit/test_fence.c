@@ -176,7 +176,7 @@ static void shortage_waits_for_the_oldest(void **state)
     workbench_free(&bench, first);
     sim_driver_submit(&bench.sim, 1, second, GC_MIB(4));
     workbench_free(&bench, second);
-    assert_int_equal(bench.contexts[0]->fences.count, 2);
+    assert_int_equal(bench.contexts[0]->fences->count, 2);
     assert_int_equal(workbench_alloc(&bench, 0, GC_MIB(4)), first);
     assert_int_equal(bench.sim.calls[SIM_FENCE_WAIT], 1);
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);

@@ -130,9 +130,9 @@ static void run(bool has_captures)
     for (unsigned i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(atomic_load(&crew.unexpected), 0);
-    assert_true(crew.bench.contexts[0]->fences.count <= GC_FENCES_MAX);
+    assert_true(crew.bench.contexts[0]->fences->count <= GC_FENCES_MAX);
     /* A fence of the driver's for each member of those that are open, and no other. */
-    assert_int_equal(crew.bench.sim.fence_count, 2 * crew.bench.contexts[0]->fences.count);
+    assert_int_equal(crew.bench.sim.fence_count, 2 * crew.bench.contexts[0]->fences->count);
     gc_core_empty(crew.bench.core, crew.bench.device);
     assert_int_equal(workbench_figures(&crew.bench).pending.current, 0);
     assert_int_equal(crew.bench.sim.used_bytes, 0);
