@@ -1,6 +1,6 @@
 #!/bin/bash
 # A few seconds of the soak, all features on: `make soak` runs an hour of it. The accounts of the program, the library and the
-# device agree at every check, and nothing grows.
+# device agree at every check. Whether anything grows takes longer to see.
 # timeout: 300
 . "$(dirname "$0")/../lib.sh"
 out=$(TMPDIR=$TMP python3 "$ROOT/tests/soak/soak.py" --build "$BUILD_DIR" --seconds 10 2>&1)
