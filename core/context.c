@@ -5,6 +5,7 @@
 #include "core/debug.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/range.h"
 #include "core/tenant.h"
 
 #include <stddef.h>
@@ -35,12 +36,14 @@ void gc_contexts_init(struct gc_core *core)
 {
     gc_slab_init_small(&core->context_records, &core->host, RECORD_BYTES);
     gc_slab_init_small(&core->fence_rings, &core->host, sizeof(struct gc_fences));
+    gc_slab_init_small(&core->range_records, &core->host, sizeof(struct gc_range));
 }
 
 void gc_contexts_fini(struct gc_core *core)
 {
     gc_slab_fini(&core->context_records);
     gc_slab_fini(&core->fence_rings);
+    gc_slab_fini(&core->range_records);
 }
 
 /* A record that is linked nowhere; its own head. */
@@ -367,9 +370,11 @@ static struct gc_context *claim_handle(struct gc_core *core, uint64_t handle)
 
 void gc_core_drop_context(struct gc_core *core, uint64_t handle)
 {
-    for (struct gc_context *record = claim_handle(core, handle); record != NULL;
-         record = record->next_dropped)
+    struct gc_context *claimed = claim_handle(core, handle);
+    for (struct gc_context *record = claimed; record != NULL; record = record->next_dropped)
         drop_record(record);
+    if (claimed != NULL)
+        gc_range_return_given_up(claimed->head);
     if (handle != 0) /* 0 marks records that outlive contexts */
         gc_tracker_remove_context(&core->tracker, handle, drop_direct, NULL);
 }
