@@ -108,7 +108,7 @@ static void push(_Atomic(struct gc_context *) *list, _Atomic(struct gc_context *
 /* Only heads are found by their handle. */
 static void link_locked(struct gc_core *core, struct gc_context *context)
 {
-    if (core->context_count < UINT16_MAX)
+    if (core->context_count < GC_MAGAZINE_UNUSED - 1)
         context->number = ++core->context_count;
     context->next_of_all = core->all_contexts;
     core->all_contexts = context;
