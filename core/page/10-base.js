@@ -37,7 +37,7 @@ function counted(value, one, many) {
 function span(ns) {
     const steps = [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"]];
     for (const [unit, name] of steps)
-        if (ns >= unit) return String(+(ns / unit).toPrecision(ns >= 100 * unit ? 4 : 3)) + " " + name;
+        if (ns >= unit) return String(ns >= 1000 * unit ? Math.round(ns / unit) : +(ns / unit).toPrecision(3)) + " " + name;
     return ns + " ns";
 }
 
@@ -61,6 +61,14 @@ function ticks(from, to, wanted, binary) {
     return found;
 }
 
+/* How wide a text of a picture is. */
+const measured = document.createElement("canvas").getContext("2d");
+measured.font = "12px " + getComputedStyle(document.body).fontFamily;
+
+function textWidth(text) {
+    return Math.ceil(measured.measureText(text).width);
+}
+
 /* A table: columns are {name, text: true, bar: true}, cells text, numbers or nodes; the first cell names its row. */
 function table(caption, columns, rows, label) {
     const cell = (value, i) => {
@@ -69,11 +77,24 @@ function table(caption, columns, rows, label) {
         if (i === 0) return make("th", {scope: "row", class: "text"}, value);
         return make("td", kind, value);
     };
-    return make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": label || caption},
+    return make("div", {class: "scroll", "data-label": label || caption},
         make("table", null, make("caption", null, caption),
             make("thead", null, make("tr", null, columns.map(column =>
                 make("th", {scope: "col", class: column.bar ? "bar" : column.text ? "text" : null}, column.name)))),
             make("tbody", null, rows.map(row => make("tr", null, row.map(cell))))));
+}
+
+/* What can be scrolled is a stop of the Tab key and has a name; what cannot is neither. */
+function watchScrolling() {
+    const look = node => {
+        const scrolls = node.scrollWidth > node.clientWidth || node.scrollHeight > node.clientHeight;
+        for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", node.dataset.label]])
+            if (scrolls) node.setAttribute(name, value);
+            else node.removeAttribute(name);
+    };
+    const observer = new ResizeObserver(entries => entries.forEach(entry => look(entry.target)));
+    document.querySelectorAll(".scroll").forEach(node => observer.observe(node));
+    document.addEventListener("toggle", () => document.querySelectorAll(".scroll").forEach(node => { observer.observe(node); look(node); }), true);
 }
 
 function bar(share) {
@@ -84,7 +105,8 @@ function asTable(node) {
     return make("details", null, make("summary", null, "As a table"), node);
 }
 
-/* A note that follows the pointer inside `host`, which is positioned. */
+/* A note that follows the pointer inside `host`, which is positioned: beside it and below, or where there is room for it in the host and
+ * in the window. */
 function tip(host) {
     const node = make("div", {class: "tip", hidden: true});
     host.append(node);
@@ -93,9 +115,30 @@ function tip(host) {
             node.hidden = false;
             node.textContent = text;
             const left = x + 16 + node.offsetWidth > host.clientWidth ? x - node.offsetWidth - 12 : x + 16;
-            node.style.left = Math.max(0, left) + "px";
-            node.style.top = Math.max(0, y + 12) + "px";
+            const below = innerHeight - host.getBoundingClientRect().top - node.offsetHeight - 4;
+            node.style.left = Math.max(0, Math.min(left, host.clientWidth - node.offsetWidth)) + "px";
+            node.style.top = (y + 12 <= below ? y + 12 : Math.min(below, y - node.offsetHeight - 12)) + "px";
         },
         hide() { node.hidden = true; },
     };
+}
+
+/* Where the pointer is in `node`, for tip.show. */
+function inside(node, event) {
+    const box = node.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+}
+
+/* Pictures draw themselves for the width of their panel; on paper for that of a sheet, or of half of one. */
+const pictures = [];
+
+function fitted(picture, paperWidth) {
+    const fit = width => {
+        if (Math.abs(width - picture.width) < 4) return;
+        picture.width = width;
+        picture.draw();
+    };
+    const onScreen = () => fit(Math.max(220, Math.round(picture.host.clientWidth - 34)));
+    new ResizeObserver(() => { if (!matchMedia("print").matches) onScreen(); }).observe(picture.host);
+    pictures.push({onPaper: () => fit(paperWidth), onScreen});
 }

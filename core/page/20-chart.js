@@ -39,17 +39,22 @@ class Chart {
                 button("All", "all", () => this.view(0, this.end)), button("Peak", "peak", () => this.showPeak())),
             this.host, this.status, this.spoken, make("p", {class: "dim"}, this.honesty(trace)), details);
         this.listen();
-        new ResizeObserver(() => this.resize()).observe(this.host);
+        fitted(this, 640);
         this.draw();
     }
 
+    /* Of what there is. */
     legend() {
-        const entry = (name, color) => make("li", null, make("span", {style: "background:var(" + color + ")"}), name);
-        return make("ul", {class: "legend", "aria-hidden": "true"}, entry("live (asked for, not yet freed)", "--live"),
-            entry("reserved (held from the driver)", "--reserved"), entry("pending (freed, not yet idle)", "--pending"),
-            entry("limit", "--limit"),
+        const s = this.series;
+        const entry = (name, kind) => make("li", null, make("span", {class: "key-" + kind}), name);
+        return make("ul", {class: "legend", "aria-hidden": "true"}, entry("live (asked for, not yet freed)", "live"),
+            s.exact ? null : entry("between the least and the most live", "band"), entry("reserved (held from the driver)", "reserved"),
+            this.isPending() ? entry("pending (freed, not yet idle)", "pending") : null,
+            s.limit.some(limit => limit !== null) ? entry("limit", "limit") : null,
             this.device.failure_count ? make("li", {class: "bad"}, "\u25bc no room found") : null);
     }
+
+    isPending() { return (this.series.exact ? this.series.pending : this.series.pending_most).some(bytes => bytes > 0); }
 
     honesty(trace) {
         const points = this.series.time_ns.length;
@@ -160,13 +165,6 @@ class Chart {
         this.spoken.textContent = this.describe(at).replaceAll("\n", ", ");
     }
 
-    resize() {
-        const width = Math.max(300, Math.round(this.host.clientWidth - 34));
-        if (Math.abs(width - this.width) < 4) return;
-        this.width = width;
-        this.draw();
-    }
-
     /* ---- what it says ---- */
 
     describe(i) {
@@ -184,9 +182,9 @@ class Chart {
         if (this.series.time_ns.length === 0) return;
         this.setCursor(i);
         const box = this.svg.getBoundingClientRect();
-        const scale = box.width / this.width;
-        const x = event ? event.clientX - box.left : this.x(this.series.time_ns[i]) * scale;
-        this.tip.show(this.describe(i), x, event ? event.clientY - box.top : 20);
+        const host = this.host.getBoundingClientRect();
+        const at = event ? inside(this.host, event) : [box.left - host.left + this.x(this.series.time_ns[i]) / this.width * box.width, 20];
+        this.tip.show(this.describe(i), ...at);
     }
 
     setCursor(i) {
@@ -265,13 +263,13 @@ class Chart {
         const live = most("live");
         parts.push(make("path", {class: "reserved", d: this.area(reserved, null)}), make("path", {class: "reserved-edge", d: this.line(reserved)}));
         if (!s.exact) parts.push(make("path", {class: "live-band", d: this.area(live, this.pieces(indexes, s.live_least, s.live))}));
-        parts.push(make("path", {class: "live", d: this.line(live)}), make("path", {class: "pending", d: this.line(most("pending"))}));
+        parts.push(make("path", {class: "live", d: this.line(live)}), this.isPending() ? make("path", {class: "pending", d: this.line(most("pending"))}) : null);
         if (limitShown) parts.push(make("path", {class: "limit", d: this.line(this.pieces(indexes, s.limit, s.limit))}));
         parts.push(...this.failures());
         this.cursor = make("line", {class: "cursor", x1: -9, x2: -9, y1: 12, y2: this.height - this.bottom});
         parts.push(this.cursor, make("rect", {class: "surface", x: this.left, y: 0, width: this.width - this.left, height: this.height - this.bottom}));
         this.svg.setAttribute("viewBox", "0 0 " + this.width + " " + this.height);
-        this.svg.replaceChildren(...parts);
+        this.svg.replaceChildren(...parts.filter(Boolean));
         const resolution = (this.to - this.from) / 1000;
         this.status.textContent = "Shown: " + moment(this.from, resolution) + " to " + moment(this.to, resolution) + " of " + moment(this.end, this.end / 1000) +
             (limit > 0 && !limitShown ? "; the limit, " + size(limit) + ", is far above the picture" : "") + ".";
@@ -289,19 +287,29 @@ class Chart {
         const wanted = Math.max(2, Math.min(8, Math.floor(this.width / 130)));
         const times = ticks(this.from, this.to, wanted, false);
         const step = times.length > 1 ? times[1] - times[0] : this.to - this.from;
+        let free = 0; /* where the last text ended */
         for (const ns of times) {
-            parts.push(make("line", {class: "axis", x1: this.x(ns), x2: this.x(ns), y1: this.height - this.bottom, y2: this.height - this.bottom + 5}),
-                make("text", {x: Math.min(this.x(ns), this.width - 30), y: this.height - 6, "text-anchor": "middle"}, moment(ns, step)));
+            const text = moment(ns, step);
+            const half = textWidth(text) / 2;
+            const x = Math.min(this.x(ns), this.width - half);
+            parts.push(make("line", {class: "axis", x1: this.x(ns), x2: this.x(ns), y1: this.height - this.bottom, y2: this.height - this.bottom + 5}));
+            if (x - half >= free) parts.push(make("text", {class: "edge", x: x.toFixed(1), y: this.height - 6, "text-anchor": "middle"}, text));
+            free = Math.max(free, x + half + 10);
         }
         return parts;
     }
 
+    /* Those that would touch are one mark, as wide as they are. */
     failures() {
-        return this.device.failures.filter(([ns]) => ns >= this.from && ns <= this.to).map(([ns, number, most]) => {
+        const marks = [];
+        for (const [ns, number, most] of this.device.failures.filter(([at]) => at >= this.from && at <= this.to)) {
             const x = Math.round(this.x(ns));
-            const text = number === 1 ? "No room for " + size(most) : "No room for " + count(number) + " requests of up to " + size(most);
-            return make("polygon", {class: "failure", points: [x - 5, 2, x + 5, 2, x, 12].join(" ")}, make("title", null, text));
-        });
+            const last = marks[marks.length - 1];
+            if (last && x - last.to < 10) Object.assign(last, {to: x, number: last.number + number, most: Math.max(last.most, most)});
+            else marks.push({from: x, to: x, number, most});
+        }
+        return marks.map(({from, to, number, most}) => make("polygon", {class: "failure", points: [from - 5, 2, to + 5, 2, to, 12, from, 12].join(" ")},
+            make("title", null, number === 1 ? "No room for " + size(most) : "No room for " + count(number) + " requests of up to " + size(most))));
     }
 
     fillTable(details) {

@@ -1,6 +1,8 @@
 /* The address space at a device's peak: its segments one after the other, as lines of a text, and the blocks in them. */
 
+/* Of the entry points with most; the rest share the last. Each stands out from its neighbours and from the panel, light or dark. */
 const ramp = ["#3b76c4", "#c9731f", "#3a8f5c", "#a5528f", "#8a7a28", "#4d8fa8", "#b5524a", "#6c63b8"];
+const others = "#7a7f85";
 
 class Picture {
     /* `ranks`: entry points of the whole trace by weight, so that colours mean the same in each picture. */
@@ -21,15 +23,18 @@ class Picture {
         this.node = make("div", null, make("p", null, "At " + moment(picture.time_ns, 1e3) + ": " + counted(picture.segments.length, "segment", "segments") + " of together " +
             size(this.total) + "; in use " + size(live) + ". A line of the picture is ", this.lineText = make("span"), "; what is empty is free memory of the pools."),
         this.legend(), this.host, this.honesty(), asTable(this.table()));
-        new ResizeObserver(() => this.resize()).observe(this.host);
+        fitted(this, 640);
         this.draw();
     }
 
-    color(api) { return ramp[this.ranks.indexOf(api) % ramp.length]; }
+    color(api) { return ramp[this.ranks.indexOf(api)] || others; }
 
     legend() {
-        return make("ul", {class: "legend"}, this.order.slice(0, 8).map(api =>
-            make("li", null, make("span", {style: "background:" + this.color(api)}), make("code", null, this.apis[api]))));
+        const entry = (color, name) => make("li", null, make("span", {style: "background:" + color}), name);
+        const named = this.order.filter(api => this.color(api) !== others);
+        const rest = this.order.length - named.length;
+        return make("ul", {class: "legend"}, named.map(api => entry(this.color(api), make("code", null, this.apis[api]))),
+            rest > 0 ? entry(others, counted(rest, "other", "others")) : null);
     }
 
     honesty() {
@@ -49,8 +54,7 @@ class Picture {
     listen() {
         this.svg.addEventListener("pointermove", event => {
             const text = event.target.dataset ? this.describe(event.target.dataset) : null;
-            const box = this.svg.getBoundingClientRect();
-            if (text) this.tip.show(text, event.clientX - box.left, event.clientY - box.top);
+            if (text) this.tip.show(text, ...inside(this.host, event));
             else this.tip.hide();
         });
         this.svg.addEventListener("pointerleave", () => this.tip.hide());
@@ -65,13 +69,6 @@ class Picture {
         const [offset, , bytes, api, number] = block;
         return (number === 1 ? size(bytes) + " by " + this.apis[api] : count(number) + " blocks, " + size(bytes) + ", most by " + this.apis[api]) +
             "\nat +0x" + offset.toString(16) + " in\n" + head;
-    }
-
-    resize() {
-        const width = Math.max(300, Math.round(this.host.clientWidth - 34));
-        if (Math.abs(width - this.width) < 4) return;
-        this.width = width;
-        this.draw();
     }
 
     /* As many lines as make it readable: about as wide as a block of the largest segment needs. */

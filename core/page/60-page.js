@@ -28,12 +28,17 @@ function deviceParts(side, suffix) {
             parts.push(make("div", {class: "pair"}, make("div", null, make("h3", {id: id("sizes")}, "Sizes"), histogram("Sizes of allocations", device.trace.sizes, sizeEdge, "allocations")),
                 make("div", null, make("h3", {id: id("lives")}, "Lifetimes"), histogram("Lifetimes", device.trace.lifetimes, timeEdge, "allocations"))));
         parts.push(make("h3", {id: id("leaks")}, "Never freed"), leaks(device, apis));
+        for (const [name, title, of] of [["tenants", "Tenants", tenants], ["plan", "Plan", plan], ["held", "What was held", held]]) {
+            const found = of(device.report);
+            if (found) parts.push(make("h3", {id: id(name)}, title), found);
+        }
         return section("device-" + device.ordinal + suffix, heading, parts);
     });
 }
 
 function latency(report) {
     const part = (name, of) => {
+        if (of.max === 0 && !of.count) return make("div", null, make("h3", null, name), make("p", {class: "dim"}, "None."));
         const rows = (of.histogram || []).map(([below, number]) => [Math.round(Math.log2(below)) - 1, number]);
         return make("div", null, make("h3", null, name), make("p", null, "Half within " + span(of.p50) + ", 99 in 100 within " + span(of.p99) + ", longest " + span(of.max) + "."),
             histogram(name + " latency", rows, timeEdge, "calls"));
@@ -69,7 +74,8 @@ function advice(report) {
 function sideParts(side, suffix, label) {
     const parts = [head(side, label), advice(side.report), ...deviceParts(side, suffix)];
     if (side.report) {
-        parts.push(section("latency" + suffix, "Latency", latency(side.report)), section("calls" + suffix, "Driver calls", driverCalls(side.report)),
+        parts.push(side.report.estimate ? section("estimate" + suffix, "Estimate", estimate(side.report)) : null,
+            section("latency" + suffix, "Latency", latency(side.report)), section("calls" + suffix, "Driver calls", driverCalls(side.report)),
             section("settings" + suffix, "Settings in force", settings(side.report)));
     }
     return parts;
@@ -83,6 +89,22 @@ function contents(main) {
     const links = [...main.querySelectorAll("section > h2")].map(heading =>
         make("li", null, make("a", {href: "#" + heading.parentNode.id}, whose(heading) + heading.textContent)));
     return make("nav", {"aria-label": "Contents"}, make("ul", null, links));
+}
+
+const OPEN_ON_PAPER = 20;
+
+/* On paper the first stacks stand open and pictures are as wide as the sheet; afterwards all is as it was. */
+function preparePaper() {
+    const closed = [];
+    addEventListener("beforeprint", () => {
+        pictures.forEach(picture => picture.onPaper());
+        closed.push(...[...document.querySelectorAll("details.frames:not([open])")].slice(0, OPEN_ON_PAPER));
+        closed.forEach(node => { node.open = true; });
+    });
+    addEventListener("afterprint", () => {
+        closed.splice(0).forEach(node => { node.open = false; });
+        pictures.forEach(picture => picture.onScreen());
+    });
 }
 
 function build() {
@@ -99,8 +121,8 @@ function build() {
     }
     main.prepend(contents(main));
     document.body.append(make("footer", {class: "dim"}, make("p", null, "Made by gpucache. This page holds all its data and asks for nothing from elsewhere.")));
-    /* On paper tables stand open. */
-    addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(node => { node.open = true; }));
+    watchScrolling();
+    preparePaper();
     document.documentElement.dataset.ready = "yes";
 }
 

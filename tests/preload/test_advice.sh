@@ -70,6 +70,7 @@ ok "that is followed" advises followed.json 'd["plan"]["fallback"]["count"] == 0
 run other.json "GPUCACHE_PLAN=$TMP/plan" -- "$progs/stacks"
 ok "and one that is not" advises other.json \
     'said("^4010 of 4010 allocations did not follow the plan on device 0, most of them: not in the plan")'
+# shellcheck disable=SC2016 # the inner shell expands it
 ok "80 columns" bash -c 'for report in "$1"/*.json; do "$2" report "$report" || exit 1; done | awk "length > 80 { print; bad = 1 } END { exit bad }"' \
     - "$TMP" "$TOOL"
 done_testing

@@ -1,0 +1,55 @@
+/* Parts of a report that not every run has: tenants, what the pools held, a plan, an estimate. */
+
+function tenants(report) {
+    if (!report || !report.tenants || report.tenants.length === 0) return null;
+    const rows = [...report.tenants].sort((a, b) => b.reserved_bytes.peak - a.reserved_bytes.peak);
+    const columns = [{name: "tenant", text: true}, {name: "limit"}, {name: "its peak"}, {name: "reserved at exit"}, {name: "in use at exit"}, {name: "calls"}, {name: "no room"}];
+    return table("Tenants, the largest first", columns, rows.map(tenant => [
+        make("span", null, make("code", null, tenant.name), tenant.removed ? " (removed)" : tenant.paused ? " (paused)" : null), size(tenant.limit_bytes),
+        size(tenant.reserved_bytes.peak), size(tenant.reserved_bytes.current), size(tenant.requested_bytes.current), count(tenant.alloc_count),
+        make("span", {class: tenant.oom_count ? "bad" : null}, count(tenant.oom_count))]));
+}
+
+const directNames = {memory: "plain driver allocations", managed: "managed memory (where it lies is not known)", async: "stream-ordered allocations",
+    pool: "stream-ordered pools", handle: "physical memory handles", array: "arrays", graph: "memory of graph nodes", context: "contexts, as measured",
+    module: "modules, as measured", host: "page-locked host memory", import: "imported from elsewhere", elastic: "pages of elastic pools"};
+
+/* What was there when the process ended. */
+function held(report) {
+    if (!report) return null;
+    const pools = report.fragmentation;
+    const rows = [["in use", report.allocated_bytes.current], ["free in the pools", pools.free_bytes], ["the largest hole among it", pools.largest_free_bytes],
+        ...(pools.stitchable_bytes ? [["whole pages among it, which serve any size", pools.stitchable_bytes]] : []),
+        ["freed, not yet idle", report.pending_bytes.current],
+        ...Object.entries(report.direct_bytes || {}).filter(entry => entry[1] > 0).map(([kind, bytes]) => ["outside the pools: " + (directNames[kind] || kind), bytes])];
+    return table("At exit, of " + size(report.reserved_bytes.current) + " reserved", [{name: "what", text: true}, {name: "bytes"}],
+        rows.filter(row => row[1] > 0).map(([name, bytes]) => [name, size(bytes)]), "At exit");
+}
+
+const reasons = {unmatched: "not in the plan", occupied: "place in use", pending: "place not idle yet", capture: "in a capture", memory: "no memory for it"};
+
+function plan(report) {
+    if (!report || !report.plan) return null;
+    const of = report.plan;
+    const all = of.followed.count + of.fallback.count;
+    const row = (name, pair) => [name, count(pair.count), size(pair.bytes), bar(all ? pair.count / all : 0)];
+    return table("A plan of " + counted(of.entries, "allocation", "allocations") + " in " + size(of.peak_bytes) + ", gone through " + counted(of.rounds, "time", "times"),
+        [{name: "allocations", text: true}, {name: "count"}, {name: "bytes"}, {name: "share", bar: true}],
+        [row("followed it", of.followed), ...Object.entries(of.reasons).filter(entry => entry[1].count > 0).map(([why, pair]) => row("did not: " + (reasons[why] || why), pair))],
+        "Plan");
+}
+
+const estimated = {weight_bytes: "weights", kv_cache_bytes: "KV cache", state_bytes: "state", activation_bytes: "activations",
+    attention_workspace_bytes: "attention workspace", input_bytes: "inputs", overhead_bytes: "overhead"};
+
+/* What GPUCACHE_MODEL was estimated to need, beside what was held. */
+function estimate(report) {
+    const of = report.estimate;
+    if (!of) return null;
+    const rows = Object.entries(estimated).filter(([key]) => of[key] > 0).map(([key, name]) => [name, size(of[key])]);
+    rows.push(["peak", size(of.peak_bytes)], ["budget", size(of.budget_bytes)]);
+    if (of.measured_peak_bytes > 0) rows.push(["held at most", size(of.measured_peak_bytes)]);
+    const verdict = of.fits ? make("p", {class: "good"}, "It fits.") : make("p", {class: "bad"}, "It does not fit: " + size(of.peak_bytes - of.budget_bytes) + " too much.");
+    return [make("p", null, make("code", null, of.model)), verdict, table("Estimated", [{name: "part", text: true}, {name: "bytes"}], rows),
+        of.warnings && of.warnings.length ? make("ul", {class: "dim"}, of.warnings.map(text => make("li", null, text))) : null];
+}
