@@ -102,7 +102,11 @@ bool gc_out_wants_color(int fd)
 
 void gc_out_style(struct gc_out *out, enum gc_out_style style)
 {
-    static const char *const codes[] = {"\033[0m", "\033[1m", "\033[1;31m"};
+    static const char *const codes[] = {[GC_STYLE_PLAIN] = "\033[0m",
+                                        [GC_STYLE_STRONG] = "\033[1m",
+                                        [GC_STYLE_GOOD] = "\033[32m",
+                                        [GC_STYLE_CAUTION] = "\033[33m",
+                                        [GC_STYLE_ALERT] = "\033[1;31m"};
     const size_t column = out->column;
     if (!out->is_colored || (style == GC_STYLE_PLAIN && !out->is_styled))
         return;

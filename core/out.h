@@ -30,8 +30,15 @@ enum gc_status gc_out_flush(struct gc_out *out) GC_CHECKED;
 
 /* A terminal that shows colours, whose user has not set NO_COLOR. Keeps errno. */
 bool gc_out_wants_color(int fd);
-/* What follows looks so, where is_colored is set; takes no column. */
-enum gc_out_style { GC_STYLE_PLAIN, GC_STYLE_STRONG, GC_STYLE_ALERT };
+/* What follows looks so, where is_colored is set; takes no column. Good is green, a caution yellow,
+ * an alert red. */
+enum gc_out_style {
+    GC_STYLE_PLAIN,
+    GC_STYLE_STRONG,
+    GC_STYLE_GOOD,
+    GC_STYLE_CAUTION,
+    GC_STYLE_ALERT
+};
 void gc_out_style(struct gc_out *out, enum gc_out_style style);
 
 void gc_out_bytes(struct gc_out *out, const char *text, size_t length);

@@ -15,28 +15,21 @@
 
 static const struct {
     const char *word;
-    const char *colour;
+    enum gc_out_style style;
 } levels[] = {
-    [DOCTOR_OK] = {"ok", "\033[32m"},
-    [DOCTOR_NOTE] = {"note", "\033[36m"},
-    [DOCTOR_WARNING] = {"warning", "\033[33m"},
-    [DOCTOR_FAILURE] = {"FAILURE", "\033[31m"},
+    [DOCTOR_OK] = {"ok", GC_STYLE_GOOD},
+    [DOCTOR_NOTE] = {"note", GC_STYLE_STRONG},
+    [DOCTOR_WARNING] = {"warning", GC_STYLE_CAUTION},
+    [DOCTOR_FAILURE] = {"FAILURE", GC_STYLE_ALERT},
 };
 
 /* ---- for people ---- */
 
-static void print_finding(struct gc_out *out, const struct doctor_finding *finding, bool coloured)
+static void print_finding(struct gc_out *out, const struct doctor_finding *finding)
 {
-    const size_t column = out->column;
-    if (coloured)
-        gc_out_text(out, levels[finding->level].colour);
-    out->column = column;
+    gc_out_style(out, levels[finding->level].style);
     gc_out_text(out, levels[finding->level].word);
-    if (coloured) {
-        const size_t behind = out->column;
-        gc_out_text(out, "\033[0m");
-        out->column = behind;
-    }
+    gc_out_style(out, GC_STYLE_PLAIN);
     gc_out_pad(out, 9);
     gc_out_text(out, finding->topic);
     tool_print_wrapped(out, COLUMN_TEXT, finding->text);
@@ -55,10 +48,9 @@ static void print_count(struct gc_out *out, size_t count, const char *one, const
 
 static void print_text(struct gc_out *out, const struct doctor *doctor)
 {
-    const char *no_colour = getenv("NO_COLOR");
-    const bool coloured = isatty(STDOUT_FILENO) && (no_colour == NULL || no_colour[0] == '\0');
+    out->is_colored = gc_out_wants_color(STDOUT_FILENO);
     for (size_t i = 0; i < doctor->count; i++)
-        print_finding(out, &doctor->findings[i], coloured);
+        print_finding(out, &doctor->findings[i]);
     print_count(out, doctor_count(doctor, DOCTOR_FAILURE), " failure, ", " failures, ");
     print_count(out, doctor_count(doctor, DOCTOR_WARNING), " warning\n", " warnings\n");
 }

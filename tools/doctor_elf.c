@@ -10,6 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#ifndef DF_1_PIE
+#define DF_1_PIE 0x08000000
+#endif
 #if defined(__x86_64__)
 #define MACHINE EM_X86_64
 #elif defined(__aarch64__)
@@ -36,6 +39,7 @@ static void read_dynamic(Elf *file, Elf_Scn *section, const GElf_Shdr *header,
                                : NULL;
         if (name != NULL)
             take_needed(elf, name);
+        elf->is_pie |= entry.d_tag == DT_FLAGS_1 && (entry.d_un.d_val & DF_1_PIE) != 0;
     }
 }
 
@@ -118,6 +122,7 @@ static void read_file(Elf *file, const GElf_Ehdr *header, struct doctor_elf *elf
         return;
     for (Elf_Scn *section = NULL; (section = elf_nextscn(file, section)) != NULL;)
         read_section(file, section, names, elf);
+    elf->is_library = header->e_type == ET_DYN && elf->interpreter[0] == '\0' && !elf->is_pie;
 }
 
 bool doctor_elf_read(const char *path, struct doctor_elf *elf, char *error, size_t error_bytes)
@@ -128,7 +133,10 @@ bool doctor_elf_read(const char *path, struct doctor_elf *elf, char *error, size
     *elf = (struct doctor_elf){0};
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 || fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) {
-        snprintf(error, error_bytes, "%s", fd < 0 ? strerror(errno) : "no regular file");
+        snprintf(error, error_bytes, "%s",
+                 fd < 0                   ? strerror(errno)
+                 : S_ISDIR(facts.st_mode) ? "a folder"
+                                          : "no regular file");
         if (fd >= 0)
             close(fd);
         return false;

@@ -11,6 +11,8 @@ struct doctor_elf {
     bool is_of_this_machine;
     bool is_executable;    /* or a shared object */
     bool is_dynamic;       /* asks for a loader, or has a dynamic section */
+    bool is_pie;           /* says that it is a program that may lie anywhere */
+    bool is_library;       /* a shared object that is no program */
     char interpreter[256]; /* "": none */
     char runtime[64];      /* the shared CUDA runtime that is needed; "": none */
     bool needs_driver;     /* libcuda.so.1 is linked */

@@ -107,6 +107,11 @@ static bool examine_kind(struct doctor *doctor, const char *path, const struct d
                       "preload a library that was built for it; 32-bit programs have no CUDA");
         return false;
     }
+    if (elf->is_library) {
+        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s is a shared library, no program", path);
+        doctor_advise(doctor, "name the program that loads it: that is what a preload reaches");
+        return false;
+    }
     if (!elf->is_dynamic || elf->interpreter[0] == '\0') {
         doctor_say(doctor, DOCTOR_FAILURE, TOPIC,
                    "%s is statically linked: no loader runs, so nothing can be preloaded", path);
@@ -247,7 +252,9 @@ void doctor_program(struct doctor *doctor, const char *program)
     for (unsigned scripts = 0;; scripts++) {
         if (!find_program(name, path)) {
             doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s: %s", name, strerror(ENOENT));
-            doctor_advise(doctor, "name a program that is in PATH, or its path");
+            doctor_advise(doctor, "%s",
+                          scripts > 0 ? "install the script's interpreter, or mend its first line"
+                                      : "name a program that is in PATH, or its path");
             return;
         }
         if (scripts == SCRIPTS_MAX || !script_interpreter(path, name))

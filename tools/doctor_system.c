@@ -39,6 +39,14 @@ static void examine_preloaded(struct doctor *doctor, const char *where, const ch
 {
     struct doctor_elf elf;
     char error[128];
+    if (path[0] == '/' && access(path, F_OK) != 0) {
+        doctor_say(doctor, DOCTOR_WARNING, "loader", "%s names %s: %s", where, path,
+                   strerror(errno));
+        doctor_advise(doctor,
+                      "take the name out, or install the library: each program complains of "
+                      "it at its start and runs without it");
+        return;
+    }
     if (strstr(path, "libgpucache.so") != NULL) {
         doctor_say(doctor, DOCTOR_OK, "loader", "%s names %s", where, path);
         return;

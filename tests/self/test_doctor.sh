@@ -74,7 +74,42 @@ chmod +x "$TMP/script"
 finding ok program "is a script of python3" "$TMP/script"
 finding failure program "No such file" "$TMP/nothing"
 finding failure program "no ELF file" "$TMP/main.c"
-finding failure program "no regular file" "$TMP"
+finding failure program "a folder" "$TMP"
+finding failure program "no regular file" /dev/null
+finding failure program "is a shared library, no program" "$LIB"
+if make_program static-pie -static-pie 2> "$TMP/log"; then
+    finding failure program "statically linked" "$TMP/static-pie"
+else
+    skip "a static program that may lie anywhere" "$(tail -n 1 "$TMP/log")"
+fi
+cp "$TMP/plain" "$TMP/setgid"
+chmod g+s "$TMP/setgid"
+finding failure program "setgid" "$TMP/setgid"
+printf '#!/no/such/interpreter -x\n' > "$TMP/lost"
+chmod +x "$TMP/lost"
+finding failure program "/no/such/interpreter: No such file" "$TMP/lost"
+printf '#!%s/lost\n' "$TMP" > "$TMP/through"
+chmod +x "$TMP/through"
+finding ok program "through is a script of $TMP/lost" "$TMP/through"
+# Programs of other machines, as their own tools make them.
+printf '.globl _start\n_start: int3\n' > "$TMP/i386.s"
+if as --32 -o "$TMP/i386.o" "$TMP/i386.s" 2> "$TMP/log" && ld -m elf_i386 -o "$TMP/i386" "$TMP/i386.o" 2> "$TMP/log"; then
+    finding failure program "another machine" "$TMP/i386"
+else
+    skip "a program of 32 bits" "$(tail -n 1 "$TMP/log")"
+fi
+if command -v aarch64-linux-gnu-gcc > /dev/null && aarch64-linux-gnu-gcc -o "$TMP/aarch64" "$TMP/main.c" 2> "$TMP/log"; then
+    finding failure program "another machine" "$TMP/aarch64"
+else
+    skip "a program of aarch64" "no cross compiler (Debian: gcc-aarch64-linux-gnu)"
+fi
+cat > "$TMP/deep.c" << 'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+int main(void) { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_DEEPBIND) == 0; }
+END
+gcc -o "$TMP/deep" "$TMP/deep.c" -ldl
+finding note program "RTLD_DEEPBIND as it runs does not see a preload" "$TMP/deep"
 gcc -shared -fPIC -o "$TMP/libgone.so" "$TMP/main.c"
 make_program needs -Wl,--no-as-needed -L"$TMP" -lgone
 rm "$TMP/libgone.so"
@@ -82,6 +117,20 @@ finding failure program "libgone.so is not found" "$TMP/needs"
 echo 'int cuMemAlloc_v2(void) { return 0; }' > "$TMP/other.c"
 gcc -shared -fPIC -o "$TMP/libother.so" "$TMP/other.c"
 before="LD_PRELOAD=$TMP/libother.so" finding warning loader "takes CUDA's calls too"
+
+before="LD_PRELOAD=/no/such/lib.so" finding warning loader "LD_PRELOAD names /no/such/lib.so: No such file"
+# Another /etc, seen by these processes alone.
+mkdir "$TMP/etc"
+cp /etc/ld.so.cache "$TMP/etc"
+# shellcheck disable=SC2016 # the inner shell expands it
+elsewhere() { unshare -m bash -c 'mount --bind "$0" /etc && exec "$@"' "$TMP/etc" "$@"; }
+if elsewhere true 2> "$TMP/log"; then
+    echo "$LIB" > "$TMP/etc/ld.so.preload"
+    is "a machine that loads it everywhere" "$(elsewhere env LD_LIBRARY_PATH="$SIM_DIR" "$TOOL" doctor 2>&1 |
+        grep -c '^ok *loader */etc/ld.so.preload names')" 1
+else
+    skip "a machine that loads it everywhere" "$(tail -n 1 "$TMP/log")"
+fi
 
 # Drivers that lie.
 mkdir "$TMP/stub" "$TMP/crash" "$TMP/refuse"
@@ -107,6 +156,18 @@ driver=$TMP/crash before='DRIVER_ERROR=0' finding warning driver "older than CUD
 driver=$TMP finding warning driver "libcuda.so.1: cannot open"
 
 ok "80 columns" bash -c "LD_LIBRARY_PATH='$SIM_DIR' '$TOOL' doctor '$TMP/static' | awk 'length > 79 { print; bad = 1 } END { exit bad }'"
+# On a terminal each level has its colour, unless the user or the terminal has none.
+shown() { env LD_LIBRARY_PATH="$SIM_DIR" "$@" script -qec "$TOOL doctor $TMP/static" /dev/null < /dev/null | tr -d '\r'; }
+if command -v script > /dev/null; then
+    for code in '32mok' '1;31mFAILURE'; do
+        ok "on a terminal: $code" test "$(shown TERM=xterm | grep -c "$(printf '\033')\[$code$(printf '\033')\[0m ")" -gt 0
+    done
+    is "on a terminal: NO_COLOR" "$(shown TERM=xterm NO_COLOR=1 | grep -c "$(printf '\033')")" 0
+    is "on a terminal that shows none" "$(shown TERM=dumb | grep -c "$(printf '\033')")" 0
+    is "the same words" "$(shown TERM=xterm | sed 's/\x1b\[[0-9;]*m//g')" "$(doctor "$TMP/static")"
+else
+    skip "on a terminal" "script (Debian: bsdutils) is not installed"
+fi
 not_ok "an unknown option" doctor --jsn
 not_ok "two programs" doctor a b
 done_testing
