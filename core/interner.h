@@ -11,7 +11,7 @@
 
 #include <stddef.h>
 
-#define GC_INTERNER_COUNTERS 5
+#define GC_INTERNER_COUNTERS 6
 
 struct gc_interner {
     struct gc_host *host;

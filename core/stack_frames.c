@@ -10,6 +10,7 @@
 #include <execinfo.h>
 #include <link.h>
 #include <stdio.h>
+#include <string.h>
 
 #define WALK_MAX 64
 
@@ -67,20 +68,42 @@ void gc_stack_scope_init(struct gc_stack_scope *scope)
     (void)!backtrace(walked, 4); /* opens the unwinder */
 }
 
+/* What the program called is this library's outermost frame; a runtime may lie within. Where
+ * nothing lies outside, because the library is part of the program, the innermost ones are left
+ * out. */
+static int first_of_program(const struct gc_stack_scope *scope, void *const *walked, int depth)
+{
+    int first = depth;
+    while (first > 0 && !is_inside(&scope->own, (uintptr_t)walked[first - 1]))
+        first--;
+    if (first < depth)
+        return first;
+    for (first = 0; first < depth && is_inside(&scope->own, (uintptr_t)walked[first]);)
+        first++;
+    return first;
+}
+
+struct naming {
+    gc_stack_intern *intern;
+    void *argument;
+};
+
+static uint32_t intern_path(void *argument, const char *path)
+{
+    const struct naming *naming = argument;
+    return naming->intern(naming->argument, "", path);
+}
+
 uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uint64_t *frames,
                          uint32_t max, gc_stack_intern *intern, void *argument)
 {
     void *walked[WALK_MAX];
     unsigned long long loads;
     uint32_t count = 0;
-    int first = 0;
     const int depth = backtrace(walked, WALK_MAX);
-    /* What the program called is this library's outermost frame; a runtime may lie within. */
-    for (int i = 0; i < depth; i++) {
-        if (is_inside(&scope->own, (uintptr_t)walked[i]))
-            first = i + 1;
-    }
+    const int first = first_of_program(scope, walked, depth);
     (void)gc_stack_find_object(0, NULL, &loads);
+    gc_stack_objects_see(&scope->objects, loads, intern_path, &(struct naming){intern, argument});
     struct gc_python *python = gc_python_find(scope, host, loads);
     for (int i = first; i < depth && count < max; i++) {
         const uintptr_t address = (uintptr_t)walked[i];
@@ -95,15 +118,30 @@ uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uin
     return count;
 }
 
-void gc_stack_describe(uint64_t address, char *text, size_t size)
+/* Long paths are kept by their ends. */
+static bool ends_with(const char *path, const char *end)
+{
+    const size_t length = strlen(path);
+    const size_t end_length = strlen(end);
+    return length >= end_length && strcmp(path + length - end_length, end) == 0;
+}
+
+void gc_stack_describe(uint64_t address, uintptr_t start, const char *name, char *text, size_t size)
 {
     /* Not linked against: its symbol has another version in newer C libraries. */
-    int (*name)(const void *, Dl_info *);
+    int (*look_up)(const void *, Dl_info *);
     Dl_info info;
-    *(void **)&name = dlsym(RTLD_DEFAULT, "dladdr");
+    *(void **)&look_up = dlsym(RTLD_DEFAULT, "dladdr");
     /* A return address may be behind its function's end: the call is before it. */
-    if (name == NULL || name((void *)(uintptr_t)(address - 1), &info) == 0 ||
-        info.dli_fname == NULL) {
+    const bool is_known = look_up != NULL &&
+                          look_up((void *)(uintptr_t)(address - 1), &info) != 0 &&
+                          info.dli_fname != NULL;
+    if (name != NULL &&
+        (!is_known || (uintptr_t)info.dli_fbase != start || !ends_with(info.dli_fname, name))) {
+        snprintf(text, size, "%s+0x%llx", name, (unsigned long long)(address - start));
+        return;
+    }
+    if (!is_known) {
         snprintf(text, size, "0x%llx", (unsigned long long)address);
         return;
     }

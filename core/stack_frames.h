@@ -4,6 +4,7 @@
 #define GC_STACK_FRAMES_H
 
 #include "core/host.h"
+#include "core/stack_objects.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -28,6 +29,7 @@ struct gc_stack_scope {
     struct gc_stack_object own;             /* this library */
     _Atomic(struct gc_python *) python;     /* once it was found; never freed, a thread uses it */
     _Atomic unsigned long long searched_at; /* objects that had been loaded when it was not */
+    struct gc_stack_objects objects;
 };
 
 void gc_stack_scope_init(struct gc_stack_scope *scope);
@@ -36,8 +38,11 @@ void gc_stack_scope_init(struct gc_stack_scope *scope);
 uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uint64_t *frames,
                          uint32_t max, gc_stack_intern *intern, void *argument);
 
-/* An address as "function+0x12 (/path/object+0x345)". */
-void gc_stack_describe(uint64_t address, char *text, size_t size);
+/* An address as "function+0x12 (/path/object+0x345)". `start` and `name` are those of the object
+ * that it was in when the stack was taken; where that is no longer there, "/path/object+0x345".
+ * NULL: not known. */
+void gc_stack_describe(uint64_t address, uintptr_t start, const char *name, char *text,
+                       size_t size);
 
 /* The object that an address lies in, and how many objects have been loaded so far. */
 bool gc_stack_find_object(uintptr_t address, struct gc_stack_object *object,

@@ -17,13 +17,14 @@
 #define TEXT_ROOM_BYTES (UINT64_C(32) << 20)
 #define TEXT_MAX 400
 
-enum { SITE_COUNT, SITE_BYTES, SITE_LIVE_COUNT, SITE_LIVE_BYTES, SITE_PEAK };
-_Static_assert(SITE_PEAK < GC_INTERNER_COUNTERS, "a counter for each figure");
+enum { SITE_COUNT, SITE_BYTES, SITE_LIVE_COUNT, SITE_LIVE_BYTES, SITE_PEAK, SITE_LOOK };
+_Static_assert(SITE_LOOK < GC_INTERNER_COUNTERS, "a counter for each figure");
 
 /* What is interned for a stack. */
 struct record {
     int32_t ordinal;
     uint32_t frame_count;
+    uint64_t meant; /* of addresses that several objects had: of which */
     uint64_t frames[GC_STACK_FRAMES_MAX];
 };
 
@@ -99,6 +100,8 @@ uint32_t gc_stacks_take(struct gc_stack_table *stacks)
                                          GC_STACK_FRAMES_MAX, intern_text, stacks);
     if (record.frame_count == 0)
         return GC_STACK_NONE;
+    record.meant =
+        gc_stack_objects_meant(&stacks->scope.objects, record.frames, record.frame_count);
     return gc_interner_put(&stacks->stacks, &record, record_bytes(&record));
 }
 
@@ -140,6 +143,16 @@ static void count_down(_Atomic uint64_t *counters, uint64_t bytes)
     atomic_fetch_sub_explicit(&counters[SITE_LIVE_BYTES], bytes, memory_order_relaxed);
 }
 
+/* When the site was first seen: its addresses mean what they meant then. */
+static void note_look(struct gc_stack_table *stacks, uint32_t site)
+{
+    _Atomic uint64_t *look = &gc_interner_counters(&stacks->sites, site)[SITE_LOOK];
+    if (atomic_load_explicit(look, memory_order_relaxed) == 0)
+        atomic_store_explicit(
+            look, atomic_load_explicit(&stacks->scope.objects.look, memory_order_acquire),
+            memory_order_relaxed);
+}
+
 void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t address,
                           uint64_t bytes, uint32_t stack)
 {
@@ -155,6 +168,7 @@ void gc_stacks_note_alloc(struct gc_stack_table *stacks, int ordinal, uint64_t a
     }
     if (replaced.stack != 0)
         count_down(gc_interner_counters(&stacks->sites, replaced.stack), replaced.bytes);
+    note_look(stacks, place.stack);
     count_up(gc_interner_counters(&stacks->sites, place.stack), bytes);
 }
 
@@ -178,6 +192,22 @@ uint64_t gc_stacks_lost(const struct gc_stack_table *stacks)
 
 /* ---- showing ---- */
 
+static void describe(const struct gc_stack_table *stacks, uint32_t site, uint64_t frame,
+                     char text[GC_STACK_TEXT_BYTES])
+{
+    const _Atomic uint64_t *counters = gc_interner_counters(&stacks->sites, site);
+    const uint32_t look =
+        (uint32_t)atomic_load_explicit(&counters[SITE_LOOK], memory_order_relaxed);
+    const struct gc_stack_past *past =
+        gc_stack_objects_find(&stacks->scope.objects, (uintptr_t)frame - 1, look);
+    uint32_t bytes;
+    const char *name = NULL;
+    /* A path is interned as a Python file is, of a function without a name. */
+    if (past != NULL && past->name != 0)
+        name = (const char *)gc_interner_string(&stacks->texts, past->name, &bytes) + 1;
+    gc_stack_describe(frame, past != NULL ? past->start : 0, name, text, GC_STACK_TEXT_BYTES);
+}
+
 bool gc_stacks_frame(const struct gc_stack_table *stacks, uint32_t site, uint32_t index,
                      char text[GC_STACK_TEXT_BYTES])
 {
@@ -187,7 +217,7 @@ bool gc_stacks_frame(const struct gc_stack_table *stacks, uint32_t site, uint32_
         return false;
     const uint64_t frame = record->frames[index];
     if ((frame & GC_FRAME_PYTHON) == 0) {
-        gc_stack_describe(frame, text, GC_STACK_TEXT_BYTES);
+        describe(stacks, site, frame, text);
         return true;
     }
     const uint32_t number = (uint32_t)((frame & ~GC_FRAME_PYTHON) >> GC_FRAME_LINE_BITS);

@@ -66,6 +66,52 @@ ok "traced too" env GPUCACHE_TRACE="$TMP/trace" bash -c "$(declare -f run preloa
 ok "on driver allocations" env GPUCACHE_BACKEND=driver bash -c "$(declare -f run preloaded); SIM_DIR='$SIM_DIR' LIB='$LIB'; run all '$TMP/d.json' '$program'"
 ok "their leak's way is known" sees "$TMP/d.json" 'has(leaks[0]["stack"], "site_one+", "main+")'
 
+# Libraries that come and go, one at the other's addresses: each frame keeps the name of the one that it was in.
+cat > "$TMP/plugin.c" << 'END'
+#include <stddef.h>
+int cuMemAlloc_v2(unsigned long long *address, size_t bytes);
+__attribute__((noinline)) static int take(size_t bytes)
+{
+    static unsigned long long address;
+    int result = cuMemAlloc_v2(&address, bytes);
+    return result + (address == 1);
+}
+int plugin_leak(void) { return take(BYTES) + 0; }
+END
+cat > "$TMP/loads.c" << 'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *);
+int main(int argc, char **argv)
+{
+    void *context;
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context))
+        return 1;
+    for (int i = 1; i < argc; i++) {
+        void *plugin = dlopen(argv[i], RTLD_NOW);
+        int (*leak)(void) = plugin ? (int (*)(void))dlsym(plugin, "plugin_leak") : NULL;
+        Dl_info info;
+        if (leak == NULL || leak() != 0 || !dladdr(leak, &info))
+            return 2;
+        printf("%p\n", info.dli_fbase);
+        dlclose(plugin);
+    }
+    return 0;
+}
+END
+gcc -g -O1 -shared -fPIC -DBYTES=1048576 -o "$TMP/one.so" "$TMP/plugin.c"
+gcc -g -O1 -shared -fPIC -DBYTES=2097152 -o "$TMP/two.so" "$TMP/plugin.c"
+gcc -o "$TMP/loads" "$TMP/loads.c" -L"$SIM_DIR" -l:libcuda.so.1 -ldl
+bases=$(run leaks "$TMP/gone.json" "$TMP/loads" "$TMP/one.so" "$TMP/two.so" "$TMP/one.so")
+echo "# loaded at $(echo "$bases" | sort | uniq -c | tr '\n' ' ')"
+of() { sees "$TMP/gone.json" "[has(l['stack'], '/$1.so+0x', '/$1.so+0x', 'loads+0x') for l in leaks if l['bytes'] == $2 << 20] == [True] * $3"; }
+ok "the name of a library that is gone" of one 1 2
+ok "and of another at its place" of two 2 1
+"$TOOL" report "$TMP/gone.json" --symbols --json > "$TMP/gone-named.json"
+ok "its functions and lines from the file" sees "$TMP/gone-named.json" \
+    'len(leaks) == 3 and all(has(l["stack"], "plugin.c:6)", "plugin_leak (") for l in leaks)'
+
 is "a program in Python" "$(run leaks "$TMP/python.json" python3 "$ROOT/tests/preload/stacks.py")" "done"
 by_size() { sees "$TMP/python.json" "any(l['bytes'] == $1 << 20 and has(l['stack'], $2) for l in leaks)"; }
 ok "frames where the lock was given back" by_size 1 '"allocate (", "leak_released (", "<module> ("'
