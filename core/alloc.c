@@ -252,6 +252,8 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
     enum gc_status status = make_order(core, context, request, &order);
     if (status == GC_OK)
         status = serve(&order);
+    while (status == GC_INVALID_ARGUMENT && gc_context_await_end(context))
+        status = serve(&order);
     if (status == GC_DRIVER)
         *driver_code = order.refusal.driver_code;
     struct gc_entry entry = {.requested_bytes = request->bytes,

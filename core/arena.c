@@ -117,6 +117,11 @@ static bool is_being_changed_locked(const struct gc_pages *pages)
     return pages->is_changing && (pages->swap == NULL || gc_swap_is_coming_locked(pages->swap));
 }
 
+bool gc_arena_is_changing_locked(const struct gc_pool *pool)
+{
+    return is_being_changed_locked(&pool->pages);
+}
+
 void gc_arena_await_change(struct gc_pool *pool)
 {
     gc_pool_acquire_plain(pool);

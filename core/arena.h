@@ -95,6 +95,8 @@ struct gc_arena_remains {
 /* Takes arenas and pages out of a pool that is being dropped. False: a change is under way, to be
  * waited for first. Called with the pool's lock held; does not wait. */
 bool gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains);
+/* Whether a change is under way that is to be waited for before the end. */
+bool gc_arena_is_changing_locked(const struct gc_pool *pool);
 /* Until no change is under way. No lock. */
 void gc_arena_await_change(struct gc_pool *pool);
 /* Unmaps and gives back, as far as the driver still does it. No lock. */

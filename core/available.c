@@ -112,13 +112,13 @@ enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
     uint64_t free_bytes =
         gc_sub_or_zero_u64(device->info.total_bytes, gc_budget_held(&device->budget));
     uint64_t total_bytes = device->info.total_bytes;
-    const struct gc_context *context = gc_context_first(device);
-    while (context != NULL && gc_context_is_dropped(context))
-        context = gc_context_next(context);
-    const int code = context == NULL ? 0
-                                     : core->driver.mem_info(core->driver.self, context->handle,
-                                                             &free_bytes, &total_bytes);
-    if (code != 0) {
+    const struct gc_driver *driver = &core->driver;
+    int code = driver->context_is_gone;
+    for (const struct gc_context *context = gc_context_first(device);
+         context != NULL && code == driver->context_is_gone; context = gc_context_next(context))
+        code = GC_IN_CONTEXT(
+            context, driver->mem_info(driver->self, context->handle, &free_bytes, &total_bytes));
+    if (code != 0 && code != driver->context_is_gone) {
         *driver_code = code;
         return GC_DRIVER;
     }

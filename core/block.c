@@ -38,12 +38,23 @@ static struct gc_block *nearest(const struct gc_core *core, uint64_t address, ui
     return block != NULL ? block : gc_pagemap_find(&core->pagemap, address, start);
 }
 
+/* Whether an address that was not found may be so now: `shown_count` was read before. */
+static bool may_be_known(struct gc_core *core, uint64_t address, unsigned shown_count)
+{
+    return gc_core_await_hidden(core, address) ||
+           atomic_load_explicit(&core->shown_count, memory_order_acquire) != shown_count;
+}
+
 enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior,
                                   struct gc_block **block)
 {
     for (;;) {
+        /* Acquire: pairs with the release in context_end.c, where pools are shown again. */
+        const unsigned shown_count = atomic_load_explicit(&core->shown_count, memory_order_acquire);
         uint64_t start;
         struct gc_block *found = nearest(core, address, &start);
+        if (found == NULL && may_be_known(core, address, shown_count))
+            continue;
         if (found == NULL)
             return GC_NOT_OURS;
         struct gc_pool *pool = lock_pool_of(found);
@@ -59,8 +70,9 @@ enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool i
             return GC_OK;
         }
         gc_pool_release(pool);
-        if (is_stable)
-            return is_inside ? GC_INVALID_POINTER : GC_NOT_OURS;
+        if (!is_stable || (!is_inside && may_be_known(core, address, shown_count)))
+            continue;
+        return is_inside ? GC_INVALID_POINTER : GC_NOT_OURS;
     }
 }
 

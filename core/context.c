@@ -1,11 +1,8 @@
 #include "core/context.h"
 
-#include "core/arena.h"
 #include "core/check.h"
-#include "core/debug.h"
 #include "core/instance.h"
 #include "core/magazine.h"
-#include "core/range.h"
 #include "core/tenant.h"
 
 #include <stddef.h>
@@ -36,14 +33,12 @@ void gc_contexts_init(struct gc_core *core)
 {
     gc_slab_init_small(&core->context_records, &core->host, RECORD_BYTES);
     gc_slab_init_small(&core->fence_rings, &core->host, sizeof(struct gc_fences));
-    gc_slab_init_small(&core->range_records, &core->host, sizeof(struct gc_range));
 }
 
 void gc_contexts_fini(struct gc_core *core)
 {
     gc_slab_fini(&core->context_records);
     gc_slab_fini(&core->fence_rings);
-    gc_slab_fini(&core->range_records);
 }
 
 /* A record that is linked nowhere; its own head. */
@@ -108,7 +103,7 @@ static void push(_Atomic(struct gc_context *) *list, _Atomic(struct gc_context *
 /* Only heads are found by their handle. */
 static void link_locked(struct gc_core *core, struct gc_context *context)
 {
-    if (core->context_count < GC_MAGAZINE_UNUSED - 1)
+    if (core->context_count < UINT16_MAX)
         context->number = ++core->context_count;
     context->next_of_all = core->all_contexts;
     core->all_contexts = context;
@@ -212,151 +207,24 @@ static bool claim_record_locked(struct gc_context *record)
     return true;
 }
 
-/* ---- the end of a context ---- */
+/* ---- claims ---- */
 
-/* Takes a block out of all accounts and of the pagemap; the next of its segment is returned. */
-static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_block *block)
-{
-    struct gc_pool *pool = &context->pool;
-    struct gc_block *next = block->next;
-    const struct gc_entry entry = {
-        .address = block->address,
-        .requested_bytes = block->state == GC_BLOCK_LIVE ? block->live.requested_bytes : 0,
-        .bytes = block->bytes,
-        .api = block->api,
-    };
-    if (block->state == GC_BLOCK_LIVE) {
-        gc_context_note_vanished(context, &entry);
-        if (block->is_ordered)
-            gc_pool_uncount_ordered(&pool->shared, entry.requested_bytes);
-    }
-    if (block->state == GC_BLOCK_PENDING)
-        gc_gauge_sub(pool->shared.pending, block->bytes);
-    /* A block that is being freed is settled by the thread that frees it. */
-    gc_pagemap_clear(pool->shared.pagemap, block->address);
-    gc_pool_put_record_locked(pool, block);
-    return next;
-}
-
-/* Stops the caches, so that nobody has a block of the pool in hand, and takes the pool's lock and
- * what it has mapped. A change of mappings under way is waited for with nothing held: it may take
- * long, and others go on meanwhile. */
-static void stop_and_take_locked(struct gc_context *context, struct gc_arena_remains *remains)
-{
-    struct gc_pool *pool = &context->pool;
-    for (;;) {
-        gc_caches_stop(context->core);
-        gc_magazine_empty_context(context);
-        gc_pool_acquire_plain(pool);
-        if (gc_arena_take_remains_locked(pool, remains))
-            return;
-        gc_pool_release(pool);
-        gc_caches_resume(context->core);
-        gc_arena_await_change(pool);
-    }
-}
-
-/* Their memory went with the driver's context. */
-static void put_segments(struct gc_device *device, struct gc_segment *segment)
-{
-    while (segment != NULL) {
-        struct gc_segment *next = segment->next;
-        gc_device_trace_memory(device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, segment->address,
-                               segment->bytes);
-        gc_slab_put(&device->segments, segment);
-        segment = next;
-    }
-}
-
-/* Empties the pool for good. Mapped memory does not go with the driver's context. */
-static void drop_pool(struct gc_context *context)
-{
-    struct gc_pool *pool = &context->pool;
-    struct gc_device *device = context->device;
-    struct gc_arena_remains remains;
-    struct gc_segment *gone = NULL;
-    stop_and_take_locked(context, &remains);
-    pool->is_dropped = true;
-    while (pool->segments != NULL) {
-        struct gc_segment *segment = pool->segments;
-        pool->segments = segment->next;
-        if (segment->is_idle)
-            gc_pool_sub_idle(&pool->shared, segment->bytes);
-        for (struct gc_block *block = segment->first; block != NULL;)
-            block = drop_block_locked(context, block);
-        atomic_store_explicit(&segment->pool, NULL, memory_order_release);
-        if (segment->arena != NULL)
-            continue; /* buried below */
-        gc_context_release(context, segment->bytes);
-        segment->next = gone;
-        gone = segment;
-    }
-    for (unsigned class = 0; class < GC_CLASS_COUNT; class ++)
-        pool->bins[class] = (struct gc_bins){.root = NULL};
-    pool->idle_oldest = NULL;
-    pool->idle_newest = NULL;
-    pool->pending_first = NULL;
-    pool->pending_last = NULL;
-    pool->pending_bytes = 0;
-    for (unsigned i = 0; i < GC_STREAM_LISTS; i++)
-        pool->streams[i] = (struct gc_stream_list){0};
-    while (pool->spares != NULL) {
-        struct gc_block *record = pool->spares;
-        pool->spares = record->next;
-        gc_slab_put(&device->blocks, record);
-    }
-    pool->spare_count = 0;
-    context->peer_count = 0;
-    gc_pool_release(pool);
-    gc_caches_resume(context->core);
-    gc_fence_forget(context);
-    put_segments(device, gone);
-    gc_arena_bury(context, &remains);
-}
-
-static void drop_direct(void *argument, const struct gc_direct *direct)
-{
-    (void)argument;
-    gc_direct_vanished(direct);
-}
-
-static void drop_record(struct gc_context *record)
-{
-    drop_pool(record);
-    if (record->core->debug != NULL)
-        gc_debug_drop_context(record);
-}
-
-bool gc_context_drop_record(struct gc_context *record)
+bool gc_context_claim_record(struct gc_context *record)
 {
     struct gc_core *core = record->core;
     gc_lock_acquire(&core->registry);
     const bool is_mine = claim_record_locked(record);
     gc_lock_release(&core->registry);
-    if (is_mine)
-        drop_record(record);
     return is_mine;
 }
 
-void gc_context_forget_record(struct gc_context *record)
+struct gc_context *gc_context_claim_handle(struct gc_context *head)
 {
-    struct gc_core *core = record->core;
-    gc_lock_acquire(&core->registry);
-    unlink(&record->head->next_record, record, offsetof(struct gc_context, next_record));
-    gc_lock_release(&core->registry);
-}
-
-/* Takes the head and all other records of the handle that are not dropped yet; linked by
- * next_dropped. */
-static struct gc_context *claim_handle(struct gc_core *core, uint64_t handle)
-{
+    struct gc_core *core = head->core;
     struct gc_context *claimed = NULL;
     gc_lock_acquire(&core->registry);
-    struct gc_context *head = gc_core_find_context(core, handle);
-    if (head != NULL) {
-        unlink(bucket_of(core, handle), head, offsetof(struct gc_context, next_in_bucket));
-        core->live_contexts--;
-    }
+    unlink(bucket_of(core, head->handle), head, offsetof(struct gc_context, next_in_bucket));
+    core->live_contexts--;
     for (struct gc_context *record = head; record != NULL;
          record = gc_context_next_record(record)) {
         if (!claim_record_locked(record))
@@ -368,15 +236,12 @@ static struct gc_context *claim_handle(struct gc_core *core, uint64_t handle)
     return claimed;
 }
 
-void gc_core_drop_context(struct gc_core *core, uint64_t handle)
+void gc_context_forget_record(struct gc_context *record)
 {
-    struct gc_context *claimed = claim_handle(core, handle);
-    for (struct gc_context *record = claimed; record != NULL; record = record->next_dropped)
-        drop_record(record);
-    if (claimed != NULL)
-        gc_range_return_given_up(claimed->head);
-    if (handle != 0) /* 0 marks records that outlive contexts */
-        gc_tracker_remove_context(&core->tracker, handle, drop_direct, NULL);
+    struct gc_core *core = record->core;
+    gc_lock_acquire(&core->registry);
+    unlink(&record->head->next_record, record, offsetof(struct gc_context, next_record));
+    gc_lock_release(&core->registry);
 }
 
 void gc_context_add_pages(struct gc_context *context, uint64_t bytes)
@@ -391,13 +256,6 @@ void gc_context_sub_pages(struct gc_context *context, uint64_t bytes)
     atomic_fetch_sub_explicit(&context->device->mapped_bytes, bytes, memory_order_relaxed);
     if (context->share != NULL)
         atomic_fetch_sub_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
-}
-
-void gc_core_set_leaving(struct gc_core *core, uint64_t handle, bool is_leaving)
-{
-    struct gc_context *context = gc_core_find_context(core, handle);
-    if (context != NULL)
-        atomic_store_explicit(&context->head->is_leaving, is_leaving, memory_order_release);
 }
 
 bool gc_context_is_dropped(const struct gc_context *context)

@@ -9,12 +9,11 @@
 
 #include "core/core.h"
 #include "core/device.h"
+#include "core/door.h"
 #include "core/fence.h"
 #include "core/pool.h"
 #include "core/share.h"
 #include "core/work.h"
-
-struct gc_range;
 
 struct gc_context {
     struct gc_core *core;
@@ -25,7 +24,7 @@ struct gc_context {
     _Atomic(struct gc_context *) next_in_bucket;
     _Atomic(struct gc_context *) next_in_device;
     atomic_bool is_dropped; /* set before the pool is emptied */
-    atomic_bool is_leaving; /* of a head: the driver is asked to destroy it */
+    struct gc_door door;    /* of a head: closed while the driver is asked to destroy it */
     atomic_uint capture_count;
     atomic_bool
         is_suspect; /* its last wait failed: the driver is asked before memory is handed out */
@@ -51,7 +50,6 @@ struct gc_context {
     uint32_t peer_count;
     struct gc_context *peers[GC_PEER_MAX]; /* if there are more, one of each device at least */
     bool is_crowded;                       /* there are more: every context is waited for */
-    struct gc_range *given_up;             /* of a head: reserved until the driver's context ends */
 };
 
 /* Whose work a free must wait for: the context and its peers. */
@@ -166,14 +164,35 @@ static inline bool gc_context_is_gone(const struct gc_context *context)
 {
     return gc_context_is_dropped(context->head);
 }
-/* A call failed: whether that is since the context is gone, or about to be in another thread. */
-static inline bool gc_context_is_going(const struct gc_context *context)
-{
-    return gc_context_is_gone(context) ||
-           atomic_load_explicit(&context->head->is_leaving, memory_order_acquire);
-}
+/* Takes the pool's lock once it is known whether a context that may end does. */
+void gc_context_lock_decided(struct gc_context *context);
+/* A request failed: true if the context was about to end, and stays. */
+bool gc_context_await_end(struct gc_context *context);
+/* An address is unknown: true if it was of a pool that was about to go; that is decided now. */
+bool gc_core_await_hidden(struct gc_core *core, uint64_t address);
 /* What is known of the handle's work holds for all its records. */
 void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
+
+/* The driver's code of `call`, a call of struct gc_driver for what belongs to the context; or
+ * context_is_gone, and the driver was not asked. The context does not end meanwhile, though the
+ * calling thread's program may not use it at all. What works without a context needs none of this:
+ * unmapping, releasing pages, freeing addresses. */
+#define GC_IN_CONTEXT(context, call)                                                               \
+    (gc_door_enter(&(context)->head->door) ? gc_context_leave((context), (call))                   \
+                                           : (context)->core->driver.context_is_gone)
+static inline int gc_context_leave(const struct gc_context *context, int code)
+{
+    gc_door_leave(&context->head->door);
+    return code;
+}
+
+/* ---- claims: for context_end.c. What is claimed is the caller's to drop ---- */
+
+/* False: it is dropped already. */
+bool gc_context_claim_record(struct gc_context *record);
+/* The head and all other records of the handle that are not dropped yet, linked by next_dropped.
+ * The handle is unknown from then on. */
+struct gc_context *gc_context_claim_handle(struct gc_context *head);
 
 /* ---- records of tenants: for tenant*.c ---- */
 

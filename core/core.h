@@ -141,15 +141,18 @@ uint64_t gc_device_own_limit_bytes(const struct gc_device *device);
 enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
                                    struct gc_context **context) GC_CHECKED;
 /* NULL if unknown or dropped. Lock-free. */
-/* The driver is about to be asked to destroy it, or declined: what fails on it meanwhile is no
- * failure of the device. */
-void gc_core_set_leaving(struct gc_core *core, uint64_t handle, bool is_leaving);
 struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle);
 /* Whether more than one was ever added. One relaxed load. */
 bool gc_core_has_several_contexts(const struct gc_core *core);
-/* The context is being destroyed or reset: its blocks and direct records vanish, accounts included.
- * Call after the driver did it; what was mapped is unmapped and released here. Unknown handles are
- * ignored. */
+/* The end of a context: begin before the driver is asked to destroy or reset it, then finish, or
+ * cancel where it declined. In between no call of core's is made in the context, whoever's thread
+ * it were; those under way are waited for. Begin waits for another thread's end of the same handle;
+ * NULL: the handle is unknown. With finish its blocks and direct records vanish, accounts included;
+ * what was mapped is unmapped and released. */
+struct gc_context *gc_core_end_begin(struct gc_core *core, uint64_t handle);
+void gc_core_end_cancel(struct gc_context *context);
+void gc_core_end_finish(struct gc_context *context);
+/* Both at once, for what went unasked. Unknown handles are ignored. */
 void gc_core_drop_context(struct gc_core *core, uint64_t handle);
 struct gc_device *gc_context_device(const struct gc_context *context);
 uint64_t gc_context_handle(const struct gc_context *context);
@@ -292,7 +295,7 @@ uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64
 bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t address);
 /* The thread is about to change the figures in another way: its own are brought up to date, so that
  * a peak that one thread makes is exact. With several threads a peak may be short of what others
- * gained lately: at most 20 MiB each. */
+ * gained lately: at most 16 MiB each. */
 void gc_core_cache_settle(struct gc_cache *cache);
 /* The same for all threads: what they did until now shows in the figures. No lock may be held. */
 void gc_core_settle(struct gc_core *core);

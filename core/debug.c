@@ -200,7 +200,8 @@ static uint64_t count_changed(struct gc_context *context, uint64_t address, uint
     uint64_t changed = 0;
     for (uint64_t done = 0; copy != NULL && done < bytes; done += CHUNK_BYTES) {
         const uint64_t count = gc_min_u64(bytes - done, CHUNK_BYTES);
-        if (driver->read(driver->self, context->handle, address + done, count, copy) != 0)
+        if (GC_IN_CONTEXT(context, driver->read(driver->self, context->handle, address + done,
+                                                count, copy)) != 0)
             break;
         for (uint64_t i = 0; i < count; i++) {
             if (copy[i] == value)
@@ -299,8 +300,9 @@ void gc_debug_handed(struct gc_context *context, uint64_t address, uint64_t byte
         !gc_debug_maps_has(core, address))
         return;
     if (hold(context, &set) &&
-        driver->fill(driver->self, context->handle, address + requested_bytes,
-                     GC_GRANULE - requested_bytes % GC_GRANULE, GC_DEBUG_EDGE) == 0)
+        GC_IN_CONTEXT(context,
+                      driver->fill(driver->self, context->handle, address + requested_bytes,
+                                   GC_GRANULE - requested_bytes % GC_GRANULE, GC_DEBUG_EDGE)) == 0)
         gc_debug_maps_set_edge(core, address);
     gc_context_wait_end(&set);
 }
@@ -357,9 +359,10 @@ void gc_debug_before_free(struct gc_core *core, uint64_t address, uint16_t api)
         if (gc_debug_maps_has_edge(core, address))
             look_at_edge(context, &freed);
         /* Where nothing is mapped poison is all there is. */
-        freed.is_filled = !gc_debug_maps_has(core, address) &&
-                          driver->fill(driver->self, context->handle, address, info.capacity,
-                                       GC_DEBUG_FREED) == 0;
+        freed.is_filled =
+            !gc_debug_maps_has(core, address) &&
+            GC_IN_CONTEXT(context, driver->fill(driver->self, context->handle, address,
+                                                info.capacity, GC_DEBUG_FREED)) == 0;
     }
     gc_context_wait_end(&set);
     remember(debug, &freed);

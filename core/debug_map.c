@@ -189,8 +189,9 @@ static int set_access(struct gc_context *context, const struct map *map)
         if (context->peers[i]->device != context->device)
             ordinals[count++] = context->peers[i]->device->info.ordinal;
     gc_pool_release(&context->pool);
-    return driver->page_set_access(driver->self, context->handle, map->range + map->page_bytes,
-                                   map->bytes, ordinals, count);
+    return GC_IN_CONTEXT(context, driver->page_set_access(driver->self, context->handle,
+                                                          map->range + map->page_bytes, map->bytes,
+                                                          ordinals, count));
 }
 
 /* A block may be freed meanwhile: what the driver refuses then does not matter. */
@@ -221,10 +222,12 @@ static int back(struct gc_context *context, struct map *map)
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t pages = map->range + map->page_bytes;
     uint64_t handle;
-    int code = driver->page_create(driver->self, context->handle, map->bytes, &handle);
+    int code = GC_IN_CONTEXT(
+        context, driver->page_create(driver->self, context->handle, map->bytes, &handle));
     if (code != 0)
         return code;
-    code = driver->page_map(driver->self, context->handle, pages, map->bytes, handle);
+    code = GC_IN_CONTEXT(
+        context, driver->page_map(driver->self, context->handle, pages, map->bytes, handle));
     if (code != 0)
         goto fail_map;
     code = set_access(context, map);
@@ -265,8 +268,9 @@ bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_plan
         .page_bytes = gc_max_u64(context->device->info.page_bytes, GC_SEGMENT_UNIT),
         .bytes = plan->bytes,
     };
-    *code = driver->address_reserve(driver->self, context->handle, map->bytes + 2 * map->page_bytes,
-                                    map->page_bytes, &map->range);
+    *code = GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle,
+                                                           map->bytes + 2 * map->page_bytes,
+                                                           map->page_bytes, &map->range));
     if (*code != 0)
         goto fail_reserve;
     *code = back(context, map);

@@ -14,7 +14,8 @@
 
 struct gc_driver {
     void *self;
-    int out_of_memory; /* the code that says memory ran out */
+    int out_of_memory;   /* the code that says memory ran out */
+    int context_is_gone; /* core's own answer instead of a call, where the context has ended */
 
     /* Takes `bytes` of device memory in `context`. Sets *address (aligned to 512 at least) on
      * success. */

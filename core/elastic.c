@@ -178,11 +178,13 @@ static enum gc_status create_page(struct order *order, struct gc_elastic_page *p
     struct gc_elastic *pool = order->pool;
     const struct gc_driver *driver = &order->context->core->driver;
     int code =
-        driver->page_create(driver->self, order->context->handle, pool->page_bytes, &page->handle);
+        GC_IN_CONTEXT(order->context, driver->page_create(driver->self, order->context->handle,
+                                                          pool->page_bytes, &page->handle));
     for (unsigned i = 0; i < CREATE_ATTEMPTS && code == driver->out_of_memory && make_room(order);
          i++)
-        code = driver->page_create(driver->self, order->context->handle, pool->page_bytes,
-                                   &page->handle);
+        code =
+            GC_IN_CONTEXT(order->context, driver->page_create(driver->self, order->context->handle,
+                                                              pool->page_bytes, &page->handle));
     if (code != 0)
         return fail_driver(order, code);
     page->has_handle = true;
@@ -204,8 +206,9 @@ static enum gc_status bind_page(struct order *order, uint32_t index)
     if (status != GC_OK || page->is_bound)
         return status;
     const int code =
-        driver->page_map(driver->self, order->context->handle,
-                         pool->base + index * pool->page_bytes, pool->page_bytes, page->handle);
+        GC_IN_CONTEXT(order->context, driver->page_map(driver->self, order->context->handle,
+                                                       pool->base + index * pool->page_bytes,
+                                                       pool->page_bytes, page->handle));
     if (code != 0)
         return fail_driver(order, code);
     gc_device_trace_memory(order->context->device, GC_TRACE_MAP, GC_TRACE_PAGES,
@@ -226,9 +229,10 @@ static enum gc_status open_access(struct order *order)
             i++;
         if (i == from)
             continue;
-        const int code = driver->page_set_access(driver->self, order->context->handle,
-                                                 pool->base + from * pool->page_bytes,
-                                                 (i - from) * pool->page_bytes, NULL, 0);
+        const int code = GC_IN_CONTEXT(
+            order->context, driver->page_set_access(driver->self, order->context->handle,
+                                                    pool->base + from * pool->page_bytes,
+                                                    (i - from) * pool->page_bytes, NULL, 0));
         if (code != 0)
             return fail_driver(order, code);
         while (from < i)

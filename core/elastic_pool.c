@@ -90,8 +90,9 @@ static enum gc_status reserve(struct gc_elastic *pool, struct gc_context *contex
     if (!gc_elastic_open_gate(context, &gate))
         return GC_CAPTURING;
     const int code =
-        driver->address_reserve(driver->self, context->handle, pool->page_count * pool->page_bytes,
-                                pool->device->info.page_bytes, &pool->base);
+        GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle,
+                                                       pool->page_count * pool->page_bytes,
+                                                       pool->device->info.page_bytes, &pool->base));
     gc_context_wait_end(&gate);
     if (code == 0)
         return GC_OK;

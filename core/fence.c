@@ -22,8 +22,10 @@ static void release_members(const struct gc_fence *fence)
     for (uint32_t i = 0; i < fence->count; i++) {
         struct gc_context *member = fence->members[i].context;
         const struct gc_driver *driver = driver_of(member);
-        if (!gc_context_is_gone(member))
-            driver->fence_release(driver->self, member->handle, fence->members[i].handle);
+        if (!gc_door_enter(&member->head->door))
+            continue;
+        driver->fence_release(driver->self, member->handle, fence->members[i].handle);
+        gc_door_leave(&member->head->door);
     }
 }
 
@@ -64,7 +66,7 @@ static void end_asking(struct gc_context *context, bool is_recorded)
         fences->considered_count = 0;
     }
     fences->is_asking = false;
-    const bool is_dropped = pool->is_dropped;
+    const bool is_dropped = gc_context_is_dropped(context); /* for good */
     gc_pool_release(pool);
     if (is_dropped)
         gc_fence_forget(context);
@@ -77,9 +79,12 @@ static int record_member(struct gc_context *member, struct gc_fence *fence)
     const struct gc_driver *driver = driver_of(member);
     uint64_t handle = 0;
     gc_counter_add(&member->device->stats.fence_count, 1);
-    const int code = driver->fence_record(driver->self, member->handle, &handle);
+    const int code =
+        GC_IN_CONTEXT(member, driver->fence_record(driver->self, member->handle, &handle));
     if (code == 0)
         fence->members[fence->count++] = (struct gc_fence_member){member, handle};
+    else if (code == driver->context_is_gone)
+        return 0; /* its work went with it */
     else if (code != driver->not_supported && code != driver->out_of_memory)
         note_failure(member);
     return code;
@@ -132,13 +137,12 @@ static bool is_complete(const struct gc_fence *fence, ask_member *ask)
     for (uint32_t i = 0; i < fence->count; i++) {
         struct gc_context *member = fence->members[i].context;
         const struct gc_driver *driver = driver_of(member);
-        if (gc_context_is_gone(member))
-            continue;
         gc_counter_add(&member->device->stats.fence_count, 1);
-        const int code = ask(driver->self, member->handle, fence->members[i].handle);
+        const int code =
+            GC_IN_CONTEXT(member, ask(driver->self, member->handle, fence->members[i].handle));
         if (code == driver->not_ready)
             return false;
-        if (code != 0 && !gc_context_is_going(member)) {
+        if (code != 0 && code != driver->context_is_gone) {
             note_failure(member);
             return false;
         }
@@ -240,8 +244,8 @@ static enum gc_status wait_one(struct gc_context *context, int *driver_code)
     if (gc_context_is_gone(context))
         return GC_OK;
     gc_counter_add(&context->device->stats.fence_count, 1);
-    const int code = driver->synchronize(driver->self, context->handle);
-    if (code == 0 || gc_context_is_going(context))
+    const int code = GC_IN_CONTEXT(context, driver->synchronize(driver->self, context->handle));
+    if (code == 0 || code == driver->context_is_gone)
         return GC_OK;
     note_failure(context);
     *driver_code = code;

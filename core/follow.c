@@ -68,7 +68,7 @@ bool gc_follow_has_segment(struct gc_context *context)
 static bool is_over_locked(struct gc_context *owner)
 {
     gc_pool_acquire_plain(&owner->pool);
-    const bool is_over = owner->pool.is_dropped;
+    const bool is_over = owner->pool.is_dropped && owner->pool.hidden == NULL;
     gc_pool_release(&owner->pool);
     return is_over;
 }

@@ -49,7 +49,7 @@ void gc_follow_open_places(struct gc_context *context)
     const uint64_t bytes = follow->plan->peak_bytes;
     const enum gc_status status =
         is_mapped(context) ? open_arena(context, bytes) : open_segment(context, bytes);
-    gc_pool_acquire_plain(&context->pool);
+    gc_context_lock_decided(context);
     if (!context->pool.is_dropped) {
         follow->is_opening = false;
         follow->refused_round = status == GC_OK ? 0 : follow->match.round_count + 1;

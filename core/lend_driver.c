@@ -31,8 +31,9 @@ static enum gc_status create_pages(struct gc_lending *lending)
         if (page == NULL)
             return GC_NO_HOST_MEMORY;
         *page = (struct gc_page){.user = slot, .is_fresh = true};
-        const int code = driver->page_create(driver->self, context->handle,
-                                             lending->pool->pages.page_bytes, &page->handle);
+        const int code = GC_IN_CONTEXT(context, driver->page_create(driver->self, context->handle,
+                                                                    lending->pool->pages.page_bytes,
+                                                                    &page->handle));
         if (code != 0) {
             gc_slab_put(&context->device->page_records, page);
             return refuse(lending, code);
@@ -88,9 +89,11 @@ static int map_run(struct gc_lending *lending, uint64_t i, uint64_t end)
     const uint64_t first = i;
     int code = 0;
     for (; i < end; i++) {
-        code = driver->page_map(driver->self, lending->context->handle, address_of(lending, i),
-                                lending->pool->pages.page_bytes,
-                                gc_lend_slot(lending, i)->planned->handle);
+        code =
+            GC_IN_CONTEXT(lending->context,
+                          driver->page_map(driver->self, lending->context->handle,
+                                           address_of(lending, i), lending->pool->pages.page_bytes,
+                                           gc_lend_slot(lending, i)->planned->handle));
         if (code != 0)
             break;
         set_stage(lending, i, i + 1, GC_SLOT_MAPPED);
@@ -102,9 +105,11 @@ static int map_run(struct gc_lending *lending, uint64_t i, uint64_t end)
 static int share_run(struct gc_lending *lending, uint64_t i, uint64_t end)
 {
     const struct gc_driver *driver = &lending->context->core->driver;
-    return driver->page_set_access(driver->self, lending->context->handle, address_of(lending, i),
-                                   (end - i) * lending->pool->pages.page_bytes,
-                                   lending->change.peers, lending->change.peer_count);
+    return GC_IN_CONTEXT(
+        lending->context,
+        driver->page_set_access(driver->self, lending->context->handle, address_of(lending, i),
+                                (end - i) * lending->pool->pages.page_bytes, lending->change.peers,
+                                lending->change.peer_count));
 }
 
 typedef int step_run(struct gc_lending *lending, uint64_t i, uint64_t end);

@@ -52,11 +52,21 @@ static int await_fence(struct gc_context *context, uint64_t fence, const struct 
     const struct gc_driver *driver = &context->core->driver;
     const struct timespec pause = {0, POLL_NS};
     for (;;) {
-        const int code = driver->fence_query(driver->self, context->handle, fence);
+        const int code =
+            GC_IN_CONTEXT(context, driver->fence_query(driver->self, context->handle, fence));
         if (code != driver->not_ready || is_over(deadline))
             return code;
         nanosleep(&pause, NULL);
     }
+}
+
+static void release_fence(struct gc_context *context, uint64_t fence)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    if (!gc_door_enter(&context->head->door))
+        return;
+    driver->fence_release(driver->self, context->handle, fence);
+    gc_door_leave(&context->head->door);
 }
 
 /* Whether all work of the context is done. A driver that cannot mark it is asked to wait. */
@@ -65,15 +75,18 @@ static bool await_idle(struct gc_context *context, const struct deadline *deadli
 {
     const struct gc_driver *driver = &context->core->driver;
     uint64_t fence = 0;
-    int code = driver->fence_record == NULL
-                   ? driver->not_supported
-                   : driver->fence_record(driver->self, context->handle, &fence);
+    int code =
+        driver->fence_record == NULL
+            ? driver->not_supported
+            : GC_IN_CONTEXT(context, driver->fence_record(driver->self, context->handle, &fence));
     if (code == 0) {
         code = await_fence(context, fence, deadline);
-        driver->fence_release(driver->self, context->handle, fence);
+        release_fence(context, fence);
     } else if (driver->fence_record == NULL || code == driver->not_supported) {
-        code = driver->synchronize(driver->self, context->handle);
+        code = GC_IN_CONTEXT(context, driver->synchronize(driver->self, context->handle));
     }
+    if (code == driver->context_is_gone)
+        code = 0; /* its work went with it */
     result->driver_code = code == driver->not_ready ? 0 : code;
     if (code == 0)
         return true;
@@ -186,6 +199,17 @@ static bool settle(struct gc_context *context, void *argument)
     return context->head != context || await_idle(context, &pausing->deadline, pausing->result);
 }
 
+/* What a context that ended meanwhile had is no longer to be moved. */
+static bool is_done_or_gone(const struct gc_context *context, bool is_done,
+                            struct gc_swap_result *result)
+{
+    if (is_done || !gc_context_is_gone(context))
+        return is_done;
+    result->refusal = GC_SWAP_OK;
+    result->driver_code = 0;
+    return true;
+}
+
 static bool move_out(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;
@@ -196,7 +220,7 @@ static bool move_out(struct gc_context *context, void *argument)
     pausing->result->refusal = one.refusal;
     pausing->result->driver_code = one.driver_code;
     pausing->result->moved_bytes += one.moved_bytes;
-    return is_done;
+    return is_done_or_gone(context, is_done, pausing->result);
 }
 
 static bool move_in(struct gc_context *context, void *argument)
@@ -209,7 +233,7 @@ static bool move_in(struct gc_context *context, void *argument)
     result->refusal = one.refusal;
     result->driver_code = one.driver_code;
     result->moved_bytes += one.moved_bytes;
-    return is_done;
+    return is_done_or_gone(context, is_done, result);
 }
 
 static bool move_in_unless_paused(struct gc_context *context, void *argument)

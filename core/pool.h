@@ -84,10 +84,11 @@ struct gc_pool {
     struct gc_stream_list streams[GC_STREAM_LISTS];
     struct gc_block *spares; /* block records at hand, linked by `next` */
     uint32_t spare_count;
-    bool is_dropped;       /* for good: the context is gone, and with it every segment */
-    bool is_closed;        /* hands nothing out: its tenant is about to be removed */
-    uint64_t generation;   /* rises whenever memory becomes free or the pool grows */
-    uint64_t pinned_count; /* live blocks that others reach: see gc_core_pin */
+    bool is_dropped; /* the context is gone, or about to be, and with it every segment */
+    struct gc_pool_hidden *hidden; /* what it had, while that is about to be (context_end.c) */
+    bool is_closed;                /* hands nothing out: its tenant is about to be removed */
+    uint64_t generation;           /* rises whenever memory becomes free or the pool grows */
+    uint64_t pinned_count;         /* live blocks that others reach: see gc_core_pin */
     struct gc_pages pages;
     struct gc_block_ids ids;
 };

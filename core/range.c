@@ -5,7 +5,6 @@
 #include "core/arena.h"
 #include "core/bits.h"
 #include "core/instance.h"
-#include "core/range.h"
 #include "core/tenant.h"
 
 #include <stddef.h>
@@ -25,8 +24,8 @@ static int reserve_range(struct gc_context *context, uint64_t needed, uint64_t *
     const uint64_t most = whole_pages(context->device->info.total_bytes, page);
     for (*bytes = gc_max_u64(GC_ARENA_TIMES * most, least);;
          *bytes = gc_max_u64(whole_pages(*bytes / 2, page), least)) {
-        const int code =
-            driver->address_reserve(driver->self, context->handle, *bytes, page, address);
+        const int code = GC_IN_CONTEXT(
+            context, driver->address_reserve(driver->self, context->handle, *bytes, page, address));
         if (code == 0 || *bytes == least)
             return code;
     }
@@ -145,8 +144,8 @@ static enum gc_status add_only_range(struct gc_context *context)
     uint64_t address;
     if (context->pool.pages.range_bytes != 0)
         return GC_OUT_OF_MEMORY;
-    if (driver->address_reserve(driver->self, context->handle, sizes[0] + sizes[1], page,
-                                &address) != 0)
+    if (GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle,
+                                                       sizes[0] + sizes[1], page, &address)) != 0)
         return note_refusal(context);
     return fill_range(context, address, sizes, classes, 2, true);
 }
@@ -168,8 +167,9 @@ enum gc_status gc_arena_add_planned(struct gc_context *context, uint64_t bytes)
     static const enum gc_class class = GC_CLASS_PLANNED;
     const uint64_t range_bytes = whole_pages(bytes, context->pool.pages.page_bytes);
     uint64_t address;
-    if (driver->address_reserve(driver->self, context->handle, range_bytes,
-                                context->pool.pages.page_bytes, &address) != 0)
+    if (GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle, range_bytes,
+                                                       context->pool.pages.page_bytes, &address)) !=
+        0)
         return GC_DRIVER;
     if (gc_pagemap_prepare(&context->core->pagemap, address, range_bytes) == GC_OK)
         return fill_range(context, address, &range_bytes, &class, 1, false);
@@ -214,37 +214,6 @@ static void forget_range(struct gc_context *context, struct gc_arena *arenas,
     }
 }
 
-/* Without host memory for a record it stays reserved for good. */
-static void give_up(struct gc_context *head, uint64_t address, uint64_t bytes)
-{
-    struct gc_core *core = head->core;
-    struct gc_range *range = gc_slab_take(&core->range_records);
-    atomic_fetch_add_explicit(&core->given_up_ranges, 1, memory_order_relaxed);
-    if (range == NULL)
-        return;
-    gc_pool_acquire_plain(&head->pool);
-    *range = (struct gc_range){head->given_up, address, bytes};
-    head->given_up = range;
-    gc_pool_release(&head->pool);
-}
-
-void gc_range_return_given_up(struct gc_context *head)
-{
-    struct gc_core *core = head->core;
-    gc_pool_acquire_plain(&head->pool);
-    struct gc_range *range = head->given_up;
-    head->given_up = NULL;
-    gc_pool_release(&head->pool);
-    while (range != NULL) {
-        struct gc_range *next = range->next;
-        (void)core->driver.address_free(core->driver.self, head->handle, range->address,
-                                        range->bytes);
-        atomic_fetch_sub_explicit(&core->given_up_ranges, 1, memory_order_relaxed);
-        gc_slab_put(&core->range_records, range);
-        range = next;
-    }
-}
-
 /* A graph that was captured with memory of the range may still be run. The driver must not give the
  * addresses to anybody else then: it would write there. Where nothing is mapped it fails. */
 static int free_range(struct gc_context *context, uint64_t address, uint64_t bytes)
@@ -253,7 +222,7 @@ static int free_range(struct gc_context *context, uint64_t address, uint64_t byt
     gc_pagemap_forget(&core->pagemap, address, bytes);
     if (!atomic_load_explicit(&core->has_captured, memory_order_relaxed))
         return core->driver.address_free(core->driver.self, context->handle, address, bytes);
-    give_up(context->head, address, bytes);
+    atomic_fetch_add_explicit(&core->given_up_ranges, 1, memory_order_relaxed);
     return 0;
 }
 

@@ -253,7 +253,7 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
 {
     struct gc_pool *pool = &context->pool;
     gc_context_note_free(context, entry);
-    gc_pool_acquire_plain(pool);
+    gc_context_lock_decided(context);
     /* Of a stream: where the block was freed in its order, and no other stream uses it. */
     if (!pool->is_dropped &&
         (entry->stream == 0 || !gc_stream_push_locked(pool, entry->stream, block, stamp)))
@@ -274,7 +274,7 @@ static enum gc_status free_once(struct gc_context *context, struct gc_block *blo
     int code = 0;
     gc_context_note_free(context, entry);
     gc_device_give_back_begin(device, context->share);
-    gc_pool_acquire_plain(pool);
+    gc_context_lock_decided(context);
     if (!pool->is_dropped) {
         segment = gc_block_segment(block);
         gc_pool_remove_locked(pool, segment);
@@ -298,7 +298,7 @@ static void free_pooled(struct gc_context *context, struct gc_block *block,
 {
     struct gc_pool *pool = &context->pool;
     gc_context_note_free(context, entry);
-    gc_pool_acquire_plain(pool);
+    gc_context_lock_decided(context);
     if (!pool->is_dropped)
         gc_pool_give_locked(pool, block);
     gc_pool_release(pool);
@@ -308,7 +308,7 @@ static void free_pooled(struct gc_context *context, struct gc_block *block,
 static void revive(struct gc_context *context, struct gc_block *block, const struct gc_entry *entry)
 {
     struct gc_pool *pool = &context->pool;
-    gc_pool_acquire_plain(pool);
+    gc_context_lock_decided(context);
     const bool alive = !pool->is_dropped;
     if (alive)
         block->state = GC_BLOCK_LIVE;

@@ -15,7 +15,8 @@ static int ask_memory(struct gc_context *context, const struct gc_segment_plan *
     const struct gc_driver *driver = &context->core->driver;
     int code;
     if (context->core->debug == NULL || !gc_debug_mem_alloc(context, plan, address, &code))
-        code = driver->mem_alloc(driver->self, context->handle, plan->driver_bytes, address);
+        code = GC_IN_CONTEXT(
+            context, driver->mem_alloc(driver->self, context->handle, plan->driver_bytes, address));
     if (code == 0)
         gc_device_trace_memory(context->device, GC_TRACE_MAP, GC_TRACE_SEGMENT, *address,
                                plan->bytes);
@@ -30,7 +31,9 @@ static int return_memory(struct gc_context *context, uint64_t address, uint64_t 
     if (is_debugged)
         gc_debug_leaves(context, address, bytes);
     if (!is_debugged || !gc_debug_mem_free(context, address, &code))
-        code = driver->mem_free(driver->self, context->handle, address);
+        code = GC_IN_CONTEXT(context, driver->mem_free(driver->self, context->handle, address));
+    if (code == driver->context_is_gone)
+        code = 0; /* and the memory with it */
     if (code == 0)
         gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, address, bytes);
     return code;
@@ -157,7 +160,7 @@ static bool restore(struct gc_context *context, struct gc_segment *segment, stru
                     const struct gc_entry *noted)
 {
     struct gc_pool *pool = &context->pool;
-    gc_pool_acquire_plain(pool);
+    gc_context_lock_decided(context);
     const bool alive = !pool->is_dropped;
     if (alive) {
         gc_pool_restore_locked(pool, segment, block, noted != NULL ? GC_BLOCK_LIVE : GC_BLOCK_FREE);

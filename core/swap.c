@@ -177,9 +177,10 @@ static enum gc_swap_refusal save(struct gc_swap *swap, struct gc_swap_result *re
         return GC_SWAP_HOST;
     for (uint64_t i = 0; i < swap->count; i = end) {
         end = gc_swap_run_end(swap, i);
-        result->driver_code = driver->read(driver->self, context->handle,
-                                           gc_swap_address(&context->pool, &swap->list[i]),
-                                           (end - i) * page_bytes, swap->copy + i * page_bytes);
+        result->driver_code = GC_IN_CONTEXT(
+            context, driver->read(driver->self, context->handle,
+                                  gc_swap_address(&context->pool, &swap->list[i]),
+                                  (end - i) * page_bytes, swap->copy + i * page_bytes));
         if (result->driver_code != 0)
             return GC_SWAP_DRIVER;
     }

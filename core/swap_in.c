@@ -60,9 +60,11 @@ static int restore(const struct gc_swap *swap, uint64_t first, uint64_t end)
     uint64_t next;
     for (uint64_t i = first; code == 0 && swap->copy != NULL && i < end; i = next) {
         next = gc_min_u64(gc_swap_run_end(swap, i), end);
-        code = driver->write(
-            driver->self, context->handle, gc_swap_address(&context->pool, &swap->list[i]),
-            (next - i) * page_bytes, swap->copy + swap->list[i].number * page_bytes);
+        code =
+            GC_IN_CONTEXT(context, driver->write(driver->self, context->handle,
+                                                 gc_swap_address(&context->pool, &swap->list[i]),
+                                                 (next - i) * page_bytes,
+                                                 swap->copy + swap->list[i].number * page_bytes));
     }
     return code;
 }

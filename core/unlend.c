@@ -180,9 +180,11 @@ static int share_arena(struct gc_change *change, const struct gc_arena *arena)
     int refused = 0;
     uint64_t end;
     for (uint64_t i = 0; next_run(arena, &i, &end); i = end) {
-        const int code = driver->page_set_access(
-            driver->self, context->handle, arena->segment->address + i * page_bytes,
-            (end - i) * page_bytes, change->peers, change->peer_count);
+        const int code =
+            GC_IN_CONTEXT(context, driver->page_set_access(driver->self, context->handle,
+                                                           arena->segment->address + i * page_bytes,
+                                                           (end - i) * page_bytes, change->peers,
+                                                           change->peer_count));
         refused = code != 0 ? code : refused;
     }
     return refused;

@@ -1,8 +1,8 @@
-/* Contexts: created, retained, destroyed, reset, their limits and peers.
+/* Contexts: created, destroyed, their limits. Primary ones: primary_api.c.
  *
  * What a context takes is charged by difference and given back when it is gone; everything that
- * belonged to it vanishes from the accounts then, after the driver did it. A primary context is
- * gone when the driver says it is inactive: other holders keep it. */
+ * belonged to it vanishes from the accounts then, after the driver did it. */
+#include "shim/contexts.h"
 #include "shim/direct.h"
 #include "shim/handles.h"
 #include "shim/measure.h"
@@ -36,23 +36,9 @@ static struct context_record *add_record_locked(CUcontext context, struct gc_dev
     return record;
 }
 
-/* Makes a new context known with the `taken` bytes that are charged for it, under its own entry
- * point: a runtime makes it in the middle of whatever the program called first. */
-static void add_context(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken)
+/* What a context takes and is charged for, beside core's record of it. */
+static void track(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken)
 {
-    struct gc_context *context;
-    bool is_prepared = gc_handles_prepare();
-
-    if (gc_core_add_context(gc_shim.core, (uintptr_t)handle, device, &context) != GC_OK) {
-        gc_direct_adjust(device, -taken);
-        return;
-    }
-    gc_handles_lock();
-    if (is_prepared)
-        add_record_locked(handle, device);
-    gc_handles_unlock();
-    if (taken == 0)
-        return;
     struct gc_direct direct = {
         .kind = GC_DIRECT_CONTEXT,
         .key = (uintptr_t)handle,
@@ -61,19 +47,40 @@ static void add_context(CUcontext handle, struct gc_device *device, enum gc_api 
         .device = device,
         .api = (uint16_t)api,
     };
+
     if (gc_core_track(gc_shim.core, &direct) != GC_OK)
         gc_core_adjust(gc_shim.core, device, -taken);
 }
 
-/* The driver destroyed it: everything of it goes. */
-static void drop_context(CUcontext handle)
+void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken)
 {
-    struct gc_context *context = gc_core_find_context(gc_shim.core, (uintptr_t)handle);
+    struct gc_context *context;
+    bool is_prepared = gc_handles_prepare();
+
+    gc_contexts_end(gc_contexts_end_begin(handle), true);
+    if (gc_core_add_context(gc_shim.core, (uintptr_t)handle, device, &context) != GC_OK) {
+        gc_direct_adjust(device, -taken);
+        return;
+    }
+    gc_handles_lock();
+    if (is_prepared)
+        add_record_locked(handle, device);
+    gc_handles_unlock();
+    if (taken > 0)
+        track(handle, device, api, taken);
+}
+
+struct gc_context *gc_contexts_end_begin(CUcontext handle)
+{
+    return gc_core_end_begin(gc_shim.core, (uintptr_t)handle);
+}
+
+/* What is kept here by its handle, which may be another's once core has finished. */
+static void forget_handle(CUcontext handle)
+{
     struct context_record copy = {0};
     struct gc_direct direct;
 
-    if (context != NULL)
-        gc_capture_drop_context(context);
     gc_handles_lock();
     struct context_record *record = find_record_locked(handle);
     if (record != NULL) {
@@ -83,29 +90,35 @@ static void drop_context(CUcontext handle)
     }
     gc_handles_unlock();
     gc_direct_adjust(copy.device, -copy.extra_bytes);
-    gc_core_drop_context(gc_shim.core, (uintptr_t)handle);
     gc_driver_fence_drop((uintptr_t)handle);
     (void)!gc_core_untrack(gc_shim.core, GC_DIRECT_CONTEXT, (uintptr_t)handle, &direct);
-    if (copy.device != NULL) {
-        gc_mempool_refresh(copy.device);
-        gc_graph_refresh(copy.device);
+}
+
+void gc_contexts_end(struct gc_context *context, bool is_gone)
+{
+    if (context == NULL)
+        return;
+    if (!is_gone) {
+        gc_core_end_cancel(context);
+        return;
     }
+    gc_capture_drop_context(context);
+    forget_handle((CUcontext)(uintptr_t)gc_context_handle(context)); /* NOLINT: an integer */
+    gc_core_end_finish(context);
+    gc_mempool_refresh(gc_context_device(context));
+    gc_graph_refresh(gc_context_device(context));
 }
 
 /* ---- create and destroy ---- */
 
-/* In a group a context's memory is reserved before it is made, where members know how much that is;
- * then what it took stands instead. False: there is no room. */
-static bool expect_context(struct gc_device *device, uint64_t *expected)
+bool gc_contexts_expect(struct gc_device *device, uint64_t *expected)
 {
     *expected = device == NULL ? 0 : gc_device_context_bytes(device);
     return *expected == 0 || gc_core_reserve(gc_shim.core, device, NULL, *expected) == GC_OK;
 }
 
-/* What a new context took, 0 if there is none, stands in the account in place of what was expected:
- * never both. Returns it. */
-static int64_t settle_context(struct gc_device *device, uint64_t expected,
-                              const struct gc_measure *measure, int64_t taken)
+int64_t gc_contexts_settle(struct gc_device *device, uint64_t expected,
+                           const struct gc_measure *measure, int64_t taken)
 {
     if (device == NULL || taken < 0)
         taken = 0;
@@ -127,14 +140,14 @@ static int64_t settle_context(struct gc_device *device, uint64_t expected,
         CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                \
         struct gc_measure measure;                                                                 \
         uint64_t expected;                                                                         \
-        if (expect_context(device, &expected)) {                                                   \
+        if (gc_contexts_expect(device, &expected)) {                                               \
             gc_measure_begin(&measure, device);                                                    \
             result = GC_CALL(device, symbol, __VA_ARGS__);                                         \
             int64_t taken = gc_measure_end(&measure);                                              \
             const bool is_made = result == CUDA_SUCCESS && device != NULL && context != NULL;      \
-            taken = settle_context(device, expected, &measure, is_made ? taken : 0);               \
+            taken = gc_contexts_settle(device, expected, &measure, is_made ? taken : 0);           \
             if (is_made)                                                                           \
-                add_context(*context, device, GC_API_##symbol, taken);                             \
+                gc_contexts_add(*context, device, GC_API_##symbol, taken);                         \
         }                                                                                          \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
@@ -171,13 +184,9 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, context);                                                    \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        const struct gc_context *known = gc_core_find_context(gc_shim.core, (uintptr_t)context);   \
-        gc_core_set_leaving(gc_shim.core, (uintptr_t)context, true);                               \
+        struct gc_context *known = gc_contexts_end_begin(context);                                 \
         CUresult result = GC_CALL(known ? gc_context_device(known) : NULL, symbol, context);       \
-        if (result == CUDA_SUCCESS)                                                                \
-            drop_context(context);                                                                 \
-        else                                                                                       \
-            gc_core_set_leaving(gc_shim.core, (uintptr_t)context, false);                          \
+        gc_contexts_end(known, result == CUDA_SUCCESS);                                            \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)
@@ -194,19 +203,17 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     DESTROY_CONTEXT(cuCtxDestroy_v2);
 }
 
-/* Changes the usage count by `change`; true if that was the last use. Unknown contexts are never at
- * it. */
-static bool count_usage(CUcontext context, int change)
+/* Changes the usage count by `change` and returns it; of contexts whose beginning was not seen it
+ * is never 0. */
+static uint64_t count_usage(CUcontext context, int change)
 {
     gc_handles_lock();
     struct context_record *record = find_record_locked(context);
-    bool is_last = false;
-    if (record != NULL) {
-        record->usage_count += (uint64_t)(int64_t)change;
-        is_last = record->usage_count == 0;
-    }
+    uint64_t count = 1;
+    if (record != NULL)
+        count = record->usage_count += (uint64_t)(int64_t)change;
     gc_handles_unlock();
-    return is_last;
+    return count;
 }
 
 GC_EXPORT
@@ -228,146 +235,13 @@ CUresult cuCtxDetach(CUcontext context)
     if (!gc_shim_ready())
         return GC_FORWARD(cuCtxDetach, context);
     gc_shim_enter(GC_API_cuCtxDetach);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuCtxDetach, context);
-    if (result == CUDA_SUCCESS && count_usage(context, -1))
-        drop_context(context);
-    gc_shim_leave();
-    return result;
-}
-
-/* ---- primary contexts ---- */
-
-static uint64_t primary_key(CUdevice ordinal)
-{
-    return (uint64_t)(unsigned)ordinal + 1;
-}
-
-static bool primary_is_active(CUdevice ordinal)
-{
-    unsigned flags;
-    int is_active = 0;
-
-    return GC_USE(cuDevicePrimaryCtxGetState, ordinal, &flags, &is_active) == CUDA_SUCCESS &&
-           is_active;
-}
-
-/* The driver gave the primary context up. The handle stays known: a reset context keeps it. */
-static void drop_primary(CUdevice ordinal)
-{
-    struct gc_handle primary;
-
-    if (gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &primary))
-        drop_context((CUcontext)(uintptr_t)primary.value);
-}
-
-struct gc_context *gc_shim_primary_context(CUdevice ordinal)
-{
-    struct gc_handle primary;
-
-    if (!gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &primary) ||
-        !primary_is_active(ordinal))
-        return NULL;
-    return gc_shim_context((CUcontext)(uintptr_t)primary.value);
-}
-
-GC_EXPORT
-CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
-{
-    if (!gc_shim_ready())
-        return GC_FORWARD(cuDevicePrimaryCtxRetain, context, ordinal);
-    gc_shim_enter(GC_API_cuDevicePrimaryCtxRetain);
-    struct gc_device *device = gc_shim_device(ordinal);
-    bool is_new = device != NULL && !primary_is_active(ordinal);
-    struct gc_measure measure;
-    uint64_t expected;
-    if (!expect_context(is_new ? device : NULL, &expected)) {
-        gc_shim_leave();
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    gc_measure_begin(&measure, is_new ? device : NULL);
-    CUresult result = GC_CALL(device, cuDevicePrimaryCtxRetain, context, ordinal);
-    int64_t taken = gc_measure_end(&measure);
-    const bool is_had = result == CUDA_SUCCESS && device != NULL && context != NULL;
-    if (is_new)
-        taken = settle_context(device, expected, &measure, is_had ? taken : 0);
-    if (is_had) {
-        (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)*context, 0);
-        if (is_new)
-            add_context(*context, device, GC_API_cuDevicePrimaryCtxRetain, taken);
-    }
-    gc_shim_leave();
-    return result;
-}
-
-#define RELEASE_PRIMARY(symbol, always)                                                            \
-    do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
-            return GC_FORWARD(symbol, ordinal);                                                    \
-        gc_shim_enter(GC_API_##symbol);                                                            \
-        CUresult result = GC_CALL(gc_shim_device(ordinal), symbol, ordinal);                       \
-        if (result == CUDA_SUCCESS && ((always) || !primary_is_active(ordinal)))                   \
-            drop_primary(ordinal);                                                                 \
-        gc_shim_leave();                                                                           \
-        return result;                                                                             \
-    } while (0)
-
-GC_EXPORT
-CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
-{
-    RELEASE_PRIMARY(cuDevicePrimaryCtxRelease, false);
-}
-
-GC_EXPORT
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
-{
-    RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2, false);
-}
-
-GC_EXPORT
-CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
-{
-    RELEASE_PRIMARY(cuDevicePrimaryCtxReset, true);
-}
-
-GC_EXPORT
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
-{
-    RELEASE_PRIMARY(cuDevicePrimaryCtxReset_v2, true);
-}
-
-/* The primary context is retained while it has green ones, so its handle can be learnt. */
-static void learn_primary(CUdevice ordinal)
-{
-    struct gc_handle known;
-    CUcontext primary;
-
-    if (gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &known) ||
-        GC_CALL(NULL, cuDevicePrimaryCtxRetain, &primary, ordinal) != CUDA_SUCCESS)
-        return;
-    (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)primary, 0);
-    (void)GC_CALL(NULL, cuDevicePrimaryCtxRelease_v2, ordinal);
-}
-
-/* A green context is a part of a device's primary context: it uses the same memory, and work in
- * either may touch any of it. So what happens in it happens, for core, in the primary context. */
-GC_EXPORT
-CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
-{
-    CUcontext popped;
-    CUdevice ordinal;
-
-    if (!gc_shim_ready())
-        return GC_FORWARD(cuCtxFromGreenCtx, context, green);
-    gc_shim_enter(GC_API_cuCtxFromGreenCtx);
-    CUresult result = GC_CALL(gc_shim_current_device(), cuCtxFromGreenCtx, context, green);
-    if (result == CUDA_SUCCESS && context != NULL &&
-        GC_USE(cuCtxPushCurrent_v2, *context) == CUDA_SUCCESS) {
-        if (GC_USE(cuCtxGetDevice, &ordinal) == CUDA_SUCCESS) {
-            learn_primary(ordinal);
-            (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)*context, primary_key(ordinal), 0);
-        }
-        (void)GC_USE(cuCtxPopCurrent_v2, &popped);
-    }
+    struct gc_device *device = gc_shim_current_device();
+    struct gc_context *ending =
+        count_usage(context, -1) == 0 ? gc_contexts_end_begin(context) : NULL;
+    CUresult result = GC_CALL(device, cuCtxDetach, context);
+    if (result != CUDA_SUCCESS)
+        count_usage(context, 1);
+    gc_contexts_end(ending, result == CUDA_SUCCESS);
     gc_shim_leave();
     return result;
 }

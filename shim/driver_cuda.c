@@ -129,6 +129,7 @@ void gc_driver_cuda_init(struct gc_driver *driver)
 {
     *driver = (struct gc_driver){
         .out_of_memory = CUDA_ERROR_OUT_OF_MEMORY,
+        .context_is_gone = CUDA_ERROR_CONTEXT_IS_DESTROYED,
         .mem_alloc = mem_alloc,
         .mem_free = mem_free,
         .mem_info = mem_info,

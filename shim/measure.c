@@ -1,6 +1,7 @@
 /* Measuring by difference: see measure.h. */
 #include "shim/measure.h"
 
+#include "shim/contexts.h"
 #include "shim/deep.h"
 #include "shim/direct.h"
 #include "shim/nvml.h"
@@ -140,9 +141,8 @@ static void release_primary(struct gc_device *device, CUdevice ordinal)
 }
 
 /* In the primary context, if there is one: retained, so that it cannot go meanwhile. */
-static bool read_primary(struct gc_device *device, uint64_t *free_bytes)
+static bool read_primary_in_turn(struct gc_device *device, CUdevice ordinal, uint64_t *free_bytes)
 {
-    CUdevice ordinal = gc_device_get_info(device)->ordinal;
     bool is_read = false;
     unsigned flags;
     int is_active = 0;
@@ -158,6 +158,16 @@ static bool read_primary(struct gc_device *device, uint64_t *free_bytes)
         (void)GC_USE(cuCtxPopCurrent_v2, &context);
     }
     release_primary(device, ordinal);
+    return is_read;
+}
+
+static bool read_primary(struct gc_device *device, uint64_t *free_bytes)
+{
+    CUdevice ordinal = gc_device_get_info(device)->ordinal;
+
+    gc_primary_turn_begin(ordinal);
+    const bool is_read = read_primary_in_turn(device, ordinal, free_bytes);
+    gc_primary_turn_end(ordinal);
     return is_read;
 }
 

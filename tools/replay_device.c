@@ -9,6 +9,7 @@
 
 /* The codes CUDA has for these. */
 #define OUT_OF_MEMORY 2
+#define CONTEXT_IS_GONE 709
 #define INVALID_VALUE 1
 #define NOT_READY 600
 #define NOT_SUPPORTED 801
@@ -376,6 +377,7 @@ void replay_device_init(struct replay_device *device, uint64_t capacity_bytes)
             {
                 .self = device,
                 .out_of_memory = OUT_OF_MEMORY,
+                .context_is_gone = CONTEXT_IS_GONE,
                 .mem_alloc = mem_alloc,
                 .mem_free = mem_free,
                 .mem_info = mem_info,

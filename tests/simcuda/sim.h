@@ -75,6 +75,7 @@ struct sim_settings {
     uint64_t work_us;
     int driver_version;
     bool has_mapping; /* the attribute 102: without, cuMemCreate and its kin are not supported */
+    bool reuses_contexts;
 };
 const struct sim_settings *sim_settings(void);
 
@@ -88,8 +89,9 @@ struct sim_device {
         used_bytes; /* private accounting; shared: in the shared file (memory/capacity.c) */
 };
 
-struct sim_context { /* memory is never reused, so a stale handle can be told */
+struct sim_context { /* never given back: a stale handle can be told, unless it is reused */
     uint32_t magic;
+    bool is_stopped; /* for good, as far as it is not reused; under the engine's lock */
     struct sim_device *device;
     unsigned flags;
     bool primary;

@@ -206,6 +206,7 @@ void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes)
     sim->table = (struct gc_driver){
         .self = sim,
         .out_of_memory = SIM_OUT_OF_MEMORY,
+        .context_is_gone = SIM_CONTEXT_IS_GONE,
         .mem_alloc = mem_alloc,
         .mem_free = mem_free,
         .mem_info = mem_info,

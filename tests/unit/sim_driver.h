@@ -25,6 +25,7 @@
 
 #define SIM_OUT_OF_MEMORY 2
 #define SIM_NOT_READY 600
+#define SIM_CONTEXT_IS_GONE 709
 #define SIM_NOT_SUPPORTED 801
 #define SIM_BROKEN 999 /* the code of an injected failure */
 #define SIM_CONTEXTS 16

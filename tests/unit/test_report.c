@@ -337,6 +337,7 @@ static uint64_t clock_ns(void *self)
 }
 
 static const struct gc_driver driver = {.out_of_memory = 2,
+                                        .context_is_gone = 709,
                                         .mem_alloc = mem_alloc,
                                         .mem_free = mem_free,
                                         .mem_info = mem_info,

@@ -260,6 +260,8 @@ void workbench_retire(struct workbench *bench)
 
 void workbench_drop(struct workbench *bench, unsigned context)
 {
+    struct gc_context *ending = gc_core_end_begin(bench->core, context + 1);
     sim_driver_drop_context(&bench->sim, context + 1);
-    gc_core_drop_context(bench->core, context + 1);
+    if (ending != NULL)
+        gc_core_end_finish(ending);
 }

@@ -1,6 +1,7 @@
 /* Contexts: primary ones, created ones, each thread's stack of current ones.
  *
- * A context's memory is never given back: a handle whose context is gone reads `destroyed`. The
+ * A context's memory is never given back: a handle whose context is gone reads `destroyed`, unless
+ * SIMCUDA_REUSE_CONTEXTS lets a new context have it. The
  * primary context of a device is one object that starts and stops; its retain count and its state
  * are apart, as a reset does not release. */
 #include "tests/simcuda/driver/engine_thread.h"
@@ -101,10 +102,21 @@ static void stop_context(struct sim_context *context)
     engine_lock();
     event_drop_context_locked(context);
     context->engine = NULL;
+    context->is_stopped = true;
     engine_unlock();
     points_free(&engine->barrier);
     free(engine);
     sim_capacity_return(context->device, SIM_CONTEXT_BYTES);
+}
+
+/* The one that was destroyed last; NULL: none, or they are not reused. */
+static struct sim_context *find_stopped_locked(void)
+{
+    struct sim_context *found = NULL;
+    for (size_t i = 0; i < context_count && sim_settings()->reuses_contexts; i++)
+        if (!contexts[i]->primary && contexts[i]->is_stopped)
+            found = contexts[i];
+    return found;
 }
 
 static struct sim_context *new_context(struct sim_device *device, unsigned flags, bool primary)
@@ -112,11 +124,16 @@ static struct sim_context *new_context(struct sim_device *device, unsigned flags
     struct sim_context *context = NULL;
 
     engine_lock();
-    if (engine_grow((void **)&contexts, &context_capacity, context_count,
-                    sizeof(struct sim_context *)))
+    if (!primary)
+        context = find_stopped_locked();
+    if (!context && engine_grow((void **)&contexts, &context_capacity, context_count,
+                                sizeof(struct sim_context *))) {
         context = engine_pool_take(&context_pool);
+        if (context)
+            contexts[context_count++] = context;
+    }
     if (context) {
-        contexts[context_count++] = context;
+        context->is_stopped = false;
         context->device = device;
         context->flags = flags;
         context->primary = primary;

@@ -242,6 +242,7 @@ static void read_settings(void)
         else
             settings.shared = strdup(shared);
     }
+    settings.reuses_contexts = read_integer("SIMCUDA_REUSE_CONTEXTS", 0, 0, 1) != 0;
     settings.work_us = read_integer("SIMCUDA_WORK_US", 0, 0, SIM_MAX_WORK_US);
     settings.driver_version =
         (int)read_integer("SIMCUDA_DRIVER_VERSION", SIM_DEFAULT_VERSION, SIM_OLDEST_VERSION, 99990);

@@ -1,0 +1,237 @@
+/* Primary contexts and green ones, which are parts of them.
+ *
+ * A primary context is gone when the driver says it is inactive: other holders keep it. Which
+ * holders there are is counted as far as their calls come by. */
+#include "shim/contexts.h"
+#include "shim/direct.h"
+#include "shim/handles.h"
+
+#include <pthread.h>
+
+#define DEVICES_MAX 64
+
+/* ---- turns ---- */
+
+static struct {
+    pthread_mutex_t lock; /* guards the rest; nothing is called under it */
+    pthread_cond_t changed;
+    bool is_taken[DEVICES_MAX];
+    int64_t hold_count[DEVICES_MAX]; /* by whose turn it is */
+} turns = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static bool has_turns(CUdevice ordinal)
+{
+    return ordinal >= 0 && ordinal < DEVICES_MAX;
+}
+
+/* A thread has to do with one primary context at a time. */
+void gc_primary_turn_begin(CUdevice ordinal)
+{
+    if (!has_turns(ordinal) || gc_thread.primary_turns++ > 0)
+        return;
+    pthread_mutex_lock(&turns.lock);
+    while (turns.is_taken[ordinal])
+        pthread_cond_wait(&turns.changed, &turns.lock);
+    turns.is_taken[ordinal] = true;
+    pthread_mutex_unlock(&turns.lock);
+}
+
+void gc_primary_turn_end(CUdevice ordinal)
+{
+    if (!has_turns(ordinal) || --gc_thread.primary_turns > 0)
+        return;
+    pthread_mutex_lock(&turns.lock);
+    turns.is_taken[ordinal] = false;
+    pthread_cond_broadcast(&turns.changed);
+    pthread_mutex_unlock(&turns.lock);
+}
+
+/* How many the program has retained and not released, after this `change`. A turn is held. */
+static int64_t count_holds(CUdevice ordinal, int change)
+{
+    return has_turns(ordinal) ? turns.hold_count[ordinal] += change : 0;
+}
+
+/* ---- what is known ---- */
+
+static uint64_t primary_key(CUdevice ordinal)
+{
+    return (uint64_t)(unsigned)ordinal + 1;
+}
+
+static bool primary_is_active(CUdevice ordinal)
+{
+    unsigned flags;
+    int is_active = 0;
+
+    return GC_USE(cuDevicePrimaryCtxGetState, ordinal, &flags, &is_active) == CUDA_SUCCESS &&
+           is_active;
+}
+
+struct gc_context *gc_shim_primary_context(CUdevice ordinal)
+{
+    struct gc_handle primary;
+
+    if (!gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &primary) ||
+        !primary_is_active(ordinal))
+        return NULL;
+    return gc_shim_context((CUcontext)(uintptr_t)primary.value);
+}
+
+/* ---- retained, released, reset ---- */
+
+static CUresult retain(CUcontext *context, CUdevice ordinal, struct gc_device *device)
+{
+    const bool is_new = device != NULL && !primary_is_active(ordinal);
+    struct gc_measure measure;
+    uint64_t expected;
+
+    if (!gc_contexts_expect(is_new ? device : NULL, &expected))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    gc_measure_begin(&measure, is_new ? device : NULL);
+    CUresult result = GC_CALL(device, cuDevicePrimaryCtxRetain, context, ordinal);
+    int64_t taken = gc_measure_end(&measure);
+    const bool is_had = result == CUDA_SUCCESS && device != NULL && context != NULL;
+    if (result == CUDA_SUCCESS)
+        count_holds(ordinal, 1);
+    if (is_new)
+        taken = gc_contexts_settle(device, expected, &measure, is_had ? taken : 0);
+    if (is_had) {
+        (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)*context, 0);
+        if (is_new)
+            gc_contexts_add(*context, device, GC_API_cuDevicePrimaryCtxRetain, taken);
+    }
+    return result;
+}
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuDevicePrimaryCtxRetain, context, ordinal);
+    gc_shim_enter(GC_API_cuDevicePrimaryCtxRetain);
+    struct gc_device *device = gc_shim_device(ordinal);
+    gc_primary_turn_begin(ordinal);
+    CUresult result = retain(context, ordinal, device);
+    gc_primary_turn_end(ordinal);
+    gc_shim_leave();
+    return result;
+}
+
+/* The handle stays known: a context that is reset, or retained again, keeps it. */
+static struct gc_context *begin_end(CUdevice ordinal)
+{
+    struct gc_handle primary;
+
+    return gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &primary)
+               ? gc_contexts_end_begin((CUcontext)(uintptr_t)primary.value)
+               : NULL;
+}
+
+/* Where others were thought to hold it, what is inside is waited for only now. */
+static void finish_release(CUdevice ordinal, struct gc_context *ending, CUresult result)
+{
+    const bool is_gone = result == CUDA_SUCCESS && !primary_is_active(ordinal);
+
+    if (result != CUDA_SUCCESS)
+        count_holds(ordinal, 1);
+    if (is_gone && ending == NULL)
+        ending = begin_end(ordinal);
+    gc_contexts_end(ending, is_gone);
+}
+
+/* What is inside the context is waited for only where it may end: a release that leaves it to
+ * others comes back at once. */
+#define RELEASE_PRIMARY(symbol)                                                                    \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, ordinal);                                                    \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        struct gc_device *device = gc_shim_device(ordinal);                                        \
+        gc_primary_turn_begin(ordinal);                                                            \
+        struct gc_context *ending = count_holds(ordinal, -1) <= 0 ? begin_end(ordinal) : NULL;     \
+        CUresult result = GC_CALL(device, symbol, ordinal);                                        \
+        finish_release(ordinal, ending, result);                                                   \
+        gc_primary_turn_end(ordinal);                                                              \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
+{
+    RELEASE_PRIMARY(cuDevicePrimaryCtxRelease);
+}
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
+{
+    RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2);
+}
+
+#define RESET_PRIMARY(symbol)                                                                      \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, ordinal);                                                    \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        struct gc_device *device = gc_shim_device(ordinal);                                        \
+        gc_primary_turn_begin(ordinal);                                                            \
+        struct gc_context *ending = begin_end(ordinal);                                            \
+        CUresult result = GC_CALL(device, symbol, ordinal);                                        \
+        gc_contexts_end(ending, result == CUDA_SUCCESS);                                           \
+        gc_primary_turn_end(ordinal);                                                              \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
+{
+    RESET_PRIMARY(cuDevicePrimaryCtxReset);
+}
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
+{
+    RESET_PRIMARY(cuDevicePrimaryCtxReset_v2);
+}
+
+/* The primary context is retained while it has green ones, so its handle can be learnt. */
+static void learn_primary(CUdevice ordinal)
+{
+    struct gc_handle known;
+    CUcontext primary;
+
+    if (gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &known))
+        return;
+    gc_primary_turn_begin(ordinal);
+    if (GC_CALL(NULL, cuDevicePrimaryCtxRetain, &primary, ordinal) == CUDA_SUCCESS) {
+        (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)primary, 0);
+        (void)GC_CALL(NULL, cuDevicePrimaryCtxRelease_v2, ordinal);
+    }
+    gc_primary_turn_end(ordinal);
+}
+
+/* A green context is a part of a device's primary context: it uses the same memory, and work in
+ * either may touch any of it. So what happens in it happens, for core, in the primary context. */
+GC_EXPORT
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
+    CUcontext popped;
+    CUdevice ordinal;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuCtxFromGreenCtx, context, green);
+    gc_shim_enter(GC_API_cuCtxFromGreenCtx);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuCtxFromGreenCtx, context, green);
+    if (result == CUDA_SUCCESS && context != NULL &&
+        GC_USE(cuCtxPushCurrent_v2, *context) == CUDA_SUCCESS) {
+        if (GC_USE(cuCtxGetDevice, &ordinal) == CUDA_SUCCESS) {
+            learn_primary(ordinal);
+            (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)*context, primary_key(ordinal), 0);
+        }
+        (void)GC_USE(cuCtxPopCurrent_v2, &popped);
+    }
+    gc_shim_leave();
+    return result;
+}
