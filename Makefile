@@ -55,6 +55,7 @@ install: check-places $(LIB) $(TOOL) ## into PREFIX (/usr/local), its libraries 
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/gpucache.pc
 	$(foreach m,$(MAN),install -m 644 $(m) $(DESTDIR)$(SHARE)/man/man$(subst .,,$(suffix $(m)))/ && )true
 	$(if $(COMPLETION),install -m 644 $(COMPLETION) $(DESTDIR)$(SHARE)/bash-completion/completions/gpucache)
+	@$(if $(DESTDIR),,echo 'ldconfig lets the loader find libgpucache.so by its name, where it looks into $(LIBDIR); gpucache run finds it by itself')
 
 .PHONY: uninstall
 uninstall: check-places ## remove what install put there
@@ -171,5 +172,5 @@ gpu-programs: $(LIB) $(GPU_PROGRAMS)
 .PHONY: help
 help: ## this list
 	@awk -F':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z][a-z._ -]*:.*## /{printf "  %-34s %s\n", $$1, $$2}' Makefile
+		/^[a-z][a-z0-9._ -]*:.*## /{printf "  %-34s %s\n", $$1, $$2}' Makefile
 	@printf '\nSettings: BUILD=release|debug|asan|tsan|cov V=1 CI=1 CUDA_HOME=%s PREFIX=%s DESTDIR= T=\n' '$(CUDA_HOME)' '$(PREFIX)'

@@ -43,11 +43,15 @@ struct gc_block {
         struct {
             struct gc_block *next;
             uint64_t stamp; /* of work.h */
-        } pending;          /* and cached */
+        } pending;          /* and cached, while it is not idle */
+        struct {
+            struct gc_block *next;
+            uint64_t size; /* that it was last asked for, rounded */
+        } ready;           /* cached and idle */
     };
     uint16_t api;
     _Atomic uint8_t state; /* enum gc_block_state */
-    uint8_t slack;         /* while cached: granules beyond the size it was last asked for */
+    uint8_t slack;         /* while cached and not idle: granules beyond that size */
     /* These two while live. */
     bool is_shared : 1; /* other streams use it too */
     bool
@@ -67,13 +71,18 @@ struct gc_block_ids {
     uint64_t end;
 };
 
+/* There is one at hand after it. */
+static inline void gc_block_renew_ids(struct gc_block_ids *ids, atomic_uint_fast64_t *process_ids)
+{
+    if (GC_LIKELY(ids->next != ids->end))
+        return;
+    ids->next = atomic_fetch_add_explicit(process_ids, GC_BLOCK_IDS_BATCH, memory_order_relaxed);
+    ids->end = ids->next + GC_BLOCK_IDS_BATCH;
+}
+
 static inline uint64_t gc_block_take_id(struct gc_block_ids *ids, atomic_uint_fast64_t *process_ids)
 {
-    if (!GC_LIKELY(ids->next != ids->end)) {
-        ids->next =
-            atomic_fetch_add_explicit(process_ids, GC_BLOCK_IDS_BATCH, memory_order_relaxed);
-        ids->end = ids->next + GC_BLOCK_IDS_BATCH;
-    }
+    gc_block_renew_ids(ids, process_ids);
     return ids->next++;
 }
 

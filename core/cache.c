@@ -66,11 +66,20 @@ static struct gc_cache *find_unused_locked(struct gc_core *core)
     return cache;
 }
 
+static uint8_t open_gate(const struct gc_core *core)
+{
+    return core->has_membarrier ? GC_CACHE_OPEN : GC_CACHE_FENCED;
+}
+
 static struct gc_cache *add_cache_locked(struct gc_core *core, struct gc_cache *cache)
 {
     cache->core = core;
-    cache->has_membarrier = core->has_membarrier;
+    atomic_store_explicit(&cache->gate, open_gate(core), memory_order_relaxed);
+    cache->is_observed = core->is_observed;
     cache->until_sample = 1;
+    cache->last = &cache->magazines[0];
+    for (unsigned i = 0; i < GC_CACHE_MAGAZINES; i++)
+        cache->magazines[i].number = GC_MAGAZINE_UNUSED;
     atomic_store_explicit(&cache->next, first_cache(core), memory_order_relaxed);
     atomic_store_explicit(&core->caches, cache, memory_order_release);
     return cache;
@@ -138,7 +147,7 @@ void gc_caches_stop(struct gc_core *core)
 {
     gc_lock_acquire(&core->caches_lock);
     for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache))
-        atomic_store_explicit(&cache->is_claimed, true, memory_order_seq_cst);
+        atomic_store_explicit(&cache->gate, GC_CACHE_CLAIMED, memory_order_seq_cst);
     if (core->has_membarrier)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
     for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache)) {
@@ -152,7 +161,7 @@ void gc_caches_resume(struct gc_core *core)
 {
     /* Release: pairs with the acquire in magazine.c's enter. */
     for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache))
-        atomic_store_explicit(&cache->is_claimed, false, memory_order_release);
+        atomic_store_explicit(&cache->gate, open_gate(core), memory_order_release);
     gc_lock_release(&core->caches_lock);
 }
 

@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/range.h"
 #include "core/tenant.h"
 
 #include <stddef.h>
@@ -33,12 +34,14 @@ void gc_contexts_init(struct gc_core *core)
 {
     gc_slab_init_small(&core->context_records, &core->host, RECORD_BYTES);
     gc_slab_init_small(&core->fence_rings, &core->host, sizeof(struct gc_fences));
+    gc_slab_init_small(&core->range_records, &core->host, sizeof(struct gc_range));
 }
 
 void gc_contexts_fini(struct gc_core *core)
 {
     gc_slab_fini(&core->context_records);
     gc_slab_fini(&core->fence_rings);
+    gc_slab_fini(&core->range_records);
 }
 
 /* A record that is linked nowhere; its own head. */
@@ -103,7 +106,7 @@ static void push(_Atomic(struct gc_context *) *list, _Atomic(struct gc_context *
 /* Only heads are found by their handle. */
 static void link_locked(struct gc_core *core, struct gc_context *context)
 {
-    if (core->context_count < UINT16_MAX)
+    if (core->context_count < GC_MAGAZINE_UNUSED - 1)
         context->number = ++core->context_count;
     context->next_of_all = core->all_contexts;
     core->all_contexts = context;

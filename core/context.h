@@ -15,6 +15,8 @@
 #include "core/share.h"
 #include "core/work.h"
 
+struct gc_range;
+
 struct gc_context {
     struct gc_core *core;
     struct gc_device *device;
@@ -50,6 +52,7 @@ struct gc_context {
     uint32_t peer_count;
     struct gc_context *peers[GC_PEER_MAX]; /* if there are more, one of each device at least */
     bool is_crowded;                       /* there are more: every context is waited for */
+    struct gc_range *given_up;             /* of a head: reserved until the driver's context ends */
 };
 
 /* Whose work a free must wait for: the context and its peers. */

@@ -8,6 +8,7 @@
 #include "core/debug.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/range.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -386,6 +387,7 @@ void gc_core_end_finish(struct gc_context *head)
     gc_door_remove(&head->door);
     for (; record != NULL; record = record->next_dropped)
         drop_record(record);
+    gc_range_return_given_up(head);
 }
 
 void gc_core_drop_context(struct gc_core *core, uint64_t handle)

@@ -295,7 +295,7 @@ uint64_t gc_core_take(struct gc_cache *cache, struct gc_context *context, uint64
 bool gc_core_try_free(struct gc_core *core, struct gc_cache *cache, uint64_t address);
 /* The thread is about to change the figures in another way: its own are brought up to date, so that
  * a peak that one thread makes is exact. With several threads a peak may be short of what others
- * gained lately: at most 16 MiB each. */
+ * gained lately: at most 20 MiB each. */
 void gc_core_cache_settle(struct gc_cache *cache);
 /* The same for all threads: what they did until now shows in the figures. No lock may be held. */
 void gc_core_settle(struct gc_core *core);

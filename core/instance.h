@@ -46,7 +46,7 @@ struct gc_core {
     atomic_bool was_used;
     atomic_bool has_several_contexts;
     atomic_bool has_captured;             /* there may be graphs that use memory */
-    atomic_uint_fast64_t given_up_ranges; /* reserved for good, so that these fail: see range.c */
+    atomic_uint_fast64_t given_up_ranges; /* reserved on, so that these fail: see range.c */
     struct gc_hist alloc_ns;
     struct gc_hist free_ns;
 
@@ -62,6 +62,7 @@ struct gc_core {
     struct gc_slab tenant_records;
     struct gc_slab share_records;
     struct gc_slab fence_rings; /* of contexts that are not dropped */
+    struct gc_slab range_records;
 
     struct gc_lock registry; /* guards changes of the five below; reading takes no lock */
     _Atomic(struct gc_device *) devices[GC_DEVICE_MAX];

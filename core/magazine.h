@@ -6,11 +6,11 @@
  * pending ones in a list by stamp, which become ready once their stamp is retired. What exceeds the
  * magazine's bytes goes to the pool in batches.
  *
- * Ownership: the owner raises is_busy for the moment it is inside and gives way if is_claimed is
- * set. Who wants to look into the caches of others stops them all: it holds gc_core.caches_lock,
- * raises is_claimed everywhere, makes every processor see it (membarrier) and waits until none is
- * busy. Meanwhile owners take the way through the pool. The owner takes a pool's lock while busy,
- * so nobody stops caches with a pool's lock held. */
+ * Ownership: the owner raises is_busy for the moment it is inside and gives way if the gate is
+ * claimed. Who wants to look into the caches of others stops them all: it holds
+ * gc_core.caches_lock, claims every gate, makes every processor see it (membarrier) and waits until
+ * none is busy. Meanwhile owners take the way through the pool. The owner takes a pool's lock while
+ * busy, so nobody stops caches with a pool's lock held. */
 #ifndef GC_MAGAZINE_H
 #define GC_MAGAZINE_H
 
@@ -26,6 +26,7 @@
 #define GC_MAGAZINE_BINS (GC_MAGAZINE_LARGE + 1)
 #define GC_MAGAZINE_APIS 8
 #define GC_CACHE_MAGAZINES 4
+#define GC_MAGAZINE_UNUSED UINT16_MAX /* the number of no context */
 
 struct gc_pool;
 
@@ -42,11 +43,27 @@ struct gc_api_tally {
     struct gc_tally live;
 };
 
+/* Allocations and frees in a row that were all of one entry point: all that a hit counts. */
+struct gc_run {
+    uint64_t taken_bytes; /* asked for by its allocations */
+    uint64_t given_bytes; /* by what was freed */
+    int64_t peak;         /* the most that taken less given came to */
+    uint64_t count;       /* of allocations */
+    uint16_t api;
+};
+
+/* What the owner's allocations and frees come to, `allocated`, needs no count of its own: each
+ * takes a block out of cached_bytes or puts it there, so it is stock_bytes less these. */
 struct gc_magazine {
     struct gc_context *context;        /* NULL: unused */
-    uint16_t number;                   /* its number; 0: unused */
     atomic_uint_fast64_t cached_bytes; /* of all blocks here; others read it as a hint */
-    struct gc_block *pending_first;    /* lowest stamp first */
+    int64_t
+        stock_bytes; /* of them when figures were merged last, less what went to the pool since */
+    int64_t least_bytes; /* the least they were since, counted alike */
+    struct gc_run run;
+    uint64_t free_count;
+    uint16_t number;                /* of the context; GC_MAGAZINE_UNUSED */
+    struct gc_block *pending_first; /* lowest stamp first */
     struct gc_block *pending_last;
     uint64_t pending_bytes;
     uint64_t merged_pending_bytes; /* the part of them that the device's gauge knows of */
@@ -54,23 +71,28 @@ struct gc_magazine {
     uint32_t victim;        /* the bin that overflows next */
     uint64_t large_address; /* the large block freed last */
     uint32_t large_streak;  /* how often in a row it was that one */
-    uint64_t alloc_count;
-    uint64_t free_count;
+    uint64_t alloc_count;   /* before the run, as are the next two */
     struct gc_tally requested;
-    struct gc_tally allocated;
     struct gc_api_tally apis[GC_MAGAZINE_APIS];
     struct gc_block *bins[GC_MAGAZINE_BINS];
 };
 
+enum gc_cache_gate {
+    GC_CACHE_OPEN,
+    GC_CACHE_FENCED,  /* open, but there is no membarrier: the owner makes its own */
+    GC_CACHE_CLAIMED, /* the caches are stopped */
+};
+
 struct gc_cache {
     _Alignas(64) atomic_bool is_busy;
-    atomic_bool is_claimed;
-    bool has_membarrier;
-    bool is_used; /* guarded by gc_core.caches_lock, as is `next` */
+    _Atomic uint8_t gate; /* enum gc_cache_gate */
+    bool is_observed;     /* as of the core */
     uint32_t until_sample;
-    pthread_t owner;
+    struct gc_magazine *last; /* of its magazines, the one that served last */
     struct gc_block_ids ids;
     struct gc_core *core;
+    pthread_t owner;
+    bool is_used; /* guarded by gc_core.caches_lock, as is `next` */
     _Atomic(struct gc_cache *) next;
     struct gc_magazine magazines[GC_CACHE_MAGAZINES];
 };

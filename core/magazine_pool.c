@@ -4,6 +4,7 @@
 #include "core/bits.h"
 #include "core/follow.h"
 #include "core/instance.h"
+#include "core/magazine_tally.h"
 
 #include <stddef.h>
 
@@ -57,23 +58,23 @@ uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *b
 void gc_magazine_give_batch(struct gc_magazine *magazine, struct gc_block **bin)
 {
     struct gc_pool *pool = &magazine->context->pool;
-    uint64_t bytes = gc_magazine_cached_bytes(magazine);
+    uint64_t bytes = 0;
     gc_pool_acquire_plain(pool);
     for (unsigned i = 0; i < BATCH_MAX && *bin != NULL; i++) {
         struct gc_block *block = *bin;
-        *bin = block->pending.next;
-        bytes -= block->bytes;
+        *bin = block->ready.next;
+        bytes += block->bytes;
         if (!pool->is_dropped)
             gc_pool_give_locked(pool, block);
     }
     gc_pool_release(pool);
-    gc_magazine_set_cached_bytes(magazine, bytes);
+    gc_tally_note_handed(magazine, bytes);
 }
 
 void gc_magazine_hand_over_pending(struct gc_magazine *magazine)
 {
     struct gc_pool *pool = &magazine->context->pool;
-    uint64_t bytes = gc_magazine_cached_bytes(magazine);
+    uint64_t bytes = 0;
     if (magazine->pending_first == NULL)
         return;
     if (magazine->merged_pending_bytes > 0)
@@ -82,12 +83,12 @@ void gc_magazine_hand_over_pending(struct gc_magazine *magazine)
     gc_pool_acquire_plain(pool);
     while (magazine->pending_first != NULL) {
         struct gc_block *block = gc_magazine_pop_pending(magazine);
-        bytes -= block->bytes;
+        bytes += block->bytes;
         if (!pool->is_dropped)
             gc_pool_push_pending_locked(pool, block, block->pending.stamp);
     }
     gc_pool_release(pool);
-    gc_magazine_set_cached_bytes(magazine, bytes);
+    gc_tally_note_handed(magazine, bytes);
 }
 
 bool gc_magazine_empty(struct gc_magazine *magazine)
@@ -101,6 +102,6 @@ bool gc_magazine_empty(struct gc_magazine *magazine)
         while (magazine->bins[i] != NULL)
             gc_magazine_give_batch(magazine, &magazine->bins[i]);
     magazine->context = NULL;
-    magazine->number = 0;
+    magazine->number = GC_MAGAZINE_UNUSED;
     return any;
 }

@@ -11,13 +11,16 @@
 /* What a request lets work under way take to finish. */
 #define WORK_MS 5000
 
-static enum gc_ledger_result say_refusal(const struct gc_swap_result *result, char *text)
+/* `again`: what it means that it is so already. */
+static enum gc_ledger_result say_refusal(const struct gc_swap_result *result, const char *again,
+                                         char *text)
 {
+    const char *reason =
+        result->refusal == GC_SWAP_AGAIN ? again : gc_swap_refusal_text(result->refusal);
     if (result->driver_code != 0)
-        snprintf(text, GC_LEDGER_ANSWER_BYTES, "%s (code %d)",
-                 gc_swap_refusal_text(result->refusal), result->driver_code);
+        snprintf(text, GC_LEDGER_ANSWER_BYTES, "%s (code %d)", reason, result->driver_code);
     else
-        snprintf(text, GC_LEDGER_ANSWER_BYTES, "%s", gc_swap_refusal_text(result->refusal));
+        snprintf(text, GC_LEDGER_ANSWER_BYTES, "%s", reason);
     return GC_ANSWER_REFUSED;
 }
 
@@ -30,7 +33,7 @@ static enum gc_ledger_result answer_pause(struct gc_core *core, struct gc_tenant
     char moved[GC_TEXT_SIZE_BYTES];
     char stays[GC_TEXT_SIZE_BYTES];
     if (!gc_core_pause(core, &request, &result))
-        return say_refusal(&result, text);
+        return say_refusal(&result, "it is paused already", text);
     snprintf(text, GC_LEDGER_ANSWER_BYTES, "paused: %s %s, %s stays",
              gc_text_size(result.moved_bytes, moved), drop ? "dropped" : "moved to host memory",
              gc_text_size(result.stays_bytes, stays));
@@ -43,7 +46,7 @@ static enum gc_ledger_result answer_resume(struct gc_core *core, struct gc_tenan
     struct gc_swap_result result;
     char moved[GC_TEXT_SIZE_BYTES];
     if (!gc_core_resume(core, tenant, &result))
-        return say_refusal(&result, text);
+        return say_refusal(&result, "it is not paused", text);
     snprintf(text, GC_LEDGER_ANSWER_BYTES, "resumed: %s back on the device",
              gc_text_size(result.moved_bytes, moved));
     return GC_ANSWER_DONE;

@@ -5,6 +5,7 @@
 #include "core/arena.h"
 #include "core/bits.h"
 #include "core/instance.h"
+#include "core/range.h"
 #include "core/tenant.h"
 
 #include <stddef.h>
@@ -214,6 +215,37 @@ static void forget_range(struct gc_context *context, struct gc_arena *arenas,
     }
 }
 
+/* Without host memory for a record it stays reserved for good. */
+static void give_up(struct gc_context *head, uint64_t address, uint64_t bytes)
+{
+    struct gc_core *core = head->core;
+    struct gc_range *range = gc_slab_take(&core->range_records);
+    atomic_fetch_add_explicit(&core->given_up_ranges, 1, memory_order_relaxed);
+    if (range == NULL)
+        return;
+    gc_pool_acquire_plain(&head->pool);
+    *range = (struct gc_range){head->given_up, address, bytes};
+    head->given_up = range;
+    gc_pool_release(&head->pool);
+}
+
+void gc_range_return_given_up(struct gc_context *head)
+{
+    struct gc_core *core = head->core;
+    gc_pool_acquire_plain(&head->pool);
+    struct gc_range *range = head->given_up;
+    head->given_up = NULL;
+    gc_pool_release(&head->pool);
+    while (range != NULL) {
+        struct gc_range *next = range->next;
+        (void)core->driver.address_free(core->driver.self, head->handle, range->address,
+                                        range->bytes);
+        atomic_fetch_sub_explicit(&core->given_up_ranges, 1, memory_order_relaxed);
+        gc_slab_put(&core->range_records, range);
+        range = next;
+    }
+}
+
 /* A graph that was captured with memory of the range may still be run. The driver must not give the
  * addresses to anybody else then: it would write there. Where nothing is mapped it fails. */
 static int free_range(struct gc_context *context, uint64_t address, uint64_t bytes)
@@ -222,7 +254,7 @@ static int free_range(struct gc_context *context, uint64_t address, uint64_t byt
     gc_pagemap_forget(&core->pagemap, address, bytes);
     if (!atomic_load_explicit(&core->has_captured, memory_order_relaxed))
         return core->driver.address_free(core->driver.self, context->handle, address, bytes);
-    atomic_fetch_add_explicit(&core->given_up_ranges, 1, memory_order_relaxed);
+    give_up(context->head, address, bytes);
     return 0;
 }
 

@@ -2,10 +2,22 @@
 #ifndef GC_RANGE_H
 #define GC_RANGE_H
 
+#include <stdint.h>
+
 struct gc_arena;
 struct gc_context;
 
+/* Addresses that stay reserved though nothing is mapped there: see gc_range_return_given_up. */
+struct gc_range {
+    struct gc_range *next;
+    uint64_t address;
+    uint64_t bytes;
+};
+
 /* The records of an arena that is in no pool; its addresses are the caller's business. */
 void gc_range_destroy_arena(struct gc_context *context, struct gc_arena *arena);
+/* The driver's context is gone, and its graphs with it: the ranges that were kept back for them are
+ * the driver's again. `head`, after all its records were dropped; no lock. */
+void gc_range_return_given_up(struct gc_context *head);
 
 #endif

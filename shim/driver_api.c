@@ -26,8 +26,10 @@ CUresult cuInit(unsigned flags)
     return result == CUDA_SUCCESS && is_ours ? gc_gate_pass() : result;
 }
 
-/* CUDA_ERROR_NOT_FOUND: there is no context to allocate in; the driver shall say so itself. */
-static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *address)
+/* CUDA_ERROR_NOT_FOUND: there is no context to allocate in; the driver shall say so itself.
+ * `missed`: whose part of the thread's cache has just been asked; NULL: none. */
+static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc_context *missed,
+                                uint64_t *address)
 {
     struct gc_context *head = gc_shim_current_context();
     struct gc_context *context = head == NULL ? NULL : gc_shim_target(head);
@@ -44,7 +46,7 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, uint64_t *addre
         return CUDA_ERROR_OUT_OF_MEMORY;
     gc_hot_prepare();
     gc_core_serve(gc_shim.core);
-    if (gc_core_try_alloc(gc_thread.cache, context, &request, address))
+    if (context != missed && gc_core_try_alloc(gc_thread.cache, context, &request, address))
         return CUDA_SUCCESS;
     request.is_trial = gc_direct_may_make_room();
     enum gc_status status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
@@ -62,23 +64,17 @@ static void note_landing(CUcontext handle)
         gc_thread.landed = handle;
 }
 
-GC_EXPORT
-CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+static __attribute__((noinline)) CUresult alloc_slowly(CUdeviceptr *dptr, size_t bytes,
+                                                       const struct gc_context *missed,
+                                                       const void *caller)
 {
     uint64_t address = 0;
-    CUcontext handle;
     CUresult result;
 
-    if (gc_hot_is_open() && dptr != NULL &&
-        gc_hot_alloc(gc_hot_target(&handle), bytes, GC_API_cuMemAlloc_v2, &address)) {
-        note_landing(handle);
-        *dptr = address;
-        return CUDA_SUCCESS;
-    }
     if (!gc_shim_ready() || dptr == NULL || bytes == 0)
         return GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
-    GC_NOTE_CALLER();
-    result = alloc_from_pool(bytes, gc_shim_enter(GC_API_cuMemAlloc_v2), &address);
+    gc_shim_note_caller(caller);
+    result = alloc_from_pool(bytes, gc_shim_enter(GC_API_cuMemAlloc_v2), missed, &address);
     if (result == CUDA_ERROR_NOT_FOUND) {
         result = GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
     } else if (result == CUDA_SUCCESS) {
@@ -87,6 +83,23 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
     }
     gc_shim_leave();
     return result;
+}
+
+GC_EXPORT
+CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+{
+    struct gc_context *target = NULL;
+    uint64_t address;
+    CUcontext handle;
+
+    if (GC_LIKELY(gc_shim_is_outside() && gc_hot_is_open() && dptr != NULL)) {
+        target = gc_hot_target(&handle);
+        if (GC_LIKELY(gc_hot_alloc(target, bytes, GC_API_cuMemAlloc_v2, &address))) {
+            *dptr = address;
+            return CUDA_SUCCESS;
+        }
+    }
+    return alloc_slowly(dptr, bytes, target, __builtin_return_address(0));
 }
 
 /* The driver's own conditions for a pitched allocation. */
@@ -114,8 +127,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
         return GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
     GC_NOTE_CALLER();
     row_bytes = pitch_of(width);
-    result =
-        alloc_from_pool(row_bytes * height, gc_shim_enter(GC_API_cuMemAllocPitch_v2), &address);
+    result = alloc_from_pool(row_bytes * height, gc_shim_enter(GC_API_cuMemAllocPitch_v2), NULL,
+                             &address);
     if (result == CUDA_ERROR_NOT_FOUND) {
         result = GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
     } else if (result == CUDA_SUCCESS) {
@@ -138,20 +151,19 @@ static void note_free_landing(void)
         gc_thread.landed = handle;
 }
 
-GC_EXPORT
-CUresult cuMemFree_v2(CUdeviceptr dptr)
+static __attribute__((noinline)) CUresult free_slowly(CUdeviceptr dptr)
 {
     int driver_code = CUDA_SUCCESS;
     enum gc_status status;
     enum gc_api api;
     CUresult result;
 
-    if (gc_hot_is_open() && gc_hot_free(dptr)) {
+    if (!gc_shim_ready() || dptr == 0)
+        return GC_FORWARD(cuMemFree_v2, dptr);
+    if (!gc_shim_is_outside() && gc_hot_is_open() && gc_hot_free(dptr)) {
         note_free_landing();
         return CUDA_SUCCESS;
     }
-    if (!gc_shim_ready() || dptr == 0)
-        return GC_FORWARD(cuMemFree_v2, dptr);
     api = gc_shim_enter(GC_API_cuMemFree_v2);
     gc_hot_prepare();
     status = gc_core_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
@@ -163,6 +175,14 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         gc_core_note_bad_free(gc_shim.core, dptr, (uint16_t)api);
     gc_shim_leave();
     return result;
+}
+
+GC_EXPORT
+CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    if (GC_LIKELY(gc_shim_is_outside() && gc_hot_is_open() && gc_hot_free(dptr)))
+        return CUDA_SUCCESS;
+    return free_slowly(dptr);
 }
 
 /* ---- the first ABI ---- */

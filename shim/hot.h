@@ -10,13 +10,12 @@
 #include "core/bits.h"
 #include "shim/shim.h"
 
-/* Started, not re-entered, not a forked child, nobody asks anything, and the thread has a cache. */
+/* Started, not a forked child, nobody asks anything, and the thread has a cache. */
 static inline bool gc_hot_is_open(void)
 {
     /* Acquire: pairs with the release in init.c's create_core. */
     const volatile char *hot = __atomic_load_n(&gc_shim.hot, __ATOMIC_ACQUIRE);
-    return GC_LIKELY(*hot != 0 && gc_thread.depth == 0 && gc_thread.cache != NULL &&
-                     !gc_watch_is_asked(&gc_shim.watch));
+    return GC_LIKELY(*hot != 0 && gc_thread.cache != NULL && !gc_watch_is_asked(&gc_shim.watch));
 }
 
 /* Where the current context's allocations go, if it is the one that the thread used last. */
@@ -30,16 +29,14 @@ static inline struct gc_context *gc_hot_target(CUcontext *handle)
     return GC_LIKELY(*handle == gc_thread.handle) ? gc_thread.target : NULL;
 }
 
+/* For a call that gc_shim_is_outside says is the program's own. */
 static inline bool gc_hot_alloc(struct gc_context *context, size_t bytes, enum gc_api api,
                                 uint64_t *address)
 {
-    const uint16_t outer = gc_thread.outer_api;
-
     if (!GC_LIKELY(context != NULL &&
                    !atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed)))
         return false;
-    *address = gc_core_take(gc_thread.cache, context, bytes,
-                            outer != GC_API_COUNT ? outer : (uint16_t)api);
+    *address = gc_core_take(gc_thread.cache, context, bytes, (uint16_t)api);
     return GC_LIKELY(*address != GC_ADDRESS_NONE);
 }
 

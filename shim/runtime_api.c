@@ -164,8 +164,9 @@ void *gc_runtime_find(const struct gc_row *row, const void *caller)
  * then may have changed what it would do. */
 static inline bool is_owned(const struct caller *caller)
 {
-    return GC_LIKELY(caller != NULL && gc_hot_is_open() && gc_thread.landed != NULL &&
-                     caller->runtime != NULL && gc_thread.runtime == caller->runtime);
+    return GC_LIKELY(caller != NULL && gc_shim_is_outside() && gc_hot_is_open() &&
+                     gc_thread.landed != NULL && gc_thread.runtime == caller->runtime &&
+                     caller->runtime != NULL);
 }
 
 /* Where to allocate; NULL: the runtime has to be asked. */

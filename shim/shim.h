@@ -103,8 +103,14 @@ extern struct gc_shim gc_shim;
 extern const char *const gc_api_names[GC_API_COUNT];
 
 struct gc_thread {
-    unsigned depth;         /* > 0: inside a wrapper; calls that come back pass straight through */
-    uint16_t outer_api;     /* the outermost entry point the program called; GC_API_COUNT: none */
+    union {
+        struct {
+            uint16_t depth; /* > 0: inside a wrapper; calls that come back pass straight through */
+            uint16_t
+                outer_api; /* the outermost entry point the program called; GC_API_COUNT: none */
+        };
+        uint32_t entered; /* both at once: see gc_shim_is_outside */
+    };
     bool is_starting;       /* this thread is in the middle of the lazy start */
     bool is_ending;         /* its cache was handed back */
     struct gc_cache *cache; /* NULL: none yet, or none to be had */
@@ -150,12 +156,20 @@ void gc_shim_leave(void);
 bool gc_shim_enter_runtime(enum gc_api api);
 void gc_shim_leave_runtime(bool outermost);
 
+/* The program's own call, in no wrapper. */
+static inline bool gc_shim_is_outside(void)
+{
+    const struct gc_thread outside = {.outer_api = GC_API_COUNT};
+
+    return gc_thread.entered == outside.entered;
+}
+
 /* Who called the wrapper, for GPUCACHE_TENANTS: in wrappers that take device memory or say how much
  * there is, before they enter, and in no function beneath them. */
 #define GC_NOTE_CALLER() gc_shim_note_caller(__builtin_return_address(0))
 static inline void gc_shim_note_caller(const void *address)
 {
-    if (gc_thread.depth == 0 && gc_thread.outer_api == GC_API_COUNT)
+    if (gc_shim_is_outside())
         gc_thread.caller = address;
 }
 

@@ -130,18 +130,23 @@ class Bench:
     # ---- groups ----
 
     def steps(self):
-        """Instructions of a pair, one by one: what a feature that is off costs would show here."""
+        """Instructions of what a program calls most, one by one: what a feature that is off costs would show here."""
         library = self.allocators["shared"][1]
         trace = os.path.join(self.folder.name, "trace")
-        # A stack takes many steps, and is the same each time.
-        kinds = (("off", {}, 64), ("traced", {"GPUCACHE_TRACE": trace}, 64), ("track", {"GPUCACHE_MODE": "track"}, 16),
-                 ("stacks", {"GPUCACHE_STACKS": "leaks"}, 4))
-        for name, settings, count in kinds:
-            output = self.run(["tests/bench/steps", str(max(1, count // 16) if self.smoke else count)], dict(library, **settings))
+        # name: what, settings, how often. A stack takes many steps, and is the same each time.
+        kinds = {"off": ("pair", library, 64), "runtime": ("runtime", library, 64), "mixed": ("mixed", library, 64),
+                 "launch": ("launch", library, 64), "traced": ("pair", dict(library, GPUCACHE_TRACE=trace), 64),
+                 "track": ("pair", dict(library, GPUCACHE_MODE="track"), 16),
+                 "stacks": ("pair", dict(library, GPUCACHE_STACKS="leaks"), 4),
+                 "plain": ("pair", {}, 16), "plain_mixed": ("mixed", {}, 64), "plain_launch": ("launch", {}, 64)}
+        for name, (what, settings, count) in kinds.items():
+            count = max(1, count // 16) if self.smoke else count
+            output = self.run(["tests/bench/steps", what, str(count)], settings)
             self.put(f"steps.{name}", float(output.split()[1]), "instructions")
-        self.goal("steps: a pair of 512 B", self.value("steps.off"), "<= 560")
-        for name in ("traced", "stacks"):
-            self.ratio(f"steps: {name}/off", f"steps.{name}", "steps.off", "")
+        self.goal("steps: a pair of 512 B", self.value("steps.off"), "<= 400")
+        for name, against in (("off", "plain"), ("runtime", "plain"), ("traced", "plain"), ("stacks", "plain"),
+                              ("mixed", "plain_mixed"), ("launch", "plain_launch")):
+            self.ratio(f"steps: {name}/{against}", f"steps.{name}", f"steps.{against}", "")
 
     def sizes(self):
         """One thread, by size."""

@@ -1,17 +1,24 @@
-/* link: -l:libcuda.so.1 */
-/* How many instructions a pair of cuMemAlloc and cuMemFree takes in user space, counted one by one:
- * a machine's speed and its other programs do not move them.
+/* link: -l:libcudart.so.13 -l:libcuda.so.1 */
+/* How many instructions the calls of a program take in user space, counted one by one: a machine's
+ * speed and its other programs do not move them.
  *
- *   steps [PAIRS]     prints `pair_512B N instructions`, the mean of PAIRS (1024)
+ *   steps WHAT [COUNT]     prints `WHAT N instructions`, the mean of COUNT (1024)
+ *
+ * WHAT: `pair`, cuMemAlloc and cuMemFree of 512 bytes; `runtime`, the same through cudaMalloc and
+ * cudaFree; `mixed`, a block freed and one of another size allocated among 64; `launch`,
+ * cuLaunchKernel on a stream of the program's own.
  *
  * The program is traced by its parent and stops before and after what is counted; the loop around
- * it, and the calls through the linkage table, are counted with it. */
+ * it, the calls through the linkage table and the simulated driver's part are counted with it,
+ * other threads are not. */
 #include <cuda.h>
+#include <cuda_runtime_api.h>
 
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/types.h>
@@ -19,8 +26,16 @@
 #include <unistd.h>
 
 #define CHECK(call) check((int)(call), #call)
-#define WARM_PAIRS 4096
+#define WARM_COUNT 4096
 #define BLOCK_BYTES 512
+#define LIVE_COUNT 64
+
+static struct {
+    CUfunction kernel;
+    CUstream stream;
+    CUdeviceptr live[LIVE_COUNT];
+    uint64_t random;
+} program = {.random = 88172645463325252U};
 
 static void check(int result, const char *call)
 {
@@ -30,32 +45,91 @@ static void check(int result, const char *call)
     _exit(EXIT_FAILURE);
 }
 
-static void take_pairs(int count)
+/* ---- what is counted ---- */
+
+static void pair(void)
 {
-    for (int i = 0; i < count; i++) {
-        CUdeviceptr block = 0;
-        CHECK(cuMemAlloc(&block, BLOCK_BYTES));
-        CHECK(cuMemFree(block));
-    }
+    CUdeviceptr block = 0;
+    CHECK(cuMemAlloc(&block, BLOCK_BYTES));
+    CHECK(cuMemFree(block));
 }
 
-static void work(int count)
+static void runtime_pair(void)
 {
+    void *block = NULL;
+    CHECK(cudaMalloc(&block, BLOCK_BYTES));
+    CHECK(cudaFree(block));
+}
+
+static uint64_t next_random(void)
+{
+    program.random ^= program.random << 13;
+    program.random ^= program.random >> 7;
+    program.random ^= program.random << 17;
+    return program.random;
+}
+
+/* From 512 bytes to 4 MiB, each power of two as likely as the others: as in pairs.h. */
+static void mixed_pair(void)
+{
+    CUdeviceptr *block = &program.live[next_random() % LIVE_COUNT];
+    const uint64_t bits = next_random();
+    const size_t base = (size_t)BLOCK_BYTES << (bits >> 32) % 13;
+    if (*block != 0)
+        CHECK(cuMemFree(*block));
+    CHECK(cuMemAlloc(block, base + (size_t)(bits & (base - 1))));
+}
+
+static void launch(void)
+{
+    CHECK(cuLaunchKernel(program.kernel, 1, 1, 1, 32, 1, 1, 0, program.stream, NULL, NULL));
+}
+
+static const struct {
+    const char *name;
+    void (*once)(void);
+} kinds[] = {{"pair", pair}, {"runtime", runtime_pair}, {"mixed", mixed_pair}, {"launch", launch}};
+#define KIND_COUNT (sizeof(kinds) / sizeof(kinds[0]))
+
+/* ---- the program ---- */
+
+static void set_up(void)
+{
+    static const char ptx[] = ".version 8.0\n.target sm_50\n.address_size 64\n"
+                              ".visible .entry k(.param .u64 p)\n{\n ret;\n}\n";
     CUdevice device = 0;
     CUcontext context = NULL;
-    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL));
-    CHECK(ptrace(PTRACE_TRACEME, 0, NULL, NULL));
-    CHECK(raise(SIGSTOP));
+    CUmodule module = NULL;
     CHECK(cuInit(0));
     CHECK(cuDeviceGet(&device, 0));
     CHECK(cuDevicePrimaryCtxRetain(&context, device));
     CHECK(cuCtxSetCurrent(context));
-    take_pairs(WARM_PAIRS);
+    CHECK(cuModuleLoadData(&module, ptx));
+    CHECK(cuModuleGetFunction(&program.kernel, module, "k"));
+    CHECK(cuStreamCreate(&program.stream, CU_STREAM_NON_BLOCKING));
+}
+
+static void repeat(void (*once)(void), int count)
+{
+    for (int i = 0; i < count; i++)
+        once();
+}
+
+static void work(void (*once)(void), int count)
+{
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL));
+    CHECK(ptrace(PTRACE_TRACEME, 0, NULL, NULL));
     CHECK(raise(SIGSTOP));
-    take_pairs(count);
+    set_up();
+    repeat(once, WARM_COUNT);
+    CHECK(cuCtxSynchronize());
+    CHECK(raise(SIGSTOP));
+    repeat(once, count);
     CHECK(raise(SIGSTOP));
     exit(EXIT_SUCCESS);
 }
+
+/* ---- its parent ---- */
 
 /* Lets the child run until it stops itself; returns how often it stopped on the way. */
 static uint64_t go_on(pid_t child, enum __ptrace_request request)
@@ -73,21 +147,27 @@ static uint64_t go_on(pid_t child, enum __ptrace_request request)
     return stops;
 }
 
-int main(int count, char **arguments)
+static int measure(const char *name, void (*once)(void), int count)
 {
-    const int pairs = count > 1 ? atoi(arguments[1]) : 1024;
-    if (pairs < 1) {
-        fprintf(stderr, "usage: steps [PAIRS]\n");
-        return EXIT_FAILURE;
-    }
     const pid_t child = fork();
     if (child == 0)
-        work(pairs);
+        work(once, count);
     if (child < 0 || waitpid(child, NULL, 0) != child)
         return EXIT_FAILURE;
     (void)go_on(child, PTRACE_CONT);
     const uint64_t steps = go_on(child, PTRACE_SINGLESTEP);
-    printf("pair_%dB %.2f instructions\n", BLOCK_BYTES, (double)steps / pairs);
+    printf("%s %.2f instructions\n", name, (double)steps / count);
     CHECK(ptrace(PTRACE_DETACH, child, NULL, NULL));
     return waitpid(child, NULL, 0) == child ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int count, char **arguments)
+{
+    const char *what = count > 1 ? arguments[1] : "";
+    const int times = count > 2 ? atoi(arguments[2]) : 1024;
+    for (unsigned i = 0; i < KIND_COUNT; i++)
+        if (strcmp(what, kinds[i].name) == 0 && times > 0)
+            return measure(what, kinds[i].once, times);
+    fprintf(stderr, "usage: steps pair|runtime|mixed|launch [COUNT]\n");
+    return EXIT_FAILURE;
 }

@@ -9,14 +9,14 @@ python3 "$ROOT/tests/bench/bench.py" --build "$BUILD_DIR" --smoke --only steps,s
 is "each figure is a line of name, value and unit" \
     "$(sed '/^$/,$d; /^#/d' "$TMP/out" | grep -Evc '^[a-z]+\.[A-Za-z0-9_.]+ [0-9.e+]+ [a-zA-Z/_0-9]+$')" 0
 like "ours are there" "$(cat "$TMP/out")" '^shared\.pair_512B [0-9.]+ ns$'
-like "ratios stand beside the baseline's" "$(cat "$TMP/out")" '^steps: traced/off +[0-9.]+ +[0-9.]+ +[0-9.]+'
+like "ratios stand beside the baseline's" "$(cat "$TMP/out")" '^steps: traced/plain +[0-9.]+ +[0-9.]+ +[0-9.]+'
 unlike() { if printf '%s\n' "$2" | grep -Eq -- "$3"; then is "$1" "$2" "nothing like $3"; else ok "$1" true; fi; }
 unlike "times are not compared" "$(sed '1,/against/d' "$TMP/out")" '^shared pair_512B, ns'
 # A baseline that is far better, and one that is far worse.
 compared() { # compared VALUE: how often it is worse than a baseline of VALUE
-    echo '{"schema": "gpucache-bench/1", "ratios": [{"name": "steps: traced/off", "value": '"$1"'}]}' > "$TMP/baseline.json"
+    echo '{"schema": "gpucache-bench/1", "ratios": [{"name": "steps: traced/plain", "value": '"$1"'}]}' > "$TMP/baseline.json"
     python3 "$ROOT/tests/bench/bench.py" --build "$BUILD_DIR" --smoke --only steps --output "$TMP/steps.json" --baseline "$TMP/baseline.json" |
-        grep -c '^steps: traced/off .* worse$'
+        grep -c '^steps: traced/plain .* worse$'
 }
 is "what is far worse is marked" "$(compared 0.01)" 1
 is "what is better is not" "$(compared 1000)" 0

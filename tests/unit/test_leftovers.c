@@ -114,7 +114,14 @@ static void tenants_leave_little(void **state)
         print_message("# %llu a tenant\n",
                       (unsigned long long)(host_bytes(&bench) - before) / (ROUNDS / 2));
         assert_true(host_bytes(&bench) - before <= (uint64_t)(ROUNDS / 2) * TENANT_BYTES_MAX);
+        /* No graph that may use them outlives the driver's context. */
         assert_int_equal(atomic_load(&bench.core->given_up_ranges), has_captured ? ROUNDS : 0);
+        assert_int_equal(bench.sim.range_count, has_captured ? ROUNDS : 0);
+        workbench_drop(&bench, 1);
+        assert_int_equal(bench.sim.range_count, has_captured ? ROUNDS : 0);
+        workbench_drop(&bench, 0);
+        assert_int_equal(atomic_load(&bench.core->given_up_ranges), 0);
+        assert_int_equal(bench.sim.range_count, 0);
         workbench_close(&bench);
     }
 }
