@@ -62,8 +62,8 @@ enum gc_status gc_arena_create(struct gc_context *context, const struct gc_segme
 enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class,
                             uint64_t bytes) GC_CHECKED;
 
-/* Adds a range of addresses of class planned, all of which the pagemap knows. The change is the
- * caller's; no lock. */
+/* Adds a range of addresses of class planned: `bytes` that the pagemap knows, and as many behind
+ * them, if the driver gives so many. The change is the caller's; no lock. */
 enum gc_status gc_arena_add_planned(struct gc_context *context, uint64_t bytes) GC_CHECKED;
 
 /* The only range of a pool goes back, where all of it is free and no page is left; its tenant hands

@@ -3,6 +3,7 @@
 #include "core/follow_place.h"
 #include "core/instance.h"
 #include "core/magazine.h"
+#include "core/planner/run_lives.h"
 
 #include <stddef.h>
 
@@ -23,7 +24,9 @@ enum gc_status gc_follow_init(struct gc_core *core)
     struct gc_follow *follow = gc_host_map(&core->host, sizeof(*follow));
     if (follow == NULL)
         return GC_NO_HOST_MEMORY;
-    const enum gc_status status = gc_run_match_init(&follow->match, core->plan, &core->host);
+    enum gc_status status = gc_run_find_fullest(core->plan, &core->host, &follow->fullest);
+    if (status == GC_OK)
+        status = gc_run_match_init(&follow->match, core->plan, &core->host);
     if (status != GC_OK) {
         gc_host_unmap(&core->host, follow, sizeof(*follow));
         return status;
@@ -91,6 +94,7 @@ static bool claim_plan(struct gc_follow *follow, struct gc_context *context)
     if (is_mine) {
         gc_run_match_restart(&follow->match);
         follow->refused_round = 0;
+        gc_follow_begin_round_locked(follow);
         /* Release: pairs with the acquire in owner_of, whose reader finds the match as it is now.
          */
         atomic_store_explicit(&follow->owner, context, memory_order_release);
@@ -127,15 +131,18 @@ static void note_followed(struct gc_follow *follow, const struct gc_run_entry *e
         ;
 }
 
-bool gc_follow_is_kept(const struct gc_context *context)
+uint64_t gc_follow_expected_bytes(const struct gc_context *context)
 {
     const struct gc_follow *follow = context->core->follow;
+    const uint64_t page = context->pool.pages.page_bytes;
     uint64_t fallback = 0;
     if (follow == NULL)
-        return false;
+        return 0;
     for (unsigned i = 0; i < GC_FOLLOW_REASON_COUNT; i++)
         fallback += gc_counter_read(&follow->fallback_count[i]);
-    return fallback <= 1 + gc_counter_read(&follow->followed_count) / KEPT_SHARE;
+    return fallback > 1 + gc_counter_read(&follow->followed_count) / KEPT_SHARE
+               ? 0
+               : (follow->plan->peak_bytes + page - 1) / page * page;
 }
 
 bool gc_follow_read(const struct gc_device *device, struct gc_follow_figures *figures)

@@ -11,7 +11,10 @@
  * plan's peak, made with the first block and given back when it is wholly free and memory is short.
  *
  * What departs from the plan is served from what is free between its places, where that takes less
- * new memory than the pool's own does (stray.h).
+ * new memory than the pool's own does (stray.h). Where more than a few do, places lose their sense:
+ * what would have had one stays empty, in pages of which others use the rest. With mapped memory
+ * the plan then gives lifetimes only, up to the end of the round: what lasts is packed behind the
+ * places, what is brief goes among them.
  *
  * One record follows the plan: the first context of the plan's device that allocates, and when that
  * has ended the next one. Its threads keep no blocks for themselves, so that every request is seen.
@@ -35,6 +38,11 @@ struct gc_follow {
     const struct gc_run_plan *plan;     /* borrowed */
     _Atomic(struct gc_context *) owner; /* who follows it; changes under the registry's lock */
     struct gc_run_match match;          /* guarded by the owner's pool's lock, as the next */
+    uint32_t fullest;                   /* the plan's time of the most bytes */
+    uint64_t round;                     /* of the match's, that the next three are of */
+    uint32_t matched_count;             /* requests that are in the plan */
+    uint32_t strayed_count;             /* that are not, or whose place is in use */
+    bool has_departed;      /* too many: what comes in this round is placed by its lifetime */
     uint64_t refused_round; /* in which there was no memory for the segment, plus one; or 0 */
     bool is_opening;        /* a thread makes the segment */
     gc_counter followed_count;
@@ -50,8 +58,8 @@ struct gc_follow {
 enum gc_status gc_follow_init(struct gc_core *core) GC_CHECKED;
 void gc_follow_fini(struct gc_core *core);
 bool gc_follow_is_owner(const struct gc_context *context);
-/* Whether the run keeps to the plan so far, so that its peak is to be expected. */
-bool gc_follow_is_kept(const struct gc_context *context);
+/* What the plan says will be needed, in whole pages; 0: the run does not keep to it so far. */
+uint64_t gc_follow_expected_bytes(const struct gc_context *context);
 
 /* The claim's planned place, or, which is counted, memory that lies between the places. `is_hit`:
  * without a driver call. GC_OUT_OF_MEMORY: the pool serves it better. No lock may be held. */

@@ -2,9 +2,14 @@
 #include "core/follow_place.h"
 #include "core/arena.h"
 #include "core/instance.h"
+#include "core/planner/run_lives.h"
 #include "core/stray.h"
 
 #include <stddef.h>
+
+/* A round has departed from the plan with this many requests, and one in so many. */
+#define STRAYED_MIN 2
+#define STRAYED_SHARE 16
 
 /* ---- one place ---- */
 
@@ -77,23 +82,52 @@ static bool take_locked(struct gc_pursuit *pursuit)
     return block != NULL;
 }
 
-/* The entry of the claim, and where its place is. False: it has none. */
-static bool match_locked(struct gc_pursuit *pursuit)
+void gc_follow_begin_round_locked(struct gc_follow *follow)
+{
+    follow->round = follow->match.round_count;
+    follow->matched_count = 0;
+    follow->strayed_count = 0;
+    follow->has_departed = false;
+}
+
+/* In plain memory all that is there is there: a place is as good as any. */
+static bool goes_by_life_locked(const struct gc_pursuit *pursuit)
+{
+    const struct gc_pool *pool = &pursuit->context->pool;
+    return pool->planned != NULL && pool->planned->arena != NULL && pursuit->follow->has_departed;
+}
+
+static void match_entry_locked(struct gc_pursuit *pursuit, bool is_idle)
 {
     struct gc_follow *follow = pursuit->follow;
-    struct gc_pool *pool = &pursuit->context->pool;
-    const struct gc_block *first = pool->planned == NULL ? NULL : pool->planned->first;
-    const bool is_idle = first == NULL || (first->next == NULL && first->state == GC_BLOCK_FREE);
-    pursuit->entry =
-        gc_run_match_next(&follow->match, pursuit->claim->bytes, pursuit->claim->stream, is_idle);
+    const struct gc_claim *claim = pursuit->claim;
+    if (is_idle || follow->round != follow->match.round_count)
+        gc_follow_begin_round_locked(follow);
+    pursuit->entry = gc_run_match_next(&follow->match, claim->bytes, claim->stream, is_idle);
+    pursuit->alike = pursuit->entry != GC_RUN_NONE
+                         ? pursuit->entry
+                         : gc_run_match_guess(&follow->match, claim->bytes);
+    follow->matched_count += pursuit->entry != GC_RUN_NONE;
     atomic_store_explicit(&follow->rounds, follow->match.round_count, memory_order_relaxed);
     atomic_store_explicit(&follow->jumps, follow->match.jump_count, memory_order_relaxed);
+}
+
+/* The entry of the claim, and whether its place is asked for. */
+static bool match_locked(struct gc_pursuit *pursuit)
+{
+    struct gc_pool *pool = &pursuit->context->pool;
+    const struct gc_block *first = pool->planned == NULL ? NULL : pool->planned->first;
+    match_entry_locked(pursuit,
+                       first == NULL || (first->next == NULL && first->state == GC_BLOCK_FREE));
     pursuit->reason = GC_FOLLOW_UNMATCHED;
     if (pursuit->entry == GC_RUN_NONE)
         return false;
     /* What a graph uses stays in use when it is freed. */
     pursuit->reason = GC_FOLLOW_CAPTURE;
-    return !gc_context_is_capturing(pursuit->context);
+    if (gc_context_is_capturing(pursuit->context))
+        return false;
+    pursuit->reason = GC_FOLLOW_DEPARTED;
+    return !goes_by_life_locked(pursuit);
 }
 
 /* The place is taken, if it can be without the driver. */
@@ -168,6 +202,31 @@ bool gc_pursuit_follow(struct gc_pursuit *pursuit, bool *is_hit)
 
 /* ---- what departs ---- */
 
+static void note_strayed_locked(const struct gc_pursuit *pursuit)
+{
+    struct gc_follow *follow = pursuit->follow;
+    follow->strayed_count +=
+        pursuit->reason == GC_FOLLOW_UNMATCHED || pursuit->reason == GC_FOLLOW_OCCUPIED;
+    if (follow->strayed_count > STRAYED_MIN + follow->matched_count / STRAYED_SHARE)
+        follow->has_departed = true;
+}
+
+/* Among the places it would stand in their way, or leave gaps behind, so it goes where its like
+ * are.
+ */
+static bool find_hole_locked(const struct gc_pursuit *pursuit, struct gc_place *place)
+{
+    const struct gc_pool *pool = &pursuit->context->pool;
+    const struct gc_follow *follow = pursuit->follow;
+    const uint64_t bytes = pursuit->claim->bytes;
+    const uint32_t alike = pursuit->alike;
+    if (!goes_by_life_locked(pursuit))
+        return gc_stray_find_locked(pool, &follow->match, bytes, place);
+    const bool lasts =
+        alike != GC_RUN_NONE && gc_run_entry_lasts(&follow->plan->entries[alike], follow->fullest);
+    return gc_stray_find_by_life_locked(pool, follow->plan, bytes, lasts, place);
+}
+
 /* What the stream freed itself comes first, as in the pool: it is of use to no other. */
 static bool try_stray_locked(struct gc_pursuit *pursuit)
 {
@@ -180,7 +239,7 @@ static bool try_stray_locked(struct gc_pursuit *pursuit)
     struct gc_block *block = gc_stream_take_locked(pool, claim->stream, claim->bytes);
     if (block != NULL) {
         gc_pool_make_live_locked(pool, block, claim);
-    } else if (gc_stray_find_locked(pool, &pursuit->follow->match, claim->bytes, &place)) {
+    } else if (find_hole_locked(pursuit, &place)) {
         block = gc_pool_take_place_locked(pool, &place, claim);
         pursuit->address = place.address;
         pursuit->needs_driver = block == NULL;
@@ -190,14 +249,27 @@ static bool try_stray_locked(struct gc_pursuit *pursuit)
     return block != NULL;
 }
 
-bool gc_pursuit_depart(struct gc_pursuit *pursuit, bool *is_hit)
+static bool try_stray(struct gc_pursuit *pursuit, bool is_first)
 {
     struct gc_pool *pool = &pursuit->context->pool;
-    *is_hit = false;
-    if (pursuit->reason == GC_FOLLOW_CAPTURE || pursuit->reason == GC_FOLLOW_MEMORY ||
-        gc_pool_acquire(pool) != GC_OK)
+    pursuit->needs_driver = false;
+    if (gc_pool_acquire(pool) != GC_OK)
         return false;
-    *is_hit = try_stray_locked(pursuit);
+    if (is_first && !pool->is_dropped)
+        note_strayed_locked(pursuit);
+    const bool is_taken = try_stray_locked(pursuit);
     gc_pool_release(pool);
+    return is_taken;
+}
+
+bool gc_pursuit_depart(struct gc_pursuit *pursuit, bool *is_hit)
+{
+    *is_hit = false;
+    if (pursuit->reason == GC_FOLLOW_CAPTURE || pursuit->reason == GC_FOLLOW_MEMORY)
+        return false;
+    *is_hit = try_stray(pursuit, true);
+    /* What is pending may have become idle, and is there already. */
+    if (pursuit->needs_driver && gc_reuse_resolve(pursuit->context, pursuit->claim->bytes))
+        *is_hit = try_stray(pursuit, false);
     return *is_hit || (pursuit->needs_driver && ask_driver(pursuit) == GC_OK);
 }

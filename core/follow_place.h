@@ -9,7 +9,8 @@ struct gc_pursuit {
     struct gc_context *context;
     struct gc_follow *follow;
     const struct gc_claim *claim;
-    uint32_t entry;
+    uint32_t entry; /* GC_RUN_NONE: none */
+    uint32_t alike; /* whose lifetime it is thought to have; GC_RUN_NONE: not known */
     uint64_t address;
     enum gc_follow_reason reason; /* where it ends without a place */
     bool needs_driver;
@@ -22,6 +23,8 @@ bool gc_pursuit_follow(struct gc_pursuit *pursuit, bool *is_hit);
 /* What has no place gets memory between the places. False: the pool serves it better. */
 bool gc_pursuit_depart(struct gc_pursuit *pursuit, bool *is_hit);
 
+/* Nothing has departed yet. */
+void gc_follow_begin_round_locked(struct gc_follow *follow);
 /* Whether this thread is to open the places: one at a time, and once a round where there was no
  * memory for them. */
 bool gc_follow_begin_opening_locked(struct gc_follow *follow);

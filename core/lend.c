@@ -22,9 +22,8 @@ static bool is_small(const struct gc_lending *lending)
 /* What a plan says will be needed; 0: the request is not of one, or the run keeps to none. */
 static uint64_t planned_bytes(const struct gc_lending *lending)
 {
-    const struct gc_segment *segment = lending->arena->segment;
-    return segment->class == GC_CLASS_PLANNED && gc_follow_is_kept(lending->context)
-               ? segment->bytes
+    return lending->arena->segment->class == GC_CLASS_PLANNED
+               ? gc_follow_expected_bytes(lending->context)
                : 0;
 }
 

@@ -51,11 +51,10 @@ static struct gc_arena *create_arena(struct gc_context *context, enum gc_class c
         gc_slab_put(&context->device->segments, segment);
         return NULL;
     }
-    *arena =
-        (struct gc_arena){.segment = segment,
-                          .slots = (struct gc_slot *)(arena + 1),
-                          .slot_count = slot_count,
-                          .prepared_end = class == GC_CLASS_PLANNED ? address + bytes : address};
+    *arena = (struct gc_arena){.segment = segment,
+                               .slots = (struct gc_slot *)(arena + 1),
+                               .slot_count = slot_count,
+                               .prepared_end = address};
     segment->address = address;
     segment->bytes = bytes;
     segment->class = (uint8_t) class;
@@ -162,18 +161,38 @@ enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class, uin
     return fill_range(context, address, &range_bytes, &class, 1, false);
 }
 
+/* Twice the bytes of the places, or at least those. */
+static int reserve_planned(struct gc_context *context, uint64_t places_bytes, uint64_t *address,
+                           uint64_t *bytes)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page = context->pool.pages.page_bytes;
+    if (gc_add_u64(places_bytes, places_bytes, bytes) &&
+        GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle, *bytes, page,
+                                                       address)) == 0)
+        return 0;
+    *bytes = places_bytes;
+    return GC_IN_CONTEXT(
+        context, driver->address_reserve(driver->self, context->handle, *bytes, page, address));
+}
+
 enum gc_status gc_arena_add_planned(struct gc_context *context, uint64_t bytes)
 {
     const struct gc_driver *driver = &context->core->driver;
-    static const enum gc_class class = GC_CLASS_PLANNED;
-    const uint64_t range_bytes = whole_pages(bytes, context->pool.pages.page_bytes);
+    const uint64_t places_bytes = whole_pages(bytes, context->pool.pages.page_bytes);
+    struct gc_arena *arena = NULL;
     uint64_t address;
-    if (GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle, range_bytes,
-                                                       context->pool.pages.page_bytes, &address)) !=
-        0)
+    uint64_t range_bytes;
+    if (reserve_planned(context, places_bytes, &address, &range_bytes) != 0)
         return GC_DRIVER;
-    if (gc_pagemap_prepare(&context->core->pagemap, address, range_bytes) == GC_OK)
-        return fill_range(context, address, &range_bytes, &class, 1, false);
+    if (gc_pagemap_prepare(&context->core->pagemap, address, places_bytes) == GC_OK)
+        arena = create_arena(context, GC_CLASS_PLANNED, address, range_bytes);
+    if (arena != NULL) {
+        arena->prepared_end = address + places_bytes;
+        if (add_arenas(context, &arena, 1, false) == GC_OK)
+            return GC_OK;
+        gc_range_destroy_arena(context, arena);
+    }
     (void)driver->address_free(driver->self, context->handle, address, range_bytes);
     return GC_NO_HOST_MEMORY;
 }

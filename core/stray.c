@@ -2,9 +2,8 @@
 
 #include <stddef.h>
 
-#define STRAY_HOLES 512 /* holes that are looked at */
-#define STRAY_BEST 16   /* of those, places that are compared with the plan */
-#define STRAY_REACH 64  /* entries of the plan that they are compared with */
+#define STRAY_BEST 16  /* of those, places that are compared with the plan */
+#define STRAY_REACH 64 /* entries of the plan that they are compared with */
 
 struct option {
     struct gc_place place;
@@ -20,8 +19,7 @@ struct choice {
 
 /* ---- what a place costs ---- */
 
-/* The neighbours of a hole are not free: what they share a page with is in use. */
-static uint64_t page_cost(const struct gc_place *place, uint64_t bytes, uint64_t page)
+uint64_t gc_stray_page_cost(const struct gc_place *place, uint64_t bytes, uint64_t page)
 {
     const uint64_t start = place->hole->address;
     const uint64_t end = start + place->hole->bytes;
@@ -33,14 +31,15 @@ static uint64_t page_cost(const struct gc_place *place, uint64_t bytes, uint64_t
     return count - gc_min_u64(count, (uint64_t)is_first_used + (uint64_t)is_last_used);
 }
 
+/* `room`: of the hole, as far as it may be filled. */
 static struct option option_at(const struct gc_pool *pool, const struct gc_place *place,
-                               uint64_t bytes)
+                               uint64_t room, uint64_t bytes)
 {
     const struct gc_segment *segment =
         atomic_load_explicit(&place->hole->segment, memory_order_relaxed);
     const uint64_t cost =
-        segment->arena == NULL ? 0 : page_cost(place, bytes, pool->pages.page_bytes);
-    return (struct option){.place = *place, .cost = cost, .rest = place->hole->bytes - bytes};
+        segment->arena == NULL ? 0 : gc_stray_page_cost(place, bytes, pool->pages.page_bytes);
+    return (struct option){.place = *place, .cost = cost, .rest = room - bytes};
 }
 
 /* ---- the choice ---- */
@@ -68,14 +67,17 @@ static void offer(struct choice *choice, const struct option *option)
     choice->best[i] = *option;
 }
 
-/* At its start, and at its end. */
+/* At its start, and at its end, as far as it lies among the places. */
 static void offer_hole(struct choice *choice, const struct gc_pool *pool, struct gc_block *hole,
-                       uint64_t bytes)
+                       uint64_t places_end, uint64_t bytes)
 {
-    const uint64_t rest = hole->bytes - bytes;
+    const uint64_t room = gc_min_u64(hole->bytes, gc_sub_or_zero_u64(places_end, hole->address));
+    if (room < bytes)
+        return;
+    const uint64_t rest = room - bytes;
     for (unsigned i = 0; i < (rest == 0 ? 1 : 2); i++) {
         const struct gc_place place = {hole, hole->address + (i == 0 ? 0 : rest)};
-        const struct option option = option_at(pool, &place, bytes);
+        const struct option option = option_at(pool, &place, room, bytes);
         offer(choice, &option);
     }
 }
@@ -98,11 +100,11 @@ static bool choose_planned(const struct gc_pool *pool, const struct gc_run_match
                            uint64_t bytes, struct option *best)
 {
     const struct gc_bins *bins = &pool->bins[GC_CLASS_PLANNED];
+    const uint64_t places_end = gc_stray_places_end(pool, match->plan);
     struct choice choice = {.count = 0};
     struct gc_block *hole = gc_bins_best_fit(bins, bytes);
-    for (unsigned n = 0; hole != NULL && n < STRAY_HOLES; n++) {
-        if (hole->bytes >= bytes)
-            offer_hole(&choice, pool, hole, bytes);
+    for (unsigned n = 0; hole != NULL && n < GC_STRAY_HOLES; n++) {
+        offer_hole(&choice, pool, hole, places_end, bytes);
         hole = gc_bins_next(bins, hole);
     }
     for (uint32_t i = 0; i < choice.count; i++) {
@@ -133,7 +135,7 @@ static bool is_pool_better(const struct gc_pool *pool, uint64_t bytes, const str
         !gc_pool_find_place_locked(pool, is_small ? GC_CLASS_SMALL : GC_CLASS_LARGE, bytes, false,
                                    &place))
         return false;
-    const uint64_t cost = option_at(pool, &place, bytes).cost;
+    const uint64_t cost = option_at(pool, &place, place.hole->bytes, bytes).cost;
     if (cost != planned->cost)
         return cost < planned->cost;
     return is_small || (is_backed(pool, &place, bytes) && !is_backed(pool, &planned->place, bytes));

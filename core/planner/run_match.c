@@ -1,42 +1,18 @@
 #include "core/planner/run_match.h"
 
 #include "core/bits.h"
+#include "core/planner/run_sort.h"
 
 #define ANY_STREAM (GC_RUN_STREAMS_MAX - 1)
 #define HASH_MASK (UINT64_MAX << 32)
+#define GUESS_REACH 4 /* entries that an allocation of another size may stand for */
+#define GUESS_STEP 20 /* thousandths of the size that the next one must be nearer */
 
 /* ---- tracks ---- */
 
 static uint64_t track_hash(uint64_t first, uint64_t second, uint64_t third)
 {
     return gc_mix_u64(gc_mix_u64(gc_mix_u64(first) + second) + third) & HASH_MASK;
-}
-
-static void sift(uint64_t *heap, uint32_t at, uint32_t count)
-{
-    const uint64_t key = heap[at];
-    for (uint32_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
-        if (child + 1 < count && heap[child + 1] > heap[child])
-            child++;
-        if (heap[child] <= key)
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = key;
-}
-
-/* Heapsort: in place, and no order of keys is a bad one. */
-static void sort(uint64_t *keys, uint32_t count)
-{
-    for (uint32_t i = count / 2; i-- > 0;)
-        sift(keys, i, count);
-    for (uint32_t i = count; i-- > 1;) {
-        const uint64_t key = keys[0];
-        keys[0] = keys[i];
-        keys[i] = key;
-        sift(keys, 0, i);
-    }
 }
 
 /* The entry before `i` as the run goes on; GC_RUN_NONE before the first. */
@@ -93,7 +69,7 @@ enum gc_status gc_run_match_init(struct gc_run_match *match, const struct gc_run
     }
     for (uint32_t i = 0; i < plan->count; i++)
         match->track_count += make_track(plan, i, &match->tracks[match->track_count]);
-    sort(match->tracks, match->track_count);
+    gc_run_sort(match->tracks, match->track_count);
     forget_early(match);
     return GC_OK;
 }
@@ -343,5 +319,30 @@ uint32_t gc_run_match_next(struct gc_run_match *match, uint64_t bytes, uint64_t 
         found = find_track(match, &wanted);
     if (found == GC_RUN_NONE)
         note_missed(match, bytes);
+    return found;
+}
+
+/* How far apart two sizes are, in thousandths of the second. */
+static uint64_t difference(uint64_t bytes, uint64_t planned)
+{
+    const uint64_t apart = bytes > planned ? bytes - planned : planned - bytes;
+    if (apart > planned / 2)
+        return UINT64_MAX;
+    return apart / GC_RUN_UNIT_BYTES * 1000 / (planned / GC_RUN_UNIT_BYTES);
+}
+
+uint32_t gc_run_match_guess(const struct gc_run_match *match, uint64_t bytes)
+{
+    struct position position = {match->cursor, match->round};
+    uint64_t least = UINT64_MAX;
+    uint32_t found = GC_RUN_NONE;
+    for (uint64_t n = 0; n < GUESS_REACH; n++, position = step(match->plan, position)) {
+        const uint64_t apart = difference(bytes, match->plan->entries[position.entry].bytes);
+        if (match->rounds[position.entry] == position.round || apart == UINT64_MAX ||
+            apart + n * GUESS_STEP >= least)
+            continue;
+        least = apart + n * GUESS_STEP;
+        found = position.entry;
+    }
     return found;
 }

@@ -56,6 +56,9 @@ void gc_run_match_fini(struct gc_run_match *match);
  * `is_idle`: nothing of the plan is live, so that the run may begin again. */
 uint32_t gc_run_match_next(struct gc_run_match *match, uint64_t bytes, uint64_t stream,
                            bool is_idle);
+/* Which entry an allocation that is none stands for, if it is one whose size has changed: one of
+ * the next, by size; or GC_RUN_NONE. */
+uint32_t gc_run_match_guess(const struct gc_run_match *match, uint64_t bytes);
 /* The stream is destroyed. */
 void gc_run_match_close_stream(struct gc_run_match *match, uint64_t stream);
 

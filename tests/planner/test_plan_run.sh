@@ -50,7 +50,7 @@ pages=$(((peak + 2097151) / 2097152 * 2097152))
 GPUCACHE_LIMIT=$(($(plan roomy 'd["context_bytes"]["peak"]') + pages)) followed tight "$steps" 10 1
 is "a limit of the plan's peak and the context is enough" "$(plan tight '[d["plan"]["fallback"]["count"], d["oom_count"]]')" '[0, 0]'
 followed departing "$steps" 25 1 10
-is "a run that departs: nearly all follows" "$(plan departing 'd["plan"]["followed"]["count"] > 0.9 * d["alloc_count"] and d["plan"]["reasons"]["unmatched"]["count"] > 0')" true
+is "a run that departs: nearly all is placed by the plan" "$(plan departing 'd["plan"]["followed"]["count"] + d["plan"]["reasons"]["departed"]["count"] > 0.9 * d["alloc_count"] and d["plan"]["reasons"]["unmatched"]["count"] > 0')" true
 is "a run that departs: the rest is from the pool" "$(plan departing 'd["plan"]["followed"]["count"] + d["plan"]["fallback"]["count"] == d["alloc_count"]')" true
 GPUCACHE_PLAN=$TMP/run.plan GPUCACHE_REPORT=stderr preloaded "$steps" 6 1 > out 2>&1
 like "the report's text says how much followed" "$(cat out)" '^ +[0-9]+ \([0-9.]+ MiB\) followed it$'
@@ -77,8 +77,8 @@ for backend in vmm driver; do
         preloaded "$torture" 10000 3 "$seed" 4 > out 2>&1
     is "torture, $backend: nothing is corrupt, seed $seed" $? 0
     echo "# $(tail -1 out)"
-    is "torture, $backend: every block was freed, and part followed the plan" \
-        "$(json torture.json '[d["leak_count"], d["plan"]["followed"]["count"] > 100]')" '[0, true]'
+    is "torture, $backend: every block was freed, and part was placed by the plan" \
+        "$(json torture.json '[d["leak_count"], d["plan"]["followed"]["count"] + d["plan"]["reasons"]["departed"]["count"] > 100]')" '[0, true]'
 done
 
 # ---- files made to hurt ----
@@ -160,6 +160,29 @@ if [ ! -d "$SHARED/data/traces" ]; then
     skip "recorded training runs" "../shared/data is not there"
     done_testing
 fi
+# judge SEED [SHARE KIND]: the trace with one event in twenty changed, by the plan and without.
+judge() {
+    python3 "$ROOT/tests/planner/perturb.py" "$trace" "$@" > perturbed.csv
+    "$TOOL" replay perturbed.csv --json > pool.json
+    ok "$name, changed by $*: no failure" sh -c '"$0" replay perturbed.csv --plan run.plan --json > replay.json' "$TOOL"
+    python3 - > judged << 'END'
+import json
+pool, plan = json.load(open("pool.json")), json.load(open("replay.json"))
+followed, fallback = plan["plan"]["followed"]["count"], plan["plan"]["fallback"]["count"]
+by_life = plan["plan"]["reasons"]["departed"]["count"]
+needed = max(plan["peak_live_bytes"], plan["plan"]["peak_bytes"])
+above = plan["peak_reserved_bytes"] / needed
+# Below 1 GiB a few pages alone are more.
+print(above <= (1.02 if needed >= 1 << 30 else 1.1), above <= pool["ratio"] + 0.003, followed + by_life > fallback - by_life)
+print(f"ratio {plan['ratio']}, {above:.4f} of what was planned or needed, without a plan {pool['ratio']}, followed {followed}, not {fallback}")
+END
+    read -r thrifty fair part < judged
+    echo "# $(tail -n 1 judged)"
+    is "$name, changed by $*: within 1.02 of what was planned or needed, 1.1 below 1 GiB" "$thrifty" True
+    # Any of the many placements that are optimal.
+    is "$name, changed by $*: not more than without a plan" "$fair" True
+    is "$name, changed by $*: most is placed by it" "$part" True
+}
 for trace in "$SHARED"/data/traces/*.csv; do
     name=$(basename "$trace" .csv)
     ok "$name: planned" sh -c '"$0" plan "$1" --output run.plan --deadline 5 --json > plan.json' "$TOOL" "$trace"
@@ -175,23 +198,10 @@ for trace in "$SHARED"/data/traces/*.csv; do
         is "$name, $backend: no driver call in the second pass" "$(json replay.json 'r["passes"][1]["driver_calls"]')" 0
     done
     for perturbed in 1 2 3 4 5 6; do
-        python3 "$ROOT/tests/planner/perturb.py" "$trace" $perturbed > perturbed.csv
-        "$TOOL" replay perturbed.csv --json > pool.json
-        ok "$name, changed by $perturbed: no failure" sh -c '"$0" replay perturbed.csv --plan run.plan --json > replay.json' "$TOOL"
-        python3 - > judged << 'END'
-import json
-pool, plan = json.load(open("pool.json")), json.load(open("replay.json"))
-followed, fallback = plan["plan"]["followed"]["count"], plan["plan"]["fallback"]["count"]
-print(plan["peak_live_bytes"] < 1 << 30 or plan["ratio"] <= 1.02, plan["ratio"] <= pool["ratio"] + 0.006, 5 * followed > fallback)
-print(f"ratio {plan['ratio']}, without a plan {pool['ratio']}, followed {followed}, not {fallback}")
-END
-        read -r thrifty fair part < judged
-        echo "# $(tail -n 1 judged)"
-        # Below 1 GiB a few pages alone are more.
-        is "$name, changed by $perturbed: ratio at most 1.02, of runs above 1 GiB" "$thrifty" True
-        # Any of the many placements that are optimal.
-        is "$name, changed by $perturbed: not much more than without a plan" "$fair" True
-        is "$name, changed by $perturbed: part of it follows" "$part" True
+        judge $perturbed
+    done
+    for kind in nudge size other miss leak add swap stream; do
+        judge 1 0.05 $kind
     done
 done
 done_testing
