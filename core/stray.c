@@ -144,7 +144,7 @@ static bool is_pool_better(const struct gc_pool *pool, uint64_t bytes, const str
 bool gc_stray_find_locked(const struct gc_pool *pool, const struct gc_run_match *match,
                           uint64_t bytes, struct gc_place *place)
 {
-    struct option best;
+    struct option best = {.cost = 0};
     if (!choose_planned(pool, match, bytes, &best) ||
         (bytes <= GC_SMALL_MAX && best.pending < STRAY_REACH) || is_pool_better(pool, bytes, &best))
         return false;
