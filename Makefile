@@ -17,6 +17,11 @@ RUN := python3 tests/run --build $(OUT)
 
 include scripts/rules.mk
 
+# LD_PRELOAD is a list with blanks and colons between its paths.
+ifneq ($(words $(CURDIR))$(findstring :,$(CURDIR)),1)
+$(error $(CURDIR): LD_PRELOAD cannot name a path with a blank or a colon; put the tree elsewhere)
+endif
+
 ##@ Build
 .PHONY: all
 all: $(if $(CORE_SRC),$(LIB)) $(if $(TOOL_SRC),$(TOOL)) sim examples ## the library, the tool, the simulated device, the examples

@@ -38,7 +38,9 @@ static int set_preload(void)
         return tool_fail(&tool_command_run, "%s", reason);
     if (strpbrk(library, " :") != NULL)
         return tool_fail(&tool_command_run,
-                         "%s: LD_PRELOAD cannot name a path with a blank or a colon", library);
+                         "%s: LD_PRELOAD cannot name a path with a blank or a colon; put the "
+                         "library elsewhere",
+                         library);
     const char *before = getenv("LD_PRELOAD");
     if (before == NULL || before[0] == '\0')
         return put("LD_PRELOAD", library);

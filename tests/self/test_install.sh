@@ -43,4 +43,8 @@ for place in "PREFIX=/opt/a b" PREFIX=opt/x 'DESTDIR=/tmp/a;b' 'PREFIX=/a&b' LIB
     text=$(make -C "$ROOT" -s --no-print-directory -n uninstall DESTDIR="$TMP/root" PREFIX=/opt/x "$place" 2>&1)
     like "$place is refused" "$text" "${place%%=*}=.*is accepted"
 done
+# A tree where nothing could be preloaded from.
+mkdir "$TMP/a b"
+cp -r "$ROOT/Makefile" "$ROOT/VERSION" "$ROOT/scripts" "$TMP/a b/"
+like "a folder with a blank is refused" "$(make -C "$TMP/a b" -n all 2>&1)" 'a b: LD_PRELOAD cannot name a path'
 done_testing
