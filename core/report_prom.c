@@ -272,21 +272,75 @@ static void write_latency(struct prom *prom)
     write_percentiles(prom, "free", &snapshot->free_latency);
 }
 
-static void write_tenants(struct prom *prom, const char *name, const char *help, bool is_peak)
+static const struct tenant_metric {
+    const char *name;
+    const char *type;
+    const char *help;
+    size_t offset; /* in struct gc_tenant_figures; UINT64_MAX there is no sample */
+} tenant_metrics[] = {
+    {"tenant_reserved_bytes", "gauge", "Bytes held for a tenant.",
+     offsetof(struct gc_tenant_figures, reserved.current)},
+    {"tenant_reserved_peak_bytes", "gauge", "The most bytes ever held for a tenant.",
+     offsetof(struct gc_tenant_figures, reserved.peak)},
+    {"tenant_requested_bytes", "gauge", "Bytes that a tenant asked for and has not freed.",
+     offsetof(struct gc_tenant_figures, requested.current)},
+    {"tenant_requested_peak_bytes", "gauge", "The most of a tenant's requested bytes.",
+     offsetof(struct gc_tenant_figures, requested.peak)},
+    {"tenant_limit_bytes", "gauge", "A tenant's limit, where it has one.",
+     offsetof(struct gc_tenant_figures, limit_bytes)},
+    {"tenant_alloc_total", "counter", "Allocations of a tenant that succeeded.",
+     offsetof(struct gc_tenant_figures, alloc_count)},
+    {"tenant_oom_total", "counter", "Requests of a tenant that found no room.",
+     offsetof(struct gc_tenant_figures, oom_count)},
+};
+
+static void write_tenants(struct prom *prom, const struct tenant_metric *metric)
 {
     const struct gc_snapshot *snapshot = prom->report->snapshot;
     bool has_begun = false;
     for (uint32_t i = 0; i < snapshot->device_count; i++) {
         for (uint32_t t = 0; t < snapshot->devices[i].tenant_count; t++) {
             const struct gc_tenant_figures *tenant = &snapshot->devices[i].tenants[t];
+            uint64_t value;
+            memcpy(&value, (const char *)tenant + metric->offset, sizeof(value));
+            if (value == UINT64_MAX)
+                continue;
             if (!has_begun)
-                begin_metric(prom, name, "gauge", help);
+                begin_metric(prom, metric->name, metric->type, metric->help);
             has_begun = true;
-            begin_sample(prom, name, &snapshot->devices[i]);
+            begin_sample(prom, metric->name, &snapshot->devices[i]);
             put_label(prom, "tenant", tenant->name, ',');
             put_number_label(prom, "place", t); /* one that is gone may have had the same name */
-            put_value(prom, is_peak ? tenant->reserved.peak : tenant->reserved.current);
+            put_value(prom, value);
         }
+    }
+}
+
+/* Allocations by whether, and why not, they followed the plan. */
+static void write_plan(struct prom *prom, const struct gc_device_snapshot *device, const char *way,
+                       uint64_t count)
+{
+    begin_sample(prom, "plan_allocations_total", device);
+    put_label(prom, "way", way, ',');
+    put_value(prom, count);
+}
+
+static void write_plans(struct prom *prom)
+{
+    const struct gc_snapshot *snapshot = prom->report->snapshot;
+    bool has_begun = false;
+    for (uint32_t i = 0; i < snapshot->device_count; i++) {
+        const struct gc_device_snapshot *device = &snapshot->devices[i];
+        if (device->plan.entry_count == 0)
+            continue;
+        if (!has_begun)
+            begin_metric(prom, "plan_allocations_total", "counter",
+                         "Allocations that followed the plan, and that did not, by the reason.");
+        has_begun = true;
+        write_plan(prom, device, "followed", device->plan.followed_count);
+#define GC_FOLLOW_REASON(name, key, text) write_plan(prom, device, #key, device->plan.key##_count);
+#include "core/follow.def"
+#undef GC_FOLLOW_REASON
     }
 }
 
@@ -300,8 +354,8 @@ enum gc_status gc_report_write_prom(const struct gc_report *report, int fd)
     for (size_t i = 0; i < sizeof(api_metrics) / sizeof(api_metrics[0]); i++)
         write_api_metric(&prom, &api_metrics[i]);
     write_latency(&prom);
-    write_tenants(&prom, "tenant_reserved_bytes", "Bytes held for a tenant.", false);
-    write_tenants(&prom, "tenant_reserved_peak_bytes", "The most bytes ever held for a tenant.",
-                  true);
+    for (size_t i = 0; i < sizeof(tenant_metrics) / sizeof(tenant_metrics[0]); i++)
+        write_tenants(&prom, &tenant_metrics[i]);
+    write_plans(&prom);
     return gc_out_flush(&prom.out);
 }

@@ -323,6 +323,64 @@ def prom_is_what_the_report_says(_):
               report["latency_ns"]["alloc"]["p99"] / 1e9, "latency")
 
 
+def prom_has_tenants_and_plans(_):
+    """Of a run with tenants, and of the same report with a plan and a limit written into it."""
+    if PROMETHEUS_CLIENT is None:
+        return "PyPI's prometheus_client could not be had"
+    with open(os.path.join(FOLDER, "tenants.json"), "rb") as stream:
+        report = strict(stream.read())
+    device = report["devices"][0]
+    nothing = {"count": 0, "bytes": 0}
+    device["plan"] = {"entries": 9, "peak_bytes": 1, "used_bytes": 1, "rounds": 1, "jumps": 0, "followed": {"count": 7, "bytes": 1},
+                      "reasons": {"unmatched": {"count": 5, "bytes": 1}, **dict.fromkeys(("occupied", "pending", "capture", "memory"), nothing)}}
+    path = os.path.join(FOLDER, "planned.json")
+    with open(path, "w", encoding="utf-8") as stream:
+        json.dump(report, stream)
+    text = subprocess.run([TOOL, "report", path, "--prom"], capture_output=True, timeout=60, check=True).stdout
+    samples = samples_of(text.decode())
+    if len(device["tenants"]) < 2:
+        raise AssertionError("no tenants")
+    for place, tenant in enumerate(device["tenants"]):
+        labels = tuple(sorted((("device", str(device["ordinal"])), ("place", str(place)), ("tenant", tenant["name"]))))
+        for name, want in (("reserved_bytes", tenant["reserved_bytes"]["current"]), ("reserved_peak_bytes", tenant["reserved_bytes"]["peak"]),
+                           ("requested_bytes", tenant["requested_bytes"]["current"]), ("requested_peak_bytes", tenant["requested_bytes"]["peak"]),
+                           ("limit_bytes", tenant["limit_bytes"]), ("alloc_total", tenant["alloc_count"]), ("oom_total", tenant["oom_count"])):
+            tap.equal(samples.pop((f"gpucache_tenant_{name}", labels), None), want, f"{tenant['name']} {name}")
+    for way, want in (("followed", 7), ("unmatched", 5), ("occupied", 0)):
+        tap.equal(samples.pop(("gpucache_plan_allocations_total", (("device", "0"), ("way", way)))), want, way)
+    tap.equal([key for key in samples if key[0].startswith("gpucache_tenant")], [], "more of tenants")
+    promtool = shutil.which("promtool")
+    if promtool is not None:
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
+        tap.equal((done.returncode, done.stdout + done.stderr), (0, b""), "promtool")
+    return None
+
+
+def report_is_the_sum_of_the_trace(_):
+    """Counts, bytes, peaks and leaks of the report, summed up anew from the records of the same run."""
+    with open(os.path.join(FOLDER, "report.json"), "rb") as stream:
+        report = strict(stream.read())
+    tap.equal(len(report["devices"]), 2, "devices")
+    for device in report["devices"]:
+        mine = [life for life in LIVES[id(RUN)] if life.device == device["ordinal"]]
+        kept = [life for life in mine if life.end_ns is None]
+        tap.equal(device["alloc_count"], len(mine), "allocations")
+        tap.equal(device["free_count"], len(mine) - len(kept), "frees")
+        tap.equal(device["hit_count"] + device["miss_count"], len(mine), "from the cache and from the driver")
+        tap.equal(device["requested_bytes"], {"current": sum(life.bytes for life in kept), "peak": max(native_trace.live_curve(RUN, device["ordinal"]))},
+                  "requested")
+        tap.equal(device["oom_count"], sum(1 for r in RUN.records if r[0] == native_trace.OOM and r[1] == device["ordinal"]), "without room")
+        tap.equal((device["leak_count"], device["leak_bytes"]), (len(kept), sum(life.bytes for life in kept)), "leaks")
+        tap.equal({(leak["address"], leak["bytes"]) for leak in device["leaks"]}, {(hex(life.address), life.bytes) for life in kept}, "each of them")
+        levels = [r for r in RUN.records if r[0] == native_trace.LEVELS and r[1] == device["ordinal"]]
+        tap.equal(device["reserved_bytes"]["peak"], max(r[4] for r in levels), "reserved")
+        for name, api in device["by_api"].items():
+            of = [life for life in mine if RUN.names[life.api] == name]
+            if of:
+                tap.equal((api["count"], api["bytes"], api["current_bytes"]), (len(of), sum(life.bytes for life in of),
+                                                                              sum(life.bytes for life in of if life.end_ns is None)), name)
+
+
 def prom_of_the_library_is_that_of_the_tool(_):
     """Two runs of the same client: the names and labels are the same; so are counts of what it did."""
     if PROMETHEUS_CLIENT is None:
@@ -396,5 +454,5 @@ except ImportError:
 if __name__ == "__main__":
     sys.exit(tap.run([perfetto_counters_and_slices_are_those_of_the_trace, perfetto_out_file_is_what_is_printed,
                       pickle_goes_back_to_nothing_as_the_viewer_does, exports_replay_as_the_trace_does, rmm_log_is_what_its_reader_takes,
-                      prom_is_what_the_report_says, prom_of_the_library_is_that_of_the_tool, prom_follows_the_conventions,
+                      report_is_the_sum_of_the_trace, prom_is_what_the_report_says, prom_has_tenants_and_plans, prom_of_the_library_is_that_of_the_tool, prom_follows_the_conventions,
                       hostile_names_stay_names, version_1_and_an_empty_trace_export]))
