@@ -1,5 +1,7 @@
 #include "core/out.h"
 
+#include "core/text.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -211,4 +213,10 @@ void gc_out_right_uint(struct gc_out *out, size_t column, uint64_t value)
 {
     char digits[24] = "";
     gc_out_right(out, column, digits_of(value, 10, 1, digits, sizeof(digits)));
+}
+
+void gc_out_right_size(struct gc_out *out, size_t column, uint64_t bytes)
+{
+    char text[GC_TEXT_SIZE_BYTES];
+    gc_out_right(out, column, gc_text_size(bytes, text));
 }

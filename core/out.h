@@ -54,5 +54,6 @@ void gc_out_pad(struct gc_out *out, size_t column);
 /* `text` so that it ends before `column`. */
 void gc_out_right(struct gc_out *out, size_t column, const char *text);
 void gc_out_right_uint(struct gc_out *out, size_t column, uint64_t value);
+void gc_out_right_size(struct gc_out *out, size_t column, uint64_t bytes); /* "1.5 GiB" */
 
 #endif

@@ -49,12 +49,6 @@ void gc_report_tenants_json(struct gc_json *json, const struct gc_device_snapsho
     gc_json_end_array(json);
 }
 
-static void right_size(struct gc_out *out, size_t column, uint64_t bytes)
-{
-    char text[GC_TEXT_SIZE_BYTES];
-    gc_out_right(out, column, gc_text_size(bytes, text));
-}
-
 static void write_head(struct gc_out *out)
 {
     gc_out_text(out, "   tenant");
@@ -78,10 +72,10 @@ void gc_report_tenants_text(struct gc_out *out, const struct gc_device_snapshot 
         if (tenant->limit_bytes == UINT64_MAX)
             gc_out_right(out, 37, "none");
         else
-            right_size(out, 37, tenant->limit_bytes);
-        right_size(out, 48, tenant->reserved.current);
-        right_size(out, 58, tenant->reserved.peak);
-        right_size(out, 69, tenant->requested.current);
+            gc_out_right_size(out, 37, tenant->limit_bytes);
+        gc_out_right_size(out, 48, tenant->reserved.current);
+        gc_out_right_size(out, 58, tenant->reserved.peak);
+        gc_out_right_size(out, 69, tenant->requested.current);
         gc_out_text(out, "  ");
         gc_out_uint(out, tenant->oom_count);
         gc_out_text(out, tenant->is_paused ? "\n       (paused)\n" : "\n");

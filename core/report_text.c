@@ -2,6 +2,7 @@
 #include "core/bits.h"
 #include "core/out.h"
 #include "core/report_estimate.h"
+#include "core/report_lists.h"
 #include "core/report_plan.h"
 #include "core/report_stacks.h"
 #include "core/report_tenant.h"
@@ -9,17 +10,10 @@
 
 #include <string.h>
 
-#define LIST_MAX 10 /* entry points and leaks shown of each device */
 #define NAME_COLUMNS 34
 #define COMMAND_COLUMNS 66
 #define TEXT_COLUMNS 80
 #define SENTENCE_COLUMNS 400
-
-static const char *shown(const char *text, size_t columns, char *to)
-{
-    return gc_text_show(text != NULL ? text : "?", text != NULL ? strlen(text) : 1, to,
-                        columns + 1);
-}
 
 /* Words from the next column on; lines that follow begin at `indent`. Ends the line. */
 static void write_words(struct gc_out *out, size_t indent, const char *word)
@@ -51,35 +45,29 @@ static void write_head(struct gc_out *out, const struct gc_report_facts *facts)
     char text[NAME_COLUMNS + COMMAND_COLUMNS];
     gc_out_style(out, GC_STYLE_STRONG);
     gc_out_text(out, "== gpucache ");
-    gc_out_text(out, shown(facts->version, 16, text));
+    gc_out_text(out, gc_report_shown(facts->version, 16, text));
     gc_out_text(out, ": ");
-    gc_out_text(out, shown(facts->process->program, 24, text));
+    gc_out_text(out, gc_report_shown(facts->process->program, 24, text));
     gc_out_text(out, ", pid ");
     gc_out_int(out, facts->process->pid);
     gc_out_style(out, GC_STYLE_PLAIN);
     gc_out_text(out, "\n   command    ");
-    gc_out_text(out, shown(facts->process->command, COMMAND_COLUMNS - 1, text));
+    gc_out_text(out, gc_report_shown(facts->process->command, COMMAND_COLUMNS - 1, text));
     gc_out_text(out, "\n   host       ");
-    gc_out_text(out, shown(facts->process->host, COMMAND_COLUMNS - 1, text));
+    gc_out_text(out, gc_report_shown(facts->process->host, COMMAND_COLUMNS - 1, text));
     gc_out_text(out, "\n   ran        ");
     gc_out_fixed(out, facts->duration_ns / 1000000, 3);
     gc_out_text(out, " s, mode ");
-    gc_out_text(out, shown(facts->mode, 8, text));
+    gc_out_text(out, gc_report_shown(facts->mode, 8, text));
     gc_out_text(out, ", backend ");
-    gc_out_text(out, shown(facts->backend, 8, text));
+    gc_out_text(out, gc_report_shown(facts->backend, 8, text));
     gc_out_text(out, ", reuse ");
-    gc_out_text(out, shown(facts->reuse, 8, text));
+    gc_out_text(out, gc_report_shown(facts->reuse, 8, text));
     gc_out_text(out, ", driver ");
     gc_out_int(out, facts->driver_version / 1000);
     gc_out_char(out, '.');
     gc_out_int(out, facts->driver_version % 1000 / 10);
     gc_out_char(out, '\n');
-}
-
-static void right_size(struct gc_out *out, size_t column, uint64_t bytes)
-{
-    char text[GC_TEXT_SIZE_BYTES];
-    gc_out_right(out, column, gc_text_size(bytes, text));
 }
 
 /* One that stayed zero has nothing to say. */
@@ -90,8 +78,8 @@ static void write_gauge(struct gc_out *out, const char *name, const char *meanin
         return;
     gc_out_text(out, "   ");
     gc_out_text(out, name);
-    right_size(out, 25, gauge->current);
-    right_size(out, 37, gauge->peak);
+    gc_out_right_size(out, 25, gauge->current);
+    gc_out_right_size(out, 37, gauge->peak);
     gc_out_text(out, "  ");
     gc_out_text(out, meaning);
     gc_out_char(out, '\n');
@@ -108,13 +96,6 @@ static void write_gauges(struct gc_out *out, const struct gc_device_snapshot *de
 #include "core/stats.def"
 #undef GC_GAUGE
 #undef GC_COUNTER
-}
-
-static void put_count(struct gc_out *out, const char *before, uint64_t count, const char *after)
-{
-    gc_out_text(out, before);
-    gc_out_uint(out, count);
-    gc_out_text(out, after);
 }
 
 /* Likewise. */
@@ -140,150 +121,6 @@ static void write_counters(struct gc_out *out, const struct gc_device_snapshot *
 #include "core/stats.def"
 #undef GC_GAUGE
 #undef GC_COUNTER
-}
-
-/* Walks entry points from the largest `key` down; equal ones in the table's order. */
-struct ranking {
-    const struct gc_api_figures *apis;
-    uint16_t count;
-    uint64_t (*key)(const struct gc_api_figures *api);
-    int last; /* the one given before, -1 at first */
-};
-
-static int rank_next(struct ranking *ranking)
-{
-    int best = -1;
-    for (int i = 0; i < ranking->count; i++) {
-        const uint64_t value = ranking->key(&ranking->apis[i]);
-        if (value == 0)
-            continue;
-        if (ranking->last >= 0) {
-            const uint64_t last = ranking->key(&ranking->apis[ranking->last]);
-            if (value > last || (value == last && i <= ranking->last))
-                continue;
-        }
-        if (best < 0 || value > ranking->key(&ranking->apis[best]))
-            best = i;
-    }
-    ranking->last = best;
-    return best;
-}
-
-static uint64_t key_bytes(const struct gc_api_figures *api)
-{
-    return api->count > 0 ? api->peak_bytes + 1 : 0;
-}
-
-static uint64_t key_calls(const struct gc_api_figures *api)
-{
-    return api->driver_calls;
-}
-
-static void write_more(struct gc_out *out, uint64_t more)
-{
-    if (more > 0)
-        put_count(out, "     ... and ", more, " more\n");
-}
-
-static void write_apis(struct gc_out *out, const struct gc_report *report,
-                       const struct gc_device_snapshot *device)
-{
-    struct ranking ranking = {device->apis, report->snapshot->api_count, key_bytes, -1};
-    char name[NAME_COLUMNS + 1];
-    uint64_t listed = 0;
-    for (int i = rank_next(&ranking); i >= 0; i = rank_next(&ranking)) {
-        const struct gc_api_figures *api = &device->apis[i];
-        if (listed++ >= LIST_MAX)
-            continue;
-        if (listed == 1) {
-            gc_out_text(out, "   entry point");
-            gc_out_right(out, 46, "calls");
-            gc_out_right(out, 57, "asked for");
-            gc_out_right(out, 68, "peak");
-            gc_out_right(out, 79, "at exit");
-            gc_out_char(out, '\n');
-        }
-        gc_out_text(out, "     ");
-        gc_out_text(out, shown(report->api_names[i], NAME_COLUMNS - 1, name));
-        gc_out_right_uint(out, 46, api->count);
-        right_size(out, 57, api->bytes);
-        right_size(out, 68, api->peak_bytes);
-        right_size(out, 79, api->current_bytes);
-        gc_out_char(out, '\n');
-    }
-    write_more(out, listed > LIST_MAX ? listed - LIST_MAX : 0);
-}
-
-static void write_driver_calls(struct gc_out *out, const struct gc_report *report,
-                               const struct gc_device_snapshot *device)
-{
-    struct ranking ranking = {device->apis, report->snapshot->api_count, key_calls, -1};
-    char name[NAME_COLUMNS + 1];
-    uint64_t listed = 0;
-    uint64_t rest = 0;
-    for (int i = rank_next(&ranking); i >= 0; i = rank_next(&ranking)) {
-        if (listed++ >= LIST_MAX) {
-            rest += device->apis[i].driver_calls;
-            continue;
-        }
-        if (listed == 1)
-            gc_out_text(out, "   calls that reached the driver\n");
-        gc_out_text(out, "     ");
-        gc_out_text(out, shown(report->api_names[i], NAME_COLUMNS - 1, name));
-        gc_out_right_uint(out, 46, device->apis[i].driver_calls);
-        gc_out_char(out, '\n');
-    }
-    if (rest > 0) {
-        put_count(out, "     ... and ", listed - LIST_MAX, " more entry points");
-        gc_out_right_uint(out, 46, rest);
-        gc_out_char(out, '\n');
-    }
-}
-
-static void write_direct(struct gc_out *out, const struct gc_device_snapshot *device)
-{
-    bool any = false;
-    for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {
-        if (device->direct_bytes[kind] == 0)
-            continue;
-        if (!any)
-            gc_out_text(out, "   outside the pool, at exit\n");
-        any = true;
-        gc_out_text(out, "     ");
-        gc_out_text(out, gc_report_direct_text((enum gc_direct_kind)kind));
-        right_size(out, 68, device->direct_bytes[kind]);
-        gc_out_char(out, '\n');
-    }
-}
-
-static void write_leaks(struct gc_out *out, const struct gc_report *report, uint32_t index)
-{
-    const struct gc_device_snapshot *device = &report->snapshot->devices[index];
-    const struct gc_report_leaks *leaks = &report->leaks[index];
-    char name[NAME_COLUMNS + 1];
-    char size[GC_TEXT_SIZE_BYTES];
-    if (device->leak_count == 0)
-        return;
-    gc_out_style(out, GC_STYLE_ALERT);
-    put_count(out, "   never freed: ", device->leak_count,
-              device->leak_count == 1 ? " allocation, " : " allocations, ");
-    gc_out_text(out, gc_text_size(device->leak_bytes, size));
-    gc_out_style(out, GC_STYLE_PLAIN);
-    gc_out_char(out, '\n');
-    const uint32_t listed = leaks->count < LIST_MAX ? leaks->count : LIST_MAX;
-    for (uint32_t i = 0; i < listed; i++) {
-        const struct gc_leak *leak = &leaks->leaks[i];
-        gc_out_text(out, "     ");
-        gc_out_hex(out, leak->address);
-        right_size(out, 37, leak->bytes);
-        gc_out_text(out, "  ");
-        gc_out_text(
-            out, shown(leak->api < report->snapshot->api_count ? report->api_names[leak->api] : "?",
-                       NAME_COLUMNS, name));
-        gc_out_char(out, '\n');
-        gc_report_text_stack(out, report, leak->site);
-    }
-    write_more(out, device->leak_count > listed ? device->leak_count - listed : 0);
 }
 
 static void write_fragmentation(struct gc_out *out, const struct gc_device_snapshot *device)
@@ -314,7 +151,7 @@ static void write_limits(struct gc_out *out, const struct gc_device_snapshot *de
     if (device->group[0] != '\0') {
         const bool is_group_limited = device->group_limit_bytes != UINT64_MAX;
         gc_out_text(out, is_limited ? "\n   group      " : " of its own\n   group      ");
-        gc_out_text(out, shown(device->group, 44, text));
+        gc_out_text(out, gc_report_shown(device->group, 44, text));
         gc_out_text(out, is_group_limited ? ", limit " : ", no limit");
         if (is_group_limited)
             gc_out_text(out, gc_text_size(device->group_limit_bytes, size));
@@ -332,23 +169,23 @@ static void write_device(struct gc_out *out, const struct gc_report *report, uin
     gc_out_int(out, device->info.ordinal);
     gc_out_style(out, GC_STYLE_PLAIN);
     gc_out_text(out, ": ");
-    gc_out_text(out, shown(device->info.name, 32, text));
+    gc_out_text(out, gc_report_shown(device->info.name, 32, text));
     gc_out_text(out, ", ");
     gc_out_text(out, gc_text_size(device->info.total_bytes, size));
     write_limits(out, device);
     gc_out_text(out, device->is_mapped ? "   backend    vmm" : "   backend    driver");
     gc_out_text(out, device->info.backend_reason[0] != '\0' ? ":" : "");
-    write_words(out, 14, shown(device->info.backend_reason, sizeof(text) - 1, text));
+    write_words(out, 14, gc_report_shown(device->info.backend_reason, sizeof(text) - 1, text));
     write_gauges(out, device);
     write_counters(out, device);
     write_fragmentation(out, device);
     gc_report_plan_text(out, &device->plan);
     gc_report_tenants_text(out, device);
-    write_apis(out, report, device);
-    write_driver_calls(out, report, device);
-    write_direct(out, device);
+    gc_report_text_apis(out, report, device);
+    gc_report_text_calls(out, report, device);
+    gc_report_text_direct(out, device);
     gc_report_text_sites(out, report, index);
-    write_leaks(out, report, index);
+    gc_report_text_leaks(out, report, index);
 }
 
 static void put_span(struct gc_out *out, const char *before, uint64_t ns)
@@ -386,7 +223,7 @@ static void write_sentence(void *argument, const char *sentence)
         write_heading(advice->out, "-- what to do\n");
     advice->any = true;
     gc_out_text(advice->out, "   -");
-    write_words(advice->out, 5, shown(sentence, SENTENCE_COLUMNS, text));
+    write_words(advice->out, 5, gc_report_shown(sentence, SENTENCE_COLUMNS, text));
 }
 
 /* Whether the device comes before the other: more was held of it, or as much and its number is
