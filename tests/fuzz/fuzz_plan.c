@@ -2,6 +2,7 @@
  * what lies behind it is reached. What is taken keeps every rule, and allocations are matched to
  * it.
  */
+#include "core/planner/run_lives.h"
 #include "core/planner/run_match.h"
 
 #include <stdbool.h>
@@ -30,6 +31,29 @@ static void check(const struct gc_run_plan *plan)
     }
 }
 
+/* No moment at which an entry begins is fuller than the fullest. */
+static void live(const struct gc_run_plan *plan)
+{
+    struct gc_host host = {0};
+    uint32_t fullest;
+    uint64_t most = 0;
+    if (gc_run_find_fullest(plan, &host, &fullest) != GC_OK)
+        return;
+    for (uint32_t i = 0; i < plan->count; i++)
+        most += gc_run_entry_lasts(&plan->entries[i], fullest) ? plan->entries[i].bytes : 0;
+    for (uint32_t k = 0; k < plan->count && plan->count < 300; k++) {
+        uint64_t alive = 0;
+        for (uint32_t i = 0; i < plan->count; i++)
+            alive += gc_run_entry_lasts(&plan->entries[i], plan->entries[k].lower)
+                         ? plan->entries[i].bytes
+                         : 0;
+        if (alive > most)
+            abort();
+    }
+    if (gc_host_bytes(&host) != 0)
+        abort();
+}
+
 /* Its own sizes, with some left out, doubled and of other streams. */
 static void follow(const struct gc_run_plan *plan)
 {
@@ -43,6 +67,9 @@ static void follow(const struct gc_run_plan *plan)
         const uint32_t found = gc_run_match_next(&match, entry->bytes, stream, n % 13 == 12);
         if (found != GC_RUN_NONE &&
             (found >= plan->count || plan->entries[found].bytes != entry->bytes))
+            abort();
+        const uint32_t alike = gc_run_match_guess(&match, entry->bytes + n % 5 * GC_RUN_UNIT_BYTES);
+        if (alike != GC_RUN_NONE && alike >= plan->count)
             abort();
         if (n % 29 == 28)
             gc_run_match_close_stream(&match, stream);
@@ -61,6 +88,7 @@ static void take(const void *data, size_t bytes)
     const enum gc_status status = gc_run_plan_read(&region, data, bytes, &plan, &error);
     if (status == GC_OK) {
         check(&plan);
+        live(&plan);
         follow(&plan);
     } else if (error.text[0] == '\0' && status != GC_NO_HOST_MEMORY) {
         abort();
