@@ -80,7 +80,8 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
     return context;
 }
 
-void gc_context_set_share(struct gc_context *context, struct gc_share *share)
+/* Before its pool has anything: what it takes is charged to the share too. */
+static void set_share(struct gc_context *context, struct gc_share *share)
 {
     context->share = share;
     context->pool.shared.share_supply = share == NULL ? NULL : &share->supply;
@@ -169,7 +170,7 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
         return GC_NO_HOST_MEMORY;
     created->head = head;
     created->tenant = tenant;
-    gc_context_set_share(created, share);
+    set_share(created, share);
     gc_lock_acquire(&core->registry);
     *record = gc_context_find_record(head, tenant);
     if (gc_context_is_dropped(head) || !gc_tenant_is_open(tenant)) {

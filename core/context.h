@@ -113,9 +113,6 @@ void gc_contexts_fini(struct gc_core *core);
 
 /* ---- what its memory is charged to, and counted for ---- */
 
-/* Before its pool has anything: what it takes is charged to the share too. */
-void gc_context_set_share(struct gc_context *context, struct gc_share *share);
-
 static inline bool gc_context_reserve(struct gc_context *context, uint64_t bytes,
                                       struct gc_held *held, struct gc_decline *decline)
 {

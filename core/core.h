@@ -409,7 +409,6 @@ enum gc_status gc_core_find_direct(struct gc_core *core, enum gc_direct_kind kin
 void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api);
 /* A request that failed before core saw it (limit on a direct allocation, driver's refusal). */
 void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_share *share);
-void gc_core_count_invalid_free(struct gc_core *core, struct gc_device *device);
 /* The program took device memory in a way that leaves no record: a report is due all the same. */
 void gc_core_note_use(struct gc_core *core);
 /* True once any device memory was allocated: a report is due. */

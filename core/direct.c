@@ -31,7 +31,8 @@ bool gc_direct_is_allocation(enum gc_direct_kind kind)
     return false;
 }
 
-uint64_t gc_direct_bytes(const struct gc_direct *direct)
+/* What the record occupies: its charge, or what was asked for where nothing is charged. */
+static uint64_t bytes_of(const struct gc_direct *direct)
 {
     return direct->charged_bytes != 0 ? direct->charged_bytes : direct->requested_bytes;
 }
@@ -41,7 +42,7 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
     const struct gc_entry entry = {
         .address = direct->key,
         .requested_bytes = direct->requested_bytes,
-        .bytes = gc_max_u64(gc_direct_bytes(direct), direct->requested_bytes),
+        .bytes = gc_max_u64(bytes_of(direct), direct->requested_bytes),
         .api = direct->api,
     };
     return entry;
@@ -158,10 +159,10 @@ static void uncount(const struct gc_direct *direct, bool is_freed)
         gc_share_note_free(device, direct->share, &entry);
     else
         gc_share_note_vanished(device, direct->share, &entry);
-    atomic_fetch_sub_explicit(&device->direct_bytes[direct->kind], gc_direct_bytes(direct),
+    atomic_fetch_sub_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
                               memory_order_relaxed);
     if (direct->kind == GC_DIRECT_CONTEXT)
-        gc_gauge_sub(&device->stats.context, gc_direct_bytes(direct));
+        gc_gauge_sub(&device->stats.context, bytes_of(direct));
 }
 
 static void settle(const struct gc_direct *direct, bool is_freed)
@@ -186,10 +187,10 @@ enum gc_status gc_core_track(struct gc_core *core, const struct gc_direct *direc
     /* Counted first: another thread may untrack it as soon as it is in the table. */
     const struct gc_entry entry = entry_of(direct);
     if (device != NULL) {
-        atomic_fetch_add_explicit(&device->direct_bytes[direct->kind], gc_direct_bytes(direct),
+        atomic_fetch_add_explicit(&device->direct_bytes[direct->kind], bytes_of(direct),
                                   memory_order_relaxed);
         if (direct->kind == GC_DIRECT_CONTEXT)
-            gc_gauge_add(&device->stats.context, gc_direct_bytes(direct));
+            gc_gauge_add(&device->stats.context, bytes_of(direct));
         if (gc_direct_is_allocation(direct->kind)) {
             gc_share_note_alloc(device, direct->share, &entry);
             gc_share_note_hit(device, direct->share, false);

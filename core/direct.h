@@ -8,7 +8,5 @@
  * allocated bytes, and as a leak if it stays. The others show under their entry point and in
  * direct_bytes only. */
 bool gc_direct_is_allocation(enum gc_direct_kind kind);
-/* What the record occupies: its charge, or what was asked for where nothing is charged. */
-uint64_t gc_direct_bytes(const struct gc_direct *direct);
 
 #endif

@@ -191,18 +191,13 @@ void gc_json_put_string(struct gc_json *json, const char *key, const char *text)
     gc_json_string(json, text);
 }
 
-void gc_json_hex(struct gc_json *json, uint64_t value)
+void gc_json_put_hex(struct gc_json *json, const char *key, uint64_t value)
 {
+    gc_json_key(json, key);
     begin_member(json);
     gc_out_char(json->out, '"');
     gc_out_hex(json->out, value);
     gc_out_char(json->out, '"');
-}
-
-void gc_json_put_hex(struct gc_json *json, const char *key, uint64_t value)
-{
-    gc_json_key(json, key);
-    gc_json_hex(json, value);
 }
 
 void gc_json_put_uint(struct gc_json *json, const char *key, uint64_t value)

@@ -36,7 +36,6 @@ void gc_json_key(struct gc_json *json, const char *key);
  * that JSON may stand in a page. */
 void gc_json_string(struct gc_json *json, const char *text);
 void gc_json_uint(struct gc_json *json, uint64_t value);
-void gc_json_hex(struct gc_json *json, uint64_t value); /* "0x…" */
 void gc_json_int(struct gc_json *json, int64_t value);
 void gc_json_fixed(struct gc_json *json, uint64_t value, unsigned digits); /* value / 10^digits */
 void gc_json_bool(struct gc_json *json, bool value);

@@ -223,7 +223,7 @@ void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint
         gc_pool_bin_locked(pool, split_at(pool, block, bytes));
 }
 
-void gc_pool_count_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
+static void count_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
 {
     gc_gauge_add(shared->ordered, bytes);
     for (int i = 0; i < GC_ORDERED_MARK_COUNT; i++)
@@ -261,7 +261,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->is_pinned = false;
     block->is_ordered = claim->is_ordered;
     if (claim->is_ordered)
-        gc_pool_count_ordered(&pool->shared, claim->requested_bytes);
+        count_ordered(&pool->shared, claim->requested_bytes);
     atomic_store_explicit(&block->magazine, claim->is_ordered ? 0 : gc_magazine_number(pool, block),
                           memory_order_relaxed);
     block->state = GC_BLOCK_LIVE;

@@ -168,8 +168,7 @@ void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
 void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes);
 void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes);
 
-/* A stream-ordered block has become live, or is no more. */
-void gc_pool_count_ordered(const struct gc_pool_shared *shared, uint64_t bytes);
+/* A stream-ordered block is live no more. */
 void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes);
 
 /* Pending blocks, by stamp. */
@@ -199,6 +198,5 @@ struct gc_hole_sums gc_pool_measure_locked(const struct gc_pool *pool);
 
 /* Walks everything, O(blocks log blocks): true if all invariants hold. */
 bool gc_pool_validate(struct gc_pool *pool);
-bool gc_pool_validate_locked(const struct gc_pool *pool);
 
 #endif

@@ -68,7 +68,7 @@ static bool check_pending(const struct gc_block *first, const struct gc_block *l
     return true;
 }
 
-bool gc_pool_validate_locked(const struct gc_pool *pool)
+static bool validate_locked(const struct gc_pool *pool)
 {
     struct sums sums = {0};
     const struct gc_segment *previous = NULL;
@@ -103,7 +103,7 @@ bool gc_pool_validate_locked(const struct gc_pool *pool)
 bool gc_pool_validate(struct gc_pool *pool)
 {
     gc_pool_acquire_plain(pool);
-    const bool is_valid = gc_pool_validate_locked(pool);
+    const bool is_valid = validate_locked(pool);
     gc_pool_release(pool);
     return is_valid;
 }

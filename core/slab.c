@@ -36,7 +36,6 @@ void gc_slab_fini(struct gc_slab *slab)
         gc_host_unmap(slab->host, chunk, slab->chunk_bytes);
     }
     slab->free = NULL;
-    slab->free_count = 0;
     gc_lock_fini(&slab->lock);
 }
 
@@ -45,7 +44,6 @@ static void push_locked(struct gc_slab *slab, void *record)
     struct gc_slab_link *link = record;
     link->next = slab->free;
     slab->free = link;
-    slab->free_count++;
 }
 
 static void *pop_locked(struct gc_slab *slab)
@@ -53,7 +51,6 @@ static void *pop_locked(struct gc_slab *slab)
     struct gc_slab_link *link = slab->free;
     if (link != NULL) {
         slab->free = link->next;
-        slab->free_count--;
     }
     return link;
 }
@@ -95,12 +92,4 @@ void gc_slab_put(struct gc_slab *slab, void *record)
     gc_lock_acquire(&slab->lock);
     push_locked(slab, record);
     gc_lock_release(&slab->lock);
-}
-
-uint32_t gc_slab_free_count(struct gc_slab *slab)
-{
-    gc_lock_acquire(&slab->lock);
-    const uint32_t count = slab->free_count;
-    gc_lock_release(&slab->lock);
-    return count;
 }

@@ -26,7 +26,6 @@ struct gc_slab {
     struct gc_slab_link *chunks;
     uint32_t record_bytes;
     uint32_t chunk_bytes;
-    uint32_t free_count;
 };
 
 /* record_bytes: a multiple of 8, at least 8. */
@@ -39,6 +38,5 @@ void *gc_slab_take(struct gc_slab *slab);
  * locks. */
 void *gc_slab_try_take(struct gc_slab *slab);
 void gc_slab_put(struct gc_slab *slab, void *record);
-uint32_t gc_slab_free_count(struct gc_slab *slab);
 
 #endif

@@ -339,12 +339,6 @@ void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc
     gc_core_note_use(core); /* what a program could not have is worth a report too */
 }
 
-void gc_core_count_invalid_free(struct gc_core *core, struct gc_device *device)
-{
-    (void)core;
-    gc_counter_add(&device->stats.invalid_free_count, 1);
-}
-
 void gc_core_note_use(struct gc_core *core)
 {
     atomic_store_explicit(&core->was_used, true, memory_order_relaxed);

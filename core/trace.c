@@ -382,13 +382,3 @@ void gc_trace_close(struct gc_trace *trace)
         close(trace->fd);
     munmap(trace, sizeof(*trace));
 }
-
-void gc_trace_abandon(struct gc_trace *trace)
-{
-    if (trace == NULL)
-        return;
-    atomic_store_explicit(&trace->stopped, true, memory_order_relaxed);
-    if (fd_is_ours(trace))
-        close(trace->fd);
-    trace->fd = -1;
-}

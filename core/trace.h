@@ -60,8 +60,5 @@ bool gc_trace_is_recording(void);
 void gc_trace_flush(struct gc_trace *trace);
 /* Flushes and frees. Not thread-safe. */
 void gc_trace_close(struct gc_trace *trace);
-/* In a child after fork: nothing is recorded or written any more, so that no event appears twice.
- */
-void gc_trace_abandon(struct gc_trace *trace);
 
 #endif

@@ -33,7 +33,4 @@ void *gc_row_record(const struct gc_row *row, void *real);
  * for exactly that ABI, or `real` itself. */
 void *gc_row_substitute(const char *name, int version, cuuint64_t flags, void *real);
 
-/* The wrapper's counterpart in the runtime that the calling object is bound to (runtime_api.c). */
-void *gc_runtime_find(const struct gc_row *row, const void *caller);
-
 #endif

@@ -151,7 +151,8 @@ static void *look_up(const struct gc_row *row, const void *caller)
     return real;
 }
 
-void *gc_runtime_find(const struct gc_row *row, const void *caller)
+/* The wrapper's counterpart in the runtime that the calling object is bound to. */
+static void *find_real(const struct gc_row *row, const void *caller)
 {
     const struct caller *known = find_caller(row, caller);
 
@@ -212,7 +213,7 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
         *pointer = (void *)(uintptr_t)memory; /* NOLINT: addresses are integers beneath */
         return cudaSuccess;
     }
-    __typeof__(gc_shim.real.cudaMalloc) real = (__typeof__(real))gc_runtime_find(row, address);
+    __typeof__(gc_shim.real.cudaMalloc) real = (__typeof__(real))find_real(row, address);
     if (real == NULL)
         return cudaErrorInitializationError;
     GC_NOTE_CALLER();
@@ -230,7 +231,7 @@ cudaError_t cudaFree(void *pointer)
     /* Whichever context is current: an address says where it belongs. */
     if (is_owned(caller) && gc_hot_free((uint64_t)(uintptr_t)pointer))
         return cudaSuccess;
-    __typeof__(gc_shim.real.cudaFree) real = (__typeof__(real))gc_runtime_find(row, address);
+    __typeof__(gc_shim.real.cudaFree) real = (__typeof__(real))find_real(row, address);
     if (real == NULL)
         return cudaErrorInitializationError;
     bool outermost = enter_real(GC_API_cudaFree);
@@ -246,8 +247,8 @@ cudaError_t cudaFree(void *pointer)
     GC_EXPORT                                                                                      \
     type symbol parameters                                                                         \
     {                                                                                              \
-        __typeof__(gc_shim.real.symbol) real = (__typeof__(real))gc_runtime_find(                  \
-            &gc_rows[GC_ROW_##symbol], __builtin_return_address(0));                               \
+        __typeof__(gc_shim.real.symbol) real =                                                     \
+            (__typeof__(real))find_real(&gc_rows[GC_ROW_##symbol], __builtin_return_address(0));   \
                                                                                                    \
         gc_thread.landed = NULL;                                                                   \
         return real == NULL ? cudaErrorInitializationError : real arguments;                       \
@@ -258,8 +259,8 @@ cudaError_t cudaFree(void *pointer)
     GC_EXPORT                                                                                      \
     type symbol parameters                                                                         \
     {                                                                                              \
-        __typeof__(gc_shim.real.symbol) real = (__typeof__(real))gc_runtime_find(                  \
-            &gc_rows[GC_ROW_##symbol], __builtin_return_address(0));                               \
+        __typeof__(gc_shim.real.symbol) real =                                                     \
+            (__typeof__(real))find_real(&gc_rows[GC_ROW_##symbol], __builtin_return_address(0));   \
         bool outermost;                                                                            \
         type result;                                                                               \
                                                                                                    \

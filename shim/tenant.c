@@ -98,7 +98,8 @@ bool gc_tenants_start(void)
 
 /* ---- what a call is for ---- */
 
-bool gc_tenants_is_any_meant(void)
+/* Whether a call of this thread may be for one: cheap, false in programs without. */
+static bool is_any_meant(void)
 {
     return gc_thread.tenant != NULL || tenants.has_rules;
 }
@@ -155,7 +156,7 @@ void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_
 
 void gc_tenants_forget_target(void)
 {
-    gc_thread.target = gc_tenants_is_any_meant() ? NULL : gc_thread.context;
+    gc_thread.target = is_any_meant() ? NULL : gc_thread.context;
 }
 
 struct gc_context *gc_shim_target(struct gc_context *context)

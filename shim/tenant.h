@@ -13,8 +13,6 @@
 /* Makes the tenants that GPUCACHE_TENANTS names. Once, at the start. False: not all of them; what
  * follows would be limited by nothing. */
 bool gc_tenants_start(void) GC_CHECKED;
-/* Whether a call of this thread may be for one: cheap, false in programs without. */
-bool gc_tenants_is_any_meant(void);
 /* Whom the call of this thread that is under way is for; NULL: nobody. */
 struct gc_tenant *gc_tenants_of_call(void);
 /* Whose work a call from `caller` submits; NULL: nobody's. A runtime that several objects share

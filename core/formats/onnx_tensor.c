@@ -28,9 +28,10 @@ enum {
     LOCATION_EXTERNAL = 1,
 };
 
-enum gc_status gc_onnx_take_dims(struct gc_onnx *onnx, const struct gc_protobuf *message,
-                                 const struct gc_protobuf_field *field, uint64_t *dims,
-                                 uint32_t *count)
+/* A repeated number: one of it, or packed. Adds to at most GC_ONNX_DIMS_MAX. */
+static enum gc_status take_dims(struct gc_onnx *onnx, const struct gc_protobuf *message,
+                                const struct gc_protobuf_field *field, uint64_t *dims,
+                                uint32_t *count)
 {
     struct gc_protobuf packed = gc_protobuf_inner(message, field);
     uint64_t value = field->value;
@@ -150,7 +151,7 @@ static enum gc_status take_field(struct gc_onnx *onnx, const struct gc_protobuf 
     const bool is_bytes = field->type == GC_PROTOBUF_BYTES;
     switch (field->number) {
     case TENSOR_DIMS:
-        return gc_onnx_take_dims(onnx, message, field, content->dims, &tensor->dim_count);
+        return take_dims(onnx, message, field, content->dims, &tensor->dim_count);
     case TENSOR_DATA_TYPE:
         tensor->dtype = gc_dtype_from_onnx(field->value);
         if (tensor->dtype == GC_DTYPE_NONE)
@@ -306,7 +307,7 @@ static enum gc_status read_sparse(struct gc_onnx *onnx, struct gc_protobuf messa
             sparse->has_indices = true;
             status = gc_onnx_read_content(onnx, inner, name, &sparse->indices);
         } else if (field.number == SPARSE_DIMS) {
-            status = gc_onnx_take_dims(onnx, &message, &field, sparse->dims, &sparse->dim_count);
+            status = take_dims(onnx, &message, &field, sparse->dims, &sparse->dim_count);
         }
         if (status != GC_OK)
             return status;

@@ -49,9 +49,5 @@ enum gc_status gc_onnx_add_list(struct gc_onnx *onnx, const char *name, enum gc_
 /* Only what it takes in memory. */
 enum gc_status gc_onnx_tensor_bytes(struct gc_onnx *onnx, struct gc_protobuf message,
                                     uint64_t *bytes) GC_CHECKED;
-/* A repeated number: one of it, or packed. Adds to at most GC_ONNX_DIMS_MAX. */
-enum gc_status gc_onnx_take_dims(struct gc_onnx *onnx, const struct gc_protobuf *message,
-                                 const struct gc_protobuf_field *field, uint64_t *dims,
-                                 uint32_t *count) GC_CHECKED;
 
 #endif

@@ -31,12 +31,6 @@ int64_t gc_infer_int(const struct gc_infer *infer, const char *name, int64_t fal
     return attribute != NULL ? attribute->integer : fallback;
 }
 
-double gc_infer_real(const struct gc_infer *infer, const char *name, double fallback)
-{
-    const struct gc_graph_attribute *attribute = find(infer, name, GC_ATTRIBUTE_REAL);
-    return attribute != NULL ? attribute->real : fallback;
-}
-
 const char *gc_infer_text(const struct gc_infer *infer, const char *name, const char *fallback)
 {
     const struct gc_graph_attribute *attribute = find(infer, name, GC_ATTRIBUTE_TEXT);

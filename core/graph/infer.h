@@ -42,7 +42,6 @@ bool gc_infer_numbers(const struct gc_infer *infer, uint32_t input, int64_t *num
 
 bool gc_infer_has(const struct gc_infer *infer, const char *name);
 int64_t gc_infer_int(const struct gc_infer *infer, const char *name, int64_t fallback);
-double gc_infer_real(const struct gc_infer *infer, const char *name, double fallback);
 const char *gc_infer_text(const struct gc_infer *infer, const char *name, const char *fallback);
 /* False if it is not there; *ints is NULL and *count 0 then. */
 bool gc_infer_ints(const struct gc_infer *infer, const char *name, const int64_t **ints,
