@@ -4,7 +4,7 @@
 
 #include "core/bits.h"
 #include "core/estimator/fits.h"
-#include "core/estimator/tally.h"
+#include "core/estimator/meter.h"
 #include "tests/unit/arch_sample.h"
 
 #include <stdio.h>
@@ -263,26 +263,26 @@ static void extreme_configurations_add_up_or_overflow(void **state)
 
 /* ---- the count with a limit ---- */
 
-static void tally_counts_and_refuses(void **state)
+static void meter_counts_and_refuses(void **state)
 {
-    struct gc_tally tally;
+    struct gc_meter meter;
     (void)state;
-    gc_tally_init(&tally, 100);
-    assert_int_equal(gc_tally_allocate(&tally, 60), GC_OK);
-    assert_true(gc_tally_would_fit(&tally, 40));
-    assert_false(gc_tally_would_fit(&tally, 41));
-    assert_false(gc_tally_would_fit(&tally, UINT64_MAX));
-    assert_int_equal(gc_tally_allocate(&tally, 41), GC_OUT_OF_MEMORY);
-    assert_int_equal(gc_tally_allocate(&tally, UINT64_MAX), GC_OUT_OF_MEMORY);
-    assert_int_equal(gc_tally_free(&tally, 61), GC_INVALID_ARGUMENT);
-    assert_int_equal(gc_tally_free(&tally, 60), GC_OK);
-    assert_int_equal(gc_tally_current(&tally), 0);
-    assert_int_equal(gc_tally_peak(&tally), 60);
-    gc_tally_reset(&tally);
-    assert_int_equal(gc_tally_peak(&tally), 0);
-    gc_tally_init(&tally, UINT64_MAX);
-    assert_int_equal(gc_tally_allocate(&tally, UINT64_MAX), GC_OK);
-    assert_int_equal(gc_tally_allocate(&tally, 1), GC_OUT_OF_MEMORY);
+    gc_meter_init(&meter, 100);
+    assert_int_equal(gc_meter_allocate(&meter, 60), GC_OK);
+    assert_true(gc_meter_would_fit(&meter, 40));
+    assert_false(gc_meter_would_fit(&meter, 41));
+    assert_false(gc_meter_would_fit(&meter, UINT64_MAX));
+    assert_int_equal(gc_meter_allocate(&meter, 41), GC_OUT_OF_MEMORY);
+    assert_int_equal(gc_meter_allocate(&meter, UINT64_MAX), GC_OUT_OF_MEMORY);
+    assert_int_equal(gc_meter_free(&meter, 61), GC_INVALID_ARGUMENT);
+    assert_int_equal(gc_meter_free(&meter, 60), GC_OK);
+    assert_int_equal(gc_meter_current(&meter), 0);
+    assert_int_equal(gc_meter_peak(&meter), 60);
+    gc_meter_reset(&meter);
+    assert_int_equal(gc_meter_peak(&meter), 0);
+    gc_meter_init(&meter, UINT64_MAX);
+    assert_int_equal(gc_meter_allocate(&meter, UINT64_MAX), GC_OK);
+    assert_int_equal(gc_meter_allocate(&meter, 1), GC_OUT_OF_MEMORY);
 }
 
 int main(void)
@@ -292,7 +292,7 @@ int main(void)
         cmocka_unit_test(deficits),
         cmocka_unit_test(offers_are_exact_over_random_configurations),
         cmocka_unit_test(extreme_configurations_add_up_or_overflow),
-        cmocka_unit_test(tally_counts_and_refuses),
+        cmocka_unit_test(meter_counts_and_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
