@@ -6,20 +6,13 @@
 #include "core/account.h"
 
 #include "core/bits.h"
+#include "core/clock.h"
 #include "core/ledger_process.h"
 
-#include <time.h>
 #include <unistd.h>
 
-#define DYING_NS_MAX (UINT64_C(10) * 1000000000)
-#define GRACE_NS (UINT64_C(100) * 1000000)
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
+#define DYING_NS_MAX (10 * GC_NS_PER_S)
+#define GRACE_NS (100 * GC_NS_PER_MS)
 
 /* How long ago somebody first saw that the slot's owner is dead. The low bits are its generation: a
  * note that came late, when the slot was another's already, says nothing of that one. */
@@ -27,7 +20,7 @@ static uint64_t dead_for_ns(struct gc_ledger_slot *slot)
 {
     const uint64_t generation =
         atomic_load_explicit(&slot->generation, memory_order_relaxed) & GC_ACCOUNT_GENERATIONS;
-    const uint64_t now = (now_ns() & ~(uint64_t)GC_ACCOUNT_GENERATIONS) | generation;
+    const uint64_t now = (gc_clock_ns() & ~(uint64_t)GC_ACCOUNT_GENERATIONS) | generation;
     uint64_t first = atomic_load_explicit(&slot->death_ns, memory_order_relaxed);
     if (first == 0 || (first & GC_ACCOUNT_GENERATIONS) != generation) {
         (void)atomic_compare_exchange_strong_explicit(&slot->death_ns, &first, now,

@@ -17,11 +17,6 @@
 #define WHOLE_IDLE_SHARE 2
 #define WHOLE_IDLE_MIN GC_MIB(128)
 
-static uint64_t now_ns(const struct gc_core *core)
-{
-    return core->driver.clock_ns(core->driver.self);
-}
-
 /* One request on its way. */
 struct order {
     struct gc_context *context;
@@ -242,7 +237,7 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
                              const struct gc_request *request, uint64_t *address, int *driver_code)
 {
     struct gc_device *device = context->device;
-    const uint64_t start_ns = now_ns(core);
+    const uint64_t start_ns = gc_core_now_ns(core);
     struct order order;
     if (request->bytes == 0)
         return GC_INVALID_ARGUMENT;
@@ -262,7 +257,7 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
                              .api = request->api};
     if (status == GC_OUT_OF_MEMORY && !request->is_trial) {
         gc_share_note_oom(device, context->share, &entry);
-        gc_member_write(device, now_ns(core));
+        gc_member_write(device, gc_core_now_ns(core));
         gc_member_write_record(context);
     }
     if (status != GC_OK)
@@ -273,7 +268,7 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
     gc_share_note_hit(device, context->share, order.is_hit);
     gc_device_observe(device, GC_TRACE_ALLOC, &entry);
     *address = order.address;
-    const uint64_t end_ns = now_ns(core);
+    const uint64_t end_ns = gc_core_now_ns(core);
     gc_hist_add(&core->alloc_ns, end_ns - start_ns);
     gc_member_write(device, end_ns);
     gc_member_write_record(context);

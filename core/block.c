@@ -7,11 +7,6 @@
 
 #include <stddef.h>
 
-static uint64_t now_ns(const struct gc_core *core)
-{
-    return core->driver.clock_ns(core->driver.self);
-}
-
 /* ---- find ---- */
 
 /* A candidate that was found without a lock: takes its pool's lock. NULL if it is stale. The
@@ -108,7 +103,7 @@ static enum gc_status take_live(struct gc_core *core, uint64_t address, struct g
 static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_t stream,
                                  int *driver_code)
 {
-    const uint64_t start_ns = now_ns(core);
+    const uint64_t start_ns = gc_core_now_ns(core);
     struct gc_block *block;
     bool is_cached;
     enum gc_status status = take_live(core, address, &block, &is_cached);
@@ -126,7 +121,7 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_
     struct gc_context *context = gc_block_pool(block)->context;
     status = gc_reuse_free_unlock(context, block, stream, driver_code);
     if (status == GC_OK) {
-        const uint64_t end_ns = now_ns(core);
+        const uint64_t end_ns = gc_core_now_ns(core);
         gc_hist_add(&core->free_ns, end_ns - start_ns);
         gc_member_write(context->device, end_ns);
         gc_member_write_record(context);

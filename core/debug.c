@@ -60,7 +60,7 @@ enum gc_status gc_debug_init(struct gc_core *core)
     }
     gc_lock_init(&debug->lock, GC_RANK_DEBUG);
     debug->flags = core->options->debug;
-    debug->start_ns = core->driver.clock_ns(core->driver.self);
+    debug->start_ns = gc_core_now_ns(core);
     core->debug = debug;
     return GC_OK;
 }

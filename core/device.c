@@ -276,7 +276,7 @@ void gc_device_observe(struct gc_device *device, enum gc_trace_op op, const stru
         .address = entry->address,
         .bytes = entry->requested_bytes,
         .stream = entry->stream,
-        .time_ns = core->driver.clock_ns(core->driver.self),
+        .time_ns = gc_core_now_ns(core),
     };
     gc_trace_record(core->trace, &event);
     trace_levels(device, event.time_ns);
@@ -294,7 +294,7 @@ void gc_device_trace_memory(struct gc_device *device, enum gc_trace_op op,
         .address = address,
         .bytes = bytes,
         .stream = memory,
-        .time_ns = core->driver.clock_ns(core->driver.self),
+        .time_ns = gc_core_now_ns(core),
     };
     gc_trace_record(core->trace, &event);
     trace_levels(device, event.time_ns);

@@ -54,7 +54,7 @@ static struct gc_entry entry_of(const struct gc_direct *direct)
 static void show(struct gc_device *device)
 {
     if (device != NULL && device->core->member != NULL)
-        gc_member_write(device, device->core->driver.clock_ns(device->core->driver.self));
+        gc_member_write(device, gc_core_now_ns(device->core));
 }
 
 static bool try_reserve(struct gc_core *core, struct gc_device *device, struct gc_share *share,

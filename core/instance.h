@@ -80,6 +80,11 @@ struct gc_core {
     struct gc_elastic_table *elastics; /* made with the first pool */
 };
 
+static inline uint64_t gc_core_now_ns(const struct gc_core *core)
+{
+    return core->driver.clock_ns(core->driver.self);
+}
+
 /* The block that starts at `address`, with its pool's lock held; or none, with no lock held.
  * `interior`: any address inside it will do. GC_NOT_OURS; GC_INVALID_POINTER: inside a segment, but
  * no block starts there. */

@@ -4,6 +4,7 @@
 #include "core/ledger.h"
 
 #include "core/bits.h"
+#include "core/clock.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -13,13 +14,6 @@
 #include <unistd.h>
 
 #define POLL_MS 50 /* between two looks whether the process still lives */
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* Not private: the word is in a mapped file. */
 static void futex_wake(gc_ledger_half *word)
@@ -109,7 +103,7 @@ enum gc_ledger_result gc_ledger_await(const struct gc_ledger *ledger,
                                       char text[GC_LEDGER_ANSWER_BYTES])
 {
     struct gc_ledger_slot *slot = gc_ledger_slot(ledger, ticket->slot);
-    const uint64_t end_ms = now_ms() + timeout_ms;
+    const int64_t end_ms = gc_clock_ms() + timeout_ms;
     if (text != NULL)
         text[0] = '\0';
     for (;;) {
@@ -119,10 +113,10 @@ enum gc_ledger_result gc_ledger_await(const struct gc_ledger *ledger,
             return GC_ANSWER_GONE;
         if (is_served(slot, ticket->number))
             return read_answer(slot, ticket, text);
-        const uint64_t now = now_ms();
+        const int64_t now = gc_clock_ms();
         if (now >= end_ms)
             return GC_ANSWER_NONE;
-        futex_wait(&slot->served, served, (uint32_t)gc_min_u64(end_ms - now, POLL_MS));
+        futex_wait(&slot->served, served, (uint32_t)gc_min_u64((uint64_t)(end_ms - now), POLL_MS));
     }
 }
 

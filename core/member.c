@@ -223,7 +223,7 @@ void gc_member_attach(struct gc_core *core, struct gc_device *device)
     }
     if (device->ledger_row != GC_LEDGER_NONE)
         take_late_limit(device);
-    gc_member_write(device, core->driver.clock_ns(core->driver.self));
+    gc_member_write(device, gc_core_now_ns(core));
 }
 
 /* ---- contexts ---- */

@@ -3,23 +3,17 @@
 #define _GNU_SOURCE
 #include "core/bits.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/instance.h"
 #include "core/member.h"
 
 #include <time.h>
 
-#define TRIES_AT_ONCE 3                  /* attempts of a request that does not wait */
-#define ASKED_MAX 16                     /* members asked for what they show as idle, each time */
-#define ASK_AGAIN_NS UINT64_C(20000000)  /* what is idle changes */
-#define POLL_NS UINT64_C(500000)         /* between two looks */
-#define DYING_NS_MAX UINT64_C(100000000) /* waited in any case for memory of a dying member */
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
+#define TRIES_AT_ONCE 3                    /* attempts of a request that does not wait */
+#define ASKED_MAX 16                       /* members asked for what they show as idle, each time */
+#define ASK_AGAIN_NS (20 * GC_NS_PER_MS)   /* what is idle changes */
+#define POLL_NS UINT64_C(500000)           /* between two looks */
+#define DYING_WAIT_NS (100 * GC_NS_PER_MS) /* waited in any case for memory of a dying member */
 
 static void sleep_poll(void)
 {
@@ -123,14 +117,14 @@ static void begin(struct gc_account *account, const struct gc_core *core, struct
     const uint64_t wait_ms = room->is_short ? 0 : core->options->wait_ms;
     bool has_dying;
     (void)gc_account_reap(account->ledger, row_of(account), account->group_key, &has_dying);
-    room->end_ns = now_ns() + wait_ms * 1000000;
+    room->end_ns = gc_clock_ns() + wait_ms * GC_NS_PER_MS;
     if (has_dying && !room->is_short)
-        room->end_ns = gc_max_u64(room->end_ns, now_ns() + DYING_NS_MAX);
+        room->end_ns = gc_max_u64(room->end_ns, gc_clock_ns() + DYING_WAIT_NS);
 }
 
 static void ask_sometimes(struct gc_account *account, uint64_t bytes, struct gc_room *room)
 {
-    const uint64_t now = now_ns();
+    const uint64_t now = gc_clock_ns();
     bool has_dying;
     if (room->asked_ns != 0 && now - room->asked_ns < ASK_AGAIN_NS)
         return;
@@ -156,7 +150,7 @@ bool gc_member_make_room(struct gc_device *device, uint64_t bytes, struct gc_roo
         ask_sometimes(account, bytes, room);
         if (gc_budget_room(&device->budget) < bytes)
             return false; /* its own limit is what is short */
-        if (now_ns() < room->end_ns)
+        if (gc_clock_ns() < room->end_ns)
             sleep_poll();
         else if (room->count > TRIES_AT_ONCE || !fits(account, bytes))
             return false;

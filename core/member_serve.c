@@ -144,7 +144,7 @@ static void write_tenant(void *argument, struct gc_tenant *tenant)
 static void settle_all(struct gc_member *member, bool may_be_over)
 {
     struct gc_core *core = member->core;
-    const uint64_t now_ns = core->driver.clock_ns(core->driver.self);
+    const uint64_t now_ns = gc_core_now_ns(core);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
         if (device == NULL)

@@ -73,6 +73,13 @@ int gc_text_find_word(const char *words, const char *word, size_t length)
     return -1;
 }
 
+bool gc_text_has_ending(const char *name, size_t length, const char *ending)
+{
+    const size_t ending_length = strlen(ending);
+    return length > ending_length &&
+           memcmp(name + length - ending_length, ending, ending_length) == 0;
+}
+
 bool gc_text_equal_nocase(const char *a, const char *b, size_t length)
 {
     for (size_t i = 0; i < length; i++) {

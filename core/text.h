@@ -25,6 +25,9 @@ bool gc_text_uint(const char *text, size_t length, uint64_t *value);
 /* The position of `word` in `words` ("a, b, c"), or -1. Exact, case included. */
 int gc_text_find_word(const char *words, const char *word, size_t length);
 
+/* Whether a name has the ending, and something before it. */
+bool gc_text_has_ending(const char *name, size_t length, const char *ending);
+
 bool gc_text_equal_nocase(const char *a, const char *b, size_t length);
 
 /* Changes, insertions, removals and swaps of neighbours that turn a into b; both at most

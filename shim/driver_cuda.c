@@ -2,9 +2,8 @@
  * one pushes it for the moment of the call. A capture under way survives our own calls: they are
  * made in relaxed mode, and core asks for no synchronisation then. Core calls from inside a
  * wrapper, so nothing here is wrapped again. */
+#include "core/clock.h"
 #include "shim/direct.h"
-
-#include <time.h>
 
 CUresult gc_driver_enter_context(uint64_t context, bool *pushed)
 {
@@ -118,11 +117,8 @@ static bool relieve(void *self, uint64_t context, uint64_t bytes)
 
 static uint64_t clock_ns(void *self)
 {
-    struct timespec now;
-
     (void)self;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    return gc_clock_ns();
 }
 
 void gc_driver_cuda_init(struct gc_driver *driver)

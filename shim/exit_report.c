@@ -1,11 +1,10 @@
 /* The report at exit: what the shim knows of the process and of its settings, handed to core. */
 #include "shim/exit_report.h"
 
+#include "core/clock.h"
 #include "core/estimator/gate.h"
 #include "core/report.h"
 #include "shim/shim.h"
-
-#include <time.h>
 
 #define ORDINALS 256 /* more than any driver has */
 
@@ -59,7 +58,6 @@ void gc_exit_report_write(void *argument)
     struct gc_report_setting settings[GC_OPTION_COUNT];
     const char *warnings[GC_OPTIONS_WARNING_MAX + 1];
     struct gc_report_estimate estimate;
-    struct timespec now;
     struct gc_report_facts facts = {
         .process = &report->process,
         .version = GC_VERSION,
@@ -76,9 +74,7 @@ void gc_exit_report_write(void *argument)
 
     if (gc_shim.gatekeeper != NULL && gc_gatekeeper_tell(gc_shim.gatekeeper, &estimate))
         facts.estimate = &estimate;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    facts.duration_ns =
-        (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - report->start_ns;
+    facts.duration_ns = gc_clock_ns() - report->start_ns;
     if (gc_report_emit(gc_shim.core, &facts, gc_api_names, gc_shim.options->report, &gc_shim.log) !=
         GC_OK)
         gc_log_write(&gc_shim.log, GC_LOG_INFO, "no report was written");

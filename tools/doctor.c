@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "tools/doctor.h"
 
+#include "core/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -12,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TEXT_BYTES 1024
@@ -115,24 +116,17 @@ static void take_line(struct doctor *doctor, char *line)
         doctor_advise(doctor, "%s", fields[3]);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 /* Everything until the other end is closed; false if it is not within the time. Beyond `size` what
  * comes is read and dropped. */
 static bool drain(int fd, char *buffer, size_t size, unsigned seconds)
 {
-    const int64_t until = now_ms() + seconds * INT64_C(1000);
+    const int64_t until = gc_clock_ms() + seconds * INT64_C(1000);
     size_t used = 0;
     bool ended = false;
     while (!ended) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         char rest[512];
-        const int64_t left = until - now_ms();
+        const int64_t left = until - gc_clock_ms();
         if (left <= 0)
             break;
         if (poll(&wait, 1, (int)left) <= 0)

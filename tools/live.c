@@ -1,5 +1,6 @@
 #include "tools/live.h"
 
+#include "core/clock.h"
 #include "core/ledger_process.h"
 #include "core/options.h"
 #include "core/text.h"
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -311,21 +311,14 @@ int live_find_device(const struct tool_command *command, const struct gc_ledger 
 
 /* ---- asking ---- */
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 void live_begin(struct live_wait *wait)
 {
-    wait->until_ms = now_ms() + wait->timeout_ms;
+    wait->until_ms = gc_clock_ms() + wait->timeout_ms;
 }
 
 uint32_t live_left_ms(const struct live_wait *wait)
 {
-    const int64_t left = wait->until_ms - now_ms();
+    const int64_t left = wait->until_ms - gc_clock_ms();
     return left > 0 ? (uint32_t)left : 0;
 }
 

@@ -1,13 +1,13 @@
 /* Solving, with a clock and a line on the terminal; then the check. */
 #include "core/bits.h"
+#include "core/clock.h"
 #include "core/text.h"
 #include "tools/plan.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#define SHOW_EVERY_NS UINT64_C(100000000)
+#define SHOW_EVERY_NS (100 * GC_NS_PER_MS)
 
 struct progress {
     uint64_t begin_ns;
@@ -16,13 +16,6 @@ struct progress {
     uint64_t base_bytes;
     bool is_shown; /* stderr is a terminal */
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
 
 /* ---- the line ---- */
 
@@ -55,7 +48,7 @@ static void wipe(const struct progress *progress)
 static bool watch(void *argument, uint64_t lower_bound_bytes, uint64_t peak_bytes, uint64_t nodes)
 {
     struct progress *progress = argument;
-    const uint64_t elapsed_ns = now_ns() - progress->begin_ns;
+    const uint64_t elapsed_ns = gc_clock_ns() - progress->begin_ns;
     if (progress->is_shown && elapsed_ns >= progress->shown_ns + SHOW_EVERY_NS) {
         show(progress, lower_bound_bytes, peak_bytes, nodes, elapsed_ns);
         progress->shown_ns = elapsed_ns;
@@ -129,7 +122,7 @@ int plan_solve(const struct plan_request *request, struct plan_subject *subject,
                struct plan_result *result)
 {
     struct gc_placement placement = {.offsets = NULL};
-    struct progress progress = {.begin_ns = now_ns(),
+    struct progress progress = {.begin_ns = gc_clock_ns(),
                                 .deadline_ns = request->deadline_ns,
                                 .base_bytes = subject->base_bytes,
                                 .is_shown = isatty(STDERR_FILENO) == 1};
@@ -140,7 +133,7 @@ int plan_solve(const struct plan_request *request, struct plan_subject *subject,
         .offsets = gc_region_alloc(&subject->region, (uint64_t)subject->count * sizeof(uint64_t)),
         .lower_bound_bytes = subject->base_bytes + placement.lower_bound_bytes,
         .nodes = placement.nodes,
-        .solve_ns = now_ns() - progress.begin_ns,
+        .solve_ns = gc_clock_ns() - progress.begin_ns,
         .optimal = placement.optimal,
     };
     if (result->offsets == NULL)

@@ -1,12 +1,12 @@
 #include "tools/replay_run.h"
 
+#include "core/clock.h"
 #include "core/core.h"
 #include "core/work.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define CONTEXT_HANDLE 1
 enum api { API_ALLOC, API_FREE, API_COUNT };
@@ -34,13 +34,6 @@ struct worker {
     uint64_t ooms;          /* of the last pass */
     enum gc_status status;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 /* ---- one thread ---- */
 
@@ -90,12 +83,12 @@ static enum gc_status release(struct worker *worker, const struct replay_event *
 static void pass(struct worker *worker)
 {
     const struct replay_trace *trace = worker->run->trace;
-    const uint64_t start_ns = now_ns();
+    const uint64_t start_ns = gc_clock_ns();
     for (size_t i = 0; worker->status == GC_OK && i < trace->count; i++) {
         const struct replay_event *event = &trace->events[i];
         worker->status = event->bytes > 0 ? allocate(worker, event) : release(worker, event);
     }
-    worker->ns = now_ns() - start_ns;
+    worker->ns = gc_clock_ns() - start_ns;
 }
 
 static void *work(void *argument)

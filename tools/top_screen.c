@@ -5,6 +5,7 @@
  * Nothing foreign reaches the terminal but through top_text, which makes it harmless. */
 #define _GNU_SOURCE
 #include "tools/top_screen.h"
+#include "core/clock.h"
 #include "tools/top_history.h"
 
 #include <errno.h>
@@ -299,17 +300,10 @@ static void press(struct screen *screen, int key)
 
 /* ---- the loop ---- */
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Until a key, a signal, or `until`. False if the terminal is gone. */
 static bool wait_for_input(const sigset_t *unblocked, bool has_keys, int64_t until)
 {
-    int64_t left = until - now_ms();
+    int64_t left = until - gc_clock_ms();
     left = left > 0 ? left : 0;
     const struct timespec wait = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
     /* Without keys only the end of the terminal is of interest: poll tells that unasked. */
@@ -324,12 +318,12 @@ static bool wait_for_input(const sigset_t *unblocked, bool has_keys, int64_t unt
 static void loop(struct screen *screen, const sigset_t *unblocked)
 {
     const bool has_keys = isatty(STDIN_FILENO) == 1;
-    int64_t next = now_ms();
+    int64_t next = gc_clock_ms();
     while (!screen->quits && ending_signal == 0) {
-        if (now_ms() >= next) {
+        if (gc_clock_ms() >= next) {
             if (!screen->is_held)
                 read_view(screen);
-            next = now_ms() + screen->interval_ms;
+            next = gc_clock_ms() + screen->interval_ms;
         }
         draw(screen);
         if (!wait_for_input(unblocked, has_keys, next))

@@ -3,10 +3,11 @@
  * figures it wrote last, and their age. */
 #include "tools/top_source.h"
 
+#include "core/clock.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 /* For all together. */
 #define REFRESH_MS 100
@@ -25,13 +26,6 @@ const char *top_source_path(const struct top_source *source)
 
 /* ---- asking for figures ---- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
-}
-
 static void refresh(const struct gc_ledger *ledger)
 {
     const struct gc_ledger_request request = {.ask = GC_ASK_REFRESH, .device = GC_LEDGER_NONE};
@@ -48,11 +42,11 @@ static void refresh(const struct gc_ledger *ledger)
         if (process.has_helper && count < GC_LEDGER_SLOTS)
             tickets[count++] = ticket;
     }
-    const uint64_t until = now_ns() + REFRESH_MS * UINT64_C(1000000);
+    const uint64_t until = gc_clock_ns() + REFRESH_MS * GC_NS_PER_MS;
     for (size_t i = 0; i < count; i++) {
-        const uint64_t now = now_ns();
+        const uint64_t now = gc_clock_ns();
         (void)gc_ledger_await(ledger, &tickets[i],
-                              now < until ? (uint32_t)((until - now) / 1000000) : 0, NULL);
+                              now < until ? (uint32_t)((until - now) / GC_NS_PER_MS) : 0, NULL);
     }
 }
 
@@ -145,10 +139,10 @@ static void add_tenants(struct top_view *view, const struct gc_ledger *ledger,
 
 static uint32_t age_ms(uint64_t figures_ns)
 {
-    const uint64_t now = now_ns();
+    const uint64_t now = gc_clock_ns();
     if (figures_ns == 0)
         return UINT32_MAX;
-    const uint64_t age = now > figures_ns ? (now - figures_ns) / 1000000 : 0;
+    const uint64_t age = now > figures_ns ? (now - figures_ns) / GC_NS_PER_MS : 0;
     return age < UINT32_MAX ? (uint32_t)age : UINT32_MAX - 1;
 }
 

@@ -1,6 +1,7 @@
 #include "core/formats/hf.h"
 
 #include "core/formats/json_meta.h"
+#include "core/text.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -25,13 +26,6 @@ struct listing {
     bool has_pickle;
     bool has_pipeline; /* a diffusion pipeline's model_index.json */
 };
-
-static bool ends_with(const char *name, const char *end)
-{
-    const size_t length = strlen(name);
-    const size_t end_length = strlen(end);
-    return length > end_length && strcmp(name + length - end_length, end) == 0;
-}
 
 /* "NAME-00002-of-00003.gguf" and the like: not the first of its kind. */
 static bool is_later_shard(const char *name)
@@ -60,15 +54,17 @@ static enum gc_status remember(struct gc_load *load, const struct gc_folder *fol
 static enum gc_status look_at(struct gc_load *load, const struct gc_folder *folder,
                               const char *name, struct listing *listing)
 {
-    if (ends_with(name, ".safetensors.index.json"))
+    if (gc_text_has_ending(name, strlen(name), ".safetensors.index.json"))
         return remember(load, folder, name, &listing->index, &listing->index_count);
-    if (ends_with(name, ".safetensors"))
+    if (gc_text_has_ending(name, strlen(name), ".safetensors"))
         return remember(load, folder, name, &listing->safetensors, &listing->safetensors_count);
-    if (ends_with(name, ".gguf") && !is_later_shard(name))
+    if (gc_text_has_ending(name, strlen(name), ".gguf") && !is_later_shard(name))
         return remember(load, folder, name, &listing->gguf, &listing->gguf_count);
-    if (ends_with(name, ".onnx"))
+    if (gc_text_has_ending(name, strlen(name), ".onnx"))
         return remember(load, folder, name, &listing->onnx, &listing->onnx_count);
-    if (ends_with(name, ".bin") || ends_with(name, ".pt") || ends_with(name, ".pth"))
+    if (gc_text_has_ending(name, strlen(name), ".bin") ||
+        gc_text_has_ending(name, strlen(name), ".pt") ||
+        gc_text_has_ending(name, strlen(name), ".pth"))
         listing->has_pickle = true;
     if (strcmp(name, "model_index.json") == 0)
         listing->has_pipeline = true;

@@ -2,6 +2,7 @@
 
 #include "core/formats/json_reader.h"
 #include "core/formats/safetensors.h"
+#include "core/text.h"
 
 #include <string.h>
 
@@ -24,13 +25,6 @@ static const struct {
     {"algg", 0, 4, "a GGML adapter older than GGUF"},
     {"\223NUMPY", 0, 6, "a NumPy array"},
 };
-
-static bool ends_with(const char *name, const char *end)
-{
-    const size_t length = strlen(name);
-    const size_t end_length = strlen(end);
-    return length > end_length && strcmp(name + length - end_length, end) == 0;
-}
 
 static bool begins_json(const unsigned char *view, size_t count)
 {
@@ -68,14 +62,15 @@ static const char *stranger(const unsigned char *view, size_t count)
 
 static enum gc_kind kind_by_name(const char *name, const unsigned char *view, size_t count)
 {
-    if (ends_with(name, ".safetensors"))
+    if (gc_text_has_ending(name, strlen(name), ".safetensors"))
         return GC_KIND_SAFETENSORS;
-    if (ends_with(name, ".json"))
+    if (gc_text_has_ending(name, strlen(name), ".json"))
         return GC_KIND_JSON;
-    if (ends_with(name, ".gguf"))
+    if (gc_text_has_ending(name, strlen(name), ".gguf"))
         return GC_KIND_GGUF;
     /* ModelProto begins with its ir_version, field 1, a small number. */
-    if (ends_with(name, ".onnx") || (count >= 2 && view[0] == 0x08 && view[1] < 0x40))
+    if (gc_text_has_ending(name, strlen(name), ".onnx") ||
+        (count >= 2 && view[0] == 0x08 && view[1] < 0x40))
         return GC_KIND_ONNX;
     return GC_KIND_UNKNOWN;
 }

@@ -4,6 +4,7 @@
 #include "core/formats/safetensors.h"
 
 #include "core/bits.h"
+#include "core/text.h"
 
 #include <string.h>
 
@@ -20,12 +21,6 @@ struct index {
     uint64_t total_bytes;
 };
 
-static bool ends_with(const char *text, size_t length, const char *end)
-{
-    const size_t end_length = strlen(end);
-    return length >= end_length && memcmp(text + length - end_length, end, end_length) == 0;
-}
-
 /* The number of the file a tensor is said to be in. */
 static enum gc_status number_shard(struct index *index, const struct gc_json_token *token,
                                    uint32_t *number)
@@ -36,8 +31,8 @@ static enum gc_status number_shard(struct index *index, const struct gc_json_tok
         *number = known->value;
         return GC_OK;
     }
-    if (ends_with(token->text, token->length, ".bin") ||
-        ends_with(token->text, token->length, ".pt"))
+    if (gc_text_has_ending(token->text, token->length, ".bin") ||
+        gc_text_has_ending(token->text, token->length, ".pt"))
         return gc_source_fail(index->reader.source, token->offset,
                               "weight_map: \"%s\" is a PyTorch pickle; safetensors files are "
                               "accepted",
