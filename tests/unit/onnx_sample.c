@@ -211,6 +211,19 @@ struct onnx_part *onnx_function(const char *name, const char *inputs, const char
     return function;
 }
 
+struct onnx_part *onnx_sample_graph(void)
+{
+    struct onnx_part *graph = onnx_part();
+    onnx_put_part(graph, ONNX_INPUT, onnx_value("x", ONNX_FLOAT, "N,4"));
+    onnx_put_part(graph, ONNX_OUTPUT, onnx_value("y", ONNX_FLOAT, NULL));
+    return graph;
+}
+
+void onnx_add(struct onnx_part *graph, const char *op, const char *inputs, const char *outputs)
+{
+    onnx_put_part(graph, ONNX_NODE, onnx_node(op, inputs, outputs));
+}
+
 struct onnx_part *onnx_model(const struct onnx_part *graph)
 {
     struct onnx_part *model = onnx_part();

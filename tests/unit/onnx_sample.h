@@ -39,6 +39,9 @@ enum { ONNX_NODE = 1, ONNX_INITIALIZER = 5, ONNX_INPUT = 11, ONNX_OUTPUT = 12, O
 /* FunctionProto of domain "f"; its nodes are put with field ONNX_FUNCTION_NODE. */
 enum { ONNX_FUNCTION_NODE = 7 };
 struct onnx_part *onnx_function(const char *name, const char *inputs, const char *outputs);
+/* GraphProto with an input x of [N, 4] and an output y, and a node more in one. */
+struct onnx_part *onnx_sample_graph(void);
+void onnx_add(struct onnx_part *graph, const char *op, const char *inputs, const char *outputs);
 /* ModelProto of opset 17 with the graph; further functions are put with field 25. */
 enum { ONNX_FUNCTION = 25 };
 struct onnx_part *onnx_model(const struct onnx_part *graph);

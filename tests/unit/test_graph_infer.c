@@ -27,20 +27,6 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A graph with an input x of [N, 4] and an output y. */
-static struct onnx_part *new_graph(void)
-{
-    struct onnx_part *graph = onnx_part();
-    onnx_put_part(graph, ONNX_INPUT, onnx_value("x", ONNX_FLOAT, "N,4"));
-    onnx_put_part(graph, ONNX_OUTPUT, onnx_value("y", ONNX_FLOAT, NULL));
-    return graph;
-}
-
-static void add(struct onnx_part *graph, const char *op, const char *inputs, const char *outputs)
-{
-    onnx_put_part(graph, ONNX_NODE, onnx_node(op, inputs, outputs));
-}
-
 static void add_with_int(struct onnx_part *graph, const char *op, const char *inputs,
                          const char *outputs, const char *name, int64_t value)
 {
@@ -88,8 +74,8 @@ static int64_t item(const struct gc_graph *graph, const char *name, uint32_t ind
 static void symbols_pass_and_take_numbers(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
-    add(graph, "Relu", "x", "a");
+    struct onnx_part *graph = onnx_sample_graph();
+    onnx_add(graph, "Relu", "x", "a");
     add_with_int(graph, "Concat", "a,x", "y", "axis", 1);
     struct gc_graph *read = inferred(graph, NULL);
     uint64_t bytes;
@@ -113,8 +99,8 @@ static void dims_that_are_none_are_refused(void **state)
     (void)state;
     static const char *const wrong[] = {"N",    "=3",       "N=",   "N=x",
                                         "N=-1", "N=3,,M=2", "N=3 ", "N=99999999999999999999"};
-    struct onnx_part *graph = new_graph();
-    add(graph, "Relu", "x", "y");
+    struct onnx_part *graph = onnx_sample_graph();
+    onnx_add(graph, "Relu", "x", "y");
     struct gc_graph *read = open_graph(graph);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         assert_int_equal(gc_graph_infer(read, wrong[i], &error), GC_INVALID_ARGUMENT);
@@ -131,7 +117,7 @@ static void dims_without_names_and_numbers_are_given_by_input(void **state)
     onnx_put_part(graph, ONNX_INPUT, onnx_value("a.b", ONNX_FLOAT, "?,?"));
     onnx_put_part(graph, ONNX_INPUT, onnx_value("count", ONNX_INT64, "1"));
     onnx_put_part(graph, ONNX_OUTPUT, onnx_value("y", ONNX_FLOAT, NULL));
-    add(graph, "Expand", "a.b,count", "y");
+    onnx_add(graph, "Expand", "a.b,count", "y");
     struct gc_graph *read = inferred(graph, "a.b.0=2,a.b.1=1,count=7,a.b.2=5");
     assert_string_equal(onnx_shape(read, "a.b"), "2,1");
     assert_string_equal(onnx_shape(read, "y"), "2,7");
@@ -141,12 +127,12 @@ static void dims_without_names_and_numbers_are_given_by_input(void **state)
 static void an_unknown_operator_leaves_what_the_file_says(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *node = onnx_node("Secret", "x", "a,b");
     onnx_put_text(node, 7, "f");
     onnx_put_part(graph, ONNX_NODE, node);
     onnx_put_part(graph, ONNX_INFO, onnx_value("a", ONNX_FLOAT, "N,7"));
-    add(graph, "Relu", "a", "y");
+    onnx_add(graph, "Relu", "a", "y");
     struct gc_graph *read = inferred(graph, "N=2");
     assert_string_equal(onnx_shape(read, "y"), "2,7");
     assert_string_equal(onnx_shape(read, "b"), "none");
@@ -158,11 +144,11 @@ static void an_unknown_operator_leaves_what_the_file_says(void **state)
 static void a_contradiction_is_a_note(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     onnx_put_part(graph, ONNX_INFO, onnx_value("a", ONNX_FLOAT, "N,5"));
-    add(graph, "Relu", "x", "a");
+    onnx_add(graph, "Relu", "x", "a");
     onnx_put_part(graph, ONNX_INITIALIZER, onnx_zeros("w", "3", 3));
-    add(graph, "Add", "a,w", "y");
+    onnx_add(graph, "Add", "a,w", "y");
     struct gc_graph *read = inferred(graph, NULL);
     assert_int_equal(read->note_count, 2);
     assert_non_null(strstr(read->notes[0], "dimension 1 of a: 4 by its inputs, 5 by the file"));
@@ -180,13 +166,13 @@ static void a_contradiction_is_a_note(void **state)
 static void shapes_are_computed(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     put_ints(graph, "zero", "1", 0, 0);
     put_ints(graph, "rest", "2", -1, 2);
-    add(graph, "Shape", "x", "s");
-    add(graph, "Gather", "s,zero", "n");
+    onnx_add(graph, "Shape", "x", "s");
+    onnx_add(graph, "Gather", "s,zero", "n");
     add_with_int(graph, "Concat", "n,rest", "w", "axis", 0);
-    add(graph, "Reshape", "x,w", "y");
+    onnx_add(graph, "Reshape", "x,w", "y");
     struct gc_graph *read = inferred(graph, NULL);
     assert_string_equal(onnx_shape(read, "y"), "N,2,2");
     assert_int_equal(item(read, "w", 1), -1);
@@ -200,24 +186,24 @@ static void shapes_are_computed(void **state)
 static void arithmetic_is_done(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     put_ints(graph, "a", "2", -7, 9);
     put_ints(graph, "b", "1", 2, 0);
     put_ints(graph, "n", "", 5, 0);
     put_ints(graph, "i", "", 0, 0);
     put_ints(graph, "d", "", 2, 0);
     put_ints(graph, "last", "", -1, 0);
-    add(graph, "Gather", "a,last", "gather");
-    add(graph, "Div", "a,b", "div");
-    add(graph, "Mod", "a,b", "mod");
-    add(graph, "Mul", "a,b", "mul");
-    add(graph, "Max", "a,b,n", "max");
-    add(graph, "Less", "a,b", "less");
-    add(graph, "Where", "less,a,b", "where");
+    onnx_add(graph, "Gather", "a,last", "gather");
+    onnx_add(graph, "Div", "a,b", "div");
+    onnx_add(graph, "Mod", "a,b", "mod");
+    onnx_add(graph, "Mul", "a,b", "mul");
+    onnx_add(graph, "Max", "a,b,n", "max");
+    onnx_add(graph, "Less", "a,b", "less");
+    onnx_add(graph, "Where", "less,a,b", "where");
     add_with_int(graph, "ReduceProd", "a", "prod", "keepdims", 0);
-    add(graph, "Range", "i,n,d", "range");
+    onnx_add(graph, "Range", "i,n,d", "range");
     add_with_int(graph, "Cast", "a", "cast", "to", ONNX_BOOL);
-    add(graph, "Relu", "x", "y");
+    onnx_add(graph, "Relu", "x", "y");
     struct gc_graph *read = inferred(graph, NULL);
     assert_int_equal(item(read, "gather", 0), 9);
     assert_int_equal(item(read, "div", 0), -3);
@@ -240,12 +226,12 @@ static void arithmetic_is_done(void **state)
 static void a_symbol_is_known_not_to_be_negative(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     put_ints(graph, "m", "2", -1, 4);
-    add(graph, "Shape", "x", "s");
-    add(graph, "Equal", "s,m", "equal");
-    add(graph, "Where", "equal,m,s", "where");
-    add(graph, "Expand", "x,where", "y");
+    onnx_add(graph, "Shape", "x", "s");
+    onnx_add(graph, "Equal", "s,m", "equal");
+    onnx_add(graph, "Where", "equal,m,s", "where");
+    onnx_add(graph, "Expand", "x,where", "y");
     struct gc_graph *read = inferred(graph, NULL);
     assert_int_equal(item(read, "equal", 0), 0);
     assert_int_equal(item(read, "equal", 1), 1);
@@ -256,12 +242,12 @@ static void a_symbol_is_known_not_to_be_negative(void **state)
 static void what_constants_make_is_constant(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     uint64_t bytes;
     put_ints(graph, "dims", "2", 4, 5);
     put_ints(graph, "w_dims", "2", 4, 5);
-    add(graph, "ConstantOfShape", "dims", "w");
-    add(graph, "MatMul", "x,w", "y");
+    onnx_add(graph, "ConstantOfShape", "dims", "w");
+    onnx_add(graph, "MatMul", "x,w", "y");
     struct gc_graph *read = inferred(graph, NULL);
     assert_true(onnx_find(read, "w")->is_constant);
     assert_false(onnx_find(read, "y")->is_constant);
@@ -285,7 +271,7 @@ static struct onnx_part *branch(const char *op, const char *inputs, const char *
 
 static struct onnx_part *graph_with_if(bool is_known, int64_t value)
 {
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *node = onnx_node("If", "c", "y");
     onnx_graph(node, "then_branch", branch("Concat", "x,x", "t", 1));
     onnx_graph(node, "else_branch", branch("Concat", "x,x,x", "e", 1));
@@ -331,7 +317,7 @@ static void both_branches_agree_or_are_open(void **state)
 /* y, z = a loop of `count` turns that carries x; its body is given. */
 static struct onnx_part *graph_with_loop(int64_t count, const char *op, const char *inputs)
 {
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *body = onnx_part();
     struct onnx_part *node = onnx_node("Loop", "m,,x", "y,z");
     onnx_put_part(body, ONNX_INPUT, onnx_value("turn", ONNX_INT64, ""));
@@ -340,9 +326,9 @@ static struct onnx_part *graph_with_loop(int64_t count, const char *op, const ch
     onnx_put_part(body, ONNX_OUTPUT, onnx_value("on", ONNX_BOOL, NULL));
     onnx_put_part(body, ONNX_OUTPUT, onnx_value("out", ONNX_FLOAT, NULL));
     onnx_put_part(body, ONNX_OUTPUT, onnx_value("each", ONNX_FLOAT, NULL));
-    add(body, "Identity", "go", "on");
+    onnx_add(body, "Identity", "go", "on");
     add_with_int(body, op, inputs, "out", "axis", 0);
-    add(body, "Relu", "x", "each");
+    onnx_add(body, "Relu", "x", "each");
     onnx_graph(node, "body", body);
     put_ints(graph, "m", "", count, 0);
     onnx_put_part(graph, ONNX_NODE, node);
@@ -383,14 +369,14 @@ static void a_single_turn_is_followed(void **state)
 static void a_scan_sees_slices(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *body = onnx_part();
     struct onnx_part *node = onnx_node("Scan", "w,x", "y,z");
     onnx_put_part(body, ONNX_INPUT, onnx_value("sum", ONNX_FLOAT, NULL));
     onnx_put_part(body, ONNX_INPUT, onnx_value("slice", ONNX_FLOAT, NULL));
     onnx_put_part(body, ONNX_OUTPUT, onnx_value("next", ONNX_FLOAT, NULL));
     onnx_put_part(body, ONNX_OUTPUT, onnx_value("each", ONNX_FLOAT, NULL));
-    add(body, "Add", "sum,slice", "next");
+    onnx_add(body, "Add", "sum,slice", "next");
     add_with_int(body, "Concat", "slice,slice", "each", "axis", 0);
     onnx_graph(node, "body", body);
     onnx_int(node, "num_scan_inputs", 1);

@@ -29,20 +29,6 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A graph with an input x of [N, 4] and an output y. */
-static struct onnx_part *new_graph(void)
-{
-    struct onnx_part *graph = onnx_part();
-    onnx_put_part(graph, ONNX_INPUT, onnx_value("x", ONNX_FLOAT, "N,4"));
-    onnx_put_part(graph, ONNX_OUTPUT, onnx_value("y", ONNX_FLOAT, NULL));
-    return graph;
-}
-
-static void add(struct onnx_part *graph, const char *op, const char *inputs, const char *outputs)
-{
-    onnx_put_part(graph, ONNX_NODE, onnx_node(op, inputs, outputs));
-}
-
 static struct gc_graph *open_model(const struct onnx_part *model)
 {
     struct gc_graph *graph;
@@ -76,9 +62,9 @@ static const struct gc_graph_node *maker(const struct gc_graph *graph, const cha
 static void nodes_in_order_stay(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
-    add(graph, "Relu", "x", "a");
-    add(graph, "Exp", "a", "y");
+    struct onnx_part *graph = onnx_sample_graph();
+    onnx_add(graph, "Relu", "x", "a");
+    onnx_add(graph, "Exp", "a", "y");
     struct gc_graph *read = open_model(onnx_model(graph));
     assert_int_equal(read->node_count, 2);
     assert_int_equal(read->scopes[0].nodes[0], 0);
@@ -93,10 +79,10 @@ static void nodes_in_order_stay(void **state)
 static void nodes_out_of_order_are_sorted(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
-    add(graph, "Exp", "b", "y");
-    add(graph, "Relu", "x", "a");
-    add(graph, "Log", "a", "b");
+    struct onnx_part *graph = onnx_sample_graph();
+    onnx_add(graph, "Exp", "b", "y");
+    onnx_add(graph, "Relu", "x", "a");
+    onnx_add(graph, "Log", "a", "b");
     struct gc_graph *read = open_model(onnx_model(graph));
     assert_int_equal(read->scopes[0].nodes[0], 1);
     assert_int_equal(read->scopes[0].nodes[1], 2);
@@ -108,33 +94,33 @@ static void nodes_out_of_order_are_sorted(void **state)
 static void a_cycle_is_refused(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
-    add(graph, "Add", "x,b", "a");
-    add(graph, "Exp", "a", "b");
-    add(graph, "Exp", "a", "y");
+    struct onnx_part *graph = onnx_sample_graph();
+    onnx_add(graph, "Add", "x,b", "a");
+    onnx_add(graph, "Exp", "a", "b");
+    onnx_add(graph, "Exp", "a", "y");
     refused(onnx_model(graph), GC_FORMAT, "cycle");
 }
 
 static void a_value_that_nobody_makes_is_refused(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
-    add(graph, "Add", "x,nowhere", "y");
+    struct onnx_part *graph = onnx_sample_graph();
+    onnx_add(graph, "Add", "x,nowhere", "y");
     refused(onnx_model(graph), GC_FORMAT, "\"nowhere\" is used");
 }
 
 static void an_output_that_nobody_makes_is_refused(void **state)
 {
     (void)state;
-    refused(onnx_model(new_graph()), GC_FORMAT, "\"y\" is used");
+    refused(onnx_model(onnx_sample_graph()), GC_FORMAT, "\"y\" is used");
 }
 
 static void a_value_made_twice_is_refused(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
-    add(graph, "Relu", "x", "y");
-    add(graph, "Exp", "x", "y");
+    struct onnx_part *graph = onnx_sample_graph();
+    onnx_add(graph, "Relu", "x", "y");
+    onnx_add(graph, "Exp", "x", "y");
     refused(onnx_model(graph), GC_FORMAT, "\"y\" is made twice");
 }
 
@@ -143,7 +129,7 @@ static void a_value_made_twice_is_refused(void **state)
 static struct onnx_part *branch(const char *op, const char *inputs, const char *output)
 {
     struct onnx_part *graph = onnx_part();
-    add(graph, op, inputs, output);
+    onnx_add(graph, op, inputs, output);
     onnx_put_part(graph, ONNX_OUTPUT, onnx_value(output, ONNX_FLOAT, NULL));
     return graph;
 }
@@ -151,13 +137,13 @@ static struct onnx_part *branch(const char *op, const char *inputs, const char *
 static void a_branch_sees_values_around_it(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *node = onnx_node("If", "c", "y");
     onnx_graph(node, "then_branch", branch("Relu", "late", "t"));
     onnx_graph(node, "else_branch", branch("Exp", "x", "e"));
     onnx_put_part(graph, ONNX_INPUT, onnx_value("c", ONNX_BOOL, ""));
     onnx_put_part(graph, ONNX_NODE, node);
-    add(graph, "Log", "x", "late"); /* behind its use: sorted before the If */
+    onnx_add(graph, "Log", "x", "late"); /* behind its use: sorted before the If */
     struct gc_graph *read = open_model(onnx_model(graph));
     assert_int_equal(read->scope_count, 3);
     assert_true(onnx_find(read, "late")->is_captured);
@@ -174,14 +160,14 @@ static void a_branch_sees_values_around_it(void **state)
 static void names_of_a_body_are_its_own(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *node = onnx_node("If", "c", "y");
     onnx_graph(node, "then_branch", branch("Relu", "x", "y"));
     onnx_graph(node, "else_branch", branch("Exp", "x", "inner"));
     onnx_put_part(graph, ONNX_INPUT, onnx_value("c", ONNX_BOOL, ""));
     onnx_put_part(graph, ONNX_NODE, node);
     gc_graph_close(open_model(onnx_model(graph)));
-    add(graph, "Exp", "inner", "z");
+    onnx_add(graph, "Exp", "inner", "z");
     refused(onnx_model(graph), GC_FORMAT, "\"inner\" is used");
 }
 
@@ -207,7 +193,7 @@ static void graphs_nested_too_deep_are_refused(void **state)
 static void each_call_has_its_own_values(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *function = onnx_function("twice", "a", "c");
     onnx_put_part(function, ONNX_FUNCTION_NODE, onnx_node("Relu", "a", "t"));
     onnx_put_part(function, ONNX_FUNCTION_NODE, onnx_node("Add", "t,a", "c"));
@@ -233,7 +219,7 @@ static void each_call_has_its_own_values(void **state)
 static void constants_of_later_calls_are_told(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *function = onnx_function("shift", "a", "c");
     struct onnx_part *constant = onnx_node("Constant", "", "k");
     onnx_tensor(constant, "value", onnx_zeros("", "4", 4));
@@ -260,7 +246,7 @@ static void constants_of_later_calls_are_told(void **state)
 static void attributes_go_into_the_body(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *function = onnx_function("join", "a", "c");
     struct onnx_part *concat = onnx_node("Concat", "a,a", "c");
     onnx_refer(concat, "axis", "along", 2);
@@ -280,7 +266,7 @@ static void attributes_go_into_the_body(void **state)
 static void calls_that_multiply_are_refused(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *functions[26];
     char name[8] = "f0";
     for (int i = 0; i < 26; i++) {
@@ -309,7 +295,7 @@ static void calls_that_multiply_are_refused(void **state)
 static void a_function_that_calls_itself_is_refused(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *function = onnx_function("self", "a", "c");
     struct onnx_part *call = onnx_node("self", "a", "c");
     struct onnx_part *from_outside = onnx_node("self", "x", "y");
@@ -325,7 +311,7 @@ static void a_function_that_calls_itself_is_refused(void **state)
 static void a_function_that_does_not_make_its_output_is_refused(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part *function = onnx_function("idle", "a", "c");
     onnx_put_part(function, ONNX_FUNCTION_NODE, onnx_node("Relu", "a", "b"));
     struct onnx_part *call = onnx_node("idle", "x", "y");
@@ -349,7 +335,7 @@ static uint64_t now_ns(void)
 static void ten_thousand_nodes_are_quick(void **state)
 {
     (void)state;
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct onnx_part node = {0};
     char from[16] = "x";
     char to[16];
@@ -380,9 +366,9 @@ static void memory_is_limited(void **state)
 {
     (void)state;
     const struct gc_model_limits limits = {.memory_bytes = 16 << 10};
-    struct onnx_part *graph = new_graph();
+    struct onnx_part *graph = onnx_sample_graph();
     struct gc_graph *read;
-    add(graph, "Relu", "x", "y");
+    onnx_add(graph, "Relu", "x", "y");
     onnx_write(path, onnx_model(graph));
     assert_int_equal(gc_graph_open(path, &limits, &read, &error), GC_OUT_OF_RANGE);
     assert_null(read);
