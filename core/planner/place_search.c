@@ -1,100 +1,12 @@
-#include "core/planner/place_search.h"
-
 #include "core/bits.h"
+#include "core/planner/place_search_state.h"
 
 #include <string.h>
 
-#define NONE UINT32_MAX
+#define NONE GC_PLACE_SEARCH_NONE
 #define CANDIDATES_PER_ITEM 64U
 #define PASSED UINT64_C(0xd1b54a32d192ed03) /* in keys */
-#define ROUNDS_MAX 4                        /* of inference at a node */
 #define RERANKS_PER_ITEM 16U
-
-/* Items that meet each other and nobody else who is not placed: those from `head` on, in the list
- * of what is not placed, that begin before `end`. */
-struct component {
-    uint64_t level; /* nothing goes below any more */
-    uint32_t head;
-    uint32_t end;    /* section */
-    uint32_t parent; /* the frame whose choice it depends on */
-    uint32_t next;   /* the component to be searched after it */
-    uint32_t rank;   /* nor at the level, of those that rank lower */
-    bool is_new;     /* not all that its parent had: ranks are to be looked at again */
-};
-
-struct frame {
-    struct component component;
-    struct gc_place_key key;
-    uint32_t item; /* placed by this frame, or NONE */
-    uint32_t candidate;
-    uint32_t candidate_end;
-    uint32_t candidate_begin;
-    uint32_t trail_mark;
-    uint32_t pool_mark;
-    uint32_t rerank_mark;
-    bool is_forced; /* the candidates exclude each other: none is passed by */
-    bool is_cut;    /* candidates were left out: no verdict */
-};
-
-/* The least and the second least end in a section, of one placed next; whose the first is. */
-struct ends {
-    uint64_t first;
-    uint64_t second;
-    uint32_t item;
-    uint64_t round;
-};
-
-struct change {
-    uint64_t level;
-    uint32_t item;
-};
-
-struct rerank {
-    uint32_t item;
-    uint32_t rank; /* before */
-};
-
-struct gc_place_search {
-    const struct gc_place_model *model;
-    struct gc_place_memo *memo;
-    uint32_t *blame;   /* of each item: how often it was left without a place */
-    uint64_t limit;    /* no end above it */
-    uint64_t capacity; /* the same in whole grains */
-    uint64_t salt;
-    struct gc_place_preference preference;
-    uint32_t *ranks; /* of what is in one component */
-    struct gc_place_sorter *sorter;
-    uint32_t *order; /* what is sorted */
-    bool is_cut;     /* a frame gave up its claim */
-    enum gc_place_verdict verdict;
-
-    uint64_t *levels; /* where each item would rest now */
-    uint64_t *offsets;
-    uint32_t *next; /* what is not placed, by first section; the last is the list's end */
-    uint32_t *previous;
-    uint64_t *latest; /* of each section: where the next must begin for all that is left to fit */
-
-    uint64_t
-        *bounds; /* of each item at this node: its offset is no less; of placed ones: the most */
-    uint64_t *least;   /* of `latest` over ranges of powers of two */
-    struct ends *ends; /* of sections */
-    uint64_t round;    /* of inference */
-    uint32_t *witness; /* of each section: one that may be next, when it was last looked for */
-
-    struct frame *frames;
-    uint32_t depth;
-    struct component *pool;
-    uint32_t pool_used;
-    uint32_t pending; /* the first component that waits */
-    struct change *trail;
-    uint32_t trail_used;
-    struct rerank *reranks;
-    uint32_t rerank_room;
-    uint32_t rerank_used;
-    uint32_t *candidates;
-    uint32_t candidate_room;
-    uint32_t candidate_used;
-};
 
 struct gc_place_search *gc_place_search_create(struct gc_region *region,
                                                const struct gc_place_model *model,
@@ -121,15 +33,15 @@ struct gc_place_search *gc_place_search_create(struct gc_region *region,
     search->least =
         gc_region_alloc(region, (gc_top_bit_u64(sections) + 1) * sections * sizeof(uint64_t));
     search->witness = gc_region_alloc(region, sections * sizeof(uint32_t));
-    search->ends = gc_region_alloc(region, sections * sizeof(struct ends));
-    search->frames = gc_region_alloc(region, (n + 1) * sizeof(struct frame));
-    search->pool = gc_region_alloc(region, (2 * n + 2) * sizeof(struct component));
-    search->trail =
-        gc_region_alloc(region, (uint64_t)model->neighbour_begin[n] / 2 * sizeof(struct change));
+    search->ends = gc_region_alloc(region, sections * sizeof(struct gc_place_ends));
+    search->frames = gc_region_alloc(region, (n + 1) * sizeof(struct gc_place_frame));
+    search->pool = gc_region_alloc(region, (2 * n + 2) * sizeof(struct gc_place_component));
+    search->trail = gc_region_alloc(region, (uint64_t)model->neighbour_begin[n] / 2 *
+                                                sizeof(struct gc_place_change));
     search->candidate_room = (uint32_t)(n * gc_min_u64(n, CANDIDATES_PER_ITEM));
     search->candidates = gc_region_alloc(region, search->candidate_room * sizeof(uint32_t));
     search->rerank_room = (uint32_t)(n * gc_min_u64(n, RERANKS_PER_ITEM));
-    search->reranks = gc_region_alloc(region, search->rerank_room * sizeof(struct rerank));
+    search->reranks = gc_region_alloc(region, search->rerank_room * sizeof(struct gc_place_rerank));
     if (search->ranks == NULL || search->order == NULL || search->reranks == NULL ||
         search->levels == NULL || search->offsets == NULL || search->bounds == NULL ||
         search->next == NULL || search->previous == NULL || search->latest == NULL ||
@@ -167,315 +79,10 @@ void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity,
     search->trail_used = 0;
     search->rerank_used = 0;
     search->candidate_used = 0;
-    search->pool[0] = (struct component){
+    search->pool[0] = (struct gc_place_component){
         .head = 0, .end = model->section_count, .parent = NONE, .next = NONE, .is_new = true};
     search->pool_used = 1;
     search->pending = 0;
-}
-
-/* ---- what a node can say of its items ---- */
-
-static bool is_in(const struct gc_place_search *search, const struct component *component,
-                  uint32_t item)
-{
-    return item < search->model->count && search->model->items[item].first < component->end;
-}
-
-/* Its level will not be its offset: it is to rest on another that is still to come. */
-static bool is_passed(const struct gc_place_search *search, const struct component *component,
-                      uint32_t item)
-{
-    const uint64_t level = search->levels[item];
-    return level < component->level ||
-           (level == component->level && search->ranks[item] < component->rank);
-}
-
-/* Something that may come next in the section, as far as its bound says; NONE if nothing may. */
-static uint32_t find_next(const struct gc_place_search *search, uint32_t section)
-{
-    const struct gc_place_model *model = search->model;
-    const uint64_t latest = search->latest[section];
-    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
-        if (search->bounds[model->section_items[n]] <= latest)
-            return model->section_items[n];
-    return NONE;
-}
-
-static void blame_section(struct gc_place_search *search, uint32_t section)
-{
-    const struct gc_place_model *model = search->model;
-    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
-        search->blame[model->section_items[n]] +=
-            search->offsets[model->section_items[n]] == GC_PLACEMENT_FREE;
-}
-
-/* Every section has something left that may come next, or nothing left. */
-static bool sections_go_on(struct gc_place_search *search, uint32_t begin, uint32_t end)
-{
-    for (uint32_t s = begin; s < end; s++) {
-        if (search->latest[s] == search->capacity ||
-            search->bounds[search->witness[s]] <= search->latest[s])
-            continue;
-        const uint32_t found = find_next(search, s);
-        if (found == NONE) {
-            blame_section(search, s);
-            return false;
-        }
-        search->witness[s] = found;
-    }
-    return true;
-}
-
-/* The least of `latest` over ranges of 1, 2, 4, … sections. */
-static void gather_least(struct gc_place_search *search, uint32_t begin, uint32_t end)
-{
-    const uint32_t sections = search->model->section_count;
-    memcpy(search->least + begin, search->latest + begin, (end - begin) * sizeof(uint64_t));
-    for (uint32_t width = 2; width <= end - begin; width *= 2) {
-        const uint64_t *from = search->least + (uint64_t)(gc_top_bit_u64(width) - 1) * sections;
-        uint64_t *to = search->least + (uint64_t)gc_top_bit_u64(width) * sections;
-        for (uint32_t s = begin; s + width <= end; s++)
-            to[s] = gc_min_u64(from[s], from[s + width / 2]);
-    }
-}
-
-static uint64_t least_latest(const struct gc_place_search *search, const struct gc_place_item *item)
-{
-    const unsigned level = gc_top_bit_u64(item->last - item->first + 1);
-    const uint64_t *least = search->least + (uint64_t)level * search->model->section_count;
-    return gc_min_u64(least[item->first], least[item->last + 1 - (1U << level)]);
-}
-
-/* The least end of the others that are left in the section, placed next. What was gathered earlier
- * in the round serves again: bounds only rise. */
-static uint64_t least_end(struct gc_place_search *search, uint32_t section, uint32_t but)
-{
-    const struct gc_place_model *model = search->model;
-    struct ends *ends = &search->ends[section];
-    if (ends->round != search->round) {
-        *ends = (struct ends){UINT64_MAX, UINT64_MAX, NONE, search->round};
-        for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1];
-             n++) {
-            const uint32_t i = model->section_items[n];
-            if (search->bounds[i] >= ends->second)
-                continue;
-            const uint64_t end = search->bounds[i] + model->items[i].bytes;
-            if (end < ends->first) {
-                ends->second = ends->first;
-                ends->first = end;
-                ends->item = i;
-            } else {
-                ends->second = gc_min_u64(ends->second, end);
-            }
-        }
-    }
-    return ends->item == but ? ends->second : ends->first;
-}
-
-/* An item whose level was passed by will rest on another that is still to come, and ends no lower.
- */
-static uint64_t least_support(struct gc_place_search *search, uint32_t item)
-{
-    uint64_t least = UINT64_MAX;
-    for (uint32_t s = search->model->items[item].first; s <= search->model->items[item].last; s++)
-        least = gc_min_u64(least, least_end(search, s, item));
-    return least;
-}
-
-/* An item that would leave too little above it is not the next in that section: it comes after the
- * end of another. False: an item has no place. */
-static bool raise_bounds(struct gc_place_search *search, const struct component *component,
-                         bool *raised)
-{
-    const struct gc_place_item *items = search->model->items;
-    *raised = false;
-    search->round++;
-    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
-        uint64_t bound = search->bounds[i];
-        if (items[i].fixed == GC_PLACEMENT_FREE && is_passed(search, component, i))
-            bound = gc_max_u64(bound, least_support(search, i));
-        else if (bound <= least_latest(search, &items[i]))
-            continue;
-        for (uint32_t s = items[i].first; s <= items[i].last; s++)
-            if (bound > search->latest[s])
-                bound = gc_max_u64(bound, least_end(search, s, i));
-        if (bound == search->bounds[i])
-            continue;
-        if (items[i].fixed != GC_PLACEMENT_FREE || bound > search->capacity ||
-            gc_place_align(bound, items[i].alignment) + items[i].bytes > search->capacity) {
-            search->blame[i]++;
-            return false;
-        }
-        search->bounds[i] = gc_place_align(bound, items[i].alignment);
-        *raised = true;
-    }
-    return true;
-}
-
-/* The bounds of all items of a component; false if they show that there is no way on. */
-static bool infer(struct gc_place_search *search, const struct component *component)
-{
-    const struct gc_place_item *items = search->model->items;
-    const uint32_t begin = items[component->head].first;
-    uint32_t end = begin;
-    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
-        const uint64_t level = search->levels[i];
-        if (items[i].fixed == GC_PLACEMENT_FREE ? level + items[i].bytes <= component->level
-                                                : is_passed(search, component, i))
-            return false;
-        search->bounds[i] = gc_max_u64(level, component->level);
-        if (items[i].bytes > gc_sub_or_zero_u64(search->capacity, search->bounds[i]))
-            return false;
-        end = items[i].last + 1 > end ? items[i].last + 1 : end;
-    }
-    if (!sections_go_on(search, begin, end))
-        return false;
-    gather_least(search, begin, end);
-    bool raised = true;
-    for (unsigned round = 0; raised && round < ROUNDS_MAX; round++)
-        if (!raise_bounds(search, component, &raised) ||
-            (raised && !sections_go_on(search, begin, end)))
-            return false;
-    return true;
-}
-
-static struct gc_place_key key_of(const struct gc_place_search *search,
-                                  const struct component *component)
-{
-    struct gc_place_key key = {search->salt, search->salt};
-    bool level_matters = false;
-    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
-        const bool passed = is_passed(search, component, i);
-        const uint64_t word =
-            gc_mix_u64(search->model->marks[i] ^ search->levels[i]) ^ (passed ? PASSED : 0);
-        key.high += word;
-        key.low += (word ^ word >> 29) * (search->model->marks[i] | 1);
-        level_matters = level_matters || passed;
-    }
-    if (level_matters) {
-        key.high ^= gc_mix_u64(component->level + 1);
-        key.low += gc_mix_u64(~component->level);
-    }
-    return key;
-}
-
-static bool comes_before(const struct gc_place_search *search, uint32_t a, uint32_t b)
-{
-    if (search->levels[a] != search->levels[b])
-        return search->levels[a] < search->levels[b];
-    return search->ranks[a] < search->ranks[b];
-}
-
-static uint64_t most_left(const struct gc_place_search *search, uint32_t item)
-{
-    uint64_t most = 0;
-    for (uint32_t s = search->model->items[item].first; s <= search->model->items[item].last; s++)
-        most = gc_max_u64(most, search->capacity - search->latest[s]);
-    return most;
-}
-
-/* Ranks the items of a component by what is left in their fullest section, then by preference. */
-static void rank_by_load(struct gc_place_search *search, const struct component *component)
-{
-    uint32_t count = 0;
-    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
-        search->sorter->keys[count] = search->preference.ranks[i];
-        search->order[count++] = i;
-    }
-    if (count > search->rerank_room - search->rerank_used)
-        return;
-    gc_place_sort(search->sorter, search->order, count);
-    for (uint32_t n = 0; n < count; n++)
-        search->sorter->keys[n] = ~most_left(search, search->order[n]);
-    gc_place_sort(search->sorter, search->order, count);
-    for (uint32_t n = 0; n < count; n++) {
-        const uint32_t i = search->order[n];
-        search->reranks[search->rerank_used++] = (struct rerank){i, search->ranks[i]};
-        search->ranks[i] = n;
-    }
-}
-
-static void rank_as_before(struct gc_place_search *search, const struct frame *frame)
-{
-    while (search->rerank_used > frame->rerank_mark) {
-        const struct rerank *rerank = &search->reranks[--search->rerank_used];
-        search->ranks[rerank->item] = rerank->rank;
-    }
-}
-
-static uint32_t count_next(const struct gc_place_search *search, uint32_t section)
-{
-    const struct gc_place_model *model = search->model;
-    uint32_t count = 0;
-    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
-        count += search->bounds[model->section_items[n]] <= search->latest[section];
-    return count;
-}
-
-/* A section that must be filled from the lowest offset that is left, or NONE; of several the one
- * for which there are the fewest. */
-static uint32_t forced_section(const struct gc_place_search *search,
-                               const struct component *component)
-{
-    const uint32_t head = component->head;
-    uint64_t lowest = UINT64_MAX;
-    uint32_t forced = NONE;
-    uint32_t fewest = UINT32_MAX;
-    uint32_t end = 0;
-    for (uint32_t i = head; is_in(search, component, i); i = search->next[i]) {
-        lowest = gc_min_u64(lowest, search->bounds[i]);
-        if (search->model->items[i].last + 1 > end)
-            end = search->model->items[i].last + 1;
-    }
-    for (uint32_t s = search->model->items[head].first; s < end && fewest > 1; s++) {
-        if (search->latest[s] > lowest)
-            continue;
-        const uint32_t count = count_next(search, s);
-        if (count < fewest) {
-            fewest = count;
-            forced = s;
-        }
-    }
-    return forced;
-}
-
-static bool is_alive(const struct gc_place_item *item, uint32_t section)
-{
-    return item->first <= section && item->last >= section;
-}
-
-/* Who may be placed next: at its level, with nothing that would fit wholly below. */
-static void gather_candidates(struct gc_place_search *search, struct frame *frame)
-{
-    const struct gc_place_item *items = search->model->items;
-    const struct component *component = &frame->component;
-    const uint32_t forced =
-        search->preference.by_section ? forced_section(search, component) : NONE;
-    uint64_t least_end = UINT64_MAX;
-    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i])
-        least_end = gc_min_u64(least_end, search->levels[i] + items[i].bytes);
-    frame->candidate_begin = search->candidate_used;
-    frame->is_forced = forced != NONE;
-    frame->is_cut = false;
-    for (uint32_t i = component->head; is_in(search, component, i); i = search->next[i]) {
-        if (search->levels[i] != search->bounds[i] || search->levels[i] >= least_end ||
-            is_passed(search, component, i))
-            continue;
-        if (forced != NONE &&
-            (search->levels[i] > search->latest[forced] || !is_alive(&items[i], forced)))
-            continue;
-        if (search->candidate_used == search->candidate_room) {
-            frame->is_cut = true;
-            break;
-        }
-        uint32_t at = search->candidate_used++;
-        for (; at > frame->candidate_begin && comes_before(search, i, search->candidates[at - 1]);
-             at--)
-            search->candidates[at] = search->candidates[at - 1];
-        search->candidates[at] = i;
-    }
-    frame->candidate = frame->candidate_begin;
-    frame->candidate_end = search->candidate_used;
 }
 
 /* ---- going down and back ---- */
@@ -498,7 +105,7 @@ static void link_item(struct gc_place_search *search, uint32_t item)
         search->next[previous] = item;
 }
 
-static void undo(struct gc_place_search *search, struct frame *frame)
+static void undo(struct gc_place_search *search, struct gc_place_frame *frame)
 {
     if (frame->item == NONE)
         return;
@@ -506,7 +113,7 @@ static void undo(struct gc_place_search *search, struct frame *frame)
     for (uint32_t s = item->first; s <= item->last; s++)
         search->latest[s] -= item->bytes;
     while (search->trail_used > frame->trail_mark) {
-        const struct change *change = &search->trail[--search->trail_used];
+        const struct gc_place_change *change = &search->trail[--search->trail_used];
         search->levels[change->item] = change->level;
     }
     link_item(search, frame->item);
@@ -517,7 +124,7 @@ static void undo(struct gc_place_search *search, struct frame *frame)
 }
 
 /* Places an item at its level; false if a fixed one is then in its way, or it ends too high. */
-static bool place(struct gc_place_search *search, struct frame *frame, uint32_t index)
+static bool place(struct gc_place_search *search, struct gc_place_frame *frame, uint32_t index)
 {
     const struct gc_place_model *model = search->model;
     const struct gc_place_item *item = &model->items[index];
@@ -539,14 +146,15 @@ static bool place(struct gc_place_search *search, struct frame *frame, uint32_t 
             is_free = false;
             continue;
         }
-        search->trail[search->trail_used++] = (struct change){search->levels[other], other};
+        search->trail[search->trail_used++] =
+            (struct gc_place_change){search->levels[other], other};
         search->levels[other] = gc_place_align(top, model->items[other].alignment);
     }
     return is_free;
 }
 
 /* Below which rank nothing is to be at the level of the frame's choice any more. */
-static uint32_t rank_after(const struct gc_place_search *search, const struct frame *frame)
+static uint32_t rank_after(const struct gc_place_search *search, const struct gc_place_frame *frame)
 {
     if (!frame->is_forced)
         return search->ranks[frame->item];
@@ -554,25 +162,26 @@ static uint32_t rank_after(const struct gc_place_search *search, const struct fr
 }
 
 /* What the frame's choice leaves falls into components, which wait to be searched. */
-static void split(struct gc_place_search *search, const struct frame *frame)
+static void split(struct gc_place_search *search, const struct gc_place_frame *frame)
 {
     const struct gc_place_item *items = search->model->items;
-    const struct component *component = &frame->component;
+    const struct gc_place_component *component = &frame->component;
     const uint32_t begin = items[component->head].first;
     uint32_t i = component->head == frame->item ? search->next[frame->item] : component->head;
     uint32_t *link = &search->pending;
     *link = component->next;
-    while (is_in(search, component, i)) {
+    while (gc_place_search_is_in(search, component, i)) {
         const uint32_t added = search->pool_used++;
         uint32_t reach = items[i].last;
-        search->pool[added] = (struct component){
+        search->pool[added] = (struct gc_place_component){
             .level = search->offsets[frame->item],
             .rank = rank_after(search, frame),
             .head = i,
             .parent = (uint32_t)(frame - search->frames),
             .next = component->next,
         };
-        for (; is_in(search, component, i) && items[i].first <= reach; i = search->next[i])
+        for (; gc_place_search_is_in(search, component, i) && items[i].first <= reach;
+             i = search->next[i])
             if (items[i].last > reach)
                 reach = items[i].last;
         search->pool[added].end = reach + 1;
@@ -594,9 +203,9 @@ static enum gc_place_verdict advance(struct gc_place_search *search, uint32_t at
             return search->is_cut ? GC_PLACE_GIVEN_UP : GC_PLACE_NONE;
         while (search->depth > at + 1) {
             undo(search, &search->frames[--search->depth]);
-            rank_as_before(search, &search->frames[search->depth]);
+            gc_place_search_rank_back(search, &search->frames[search->depth]);
         }
-        struct frame *frame = &search->frames[at];
+        struct gc_place_frame *frame = &search->frames[at];
         undo(search, frame);
         search->candidate_used = frame->candidate_end;
         if (frame->candidate < frame->candidate_end) {
@@ -609,10 +218,31 @@ static enum gc_place_verdict advance(struct gc_place_search *search, uint32_t at
         if (!search->is_cut)
             gc_place_memo_add(search->memo, frame->key);
         search->candidate_used = frame->candidate_begin;
-        rank_as_before(search, frame);
+        gc_place_search_rank_back(search, frame);
         search->depth = at;
         at = frame->component.parent;
     }
+}
+
+static struct gc_place_key key_of(const struct gc_place_search *search,
+                                  const struct gc_place_component *component)
+{
+    struct gc_place_key key = {search->salt, search->salt};
+    bool level_matters = false;
+    for (uint32_t i = component->head; gc_place_search_is_in(search, component, i);
+         i = search->next[i]) {
+        const bool passed = gc_place_search_is_passed(search, component, i);
+        const uint64_t word =
+            gc_mix_u64(search->model->marks[i] ^ search->levels[i]) ^ (passed ? PASSED : 0);
+        key.high += word;
+        key.low += (word ^ word >> 29) * (search->model->marks[i] | 1);
+        level_matters = level_matters || passed;
+    }
+    if (level_matters) {
+        key.high ^= gc_mix_u64(component->level + 1);
+        key.low += gc_mix_u64(~component->level);
+    }
+    return key;
 }
 
 /* Opens the component that waits first. */
@@ -620,19 +250,19 @@ static enum gc_place_verdict step(struct gc_place_search *search)
 {
     if (search->pending == NONE)
         return GC_PLACE_FOUND;
-    struct frame *frame = &search->frames[search->depth];
+    struct gc_place_frame *frame = &search->frames[search->depth];
     frame->component = search->pool[search->pending];
     frame->item = NONE;
     frame->pool_mark = search->pool_used;
-    if (!infer(search, &frame->component))
+    if (!gc_place_search_infer(search, &frame->component))
         return advance(search, frame->component.parent);
     frame->key = key_of(search, &frame->component);
     if (gc_place_memo_has(search->memo, frame->key))
         return advance(search, frame->component.parent);
     frame->rerank_mark = search->rerank_used;
     if (search->preference.by_load && frame->component.is_new)
-        rank_by_load(search, &frame->component);
-    gather_candidates(search, frame);
+        gc_place_search_rank(search, &frame->component);
+    gc_place_search_gather(search, frame);
     return advance(search, search->depth++);
 }
 
