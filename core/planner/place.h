@@ -19,9 +19,10 @@ struct gc_place_item {
     uint32_t last;
     uint64_t bytes; /* whole grains, not 0 */
     uint64_t slack;
-    uint64_t alignment; /* at least 1 */
-    uint64_t fixed;     /* or GC_PLACEMENT_FREE */
-    uint64_t length;    /* of its life */
+    uint64_t alignment;  /* at least 1 */
+    uint64_t fixed;      /* or GC_PLACEMENT_FREE */
+    uint64_t length;     /* of its life */
+    uint64_t contention; /* bytes alive in the fullest of its sections */
 };
 
 struct gc_place_part {
@@ -36,6 +37,8 @@ struct gc_place_part {
     uint64_t bound;    /* no placement has a lower peak */
     uint64_t *offsets; /* the best known */
     uint64_t peak;
+    struct gc_place_sweep *sweep; /* while it goes on */
+    bool is_swept;                /* it has begun, or never will */
 };
 
 /* ---- place_prepare.c ---- */

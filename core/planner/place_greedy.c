@@ -1,8 +1,11 @@
 #include "core/planner/place_greedy.h"
 
 #include "core/bits.h"
+#include "core/planner/place_pile.h"
 
 #include <string.h>
+
+#define LOOK_ITEMS 32U /* between two looks at the clock */
 
 enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy, struct gc_place_run *run)
 {
@@ -44,9 +47,38 @@ static bool place_fixed(struct gc_place_greedy *greedy, uint64_t *peak)
     return true;
 }
 
+/* What is left of the order goes on top of all it meets. */
+static enum gc_status pile_rest(struct gc_place_greedy *greedy, uint32_t placed, uint64_t *peak)
+{
+    const struct gc_place_part *part = greedy->part;
+    struct gc_place_pile pile;
+    if (!gc_place_pile_init(&pile, greedy->run->region, part->section_count))
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t n = 0; n < part->count; n++) {
+        const uint32_t i = greedy->order[n];
+        const struct gc_place_item *item = &part->items[i];
+        if (n < placed || item->fixed != GC_PLACEMENT_FREE)
+            gc_place_pile_raise(&pile, item->first, item->last, greedy->offsets[i] + item->bytes);
+    }
+    for (; placed < part->count; placed++) {
+        const uint32_t i = greedy->order[placed];
+        const struct gc_place_item *item = &part->items[i];
+        if (item->fixed != GC_PLACEMENT_FREE)
+            continue;
+        const uint64_t offset =
+            gc_place_align(gc_place_pile_height(&pile, item->first, item->last), item->alignment);
+        greedy->offsets[i] = offset;
+        *peak = gc_max_u64(*peak, gc_place_end(item, offset));
+        gc_place_pile_raise(&pile, item->first, item->last, offset + item->bytes);
+    }
+    return GC_OK;
+}
+
 enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, uint64_t *peak)
 {
     const struct gc_place_part *part = greedy->part;
+    struct gc_place_run *run = greedy->run;
+    const bool is_first = part->peak == UINT64_MAX;
     uint32_t placed = 0;
     *peak = 0;
     gc_place_index_clear(&greedy->index, part->section_count);
@@ -55,6 +87,8 @@ enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t lim
     for (; placed < part->count && *peak <= limit; placed++) {
         const uint32_t i = greedy->order[placed];
         const struct gc_place_item *item = &part->items[i];
+        if (placed % LOOK_ITEMS == LOOK_ITEMS - 1 && !gc_place_run_look(run))
+            break;
         if (item->fixed != GC_PLACEMENT_FREE)
             continue;
         const uint64_t offset = gc_place_index_find(&greedy->index, item->first, item->last,
@@ -64,9 +98,12 @@ enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t lim
         if (!gc_place_index_add(&greedy->index, item->first, item->last, offset, item->bytes))
             return GC_NO_HOST_MEMORY;
     }
-    if (*peak > limit)
+    gc_place_run_step(run, placed);
+    const bool is_whole = placed == part->count;
+    if (*peak > limit || (!is_whole && !is_first))
         *peak = UINT64_MAX;
-    gc_place_run_step(greedy->run, placed);
+    else if (!is_whole)
+        return pile_rest(greedy, placed, peak);
     return GC_OK;
 }
 

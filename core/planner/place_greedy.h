@@ -21,8 +21,9 @@ enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy,
                                     struct gc_place_run *run) GC_CHECKED;
 /* The part it works on from here. */
 void gc_place_greedy_use(struct gc_place_greedy *greedy, struct gc_place_part *part);
-/* One pass in greedy->order, given up once the peak would exceed `limit`: *peak is then
- * UINT64_MAX. */
+/* One pass in greedy->order, given up once the peak would exceed `limit` or it is late: *peak is
+ * then UINT64_MAX. A part that has no placement yet gets one all the same: when it is late what is
+ * left is put on top. */
 enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit,
                                     uint64_t *peak) GC_CHECKED;
 /* Keeps the latest pass if it is better than what the part has. */

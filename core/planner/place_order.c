@@ -14,17 +14,8 @@ static const enum key ORDERS[GC_PLACE_ORDER_COUNT][KEY_COUNT] = {
 #undef GC_PLACE_ORDER
 };
 
-static uint64_t most_load(const struct gc_place_part *part, const struct gc_place_item *item)
-{
-    uint64_t most = 0;
-    for (uint32_t s = item->first; s <= item->last; s++)
-        most = gc_max_u64(most, part->loads[s]);
-    return most;
-}
-
 /* What is smallest comes first: the largest, the longest-lived, those of the fullest section. */
-static uint64_t key_of(const struct gc_place_part *part, const struct gc_place_item *item,
-                       enum key key)
+static uint64_t key_of(const struct gc_place_item *item, enum key key)
 {
     uint64_t area;
     switch (key) {
@@ -35,7 +26,7 @@ static uint64_t key_of(const struct gc_place_part *part, const struct gc_place_i
     case AREA:
         return gc_mul_u64(item->bytes, item->length, &area) ? ~area : 0;
     case CONTENTION:
-        return ~most_load(part, item);
+        return ~item->contention;
     case FIRST:
         return item->first;
     default:
@@ -50,7 +41,7 @@ static void sort_by(const struct gc_place_part *part, struct gc_place_sorter *so
         order[i] = i;
     for (unsigned k = key_count; k-- > 0;) {
         for (uint32_t i = 0; i < part->count; i++)
-            sorter->keys[i] = key_of(part, &part->items[order[i]], keys[k]);
+            sorter->keys[i] = key_of(&part->items[order[i]], keys[k]);
         gc_place_sort(sorter, order, part->count);
     }
 }

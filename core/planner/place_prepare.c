@@ -6,6 +6,8 @@
 #include "core/planner/place.h"
 #include "core/region.h"
 
+#include <string.h>
+
 struct prepare {
     struct gc_region *region;
     const struct gc_placement_problem *problem;
@@ -173,6 +175,33 @@ static void measure(struct gc_place_part *part)
         part->unit = 1;
 }
 
+/* What is alive in the fullest section of each life: a segment tree of the greatest loads. */
+static enum gc_status measure_contention(struct gc_region *region, struct gc_place_part *part)
+{
+    const uint32_t leaf_count = part->section_count;
+    struct gc_region scratch;
+    gc_region_init(&scratch, gc_sub_or_zero_u64(region->bytes_max, gc_region_bytes(region)));
+    uint64_t *most = gc_region_alloc(&scratch, 2 * (uint64_t)leaf_count * sizeof(*most));
+    if (most == NULL)
+        return GC_NO_HOST_MEMORY;
+    memcpy(most + leaf_count, part->loads, leaf_count * sizeof(*most));
+    for (uint32_t node = leaf_count; node-- > 1;)
+        most[node] = gc_max_u64(most[2 * (uint64_t)node], most[2 * (uint64_t)node + 1]);
+    for (uint32_t i = 0; i < part->count; i++) {
+        struct gc_place_item *item = &part->items[i];
+        uint64_t left = (uint64_t)item->first + leaf_count;
+        uint64_t right = (uint64_t)item->last + leaf_count + 1;
+        for (; left < right; left /= 2, right /= 2) {
+            if ((left & 1) != 0)
+                item->contention = gc_max_u64(item->contention, most[left++]);
+            if ((right & 1) != 0)
+                item->contention = gc_max_u64(item->contention, most[--right]);
+        }
+    }
+    gc_region_fini(&scratch);
+    return GC_OK;
+}
+
 static enum gc_status fill_parts(struct prepare *prepare, struct gc_place_parts *parts)
 {
     uint32_t *starts = gc_region_alloc(prepare->region, parts->count * sizeof(*starts));
@@ -195,9 +224,12 @@ static enum gc_status fill_parts(struct prepare *prepare, struct gc_place_parts 
         add_item(&parts->parts[p], prepare->live[i], &prepare->problem->buffers[prepare->live[i]],
                  prepare->first[i] - starts[p], prepare->last[i] - starts[p]);
     }
-    for (uint32_t p = 0; p < parts->count; p++)
+    enum gc_status status = GC_OK;
+    for (uint32_t p = 0; status == GC_OK && p < parts->count; p++) {
         measure(&parts->parts[p]);
-    return GC_OK;
+        status = measure_contention(prepare->region, &parts->parts[p]);
+    }
+    return status;
 }
 
 enum gc_status gc_place_prepare(struct gc_region *region,

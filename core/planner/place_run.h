@@ -7,6 +7,7 @@
 
 struct gc_place_run {
     struct gc_region *region;
+    const struct gc_placement_problem *problem;
     const struct gc_placement_options *options;
     struct gc_place_parts parts;
     uint64_t bound;  /* the highest of the parts: no placement has a lower peak */
@@ -14,11 +15,14 @@ struct gc_place_run {
     uint64_t nodes;
     uint64_t watch_at; /* nodes */
     bool stopped;
+    bool is_late; /* the watch said so: there is no time for more than what must be */
 };
 
 /* The highest peak of the parts. */
 uint64_t gc_place_run_peak(const struct gc_place_run *run);
-/* Counts steps; false: the budget is spent or the watch said stop. */
+/* Asks the watch; false: it is late. */
+bool gc_place_run_look(struct gc_place_run *run);
+/* Counts steps, and looks now and then; false: the budget is spent or it is late. */
 bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes);
 
 #endif

@@ -7,9 +7,15 @@
 #include "core/bits.h"
 #include "core/planner/place_exact.h"
 #include "core/planner/place_improve.h"
+#include "core/planner/place_packed.h"
 #include "core/planner/place_run.h"
 
 #define WATCH_NODES 1024
+#define PASS_DEAR 2048  /* items of a part of which a pass costs more than a sweep */
+#define SWEEP_NODES 512 /* of the first round; each has twice as many */
+#define SWEEP_NODES_ALONE                                                                          \
+    16384 /* of parts with more than EXACT_FIRST items, where it is likelier */
+#define SWEEP_NODES_MAX (UINT64_C(1) << 20)
 #define LEEWAY 16 /* a part of the peak by which an order may be worse and still be improved */
 #define IMPROVE_ORDERS 3
 #define IMPROVE_ROUNDS 32 /* in vain before an order is left */
@@ -26,17 +32,25 @@ uint64_t gc_place_run_peak(const struct gc_place_run *run)
     return peak;
 }
 
-bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes)
+bool gc_place_run_look(struct gc_place_run *run)
 {
     const struct gc_placement_options *options = run->options;
-    run->nodes += nodes;
-    if (options->node_max != GC_PLACEMENT_NODES_UNLIMITED && run->nodes >= options->node_max)
-        run->stopped = true;
-    if (!run->stopped && options->watch != NULL && run->nodes >= run->watch_at) {
-        run->watch_at = run->nodes + WATCH_NODES;
-        run->stopped = !options->watch(options->watch_argument, run->bound, gc_place_run_peak(run),
+    run->watch_at = run->nodes + WATCH_NODES;
+    if (options->watch != NULL && !run->is_late)
+        run->is_late = !options->watch(options->watch_argument, run->bound, gc_place_run_peak(run),
                                        run->nodes);
-    }
+    run->stopped = run->stopped || run->is_late;
+    return !run->is_late;
+}
+
+bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes)
+{
+    const uint64_t node_max = run->options->node_max;
+    run->nodes += nodes;
+    if (node_max != GC_PLACEMENT_NODES_UNLIMITED && run->nodes >= node_max)
+        run->stopped = true;
+    if (!run->stopped && run->nodes >= run->watch_at)
+        (void)gc_place_run_look(run);
     return !run->stopped;
 }
 
@@ -68,7 +82,12 @@ static enum gc_status solve_greedily(struct gc_place_greedy *greedy, struct gc_p
     struct gc_place_run *run = greedy->run;
     uint64_t peaks[GC_PLACE_ORDER_COUNT];
     enum gc_status status = GC_OK;
+    bool goes_on;
     gc_place_greedy_use(greedy, part);
+    if (part->count >= PASS_DEAR)
+        status = gc_place_packed_try(greedy, 0, &goes_on);
+    if (status != GC_OK)
+        return status;
     /* By size is the best on large graphs, which may have time for few. */
     for (unsigned n = 0; n < GC_PLACE_ORDER_COUNT; n++) {
         const unsigned by = (GC_PLACE_BY_BYTES + n) % GC_PLACE_ORDER_COUNT;
@@ -81,7 +100,9 @@ static enum gc_status solve_greedily(struct gc_place_greedy *greedy, struct gc_p
             return status;
         gc_place_greedy_keep(greedy, peaks[by]);
     }
-    return improve_best(greedy, peaks);
+    if (part->count >= EXACT_ALONE && part->count < PASS_DEAR && part->peak > run->target)
+        status = gc_place_packed_try(greedy, 0, &goes_on);
+    return status == GC_OK ? improve_best(greedy, peaks) : status;
 }
 
 /* The part that makes the peak, unless it is good enough. */
@@ -103,31 +124,50 @@ static void raise_bound(struct gc_place_run *run, const struct gc_place_part *pa
     run->target = gc_max_u64(run->target, run->bound);
 }
 
-/* Rounds of exact search for whichever part makes the peak, until all are good enough. */
+/* Of one part. */
+struct rounds {
+    struct gc_place_exact *exact; /* NULL: the part is too large for it */
+    uint64_t sweep_nodes;         /* 0: there was no round yet */
+};
+
+/* Another round of all that is not over; *goes_on: something is not. */
+static enum gc_status go_round(struct gc_place_greedy *greedy, struct gc_place_part *part,
+                               struct gc_place_memo *memo, struct rounds *rounds, bool *goes_on)
+{
+    bool sweep_goes_on;
+    gc_place_greedy_use(greedy, part);
+    if (rounds->sweep_nodes == 0) {
+        rounds->exact = gc_place_exact_create(greedy, memo);
+        rounds->sweep_nodes = part->count < EXACT_FIRST ? SWEEP_NODES : SWEEP_NODES_ALONE;
+    }
+    const enum gc_status status = gc_place_packed_try(greedy, rounds->sweep_nodes, &sweep_goes_on);
+    rounds->sweep_nodes = gc_min_u64(2 * rounds->sweep_nodes, SWEEP_NODES_MAX);
+    *goes_on = sweep_goes_on;
+    if (status == GC_OK && rounds->exact != NULL)
+        *goes_on = gc_place_exact_round(rounds->exact) || sweep_goes_on;
+    return status;
+}
+
+/* Rounds of search for whichever part makes the peak, until all are good enough. */
 static enum gc_status solve_exactly(struct gc_place_greedy *greedy)
 {
     struct gc_place_run *run = greedy->run;
     struct gc_place_memo memo = {0};
+    enum gc_status status = GC_OK;
+    bool goes_on = true;
     struct gc_place_part *part = worst_part(run);
     if (part == NULL || run->stopped)
         return GC_OK;
-    struct gc_place_exact **exacts =
-        gc_region_alloc(run->region, run->parts.count * sizeof(*exacts));
-    if (exacts == NULL)
+    struct rounds *rounds = gc_region_alloc(run->region, run->parts.count * sizeof(*rounds));
+    if (rounds == NULL)
         return GC_NO_HOST_MEMORY;
     gc_place_memo_init(&memo, run->region,
                        gc_min_u64(MEMO_BYTES_MAX, MEMO_BYTES_PER_PAIR * part->count * part->count));
-    for (; part != NULL && !run->stopped; part = worst_part(run)) {
-        struct gc_place_exact **exact = &exacts[part - run->parts.parts];
-        if (*exact == NULL) {
-            gc_place_greedy_use(greedy, part);
-            *exact = gc_place_exact_create(greedy, &memo);
-        }
-        if (*exact == NULL || !gc_place_exact_round(*exact))
-            break;
+    for (; part != NULL && goes_on && !run->stopped && status == GC_OK; part = worst_part(run)) {
+        status = go_round(greedy, part, &memo, &rounds[part - run->parts.parts], &goes_on);
         raise_bound(run, part);
     }
-    return GC_OK;
+    return status;
 }
 
 static enum gc_status solve_parts(struct gc_place_run *run)
@@ -136,7 +176,10 @@ static enum gc_status solve_parts(struct gc_place_run *run)
     enum gc_status status = gc_place_greedy_init(&greedy, run);
     for (uint32_t p = 0; status == GC_OK && p < run->parts.count; p++)
         status = solve_greedily(&greedy, &run->parts.parts[p]);
-    return status == GC_OK ? solve_exactly(&greedy) : status;
+    if (status == GC_OK)
+        status = solve_exactly(&greedy);
+    gc_place_packed_end(run);
+    return status;
 }
 
 static enum gc_status write_offsets(const struct gc_place_run *run, struct gc_region *region,
@@ -184,8 +227,8 @@ enum gc_status gc_placement_solve(struct gc_region *region,
 {
     static const struct gc_placement_options defaults;
     struct gc_region scratch;
-    struct gc_place_run run = {.region = &scratch,
-                               .options = options != NULL ? options : &defaults};
+    struct gc_place_run run = {
+        .region = &scratch, .problem = problem, .options = options != NULL ? options : &defaults};
     struct gc_placement_fault fault;
     *placement = (struct gc_placement){0};
     gc_region_init(&scratch, gc_sub_or_zero_u64(region->bytes_max, gc_region_bytes(region)));

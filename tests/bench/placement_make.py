@@ -4,6 +4,9 @@
 usage: placement_make.py KIND COUNT SEED > problem.csv
 
 guillotine  a rectangle of time and memory cut COUNT - 1 times: a perfect packing
+wide        the same on a fine grid, where hardly two cuts are at one time
+pinwheel    wide, with pieces cut to five around each other as well: no sequence of cuts makes them
+holes       pinwheel, of which one piece of a hundred is left out
 nested      lifetimes within lifetimes, as forward and backward passes have them
 staircase   each buffer begins when the one before ends, in lanes
 aligned     guillotine in units of 256 bytes, to which all offsets are aligned
@@ -13,24 +16,56 @@ import random
 import sys
 
 
-def guillotine(count, rng):
+def pinwheel(piece, rng):
+    """Five pieces around each other, either way round."""
+    lower, upper, offset, size = piece
+    early = rng.randrange(lower + 1, upper - 1)
+    late = rng.randrange(early + 1, upper)
+    low = rng.randrange(1, size - 1)
+    high = rng.randrange(low + 1, size)
+    pieces = [(lower, late, 0, low), (late, upper, 0, high), (early, upper, high, size - high),
+              (lower, early, low, size - low), (early, late, low, high - low)]
+    if rng.random() < 0.5:
+        pieces = [(lo, up, size - at - of, of) for lo, up, at, of in pieces]
+    return [(lo, up, offset + at, of) for lo, up, at, of in pieces]
+
+
+def cut(count, rng, time, memory, pinwheels):
     """Cuts the largest of a few pieces again and again; yields (lower, upper, offset, bytes)."""
-    side = max(64, int(count**0.5) * 16)
-    pieces = [(0, side * 4, 0, side)]
+    pieces = [(0, time, 0, memory)]
     while len(pieces) < count:
         at = max((rng.randrange(len(pieces)) for _ in range(3)),
                  key=lambda i: (pieces[i][1] - pieces[i][0]) * pieces[i][3])
         lower, upper, offset, size = pieces[at]
-        if upper - lower > 1 and (size == 1 or rng.random() < 0.5):
-            cut = rng.randrange(lower + 1, upper)
-            pieces[at] = (lower, cut, offset, size)
-            pieces.append((cut, upper, offset, size))
+        if pinwheels > 0 and len(pieces) + 4 <= count and upper - lower > 2 and size > 2 and rng.random() < pinwheels:
+            pieces[at:at + 1] = pinwheel(pieces[at], rng)
+        elif upper - lower > 1 and (size == 1 or rng.random() < 0.5):
+            time_cut = rng.randrange(lower + 1, upper)
+            pieces[at] = (lower, time_cut, offset, size)
+            pieces.append((time_cut, upper, offset, size))
         elif size > 1:
-            cut = rng.randrange(1, size)
-            pieces[at] = (lower, upper, offset, cut)
-            pieces.append((lower, upper, offset + cut, size - cut))
+            size_cut = rng.randrange(1, size)
+            pieces[at] = (lower, upper, offset, size_cut)
+            pieces.append((lower, upper, offset + size_cut, size - size_cut))
     rng.shuffle(pieces)
     return pieces
+
+
+def guillotine(count, rng):
+    side = max(64, int(count**0.5) * 16)
+    return cut(count, rng, side * 4, side, 0)
+
+
+def wide(count, rng):
+    return cut(count, rng, 1 << 32, 1 << 32, 0)
+
+
+def pinwheels(count, rng):
+    return cut(count, rng, 1 << 32, 1 << 32, 0.3)
+
+
+def holes(count, rng):
+    return pinwheels(count, rng)[count // 100:]
 
 
 def nested(count, rng):
@@ -71,7 +106,7 @@ def staircase(count, rng):
 def main():
     kind, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     rng = random.Random(seed)
-    makers = {"nested": nested, "staircase": staircase}
+    makers = {"nested": nested, "staircase": staircase, "wide": wide, "pinwheel": pinwheels, "holes": holes}
     rows = makers.get(kind, guillotine)(count, rng)
     extra = {"aligned": ",alignment", "fixed": ",offset"}.get(kind, "")
     print(f"id,lower,upper,size{extra}")
