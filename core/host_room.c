@@ -4,6 +4,7 @@
  * group's own limit and those of all above it count; its page cache that nobody uses counts as
  * free. */
 #include "core/host.h"
+#include "core/out.h"
 
 #include "core/bits.h"
 
@@ -43,7 +44,7 @@ struct room_work {
 static bool read_text(const char *path, char *text)
 {
     const int saved_errno = errno;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = gc_fd_raise(open(path, O_RDONLY | O_CLOEXEC));
     const ssize_t got = fd < 0 ? -1 : read(fd, text + 1, FILE_BYTES - 2);
     if (fd >= 0)
         close(fd);

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "core/ledger.h"
 
+#include "core/out.h"
 #include "core/text.h"
 
 #include <errno.h>
@@ -20,7 +21,6 @@
 
 #define FILE_NAME_BYTES 96
 #define OPEN_ATTEMPTS 8 /* others may make or remove the file meanwhile */
-#define FD_MIN 3        /* never in the place of a closed standard stream */
 
 struct opening {
     struct gc_ledger *ledger;
@@ -156,20 +156,11 @@ static enum gc_status accept_file(struct opening *opening, int fd)
     return GC_OK;
 }
 
-static int above_standard(int fd)
-{
-    if (fd < 0 || fd >= FD_MIN)
-        return fd;
-    const int higher = fcntl(fd, F_DUPFD_CLOEXEC, FD_MIN);
-    close(fd);
-    return higher;
-}
-
 /* GC_NOT_OURS: there is none. */
 static enum gc_status open_existing(struct opening *opening)
 {
-    const int fd = above_standard(openat(opening->folder_fd, opening->name,
-                                         O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    const int fd = gc_fd_raise(openat(opening->folder_fd, opening->name,
+                                      O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0 && errno == ENOENT)
         return GC_NOT_OURS;
     if (fd < 0)
@@ -192,7 +183,8 @@ static const char *fill(int fd)
     struct rlimit most;
     if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < sizeof(struct gc_ledger_file))
         return "the limit of file sizes (ulimit -f) is too low";
-    if (fchmod(fd, 0600) != 0 || ftruncate(fd, (off_t)sizeof(struct gc_ledger_file)) != 0)
+    if (fchmod(fd, 0600) != 0 || ftruncate(fd, 0) != 0 ||
+        ftruncate(fd, (off_t)sizeof(struct gc_ledger_file)) != 0)
         return strerror(errno);
     if (fallocate(fd, 0, 0, (off_t)offsetof(struct gc_ledger_file, accounts)) != 0 &&
         errno != EOPNOTSUPP)
@@ -219,10 +211,13 @@ static enum gc_status make_file(struct opening *opening)
     clock_gettime(CLOCK_MONOTONIC, &now);
     snprintf(temporary, sizeof(temporary), ".ledger-%ld-%ld-%ld", (long)getpid(), (long)now.tv_sec,
              (long)now.tv_nsec);
-    const int fd = openat(opening->folder_fd, temporary,
-                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return refuse_file(opening, GC_IO, strerror(errno));
+    const int fd = gc_fd_raise(openat(opening->folder_fd, temporary,
+                                      O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (fd < 0) {
+        const int error = errno; /* where it cannot be moved there is a file */
+        unlinkat(opening->folder_fd, temporary, 0);
+        return refuse_file(opening, GC_IO, strerror(error));
+    }
     const char *wrong = fill(fd);
     close(fd);
     if (wrong == NULL && renameat2(opening->folder_fd, temporary, opening->folder_fd, opening->name,
@@ -307,7 +302,7 @@ bool gc_ledger_repair(struct gc_ledger *ledger)
 {
     const int kept_errno = errno;
     const int lost = ledger->fd;
-    ledger->fd = above_standard(open(ledger->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    ledger->fd = gc_fd_raise(open(ledger->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     const bool is_repaired = gc_ledger_is_intact(ledger);
     if (!is_repaired) {
         if (ledger->fd >= 0)

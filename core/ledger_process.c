@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "core/ledger_process.h"
+#include "core/out.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,7 +47,7 @@ static bool read_stat(uint32_t pid, struct facts *facts)
 {
     char path[32], text[STAT_BYTES];
     snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = gc_fd_raise(open(path, O_RDONLY | O_CLOEXEC));
     if (fd < 0)
         return false;
     const ssize_t length = read(fd, text, sizeof(text) - 1);

@@ -2,6 +2,7 @@
  * blocking and without creating anything, so that a fifo or a device in its place harms nothing. */
 #define _GNU_SOURCE
 #include "core/options_parse.h"
+#include "core/out.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +34,7 @@ static enum gc_status load(const char *path, struct gc_config *config, size_t *b
 {
     struct statx info; /* older than glibc's fstat symbol */
     enum gc_status status = GC_IO;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int fd = gc_fd_raise(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0) {
         config->is_missing = errno == ENOENT || errno == ENOTDIR;
         return GC_IO;

@@ -3,6 +3,7 @@
 #include "core/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -12,6 +13,19 @@
 #include <unistd.h>
 
 #define WAIT_MS 1000
+
+int gc_fd_raise(int fd)
+{
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    const int raised = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int error = errno;
+    close(fd);
+    if (raised >= 0)
+        (void)lseek(raised, 0, SEEK_SET);
+    errno = error;
+    return raised;
+}
 
 /* A write to a pipe without a reader, or beyond the process's file size limit, must not end the
  * program: the signal it raises is blocked for the thread and taken off before it is unblocked. */

@@ -9,6 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A descriptor just opened (or -1: so it comes back), moved to where no standard stream belongs. A
+ * program whose stdin, stdout or stderr is closed would read and write it there. -1, with errno,
+ * where it cannot be moved: it is closed then. It is at its beginning; what is to be empty is to be
+ * cut once more, since another thread may have written there already. */
+int gc_fd_raise(int fd);
+
 /* Writes all of it: goes on after a signal or a short write, waits a moment for a descriptor that
  * does not block, raises neither SIGPIPE nor SIGXFSZ. GC_IO, with errno, if it cannot. */
 enum gc_status gc_write_all(int fd, const void *bytes, size_t count) GC_CHECKED;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "core/report.h"
 #include "core/bits.h"
+#include "core/out.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +37,8 @@ static enum gc_status write_format(const struct gc_report *report, const char *p
 /* A device or a fifo takes the report as it comes. */
 static enum gc_status write_in_place(const struct gc_report *report, const char *path)
 {
-    const int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    const int fd =
+        gc_fd_raise(open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (fd < 0)
         return GC_IO;
     enum gc_status status = write_format(report, path, fd);
@@ -61,7 +63,14 @@ static enum gc_status write_beside(const struct gc_report *report, const char *p
         fd = open(beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
         return GC_IO;
-    enum gc_status status = write_format(report, path, fd);
+    fd = gc_fd_raise(fd);
+    if (fd < 0) {
+        const int refused = errno;
+        unlink(beside);
+        errno = refused;
+        return GC_IO;
+    }
+    enum gc_status status = ftruncate(fd, 0) == 0 ? write_format(report, path, fd) : GC_IO;
     int error = errno;
     if (close(fd) != 0 && status == GC_OK) {
         error = errno;

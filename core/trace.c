@@ -133,8 +133,8 @@ static enum gc_status check_file(int fd, const char **why)
 static enum gc_status open_file(const char *path, int *opened, const char **why)
 {
     *why = NULL;
-    const int fd =
-        open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    const int fd = gc_fd_raise(
+        open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666));
     if (fd < 0) {
         if (errno == ELOOP)
             *why = "is a symbolic link, not followed";

@@ -5,6 +5,7 @@
  * Where handles are to be had every block is a whole allocation of the driver's: see ipc_api.c. */
 #define _GNU_SOURCE
 #include "shim/backend.h"
+#include "core/out.h"
 
 #include "shim/elf.h"
 
@@ -33,7 +34,7 @@ static bool is_wsl(void)
 
     if (access("/dev/dxg", F_OK) == 0)
         return true;
-    fd = open("/proc/sys/kernel/osrelease", O_RDONLY | O_CLOEXEC);
+    fd = gc_fd_raise(open("/proc/sys/kernel/osrelease", O_RDONLY | O_CLOEXEC));
     if (fd >= 0) {
         length = read(fd, release, sizeof(release) - 1);
         close(fd);

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* statx, AT_EMPTY_PATH */
 #include "core/formats/source.h"
+#include "core/out.h"
 
 #include "core/bits.h"
 
@@ -98,7 +99,7 @@ enum gc_status gc_source_open(struct gc_load *load, const char *path, struct gc_
                                             : "cannot be looked at: permission or path");
     if (!S_ISREG(mode))
         return gc_load_fail(load, GC_IO, path, "is no regular file; model files are");
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int fd = gc_fd_raise(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0)
         return gc_load_fail(load, GC_IO, path, "cannot be opened for reading (errno %d)", errno);
     return gc_source_take(load, path, fd, source);

@@ -14,7 +14,7 @@ for backend in vmm driver whole; do
     output=$(SIMCUDA_JOURNAL=$TMP/journal preloaded timeout 60 "$program" 2 "$seed" 4 2>&1)
     is "$backend: all went well, seed $seed" "$?" 0
     echo "# $output"
-    is "$backend: nothing was asked of a context that is gone" "$(grep -c ' \(709\|700\|400\) ' "$TMP/journal")" 0
+    is "$backend: nothing was asked of a context that is gone" "$(awk '$4 == 709 || $4 == 700 || $4 == 400' "$TMP/journal")" ""
     is "$backend: nothing stays" \
         "$(json "$TMP/report.json" '[d["leak_count"], d["requested_bytes"]["current"], d["reserved_bytes"]["current"]]')" '[0, 0, 0]'
     output=$(SIMCUDA_REUSE_CONTEXTS=1 preloaded timeout 60 "$program" 2 "$seed" 4 2>&1)
@@ -33,7 +33,6 @@ for settings in GPUCACHE_MODE=track GPUCACHE_REUSE=sync GPUCACHE_DEBUG=poison "G
     # shellcheck disable=SC2086 # words
     output=$(env $settings SIMCUDA_REUSE_CONTEXTS=1 LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" \
         timeout 60 "$program" 1 "$seed" 4 2>&1)
-    is "${settings//$TMP\//}: all went well, seed $seed" "$? $(grep -c . <<< "$output")" "0 1"
-    [ $tap_failed -eq 0 ] || echo "# $output"
+    is "${settings//$TMP\//}: all went well, seed $seed" "$? ${output%%[^a-z]*}" "0 created"
 done
 done_testing

@@ -52,6 +52,9 @@ void sim_space_discard(uint64_t address, uint64_t bytes);
 /* Puts other memory behind taken addresses, and takes it away. */
 CUresult sim_space_map(uint64_t address, uint64_t bytes, int fd, uint64_t offset, int protection);
 void sim_space_unmap(uint64_t address, uint64_t bytes);
+/* A memory file of that size; -1: none. Device memory is no file of the process: its limit of file
+ * sizes does not count, as far as it may be raised. */
+int sim_space_open_file(const char *name, uint64_t bytes);
 CUresult sim_space_protect(uint64_t address, uint64_t bytes, int protection);
 bool sim_space_contains(uint64_t address);
 /* The file and offset behind an address of a window. */

@@ -127,10 +127,10 @@ static CUresult back_with_file(struct sim_physical *physical)
 
     snprintf(name, sizeof name, "simcuda-%d",
              physical->device == NULL ? HOST_ORDINAL : physical->device->ordinal);
-    physical->fd = memfd_create(name, MFD_CLOEXEC);
+    physical->fd = sim_space_open_file(name, physical->bytes);
     if (physical->fd < 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (ftruncate(physical->fd, (off_t)physical->bytes) != 0 || fstat(physical->fd, &status) != 0) {
+    if (fstat(physical->fd, &status) != 0) {
         close(physical->fd);
         physical->fd = -1;
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -7,8 +7,10 @@
 #include "memory.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define WINDOW_BYTES (UINT64_C(256) << 30)
@@ -64,6 +66,28 @@ static bool reserve_addresses(uint64_t bytes, bool is_low, int fd, uint64_t *bas
     return true;
 }
 
+int sim_space_open_file(const char *name, uint64_t bytes)
+{
+    static pthread_mutex_t limit_lock = PTHREAD_MUTEX_INITIALIZER;
+    struct rlimit before = {RLIM_INFINITY, RLIM_INFINITY};
+    int fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    pthread_mutex_lock(&limit_lock);
+    getrlimit(RLIMIT_FSIZE, &before);
+    bool is_low = before.rlim_cur < bytes;
+    if (is_low)
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){before.rlim_max, before.rlim_max});
+    int result = ftruncate(fd, (off_t)bytes);
+    if (is_low)
+        setrlimit(RLIMIT_FSIZE, &before);
+    pthread_mutex_unlock(&limit_lock);
+    if (result == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 static struct window *open_window(uint64_t bytes, bool is_low)
 {
     struct window *window = calloc(1, sizeof *window);
@@ -71,11 +95,10 @@ static struct window *open_window(uint64_t bytes, bool is_low)
 
     if (window == NULL)
         return NULL;
-    window->fd = memfd_create("simcuda", MFD_CLOEXEC);
+    window->fd = sim_space_open_file("simcuda", bytes);
     if (window->fd < 0)
         goto fail_window;
-    if (ftruncate(window->fd, (off_t)bytes) != 0 ||
-        !reserve_addresses(bytes, is_low, window->fd, &base))
+    if (!reserve_addresses(bytes, is_low, window->fd, &base))
         goto fail_fd;
     window->is_low = is_low;
     window->node.start = base;
