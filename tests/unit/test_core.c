@@ -4,7 +4,6 @@
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
-
 /* ---- serving ---- */
 
 static void freed_memory_serves_the_next_request(void **state)

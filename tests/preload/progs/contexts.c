@@ -1,5 +1,6 @@
 /* link: -l:libcuda.so.1 */
-/* Two contexts of its own and the primary one, one after the other, a little memory, and all given back. */
+/* Two contexts of its own and the primary one, one after the other, a little memory, and all given
+ * back. */
 #include "program.h"
 
 int main(void)
