@@ -63,6 +63,12 @@ struct gc_block {
 };
 _Static_assert(sizeof(struct gc_block) == 64, "a block record is one cache line");
 
+/* Under the pool's lock. Release: who finds it live without the lock sees what it is. */
+static inline void gc_block_set_state(struct gc_block *block, enum gc_block_state state)
+{
+    atomic_store_explicit(&block->state, (uint8_t)state, memory_order_release);
+}
+
 #define GC_BLOCK_IDS_BATCH 1024
 
 /* Ids at hand: a range taken from the process's, who owns it takes them without atomics. */

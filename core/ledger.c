@@ -21,6 +21,18 @@ void gc_ledger_put_text(char *to, size_t size, const char *from)
         __atomic_store_n(&to[i], '\0', __ATOMIC_RELAXED);
 }
 
+bool gc_ledger_is_text(const char *kept, size_t size, const char *text)
+{
+    for (size_t i = 0; i < size; i++) {
+        const char byte = __atomic_load_n(&kept[i], __ATOMIC_RELAXED);
+        if (byte != text[i])
+            return false;
+        if (byte == '\0')
+            return true;
+    }
+    return false;
+}
+
 void gc_ledger_get_text(char *to, size_t size, const char *from)
 {
     size_t i = 0;

@@ -134,6 +134,7 @@ struct gc_ledger_slot *gc_ledger_slot(const struct gc_ledger *ledger, uint32_t s
 bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot);
 /* Copies a text into the file, cut where it does not fit; and out of it. */
 void gc_ledger_put_text(char *to, size_t size, const char *from);
+bool gc_ledger_is_text(const char *kept, size_t size, const char *text);
 void gc_ledger_get_text(char *to, size_t size, const char *from);
 
 /* ---- asking a process ---- */

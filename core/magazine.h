@@ -73,6 +73,7 @@ struct gc_magazine {
     uint32_t large_streak;  /* how often in a row it was that one */
     uint64_t alloc_count;   /* before the run, as are the next two */
     struct gc_tally requested;
+    uint32_t api_mask; /* a bit for each of `apis` that counts anything */
     struct gc_api_tally apis[GC_MAGAZINE_APIS];
     struct gc_block *bins[GC_MAGAZINE_BINS];
 };

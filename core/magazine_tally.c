@@ -53,8 +53,11 @@ static struct gc_api_tally *tally_of(struct gc_magazine *magazine, uint16_t api)
 static void end_run(struct gc_magazine *magazine)
 {
     struct gc_run *run = &magazine->run;
+    if (run->count == 0 && run->given_bytes == 0)
+        return;
     struct gc_api_tally *tally = tally_of(magazine, run->api);
     const int64_t delta = (int64_t)(run->taken_bytes - run->given_bytes);
+    magazine->api_mask |= 1U << run->api % GC_MAGAZINE_APIS;
     magazine->alloc_count += run->count;
     tally->count += run->count;
     tally->bytes += run->taken_bytes;
@@ -126,9 +129,6 @@ void gc_magazine_merge(struct gc_magazine *magazine)
     merge_gauge(&stats->requested, &magazine->requested);
     merge_gauge(&stats->allocated, &allocated);
     merge_pending(magazine, &stats->pending);
-    for (unsigned i = 0; i < GC_MAGAZINE_APIS; i++) {
-        if (magazine->apis[i].count != 0 || magazine->apis[i].live.delta != 0 ||
-            magazine->apis[i].live.peak != 0)
-            merge_api(device, &magazine->apis[i]);
-    }
+    for (; magazine->api_mask != 0; magazine->api_mask &= magazine->api_mask - 1)
+        merge_api(device, &magazine->apis[__builtin_ctz(magazine->api_mask)]);
 }

@@ -340,7 +340,8 @@ void gc_core_show_tenant(struct gc_core *core, uint32_t index,
         atomic_store_explicit(&row->in_use, 0, memory_order_relaxed);
         return;
     }
-    gc_ledger_put_text(row->name, sizeof(row->name), tenant->name);
+    if (!gc_ledger_is_text(row->name, sizeof(row->name), tenant->name)) /* most often it is */
+        gc_ledger_put_text(row->name, sizeof(row->name), tenant->name);
     atomic_store_explicit(&row->device,
                           tenant->device < GC_LEDGER_DEVICES ? tenant->device : GC_LEDGER_DEVICES,
                           memory_order_relaxed);

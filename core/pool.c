@@ -156,7 +156,7 @@ static void clear_idle(struct gc_pool *pool, struct gc_segment *segment)
 void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
 {
     struct gc_segment *segment = gc_block_segment(block);
-    block->state = GC_BLOCK_FREE;
+    gc_block_set_state(block, GC_BLOCK_FREE);
     gc_bins_insert(&pool->bins[segment->class], block);
     if (gc_block_spans_segment(block) && segment->arena == NULL && !segment->is_kept)
         gc_pool_set_idle_locked(pool, segment);
@@ -209,7 +209,7 @@ static struct gc_block *split_at(struct gc_pool *pool, struct gc_block *block, u
     struct gc_block *rest = gc_pool_pop_record_locked(pool);
     rest->address = block->address + bytes;
     rest->bytes = block->bytes - bytes;
-    rest->state = GC_BLOCK_MAPPING;
+    gc_block_set_state(rest, GC_BLOCK_MAPPING);
     atomic_store_explicit(&rest->segment, gc_block_segment(block), memory_order_release);
     block->bytes = bytes;
     link_after(block, rest);
@@ -264,7 +264,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
         count_ordered(&pool->shared, claim->requested_bytes);
     atomic_store_explicit(&block->magazine, claim->is_ordered ? 0 : gc_magazine_number(pool, block),
                           memory_order_relaxed);
-    block->state = GC_BLOCK_LIVE;
+    gc_block_set_state(block, GC_BLOCK_LIVE);
 }
 
 struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_place *place,
@@ -277,7 +277,7 @@ struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_plac
         block = split_at(pool, front, place->address - front->address);
         gc_pool_bin_locked(pool, front);
     }
-    block->state = GC_BLOCK_MAPPING;
+    gc_block_set_state(block, GC_BLOCK_MAPPING);
     gc_pool_split_off_locked(pool, block, bytes);
     return block;
 }

@@ -23,7 +23,7 @@ void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block 
 void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t stamp)
 {
     struct gc_block *last = pool->pending_last;
-    block->state = GC_BLOCK_PENDING;
+    gc_block_set_state(block, GC_BLOCK_PENDING);
     block->pending.next = NULL;
     /* A stamp that comes late is raised, so that the list stays in order: it waits a little longer.
      */

@@ -110,7 +110,7 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
                             struct gc_block *block, enum gc_block_state state)
 {
     link_segment(pool, segment, block);
-    block->state = (uint8_t)state;
+    gc_block_set_state(block, state);
     if (state == GC_BLOCK_FREE)
         gc_pool_bin_locked(pool, block);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);

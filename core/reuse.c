@@ -311,7 +311,7 @@ static void revive(struct gc_context *context, struct gc_block *block, const str
     gc_context_lock_decided(context);
     const bool alive = !pool->is_dropped;
     if (alive)
-        block->state = GC_BLOCK_LIVE;
+        gc_block_set_state(block, GC_BLOCK_LIVE);
     gc_pool_release(pool);
     if (!alive)
         gc_context_note_vanished(context, entry);
@@ -352,7 +352,7 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
         .stream = is_once || segment->class == GC_CLASS_WHOLE || block->is_shared ? 0 : stream,
         .api = block->api,
     };
-    block->state = GC_BLOCK_FREEING; /* keeps it away from others while it is noted */
+    gc_block_set_state(block, GC_BLOCK_FREEING); /* keeps it away from others while it is noted */
     if (block->is_ordered)
         gc_pool_uncount_ordered(&context->pool.shared, entry.requested_bytes);
     block->is_ordered = false; /* if the free fails the block stays, plain from now on */

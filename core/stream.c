@@ -30,7 +30,7 @@ bool gc_stream_push_locked(struct gc_pool *pool, uint64_t stream, struct gc_bloc
     if (list == NULL)
         return false;
     list->stream = stream;
-    block->state = GC_BLOCK_PENDING;
+    gc_block_set_state(block, GC_BLOCK_PENDING);
     block->pending.next = NULL;
     /* Stamps may come late; in order, a block waits a little longer. */
     block->pending.stamp =
