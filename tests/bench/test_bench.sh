@@ -41,7 +41,7 @@ is "what is worse is measured again, and stays worse" "$(judged 2 5,4,6)" "worse
 is "its best is what counts" "$(grep -c '^shared/glibc pair_512B  *4.000  *2.000  *2.00  worse$' "$TMP/judged")" 1
 is "a noisy moment is no regression" "$(judged 2 5,2.2)" "worse 0 after 2 rows 2"
 echo '{"schema": "gpucache-bench/1", "ratios": [{"name": "steps: off/plain", "value": 0.001}]}' > "$TMP/baseline.json"
-not_ok "a regression fails" python3 "$ROOT/tests/bench/bench.py" --build "$BUILD_DIR" --only steps \
+not_ok "a regression fails" python3 "$ROOT/tests/bench/bench.py" --build "$BUILD_DIR" --smoke --strict --only steps \
     --output "$TMP/steps.json" --baseline "$TMP/baseline.json"
 echo '{"schema": "another/1"}' > "$TMP/baseline.json"
 not_ok "another file is no baseline" python3 "$ROOT/tests/bench/bench.py" --build "$BUILD_DIR" --smoke --only steps --output "$TMP/steps.json" --baseline "$TMP/baseline.json"
