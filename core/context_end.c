@@ -236,27 +236,50 @@ bool gc_core_await_hidden(struct gc_core *core, uint64_t address)
 
 /* ---- dropping ---- */
 
-/* Takes a block out of all accounts; the next of its segment is returned. */
-static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_block *block)
+/* Of a live block. */
+static struct gc_entry entry_of(const struct gc_block *block)
 {
-    struct gc_pool *pool = &context->pool;
-    struct gc_block *next = block->next;
-    const struct gc_entry entry = {
+    return (struct gc_entry){
         .address = block->address,
-        .requested_bytes = block->state == GC_BLOCK_LIVE ? block->live.requested_bytes : 0,
+        .requested_bytes = block->live.requested_bytes,
         .bytes = block->bytes,
         .api = block->api,
     };
-    if (block->state == GC_BLOCK_LIVE) {
-        gc_context_note_vanished(context, &entry);
-        if (block->is_ordered)
-            gc_pool_uncount_ordered(&pool->shared, entry.requested_bytes);
-    }
+}
+
+/* Takes a block out of all accounts; the next of its segment is returned. What was live is kept
+ * in `vanished`, linked by `previous`, until it can be told with no lock held. */
+static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_block *block,
+                                          struct gc_block **vanished)
+{
+    struct gc_pool *pool = &context->pool;
+    struct gc_block *next = block->next;
     if (block->state == GC_BLOCK_PENDING)
         gc_gauge_sub(pool->shared.pending, block->bytes);
     /* A block that is being freed is settled by the thread that frees it. */
-    gc_pool_put_record_locked(pool, block);
+    if (block->state != GC_BLOCK_LIVE) {
+        gc_pool_put_record_locked(pool, block);
+        return next;
+    }
+    const struct gc_entry entry = entry_of(block);
+    gc_share_uncount_vanished(context->device, context->share, &entry);
+    if (block->is_ordered)
+        gc_pool_uncount_ordered(&pool->shared, entry.requested_bytes);
+    atomic_store_explicit(&block->segment, NULL, memory_order_release);
+    block->previous = *vanished;
+    *vanished = block;
     return next;
+}
+
+static void tell_vanished(struct gc_context *context, struct gc_block *block)
+{
+    while (block != NULL) {
+        struct gc_block *next = block->previous;
+        const struct gc_entry entry = entry_of(block);
+        gc_device_observe(context->device, GC_TRACE_FREE, &entry);
+        gc_slab_put(context->pool.shared.blocks, block);
+        block = next;
+    }
 }
 
 static bool take_remains_locked(struct gc_pool *pool, void *remains)
@@ -278,7 +301,8 @@ static void put_segments(struct gc_device *device, struct gc_segment *segment)
 
 /* Takes all segments out of the pool and the accounts; those of the driver's own memory are
  * returned. */
-static struct gc_segment *drop_segments_locked(struct gc_context *context)
+static struct gc_segment *drop_segments_locked(struct gc_context *context,
+                                               struct gc_block **vanished)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_segment *gone = NULL;
@@ -288,7 +312,7 @@ static struct gc_segment *drop_segments_locked(struct gc_context *context)
         if (segment->is_idle)
             gc_pool_sub_idle(&pool->shared, segment->bytes);
         for (struct gc_block *block = segment->first; block != NULL;)
-            block = drop_block_locked(context, block);
+            block = drop_block_locked(context, block, vanished);
         atomic_store_explicit(&segment->pool, NULL, memory_order_release);
         if (segment->arena != NULL)
             continue; /* buried with the pages */
@@ -323,11 +347,13 @@ static void drop_pool(struct gc_context *context)
         set_known_locked(pool, false);
     pool->hidden = NULL;
     pool->is_dropped = true;
-    struct gc_segment *gone = drop_segments_locked(context);
+    struct gc_block *vanished = NULL;
+    struct gc_segment *gone = drop_segments_locked(context, &vanished);
     put_spares_locked(pool);
     context->peer_count = 0;
     unlock_and_resume(context);
     discard_hidden(context->core, hidden);
+    tell_vanished(context, vanished);
     gc_fence_forget(context);
     put_segments(context->device, gone);
     gc_arena_bury(context, &remains);

@@ -156,10 +156,17 @@ void gc_share_unnote_free(struct gc_device *device, struct gc_share *share,
     gc_device_note_other_back(device, entry);
 }
 
+void gc_share_uncount_vanished(struct gc_device *device, struct gc_share *share,
+                               const struct gc_entry *entry)
+{
+    sub_live(device, share, entry);
+}
+
 void gc_share_note_vanished(struct gc_device *device, struct gc_share *share,
                             const struct gc_entry *entry)
 {
     sub_live(device, share, entry);
+    gc_device_observe(device, GC_TRACE_FREE, entry);
 }
 
 void gc_share_note_oom(struct gc_device *device, struct gc_share *share,

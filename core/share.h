@@ -91,9 +91,12 @@ void gc_share_note_free(struct gc_device *device, struct gc_share *share,
 /* The driver refused after all: live as before. Under the pool's lock, as gc_share_note_alloc. */
 void gc_share_unnote_free(struct gc_device *device, struct gc_share *share,
                           const struct gc_entry *entry);
-/* It vanished with its context: no free is counted. */
+/* It vanished with its context: no free is counted. Traced as one, under no lock. */
 void gc_share_note_vanished(struct gc_device *device, struct gc_share *share,
                             const struct gc_entry *entry);
+/* The first half of that, where a lock is held; the caller traces it once it is not. */
+void gc_share_uncount_vanished(struct gc_device *device, struct gc_share *share,
+                               const struct gc_entry *entry);
 /* No memory for `entry->requested_bytes`. */
 void gc_share_note_oom(struct gc_device *device, struct gc_share *share,
                        const struct gc_entry *entry);
