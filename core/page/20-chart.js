@@ -47,7 +47,7 @@ class Chart {
     legend() {
         const s = this.series;
         const entry = (name, kind) => make("li", null, make("span", {class: "key-" + kind}), name);
-        return make("ul", {class: "legend", "aria-hidden": "true"}, entry("live (asked for, not yet freed)", "live"),
+        return make("ul", {class: "legend", "aria-hidden": "true"}, entry((s.exact ? "live" : "most live") + " (asked for, not yet freed)", "live"),
             s.exact ? null : entry("between the least and the most live", "band"), entry("reserved (held from the driver)", "reserved"),
             this.isPending() ? entry("pending (freed, not yet idle)", "pending") : null,
             s.limit.some(limit => limit !== null) ? entry("limit", "limit") : null,
