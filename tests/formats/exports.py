@@ -381,6 +381,27 @@ def report_is_the_sum_of_the_trace(_):
                                                                               sum(life.bytes for life in of if life.end_ns is None)), name)
 
 
+def contexts_that_end_take_their_memory_along(folder):
+    """What was live in a destroyed context is freed to the trace, before its memory is gone."""
+    path = os.path.join(FOLDER, "ended")
+    trace = native_trace.Trace.read(path)
+    LIVES[id(trace)] = native_trace.lives(trace)
+    with open(path + ".json", "rb") as stream:
+        report = strict(stream.read())
+    for device in report["devices"]:
+        kept = [life for life in LIVES[id(trace)] if life.device == device["ordinal"] and life.end_ns is None]
+        tap.equal((sum(life.bytes for life in kept), len(kept)), (device["requested_bytes"]["current"], device["leak_count"]), "live at the end")
+    ended = sum(1 for r in trace.records if r[0] == native_trace.FREE)
+    if ended <= sum(device["free_count"] for device in report["devices"]):
+        raise AssertionError("no context was destroyed with something live in it")
+    check_perfetto(trace, export(path, "--perfetto"))
+    export(path, "--pickle", os.path.join(folder, "pickle"))
+    with open(os.path.join(folder, "pickle"), "rb") as stream:
+        snapshot = load_snapshot(stream.read())
+    for device in range(2):
+        tap.equal(check_history(snapshot, device), max(native_trace.live_curve(trace, device)), "peak of live bytes")
+
+
 def prom_of_the_library_is_that_of_the_tool(_):
     """Two runs of the same client: the names and labels are the same; so are counts of what it did."""
     if PROMETHEUS_CLIENT is None:
@@ -454,5 +475,5 @@ except ImportError:
 if __name__ == "__main__":
     sys.exit(tap.run([perfetto_counters_and_slices_are_those_of_the_trace, perfetto_out_file_is_what_is_printed,
                       pickle_goes_back_to_nothing_as_the_viewer_does, exports_replay_as_the_trace_does, rmm_log_is_what_its_reader_takes,
-                      report_is_the_sum_of_the_trace, prom_is_what_the_report_says, prom_has_tenants_and_plans, prom_of_the_library_is_that_of_the_tool, prom_follows_the_conventions,
+                      report_is_the_sum_of_the_trace, contexts_that_end_take_their_memory_along, prom_is_what_the_report_says, prom_has_tenants_and_plans, prom_of_the_library_is_that_of_the_tool, prom_follows_the_conventions,
                       hostile_names_stay_names, version_1_and_an_empty_trace_export]))

@@ -24,4 +24,6 @@ for format in prom json; do # the trace is that of the last
         --report run/report.$format -- "$client" 4000 || exit 1
 done
 env LD_LIBRARY_PATH="$SIM_DIR" SIMCUDA_MEMORY=2GiB "$TOOL" run --report run/tenants.json -- "$BUILD_DIR/tests/preload/tenants" limits || exit 1
+env LD_LIBRARY_PATH="$SIM_DIR" SIMCUDA_DEVICES=2 SIMCUDA_MEMORY=2GiB "$TOOL" run --trace run/ended --report run/ended.json \
+    -- "$BUILD_DIR/tests/preload/tenants" devices || exit 1
 exec "$python" "$ROOT/tests/formats/exports.py" run
