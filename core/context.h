@@ -164,7 +164,8 @@ static inline bool gc_context_is_gone(const struct gc_context *context)
 {
     return gc_context_is_dropped(context->head);
 }
-/* Takes the pool's lock once it is known whether a context that may end does. */
+/* Takes the pool's lock once it is known whether a context that may end does; where that takes
+ * longer than 10 s it counts as gone. */
 void gc_context_lock_decided(struct gc_context *context);
 /* A request failed: true if the context was about to end, and stays. */
 bool gc_context_await_end(struct gc_context *context);

@@ -14,6 +14,9 @@
 #include <time.h>
 
 #define PAUSE_NS 50000
+/* How long others wait for what comes of an end: at a process's end the thread may be stuck in a
+ * driver that is no more. */
+#define PATIENCE_NS UINT64_C(10000000000)
 
 /* ---- hiding ---- */
 
@@ -171,18 +174,14 @@ static void show_pool(struct gc_context *context)
 
 /* Most often the driver destroys the context. Where it declines, or somebody holds a primary
  * context unseen, others may use it as ever, and must not be told that it is gone. */
-static void pause_a_moment(void)
-{
-    const struct timespec moment = {0, PAUSE_NS};
-    nanosleep(&moment, NULL);
-}
-
 void gc_context_lock_decided(struct gc_context *context)
 {
+    const struct timespec moment = {0, PAUSE_NS};
     gc_pool_acquire_plain(&context->pool);
-    while (context->pool.hidden != NULL) {
+    for (uint64_t waited = 0; context->pool.hidden != NULL && waited < PATIENCE_NS;
+         waited += PAUSE_NS) {
         gc_pool_release(&context->pool);
-        pause_a_moment();
+        nanosleep(&moment, NULL);
         gc_pool_acquire_plain(&context->pool);
     }
 }
@@ -216,8 +215,9 @@ static bool await_address(struct gc_context *context, uint64_t address)
     if (!is_hidden)
         return false;
     gc_context_lock_decided(context);
+    const bool is_decided = context->pool.hidden == NULL;
     gc_pool_release(&context->pool);
-    return true;
+    return is_decided;
 }
 
 bool gc_core_await_hidden(struct gc_core *core, uint64_t address)

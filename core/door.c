@@ -5,9 +5,10 @@
 
 #include <time.h>
 
-#define PATIENCE_MS 2000
 #define PAUSE_US 50
-#define PAUSES_MAX (PATIENCE_MS * 1000 / PAUSE_US)
+#define PAUSES_MAX(milliseconds) ((milliseconds)*1000 / PAUSE_US)
+#define INSIDE_MS 2000  /* for those inside */
+#define CLOSED_MS 10000 /* and for who closed it */
 
 static void pause_a_moment(void)
 {
@@ -17,12 +18,14 @@ static void pause_a_moment(void)
 
 bool gc_door_enter_slowly(struct gc_door *door)
 {
-    unsigned state;
     GC_ASSERT(gc_lock_held_count() == 0);
     for (;;) {
-        while ((state = atomic_load_explicit(&door->state, memory_order_acquire)) == GC_DOOR_CLOSED)
+        unsigned state = GC_DOOR_CLOSED;
+        for (unsigned i = 0; state == GC_DOOR_CLOSED && i < PAUSES_MAX(CLOSED_MS); i++) {
             pause_a_moment();
-        if (state == GC_DOOR_GONE)
+            state = atomic_load_explicit(&door->state, memory_order_acquire);
+        }
+        if (state != GC_DOOR_OPEN)
             return false;
         atomic_fetch_add_explicit(&door->inside_count, 1, memory_order_seq_cst);
         if (atomic_load_explicit(&door->state, memory_order_seq_cst) == GC_DOOR_OPEN)
@@ -52,7 +55,7 @@ void gc_door_close(struct gc_door *door)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     atomic_store_explicit(&door->state, GC_DOOR_CLOSED, memory_order_seq_cst);
-    for (unsigned i = 0; i < PAUSES_MAX && is_anybody_inside(door); i++)
+    for (unsigned i = 0; i < PAUSES_MAX(INSIDE_MS) && is_anybody_inside(door); i++)
         pause_a_moment();
 }
 

@@ -17,7 +17,8 @@ struct gc_door {
     atomic_bool is_claimed;
 };
 
-/* False: what is behind it is gone. While it is closed waits until it is known which it will be. */
+/* False: what is behind it is gone. While it is closed waits until it is known which it will be, 10
+ * s at most: at a process's end who closed it may be stuck in a driver that is no more. */
 bool gc_door_enter_slowly(struct gc_door *door);
 
 static inline void gc_door_leave(struct gc_door *door)

@@ -41,6 +41,26 @@ run abort 134 none "$ends" abort
 run term 143 none "$ends" term
 run driver-closed 0 'd["leak_bytes"] == 1 << 20' "$BUILD_DIR/tests/preload/driver_closed"
 run object 0 'd["alloc_count"] >= 1' "$ends" object "$object"
+run closed-object 0 'd["alloc_count"] == 3 and d["leak_bytes"] == 1 << 20' "$ends" closed-object "$object"
+# Contexts end in other threads, or under the signal handler that exits: at once, with a whole report or a word why not.
+for settings in GPUCACHE_MODE=cache GPUCACHE_BACKEND=driver "GPUCACHE_STACKS=all GPUCACHE_GROUP=ends"; do
+    wrong=''
+    for us in $(seq 0 5137 28000); do
+        for way in while-ending:3 signal-while-ending:4; do
+            rm -f "$TMP/ending.json"
+            # shellcheck disable=SC2086 # words
+            out=$(preloaded $settings GPUCACHE_REPORT="$TMP/ending.json" timeout -s KILL 20 "$ends" "${way%:*}" "$us" 2>&1)
+            status=$?
+            [ "$status" = "${way#*:}" ] || wrong="$wrong $way $us:$status:$out"
+            if [ -e "$TMP/ending.json" ]; then
+                python3 -m json.tool "$TMP/ending.json" > /dev/null || wrong="$wrong $way $us:report"
+            elif [[ $out != *"in the middle of"* ]]; then
+                wrong="$wrong $way $us:silent:$out"
+            fi
+        done
+    done
+    is "contexts end at the end, $settings" "$wrong" ""
+done
 for order in "$LIB:$object" "$object:$LIB"; do
     out=$(preloaded GPUCACHE_REPORT="$TMP/r.json" LD_PRELOAD="$order" timeout 60 "$ends" object "$object" 2>&1)
     is "a destructor of another preload: ${order##*/} last" "$out" $'the destructor\'s free: ok\nits allocation: ok'

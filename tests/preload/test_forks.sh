@@ -9,7 +9,7 @@ ok "a run is planned" "$TOOL" plan "$TMP/run.trace" --output "$TMP/run.plan" --d
 settings=("GPUCACHE_PLAN=$TMP/run.plan" "GPUCACHE_MODE=cache" "GPUCACHE_MODE=track" "GPUCACHE_TRACE=$TMP/trace GPUCACHE_STACKS=all"
     "GPUCACHE_GROUP=forks GPUCACHE_LIMIT=2GiB GPUCACHE_TENANTS=all=*:1GiB" "GPUCACHE_REUSE=sync GPUCACHE_BACKEND=driver")
 
-for state in started threads capture paused from-thread twice; do
+for state in started threads capture paused from-thread twice ending; do
     for set in "${settings[@]}"; do
         case "$state $set" in "paused "*track | "paused "*driver) continue ;; esac # nothing there to pause
         rm -rf "$TMP/reports" "$TMP/trace"

@@ -173,6 +173,82 @@ static int way_context_gone(const char *unused)
     return EXIT_SUCCESS;
 }
 
+/* ---- contexts that end ---- */
+
+static CUdeviceptr lasting_block;
+
+static void free_late(void)
+{
+    (void)cuMemFree(lasting_block);
+    (void)cuDevicePrimaryCtxRelease(0);
+}
+
+static void come_and_go_for_ever(void)
+{
+    CUcontext own;
+
+    for (;;) {
+        const CUresult result = cuCtxCreate(&own, NULL, 0, 0);
+        if (result == CUDA_ERROR_DEINITIALIZED)
+            pause(); /* the process ends */
+        CHECK(result);
+        for (unsigned i = 0; i < 8; i++) {
+            CUdeviceptr block = 0;
+            if (cuMemAlloc(&block, (size_t)1 << (12 + i)) == CUDA_SUCCESS && i % 2 == 0)
+                (void)cuMemFree(block);
+        }
+        (void)cuCtxDestroy(own);
+    }
+}
+
+static void *come_and_go(void *unused)
+{
+    (void)unused;
+    come_and_go_for_ever();
+    return NULL;
+}
+
+/* What is freed late is found, or waited for, though contexts of others never end any more. */
+static int way_while_ending(const char *us)
+{
+    pthread_t thread;
+
+    context = program_start();
+    lasting_block = program_alloc(1 << 20);
+    EXPECT(atexit(free_late) == 0);
+    for (unsigned i = 0; i < THREADS; i++)
+        EXPECT(pthread_create(&thread, NULL, come_and_go, NULL) == 0);
+    usleep(20000 + (useconds_t)atoi(us));
+    return 3;
+}
+
+/* The driver's locks may be held: nothing is called late. */
+static int way_signal_while_ending(const char *us)
+{
+    context = program_start();
+    lasting_block = program_alloc(1 << 20);
+    signal_after(us);
+    come_and_go_for_ever();
+    return EXIT_FAILURE;
+}
+
+/* ---- objects ---- */
+
+/* Closed long before the end: its destructor frees as at any time. */
+static int way_closed_object(const char *path)
+{
+    void (*hold)(CUdeviceptr block);
+    void *object = dlopen(path, RTLD_NOW);
+    EXPECT(object != NULL);
+    *(void **)&hold = dlsym(object, "ends_hold");
+    context = program_start();
+    hold(program_alloc(1 << 20));
+    dlclose(object);
+    CHECK(cuMemFree(program_alloc(1 << 20)));
+    say("closed");
+    return EXIT_SUCCESS;
+}
+
 /* The object's destructor frees what it has, when the library is done and the driver perhaps. */
 static int way_object(const char *path)
 {
@@ -199,6 +275,9 @@ static const struct {
     {"while-paused", way_while_paused},
     {"context-gone", way_context_gone},
     {"object", way_object},
+    {"closed-object", way_closed_object},
+    {"while-ending", way_while_ending},
+    {"signal-while-ending", way_signal_while_ending},
 };
 
 int main(int argument_count, char **arguments)

@@ -7,6 +7,7 @@
 #include "public.h"
 
 #include <pthread.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -166,6 +167,48 @@ static void from_thread(void)
     go_on(block);
 }
 
+static void *come_and_go(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&is_over)) {
+        gpucache_elastic pool;
+        CUcontext own;
+        CHECK(cuCtxCreate(&own, NULL, 0, 0));
+        CHECK(cuMemFree(program_alloc(BYTES)));
+        if (gc.gpucache_trim != NULL)
+            (void)gc.gpucache_trim(0, 0, NULL);
+        if (gc.gpucache_elastic_create != NULL &&
+            gc.gpucache_elastic_create(0, 8 << 20, 0, 0, &pool, NULL) == GPUCACHE_OK) {
+            (void)gc.gpucache_elastic_allocate(pool, 0, 4 << 20);
+            (void)gc.gpucache_elastic_destroy(pool);
+        }
+        CHECK(cuCtxDestroy(own));
+    }
+    return NULL;
+}
+
+/* Contexts end, memory goes back and pools are made in other threads; others are started, too. */
+static void ending(void)
+{
+    pthread_t workers[THREADS];
+    char *const arguments[] = {"true", NULL};
+    const CUdeviceptr block = program_alloc(BYTES);
+
+    for (int i = 0; i < THREADS; i++)
+        EXPECT(pthread_create(&workers[i], NULL, come_and_go, NULL) == 0);
+    for (int i = 0; i < CHILDREN / 2; i++) {
+        pid_t child;
+        int status = 1;
+        fork_one(block, NULL);
+        EXPECT(posix_spawn(&child, "/bin/true", NULL, NULL, arguments, environ) == 0);
+        EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    }
+    atomic_store(&is_over, true);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(workers[i], NULL);
+    go_on(block);
+}
+
 /* Grandchildren, and a child that outlives its parent's next allocations. */
 static void twice(void)
 {
@@ -186,8 +229,8 @@ static const struct {
     const char *name;
     void (*run)(void);
 } states[] = {
-    {"started", started}, {"threads", threads},         {"capture", capture},
-    {"paused", paused},   {"from-thread", from_thread}, {"twice", twice},
+    {"started", started},         {"threads", threads}, {"capture", capture}, {"paused", paused},
+    {"from-thread", from_thread}, {"twice", twice},     {"ending", ending},
 };
 
 int main(int argument_count, char **arguments)
