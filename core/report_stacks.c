@@ -9,6 +9,8 @@
 #define TEXT_SITES 5
 #define TEXT_FRAMES 4
 #define TEXT_COLUMNS 72
+#define PATH_COLUMNS 40 /* at most, where a name is long too */
+#define CUT "..."
 
 static bool frame(const struct gc_report *report, uint32_t site, uint32_t index,
                   char text[GC_STACK_TEXT_BYTES])
@@ -51,13 +53,68 @@ void gc_report_json_sites(struct gc_json *json, const struct gc_report *report, 
     gc_json_end_array(json);
 }
 
+/* Where the path begins: "name (PATH:LINE)", "name+0x1 (PATH+0x2)" or "PATH+0x2". */
+static size_t path_start(const char *text)
+{
+    const char *open = NULL;
+    for (const char *at = text; (at = strstr(at, " (")) != NULL; at += 2)
+        open = at;
+    if (open == NULL)
+        return text[0] == '/' ? 0 : strlen(text);
+    return (size_t)(open - text) + 2;
+}
+
+/* Fits a line. A name keeps its beginning, a path its end. */
+static const char *shorten(const char *text, char shown[TEXT_COLUMNS + 1])
+{
+    const size_t length = strlen(text);
+    const size_t start = path_start(text);
+    const size_t name = gc_min_u64(start, TEXT_COLUMNS - gc_min_u64(length - start, PATH_COLUMNS));
+    if (length <= TEXT_COLUMNS || start == length)
+        return gc_text_show(text, length, shown, TEXT_COLUMNS + 1);
+    gc_text_show(text, start, shown, name + 1);
+    if (name < start && name >= 2)
+        memcpy(shown + name - 2, " (", 2);
+    if (length - start <= TEXT_COLUMNS - name) {
+        gc_text_show(text + start, length - start, shown + name, TEXT_COLUMNS - name + 1);
+        return shown;
+    }
+    const char *tail = text + length - (TEXT_COLUMNS - name - strlen(CUT));
+    const char *folder = strchr(tail, '/');
+    memcpy(shown + name, CUT, strlen(CUT));
+    tail = folder != NULL ? folder : tail;
+    gc_text_show(tail, strlen(tail), shown + name + strlen(CUT),
+                 TEXT_COLUMNS + 1 - name - strlen(CUT));
+    return shown;
+}
+
+static bool is_python(const char *text)
+{
+    const char *path = text + path_start(text);
+    return strstr(path, ".py:") != NULL || path[0] == '<';
+}
+
+/* How many of the first frames are left out, so that the program's own are seen: below the first
+ * frame of Python lie the interpreter's and its extensions', of which the innermost is shown. */
+static uint32_t count_inner(const struct gc_report *report, uint32_t site)
+{
+    char text[GC_STACK_TEXT_BYTES];
+    for (uint32_t i = 0; frame(report, site, i, text); i++)
+        if (is_python(text))
+            return i == 0 ? 0 : i - 1;
+    return 0;
+}
+
 void gc_report_text_stack(struct gc_out *out, const struct gc_report *report, uint32_t site)
 {
     char text[GC_STACK_TEXT_BYTES];
     char shown[TEXT_COLUMNS + 1];
-    for (uint32_t i = 0; i < TEXT_FRAMES && frame(report, site, i, text); i++) {
+    const uint32_t left_out = count_inner(report, site);
+    for (uint32_t i = 0; i < TEXT_FRAMES; i++) {
+        if (!frame(report, site, i == 0 ? 0 : i + left_out, text))
+            break;
         gc_out_text(out, "       ");
-        gc_out_text(out, gc_text_show(text, strlen(text), shown, sizeof(shown)));
+        gc_out_text(out, shorten(text, shown));
         gc_out_char(out, '\n');
     }
 }

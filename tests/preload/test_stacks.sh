@@ -119,6 +119,15 @@ ok "frames where it was held" by_size 2 '"allocate (", "leak_held ("'
 ok "frames of a thread" by_size 3 '"allocate (", "leak_in_thread (", "run ("'
 ok "files and lines" by_size 1 '"stacks.py:'"$(grep -n 'return allocate(cuda, 1' "$ROOT/tests/preload/stacks.py" | cut -d: -f1)"')"'
 
+deep=$TMP/a/project/of/many/folders/each/with/a/name/that/is/rather/long
+mkdir -p "$deep"
+cp "$ROOT/tests/preload/stacks.py" "$deep/layers.py"
+run leaks "$TMP/deep.json" python3 "$deep/layers.py" > "$TMP/done"
+text=$("$TOOL" report "$TMP/deep.json")
+like "the text has Python's frames beside the innermost" "$text" $'\n       allocate (...'
+like "of a long path the end" "$text" "rather/long/layers.py:"
+is "every line fits" "$(wc -L <<< "$text" | awk '{ print ($1 <= 80) }')" 1
+
 # A thread holds the interpreter's lock and waits for a mutex that the allocating thread has.
 cat > "$TMP/knot.c" << 'END'
 #include <pthread.h>
