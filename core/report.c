@@ -219,6 +219,7 @@ static struct gc_report_stacks collect_stacks(struct gc_core *core,
     if (stacks == NULL)
         return collected;
     collected.frame = frame_of_core;
+    collected.lost = gc_stacks_lost(stacks);
     if (gc_core_lists_sites(core)) {
         void *room = (char *)lists->memory + lists->leaks_bytes;
         collect_sites(stacks, snapshot, room);

@@ -85,6 +85,7 @@ struct gc_report_stacks {
     bool (*frame)(const void *source, uint32_t site, uint32_t index,
                   char text[GC_STACK_TEXT_BYTES]);
     const struct gc_report_sites *sites; /* one per device of the snapshot; NULL: none listed */
+    uint64_t lost;                       /* allocations that have no stack */
 };
 
 struct gc_report {

@@ -330,6 +330,17 @@ static void advise_leaks(const struct advising *advising, uint32_t index)
     give(advising, &sentence);
 }
 
+static void advise_stacks(const struct advising *advising)
+{
+    const uint64_t lost = advising->report->stacks.lost;
+    struct sentence sentence = {.used = 0};
+    if (lost == 0)
+        return;
+    add_count(&sentence, lost, " allocation has", " allocations have");
+    add(&sentence, " no call stack: the room for stacks was full, or none could be taken");
+    give(advising, &sentence);
+}
+
 void gc_report_advise(const struct gc_report *report, gc_advice_visit *visit, void *argument)
 {
     const struct advising advising = {report, visit, argument};
@@ -344,6 +355,7 @@ void gc_report_advise(const struct gc_report *report, gc_advice_visit *visit, vo
         advise_plan(&advising, &snapshot->devices[i]);
     }
     advise_waits(&advising);
+    advise_stacks(&advising);
     for (uint32_t i = 0; i < report->facts.warning_count; i++)
         visit(argument, report->facts.warnings[i]);
 }

@@ -258,6 +258,7 @@ void gc_report_put_json(const struct gc_report *report, struct gc_json *json)
     gc_report_advise(report, write_advice, json);
     gc_json_end_array(json);
     gc_json_put_string(json, "reuse", report->facts.reuse);
+    gc_json_put_uint(json, "stacks_lost", report->stacks.lost);
     write_settings(json, &report->facts);
     write_driver_calls(json, report, NULL);
     gc_json_end_object(json);

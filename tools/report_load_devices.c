@@ -371,8 +371,11 @@ void report_load_devices(struct report_loader *loader, const json_t *root)
         load_device(loader, value, &loaded->snapshot.devices[i], &loaded->leaks[i]);
         load_sites(loader, value, &loaded->sites[i]);
     }
-    loaded->report.stacks = (struct gc_report_stacks){
-        .source = &loaded->stacks, .frame = report_stacks_frame, .sites = loaded->sites};
+    loaded->report.stacks =
+        (struct gc_report_stacks){.source = &loaded->stacks,
+                                  .frame = report_stacks_frame,
+                                  .sites = loaded->sites,
+                                  .lost = report_find_uint(loader, root, "stacks_lost")};
     json_array_foreach(warnings, i, value)
     {
         if (!json_is_string(value))

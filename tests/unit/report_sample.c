@@ -154,7 +154,7 @@ const struct gc_report *report_sample(const char *program)
         .snapshot = &snapshot,
         .api_names = api_names,
         .leaks = leak_lists,
-        .stacks = {.frame = frame, .sites = site_lists},
+        .stacks = {.frame = frame, .sites = site_lists, .lost = 7},
     };
     return &report;
 }

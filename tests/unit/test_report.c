@@ -50,9 +50,9 @@ static void assert_keys(json_t *object, const char *const *keys)
 }
 
 static const char *const root_keys[] = {
-    "schema",     "version",  "pid",     "program",        "command", "host",       "start_unix",
-    "duration_s", "mode",     "backend", "driver_version", "devices", "latency_ns", "estimate",
-    "gate",       "warnings", NULL};
+    "schema",     "version",    "pid",  "program",  "command",        "host",
+    "start_unix", "duration_s", "mode", "backend",  "driver_version", "devices",
+    "latency_ns", "estimate",   "gate", "warnings", "stacks_lost",    NULL};
 static const char *const device_keys[] = {"ordinal",
                                           "uuid",
                                           "name",
@@ -249,6 +249,7 @@ static void text_says_what_matters(void **state)
         "108 requests found no room on device 0: raise GPUCACHE_LIMIT above",
         "GPUCACHE_GROUP=team: not in this version",
         "112 frees of what was no live allocation",
+        "7 allocations have no call stack",
         "... and 3 more\n",
     };
     (void)state;

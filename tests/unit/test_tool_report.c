@@ -264,7 +264,8 @@ static void every_key_is_needed_in_its_type(void **state)
     char *text = write_with(gc_report_write_json, sample_with_estimate(), &bytes);
     json_t *root = json_loads(text, 0, &error);
     json_t *device = json_array_get(json_object_get(root, "devices"), 0);
-    damage(root, root, optional_root, none);
+    static const char *const later_root[] = {"stacks_lost", NULL};
+    damage(root, root, optional_root, later_root);
     damage(root, json_array_get(json_object_get(root, "devices"), 1), optional_device,
            later_device);
     damage(root, json_object_get(device, "reserved_bytes"), none, none);
