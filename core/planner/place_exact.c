@@ -150,6 +150,8 @@ static void take_none(struct gc_place_exact *exact, unsigned search)
         part->bound += part->unit - part->bound % part->unit;
     part->bound = gc_min_u64(part->bound, part->peak);
     exact->capacities[search] = 0;
+    /* What is seen at the root takes no node, and a bound may rise for ever in small steps. */
+    (void)gc_place_run_step(exact->run, 1);
 }
 
 /* A lowering that comes to nothing in its slice makes way for another order, nearer to the peak. */
@@ -202,6 +204,6 @@ bool gc_place_exact_round(struct gc_place_exact *exact)
             continue;
         any = turn(exact, i) || any;
     }
-    exact->slice *= 2;
+    exact->slice = gc_max_u64(exact->slice, 2 * exact->slice);
     return any;
 }

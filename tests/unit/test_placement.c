@@ -332,6 +332,20 @@ static void small_problems_are_solved_to_the_optimum(void **state)
 }
 
 /* The validator against all pairs: valid plans, and the same with one buffer moved. */
+/* The bound rises by a byte at a time towards the only place of the third one. */
+static void a_bound_far_below_the_peak_is_left(void **state)
+{
+    (void)state;
+    const struct gc_placement_options options = {.node_max = 2000};
+    add_aligned(0, 9, 2009, 9);
+    add_fixed(0, 9, 10, 18);
+    add_aligned(4, 12, 30, UINT64_C(74294967296));
+    add_fixed(9, 15, 1, 8);
+    solve_with(&options);
+    assert_true(is_valid(placement.offsets));
+    assert_false(placement.optimal);
+}
+
 static void the_validator_agrees_with_all_pairs(void **state)
 {
     (void)state;
@@ -375,6 +389,7 @@ int main(void)
         TEST(memory_is_limited),
         TEST(random_plans_are_valid),
         TEST(small_problems_are_solved_to_the_optimum),
+        TEST(a_bound_far_below_the_peak_is_left),
         TEST(the_validator_agrees_with_all_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
