@@ -587,7 +587,8 @@ static void *use_doomed(void *argument)
             continue;
         const enum gc_status status =
             gc_core_alloc(dropper->bench.core, record, &request, &address, &code);
-        if (status != GC_OK && status != GC_INVALID_ARGUMENT && status != GC_OUT_OF_MEMORY)
+        if (status != GC_OK && status != GC_INVALID_ARGUMENT && status != GC_OUT_OF_MEMORY &&
+            (status != GC_DRIVER || code != SIM_CONTEXT_IS_GONE))
             atomic_fetch_add(&dropper->unexpected, 1);
         if (status != GC_OK)
             continue;
