@@ -102,11 +102,13 @@ static void stop_context(struct sim_context *context)
     engine_lock();
     event_drop_context_locked(context);
     context->engine = NULL;
-    context->is_stopped = true;
     engine_unlock();
     points_free(&engine->barrier);
     free(engine);
     sim_capacity_return(context->device, SIM_CONTEXT_BYTES);
+    engine_lock();
+    context->is_stopped = true;
+    engine_unlock();
 }
 
 /* The one that was destroyed last; NULL: none, or they are not reused. */
@@ -138,7 +140,8 @@ static struct sim_context *new_context(struct sim_device *device, unsigned flags
         context->flags = flags;
         context->primary = primary;
         atomic_store(&context->destroyed, true); /* until it has started */
-        context->magic = SIM_MAGIC_CONTEXT;
+        if (context->magic != SIM_MAGIC_CONTEXT) /* who has a stale handle reads it */
+            context->magic = SIM_MAGIC_CONTEXT;
     }
     engine_unlock();
     return context;
