@@ -206,6 +206,18 @@ static enum gc_status serve(struct order *order)
     return status;
 }
 
+/* A context that may end serves nothing; it may stay. */
+static enum gc_status serve_while_it_stays(struct order *order)
+{
+    enum gc_status status;
+    unsigned shown_count;
+    do {
+        shown_count = gc_core_shown_count(order->context->core);
+        status = serve(order);
+    } while (status == GC_INVALID_ARGUMENT && gc_context_await_end(order->context, shown_count));
+    return status;
+}
+
 static enum gc_status make_order(struct gc_core *core, struct gc_context *context,
                                  const struct gc_request *request, struct order *order)
 {
@@ -246,9 +258,7 @@ enum gc_status gc_core_alloc(struct gc_core *core, struct gc_context *context,
         gc_core_await_tenant(core, context->tenant);
     enum gc_status status = make_order(core, context, request, &order);
     if (status == GC_OK)
-        status = serve(&order);
-    while (status == GC_INVALID_ARGUMENT && gc_context_await_end(context))
-        status = serve(&order);
+        status = serve_while_it_stays(&order);
     if (status == GC_DRIVER)
         *driver_code = order.refusal.driver_code;
     struct gc_entry entry = {.requested_bytes = request->bytes,

@@ -33,21 +33,29 @@ static struct gc_block *nearest(const struct gc_core *core, uint64_t address, ui
     return block != NULL ? block : gc_pagemap_find(&core->pagemap, address, start);
 }
 
-/* Whether an address that was not found may be so now: `shown_count` was read before. */
+/* Whether an address that was not found may be so now: `shown_count` was read before. May wait. */
 static bool may_be_known(struct gc_core *core, uint64_t address, unsigned shown_count)
 {
-    return gc_core_await_hidden(core, address) ||
-           atomic_load_explicit(&core->shown_count, memory_order_acquire) != shown_count;
+    return gc_core_await_hidden(core, address) || gc_core_shown_count(core) != shown_count;
 }
 
-enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior,
-                                  struct gc_block **block)
+/* Who has stopped the caches waits for no context to end, which needs them: nor does any begin to.
+ */
+static bool must_come_again(struct gc_core *core, bool waits)
+{
+    return !waits && atomic_load_explicit(&core->hidden_count, memory_order_acquire) != 0;
+}
+
+/* As gc_core_lock_block. GC_BUSY, unless `waits`: it is not known yet whether it is a block's. */
+static enum gc_status lock_block(struct gc_core *core, uint64_t address, bool interior, bool waits,
+                                 struct gc_block **block)
 {
     for (;;) {
-        /* Acquire: pairs with the release in context_end.c, where pools are shown again. */
-        const unsigned shown_count = atomic_load_explicit(&core->shown_count, memory_order_acquire);
+        const unsigned shown_count = gc_core_shown_count(core);
         uint64_t start;
         struct gc_block *found = nearest(core, address, &start);
+        if (found == NULL && must_come_again(core, waits))
+            return GC_BUSY;
         if (found == NULL && may_be_known(core, address, shown_count))
             continue;
         if (found == NULL)
@@ -65,10 +73,18 @@ enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool i
             return GC_OK;
         }
         gc_pool_release(pool);
+        if (is_stable && !is_inside && must_come_again(core, waits))
+            return GC_BUSY;
         if (!is_stable || (!is_inside && may_be_known(core, address, shown_count)))
             continue;
         return is_inside ? GC_INVALID_POINTER : GC_NOT_OURS;
     }
+}
+
+enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior,
+                                  struct gc_block **block)
+{
+    return lock_block(core, address, interior, true, block);
 }
 
 static enum gc_status refuse_free(struct gc_core *core, uint64_t address)
@@ -82,11 +98,12 @@ static enum gc_status refuse_free(struct gc_core *core, uint64_t address)
     return GC_INVALID_POINTER;
 }
 
-/* Takes a live block from the program, with its pool's lock; *is_cached: it is in a magazine. */
-static enum gc_status take_live(struct gc_core *core, uint64_t address, struct gc_block **block,
-                                bool *is_cached)
+/* Takes a live block from the program, with its pool's lock; *is_cached: it is in a magazine.
+ * `waits`: as for lock_block. */
+static enum gc_status take_live(struct gc_core *core, uint64_t address, bool waits,
+                                struct gc_block **block, bool *is_cached)
 {
-    const enum gc_status status = gc_core_lock_block(core, address, false, block);
+    const enum gc_status status = lock_block(core, address, false, waits, block);
     uint8_t state = GC_BLOCK_LIVE;
     *is_cached = false;
     if (status != GC_OK)
@@ -100,20 +117,29 @@ static enum gc_status take_live(struct gc_core *core, uint64_t address, struct g
     return GC_INVALID_POINTER;
 }
 
+/* One that is in a magazine may be there for a moment only: another thread, that frees an address
+ * twice, had found a record which is this block's by now. It gives way. */
+static enum gc_status take_freed(struct gc_core *core, uint64_t address, struct gc_block **block)
+{
+    for (;;) {
+        bool is_cached;
+        enum gc_status status = take_live(core, address, true, block, &is_cached);
+        if (!is_cached)
+            return status;
+        gc_caches_stop(core);
+        status = take_live(core, address, false, block, &is_cached);
+        gc_caches_resume(core);
+        if (status != GC_BUSY)
+            return status;
+    }
+}
+
 static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_t stream,
                                  int *driver_code)
 {
     const uint64_t start_ns = gc_core_now_ns(core);
     struct gc_block *block;
-    bool is_cached;
-    enum gc_status status = take_live(core, address, &block, &is_cached);
-    if (is_cached) {
-        /* Maybe for a moment only: another thread, that frees an address twice, had found a record
-         * which is this block's by now. It gives way. */
-        gc_caches_stop(core);
-        status = take_live(core, address, &block, &is_cached);
-        gc_caches_resume(core);
-    }
+    enum gc_status status = take_freed(core, address, &block);
     if (status == GC_INVALID_POINTER)
         return refuse_free(core, address);
     if (status != GC_OK)

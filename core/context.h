@@ -167,10 +167,15 @@ static inline bool gc_context_is_gone(const struct gc_context *context)
 /* Takes the pool's lock once it is known whether a context that may end does; where that takes
  * longer than 10 s it counts as gone. */
 void gc_context_lock_decided(struct gc_context *context);
-/* A request failed: true if the context was about to end, and stays. */
-bool gc_context_await_end(struct gc_context *context);
+/* What was asked of the context while it may have been about to end was refused: true if it stays,
+ * so that it is to be asked again. `shown_count`: of gc_core_shown_count, read before. No lock. */
+bool gc_context_await_end(struct gc_context *context, unsigned shown_count);
 /* An address is unknown: true if it was of a pool that was about to go; that is decided now. */
 bool gc_core_await_hidden(struct gc_core *core, uint64_t address);
+/* The stream is gone: what was freed in its order waits for all work, also where the pool is
+ * hidden.
+ */
+void gc_context_close_stream(struct gc_context *context, uint64_t stream);
 /* What is known of the handle's work holds for all its records. */
 void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
 

@@ -4,6 +4,7 @@
 
 #include "core/arena.h"
 #include "core/check.h"
+#include "core/follow.h"
 #include "core/instance.h"
 #include "core/magazine.h"
 
@@ -75,7 +76,7 @@ void gc_pool_set_known_locked(struct gc_pool *pool, bool is_known)
         for (struct gc_block *block = segment->first; block != NULL; block = block->next) {
             if (is_known)
                 gc_pagemap_set(pool->shared.pagemap, block->address, block);
-            else
+            else if (gc_pagemap_get(pool->shared.pagemap, block->address) == block)
                 gc_pagemap_clear(pool->shared.pagemap, block->address);
         }
     }
@@ -188,6 +189,19 @@ void gc_context_show(struct gc_context *context)
     gc_context_discard_hidden(context->core, hidden);
 }
 
+void gc_context_close_stream(struct gc_context *context, uint64_t stream)
+{
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    if (pool->hidden != NULL)
+        gc_pool_move_back_locked(pool, pool->hidden);
+    gc_stream_close_locked(pool, stream);
+    gc_follow_close_stream_locked(context, stream);
+    if (pool->hidden != NULL)
+        move_out_locked(pool, pool->hidden);
+    gc_pool_release(pool);
+}
+
 /* ---- others meanwhile ---- */
 
 /* Most often the driver destroys the context. Where it declines, or somebody holds a primary
@@ -195,6 +209,7 @@ void gc_context_show(struct gc_context *context)
 void gc_context_lock_decided(struct gc_context *context)
 {
     const struct timespec moment = {0, PAUSE_NS};
+    GC_ASSERT(gc_lock_held_count() == 0); /* who ends it needs them */
     gc_pool_acquire_plain(&context->pool);
     for (uint64_t waited = 0; context->pool.hidden != NULL && waited < PATIENCE_NS;
          waited += PAUSE_NS) {
@@ -204,17 +219,12 @@ void gc_context_lock_decided(struct gc_context *context)
     }
 }
 
-bool gc_context_await_end(struct gc_context *context)
+bool gc_context_await_end(struct gc_context *context, unsigned shown_count)
 {
-    gc_pool_acquire_plain(&context->pool);
-    const bool is_hidden = context->pool.hidden != NULL;
-    gc_pool_release(&context->pool);
-    if (!is_hidden)
-        return false;
     gc_context_lock_decided(context);
     const bool stays = !context->pool.is_dropped;
     gc_pool_release(&context->pool);
-    return stays;
+    return stays && gc_core_shown_count(context->core) != shown_count;
 }
 
 static bool hides_locked(const struct gc_pool *pool, uint64_t address)

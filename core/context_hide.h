@@ -33,7 +33,8 @@ void gc_context_show(struct gc_context *context);
 void gc_context_stop_and_lock(struct gc_context *context,
                               bool (*is_quiet_locked)(struct gc_pool *, void *), void *argument);
 void gc_context_unlock_and_resume(struct gc_context *context);
-/* Takes every block of the pool out of the pagemap, or puts it back. */
+/* Takes every block of the pool out of the pagemap, or puts it back. Where the pool could not be
+ * hidden before the driver was asked, an address may be another's by now. */
 void gc_pool_set_known_locked(struct gc_pool *pool, bool is_known);
 void gc_pool_move_back_locked(struct gc_pool *pool, const struct gc_pool_hidden *hidden);
 void gc_pool_empty_lists_locked(struct gc_pool *pool);

@@ -156,12 +156,8 @@ void gc_device_reset_ordered_mark(struct gc_device *device, enum gc_ordered_mark
 static void close_stream_of_device(struct gc_device *device, uint64_t stream)
 {
     for (struct gc_context *context = gc_context_first(device); context != NULL;
-         context = gc_context_next(context)) {
-        gc_pool_acquire_plain(&context->pool);
-        gc_stream_close_locked(&context->pool, stream);
-        gc_follow_close_stream_locked(context, stream);
-        gc_pool_release(&context->pool);
-    }
+         context = gc_context_next(context))
+        gc_context_close_stream(context, stream);
 }
 
 void gc_core_close_stream(struct gc_core *core, uint64_t stream)

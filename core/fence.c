@@ -66,7 +66,9 @@ static void end_asking(struct gc_context *context, bool is_recorded)
         fences->considered_count = 0;
     }
     fences->is_asking = false;
-    const bool is_dropped = gc_context_is_dropped(context); /* for good */
+    /* For good, and who drops the pool has been there or comes: until then others look at the ring.
+     */
+    const bool is_dropped = gc_context_is_dropped(context) && pool->is_dropped;
     gc_pool_release(pool);
     if (is_dropped)
         gc_fence_forget(context);

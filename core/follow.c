@@ -68,12 +68,18 @@ bool gc_follow_has_segment(struct gc_context *context)
     return has_segment;
 }
 
-static bool is_over_locked(struct gc_context *owner)
+/* For good. The owner's pool is locked. */
+static bool is_over(const struct gc_context *owner)
+{
+    return owner->pool.is_dropped && owner->pool.hidden == NULL;
+}
+
+static bool look_whether_over(struct gc_context *owner)
 {
     gc_pool_acquire_plain(&owner->pool);
-    const bool is_over = owner->pool.is_dropped && owner->pool.hidden == NULL;
+    const bool is_it = is_over(owner);
     gc_pool_release(&owner->pool);
-    return is_over;
+    return is_it;
 }
 
 /* The context follows the plan if nobody does. Where the former owner's pool is dropped nobody but
@@ -90,10 +96,11 @@ static bool claim_plan(struct gc_follow *follow, struct gc_context *context)
         return false;
     gc_lock_acquire(&core->registry);
     owner = owner_of(follow);
-    const bool is_mine = owner == NULL || is_over_locked(owner);
+    const bool is_mine = owner == NULL || look_whether_over(owner);
     if (is_mine) {
         gc_run_match_restart(&follow->match);
         follow->refused_round = 0;
+        follow->is_opening = false; /* the former owner's thread leaves it alone by now */
         gc_follow_begin_round_locked(follow);
         /* Release: pairs with the acquire in owner_of, whose reader finds the match as it is now.
          */
@@ -107,7 +114,7 @@ static bool claim_plan(struct gc_follow *follow, struct gc_context *context)
 
 void gc_follow_close_stream_locked(struct gc_context *context, uint64_t stream)
 {
-    if (gc_follow_is_owner(context) && !context->pool.is_dropped)
+    if (gc_follow_is_owner(context) && !is_over(context))
         gc_run_match_close_stream(&context->core->follow->match, stream);
 }
 

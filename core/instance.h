@@ -85,6 +85,13 @@ static inline uint64_t gc_core_now_ns(const struct gc_core *core)
     return core->driver.clock_ns(core->driver.self);
 }
 
+/* Changes whenever a context that was about to end stays: what was not found may be there again. */
+static inline unsigned gc_core_shown_count(const struct gc_core *core)
+{
+    /* Acquire: pairs with the release in context_end.c, where pools are shown again. */
+    return atomic_load_explicit(&core->shown_count, memory_order_acquire);
+}
+
 /* The block that starts at `address`, with its pool's lock held; or none, with no lock held.
  * `interior`: any address inside it will do. GC_NOT_OURS; GC_INVALID_POINTER: inside a segment, but
  * no block starts there. */

@@ -217,7 +217,12 @@ enum gc_status gc_arena_share(struct gc_context *context, int *driver_code)
     struct gc_change change;
     if (context->pool.pages.page_bytes == 0)
         return GC_OK;
-    const enum gc_status status = gc_arena_share_begin(context, &change);
+    enum gc_status status;
+    unsigned shown_count;
+    do {
+        shown_count = gc_core_shown_count(context->core);
+        status = gc_arena_share_begin(context, &change);
+    } while (status == GC_INVALID_ARGUMENT && gc_context_await_end(context, shown_count));
     if (status == GC_DRIVER)
         share_later(context);
     if (status != GC_OK)
