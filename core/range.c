@@ -107,7 +107,7 @@ static enum gc_status fill_range(struct gc_context *context, uint64_t address,
                                  uint32_t count, bool is_only)
 {
     const struct gc_driver *driver = &context->core->driver;
-    struct gc_arena *arenas[GC_CLASS_CUT_COUNT];
+    struct gc_arena *arenas[GC_CLASS_CUT_COUNT] = {NULL};
     uint64_t bytes = 0;
     uint32_t made = 0;
     enum gc_status status = GC_OK;
