@@ -221,7 +221,7 @@ static int back(struct gc_context *context, struct map *map)
 {
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t pages = map->range + map->page_bytes;
-    uint64_t handle;
+    uint64_t handle = 0;
     int code = GC_IN_CONTEXT(
         context, driver->page_create(driver->self, context->handle, map->bytes, &handle));
     if (code != 0)

@@ -141,7 +141,7 @@ static enum gc_status add_only_range(struct gc_context *context)
     const uint64_t capacity = gc_tenant_capacity_bytes(context->tenant, context->device);
     const uint64_t sizes[] = {whole_pages(capacity, page),
                               whole_pages(capacity / GC_ARENA_SMALL_SHARE + 1, page)};
-    uint64_t address;
+    uint64_t address = 0;
     if (context->pool.pages.range_bytes != 0)
         return GC_OUT_OF_MEMORY;
     if (GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle,
@@ -152,7 +152,7 @@ static enum gc_status add_only_range(struct gc_context *context)
 
 enum gc_status gc_arena_add(struct gc_context *context, enum gc_class class, uint64_t bytes)
 {
-    uint64_t address;
+    uint64_t address = 0;
     uint64_t range_bytes;
     if (context->tenant != NULL)
         return add_only_range(context);
@@ -181,7 +181,7 @@ enum gc_status gc_arena_add_planned(struct gc_context *context, uint64_t bytes)
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t places_bytes = whole_pages(bytes, context->pool.pages.page_bytes);
     struct gc_arena *arena = NULL;
-    uint64_t address;
+    uint64_t address = 0;
     uint64_t range_bytes;
     if (reserve_planned(context, places_bytes, &address, &range_bytes) != 0)
         return GC_DRIVER;

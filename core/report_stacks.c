@@ -74,14 +74,14 @@ static const char *shorten(const char *text, char shown[TEXT_COLUMNS + 1])
         return gc_text_show(text, length, shown, TEXT_COLUMNS + 1);
     gc_text_show(text, start, shown, name + 1);
     if (name < start && name >= 2)
-        memcpy(shown + name - 2, " (", 2);
+        memcpy(shown + name - 2, " (", sizeof(" ("));
     if (length - start <= TEXT_COLUMNS - name) {
         gc_text_show(text + start, length - start, shown + name, TEXT_COLUMNS - name + 1);
         return shown;
     }
     const char *tail = text + length - (TEXT_COLUMNS - name - strlen(CUT));
     const char *folder = strchr(tail, '/');
-    memcpy(shown + name, CUT, strlen(CUT));
+    memcpy(shown + name, CUT, sizeof(CUT));
     tail = folder != NULL ? folder : tail;
     gc_text_show(tail, strlen(tail), shown + name + strlen(CUT),
                  TEXT_COLUMNS + 1 - name - strlen(CUT));

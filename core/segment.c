@@ -14,6 +14,7 @@ static int ask_memory(struct gc_context *context, const struct gc_segment_plan *
 {
     const struct gc_driver *driver = &context->core->driver;
     int code;
+    *address = 0;
     if (context->core->debug == NULL || !gc_debug_mem_alloc(context, plan, address, &code))
         code = GC_IN_CONTEXT(
             context, driver->mem_alloc(driver->self, context->handle, plan->driver_bytes, address));

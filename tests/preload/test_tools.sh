@@ -11,10 +11,10 @@ said() {
     shown=${*//[[:cntrl:]]/?}
     "$TOOL" "$@" > out 2> err
     status=$?
-    is "gpucache $*: exit status" "$status" "$want"
-    is "gpucache $*: one line" "$(wc -l < err)" 1
-    is "gpucache $*: nothing on stdout" "$(cat out)" ""
-    like "gpucache $*: says what is wrong" "$(cat err)" "$regex"
+    is "gpucache $shown: exit status" "$status" "$want"
+    is "gpucache $shown: one line" "$(wc -l < err)" 1
+    is "gpucache $shown: nothing on stdout" "$(cat out)" ""
+    like "gpucache $shown: says what is wrong" "$(cat err)" "$regex"
 }
 
 # ---- the command line ----

@@ -131,7 +131,7 @@ static void random_allocations_are_found_as_in_a_list(void **state)
     uint64_t bytes = 0;
     const uint64_t first = (uint64_t)time(NULL);
     uint64_t seed = first;
-    struct gc_stack_site site;
+    struct gc_stack_site site = {0};
     (void)state;
     print_message("seed %llu\n", (unsigned long long)first);
     start();
