@@ -113,12 +113,15 @@ enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
         gc_sub_or_zero_u64(device->info.total_bytes, gc_budget_held(&device->budget));
     uint64_t total_bytes = device->info.total_bytes;
     const struct gc_driver *driver = &core->driver;
-    int code = driver->context_is_gone;
-    for (const struct gc_context *context = gc_context_first(device);
-         context != NULL && code == driver->context_is_gone; context = gc_context_next(context))
+    bool is_asked = false;
+    int code = 0;
+    for (const struct gc_context *context = gc_context_first(device); context != NULL && !is_asked;
+         context = gc_context_next(context)) {
         code = GC_IN_CONTEXT(
             context, driver->mem_info(driver->self, context->handle, &free_bytes, &total_bytes));
-    if (code != 0 && code != driver->context_is_gone) {
+        is_asked = code != gc_context_closed_code(context);
+    }
+    if (is_asked && code != 0) {
         *driver_code = code;
         return GC_DRIVER;
     }

@@ -267,6 +267,14 @@ bool gc_context_is_dropped(const struct gc_context *context)
     return atomic_load_explicit(&context->is_dropped, memory_order_acquire);
 }
 
+int gc_context_closed_code(const struct gc_context *context)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    if (gc_door_is_gone(&context->head->door))
+        return driver->context_is_gone;
+    return driver->not_ready != 0 ? driver->not_ready : driver->out_of_memory;
+}
+
 struct gc_device *gc_context_device(const struct gc_context *context)
 {
     return context->device;

@@ -180,12 +180,15 @@ void gc_context_close_stream(struct gc_context *context, uint64_t stream);
 void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
 
 /* The driver's code of `call`, a call of struct gc_driver for what belongs to the context; or
- * context_is_gone, and the driver was not asked. The context does not end meanwhile, though the
- * calling thread's program may not use it at all. What works without a context needs none of this:
- * unmapping, releasing pages, freeing addresses. */
+ * that of gc_context_closed_code, and the driver was not asked. The context does not end meanwhile,
+ * though the calling thread's program may not use it at all. What works without a context needs
+ * none of this: unmapping, releasing pages, freeing addresses. */
 #define GC_IN_CONTEXT(context, call)                                                               \
     (gc_door_enter(&(context)->head->door) ? gc_context_leave((context), (call))                   \
-                                           : (context)->core->driver.context_is_gone)
+                                           : gc_context_closed_code(context))
+/* Nobody was let in: context_is_gone; or, where it is not known for very long whether it goes, a
+ * code that says of its work neither that it is done nor that it is no more. */
+int gc_context_closed_code(const struct gc_context *context);
 static inline int gc_context_leave(const struct gc_context *context, int code)
 {
     gc_door_leave(&context->head->door);

@@ -139,11 +139,16 @@ static void drop_record(struct gc_context *record)
         gc_debug_drop_context(record);
 }
 
+/* Nobody means to end the context meanwhile, who would hide what goes here. */
 bool gc_context_drop_record(struct gc_context *record)
 {
+    struct gc_door *door = &record->head->door;
+    if (!gc_door_claim(door))
+        return false;
     const bool is_mine = gc_context_claim_record(record);
     if (is_mine)
         drop_record(record);
+    gc_door_reopen(door);
     return is_mine;
 }
 

@@ -1,12 +1,12 @@
 #include "core/door.h"
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/lock.h"
 
 #include <time.h>
 
 #define PAUSE_US 50
-#define PAUSES_MAX(milliseconds) ((milliseconds)*1000 / PAUSE_US)
 #define INSIDE_MS 2000  /* for those inside */
 #define CLOSED_MS 10000 /* and for who closed it */
 
@@ -20,11 +20,12 @@ bool gc_door_enter_slowly(struct gc_door *door)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     for (;;) {
-        unsigned state = GC_DOOR_CLOSED;
-        for (unsigned i = 0; state == GC_DOOR_CLOSED && i < PAUSES_MAX(CLOSED_MS); i++) {
+        const int64_t end_ms = gc_clock_ms() + CLOSED_MS;
+        unsigned state;
+        do {
             pause_a_moment();
             state = atomic_load_explicit(&door->state, memory_order_acquire);
-        }
+        } while (state == GC_DOOR_CLOSED && gc_clock_ms() < end_ms);
         if (state != GC_DOOR_OPEN)
             return false;
         atomic_fetch_add_explicit(&door->inside_count, 1, memory_order_seq_cst);
@@ -44,7 +45,7 @@ bool gc_door_claim(struct gc_door *door)
     GC_ASSERT(gc_lock_held_count() == 0);
     /* Acquire: pairs with gc_door_reopen and gc_door_remove. */
     while (atomic_exchange_explicit(&door->is_claimed, true, memory_order_acquire)) {
-        if (atomic_load_explicit(&door->state, memory_order_acquire) == GC_DOOR_GONE)
+        if (gc_door_is_gone(door))
             return false;
         pause_a_moment();
     }
@@ -55,7 +56,8 @@ void gc_door_close(struct gc_door *door)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     atomic_store_explicit(&door->state, GC_DOOR_CLOSED, memory_order_seq_cst);
-    for (unsigned i = 0; i < PAUSES_MAX(INSIDE_MS) && is_anybody_inside(door); i++)
+    const int64_t end_ms = gc_clock_ms() + INSIDE_MS;
+    while (is_anybody_inside(door) && gc_clock_ms() < end_ms)
         pause_a_moment();
 }
 

@@ -18,8 +18,14 @@ struct gc_door {
 };
 
 /* False: what is behind it is gone. While it is closed waits until it is known which it will be, 10
- * s at most: at a process's end who closed it may be stuck in a driver that is no more. */
+ * s at most: at a process's end who closed it may be stuck in a driver that is no more. Then it is
+ * false too, and nothing is known: gc_door_is_gone. */
 bool gc_door_enter_slowly(struct gc_door *door);
+
+static inline bool gc_door_is_gone(const struct gc_door *door)
+{
+    return atomic_load_explicit(&door->state, memory_order_acquire) == GC_DOOR_GONE;
+}
 
 static inline void gc_door_leave(struct gc_door *door)
 {
