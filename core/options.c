@@ -121,16 +121,17 @@ static const struct gc_option_row *nearest_option(const char *name, size_t lengt
     return nearest;
 }
 
+/* `what`: what comes of it. */
 static void say_unknown(struct reading *reading, const char *name, size_t length, const char *value,
-                        bool from_config)
+                        bool from_config, const char *what)
 {
     char shown_name[SHOWN_BYTES];
     char shown_value[SHOWN_BYTES];
     const struct gc_option_row *nearest = nearest_option(name, length);
     gc_text_show(name, length, shown_name, sizeof(shown_name));
     gc_text_show(value, strlen(value), shown_value, sizeof(shown_value));
-    say(reading, GC_LOG_ERROR, "%s=%s%s%s: unknown name, ignored; nearest: %s (%s)", shown_name,
-        shown_value, from_config ? " in " : "", from_config ? reading->config_path : "",
+    say(reading, GC_LOG_ERROR, "%s=%s%s%s: unknown name, %s; nearest: %s (%s)", shown_name,
+        shown_value, from_config ? " in " : "", from_config ? reading->config_path : "", what,
         nearest->name, nearest->accepts);
 }
 
@@ -176,7 +177,7 @@ static void say_unknown_environment(struct reading *reading)
             continue;
         const size_t length = (size_t)(equals - *entry);
         if (find_option(*entry, length) < 0)
-            say_unknown(reading, *entry, length, equals + 1, false);
+            say_unknown(reading, *entry, length, equals + 1, false, "ignored");
     }
 }
 
@@ -185,11 +186,12 @@ static void config_entry(void *argument, const char *key, const char *value)
     struct reading *reading = argument;
     if (take_text(reading, key, strlen(key), value, true))
         return;
-    say_unknown(reading, key, strlen(key), value, true);
     /* Most likely a limit, written so that it is none: running without it is not what was meant. */
-    if (strstr(key, "LIMIT") != NULL || strstr(key, "BUDGET") != NULL ||
-        strstr(key, "GATE") != NULL)
-        reading->options->refused = true;
+    const bool is_refused = strstr(key, "LIMIT") != NULL || strstr(key, "BUDGET") != NULL ||
+                            strstr(key, "GATE") != NULL;
+    say_unknown(reading, key, strlen(key), value, true,
+                is_refused ? "perhaps a limit: CUDA is refused" : "ignored");
+    reading->options->refused |= is_refused;
 }
 
 static void config_bad_line(void *argument, unsigned line)

@@ -25,9 +25,9 @@ static void put_count(struct gc_out *out, const char *before, uint64_t count, co
 
 /* Walks entry points from the largest `key` down; equal ones in the table's order. */
 struct ranking {
-    const struct gc_api_figures *apis;
+    const void *figures;
     uint16_t count;
-    uint64_t (*key)(const struct gc_api_figures *api);
+    uint64_t (*key)(const void *figures, int i);
     int last; /* the one given before, -1 at first */
 };
 
@@ -35,29 +35,35 @@ static int rank_next(struct ranking *ranking)
 {
     int best = -1;
     for (int i = 0; i < ranking->count; i++) {
-        const uint64_t value = ranking->key(&ranking->apis[i]);
+        const uint64_t value = ranking->key(ranking->figures, i);
         if (value == 0)
             continue;
         if (ranking->last >= 0) {
-            const uint64_t last = ranking->key(&ranking->apis[ranking->last]);
+            const uint64_t last = ranking->key(ranking->figures, ranking->last);
             if (value > last || (value == last && i <= ranking->last))
                 continue;
         }
-        if (best < 0 || value > ranking->key(&ranking->apis[best]))
+        if (best < 0 || value > ranking->key(ranking->figures, best))
             best = i;
     }
     ranking->last = best;
     return best;
 }
 
-static uint64_t key_bytes(const struct gc_api_figures *api)
+static uint64_t key_bytes(const void *figures, int i)
 {
+    const struct gc_api_figures *api = (const struct gc_api_figures *)figures + i;
     return api->count > 0 ? api->peak_bytes + 1 : 0;
 }
 
-static uint64_t key_calls(const struct gc_api_figures *api)
+static uint64_t key_calls(const void *figures, int i)
 {
-    return api->driver_calls;
+    return ((const struct gc_api_figures *)figures)[i].driver_calls;
+}
+
+static uint64_t key_process_calls(const void *figures, int i)
+{
+    return ((const uint64_t *)figures)[i];
 }
 
 static void write_more(struct gc_out *out, uint64_t more)
@@ -95,30 +101,45 @@ void gc_report_text_apis(struct gc_out *out, const struct gc_report *report,
     write_more(out, listed > LIST_MAX ? listed - LIST_MAX : 0);
 }
 
+static void write_calls(struct gc_out *out, const struct gc_report *report, const char *title,
+                        struct ranking *ranking)
+{
+    char name[NAME_COLUMNS + 1];
+    uint64_t listed = 0;
+    uint64_t rest = 0;
+    for (int i = rank_next(ranking); i >= 0; i = rank_next(ranking)) {
+        const uint64_t calls = ranking->key(ranking->figures, i);
+        if (listed++ >= LIST_MAX) {
+            rest += calls;
+            continue;
+        }
+        if (listed == 1)
+            gc_out_text(out, title);
+        gc_out_text(out, "     ");
+        gc_out_text(out, gc_report_shown(report->api_names[i], NAME_COLUMNS - 1, name));
+        gc_out_right_uint(out, 46, calls);
+        gc_out_char(out, '\n');
+    }
+    if (rest > 0) {
+        put_count(out, "     ... and ", listed - LIST_MAX,
+                  listed == LIST_MAX + 1 ? " more entry point" : " more entry points");
+        gc_out_right_uint(out, 46, rest);
+        gc_out_char(out, '\n');
+    }
+}
+
 void gc_report_text_calls(struct gc_out *out, const struct gc_report *report,
                           const struct gc_device_snapshot *device)
 {
     struct ranking ranking = {device->apis, report->snapshot->api_count, key_calls, -1};
-    char name[NAME_COLUMNS + 1];
-    uint64_t listed = 0;
-    uint64_t rest = 0;
-    for (int i = rank_next(&ranking); i >= 0; i = rank_next(&ranking)) {
-        if (listed++ >= LIST_MAX) {
-            rest += device->apis[i].driver_calls;
-            continue;
-        }
-        if (listed == 1)
-            gc_out_text(out, "   calls that reached the driver\n");
-        gc_out_text(out, "     ");
-        gc_out_text(out, gc_report_shown(report->api_names[i], NAME_COLUMNS - 1, name));
-        gc_out_right_uint(out, 46, device->apis[i].driver_calls);
-        gc_out_char(out, '\n');
-    }
-    if (rest > 0) {
-        put_count(out, "     ... and ", listed - LIST_MAX, " more entry points");
-        gc_out_right_uint(out, 46, rest);
-        gc_out_char(out, '\n');
-    }
+    write_calls(out, report, "   calls that reached the driver\n", &ranking);
+}
+
+void gc_report_text_process_calls(struct gc_out *out, const struct gc_report *report)
+{
+    struct ranking ranking = {report->snapshot->process_driver_calls, report->snapshot->api_count,
+                              key_process_calls, -1};
+    write_calls(out, report, "   calls that reached the driver, of no one device\n", &ranking);
 }
 
 void gc_report_text_direct(struct gc_out *out, const struct gc_device_snapshot *device)

@@ -226,6 +226,19 @@ static const struct api_metric api_metrics[] = {
      offsetof(struct gc_api_figures, driver_calls)},
 };
 
+/* Calls that belong to no device have no such label. */
+static void write_process_calls(struct prom *prom)
+{
+    const struct gc_snapshot *snapshot = prom->report->snapshot;
+    for (uint16_t api = 0; api < snapshot->api_count; api++) {
+        if (snapshot->process_driver_calls[api] == 0)
+            continue;
+        begin_sample(prom, "driver_calls_total", NULL);
+        put_label(prom, "api", prom->report->api_names[api], ',');
+        put_value(prom, snapshot->process_driver_calls[api]);
+    }
+}
+
 static void write_api_metric(struct prom *prom, const struct api_metric *metric)
 {
     const struct gc_snapshot *snapshot = prom->report->snapshot;
@@ -246,6 +259,8 @@ static void write_api_metric(struct prom *prom, const struct api_metric *metric)
             put_value(prom, value);
         }
     }
+    if (is_calls && has_begun)
+        write_process_calls(prom);
 }
 
 static void write_percentiles(struct prom *prom, const char *operation,

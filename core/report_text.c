@@ -262,6 +262,7 @@ enum gc_status gc_report_write_text(const struct gc_report *report, int fd)
     out.is_colored = gc_out_wants_color(fd);
     write_head(&out, &report->facts);
     write_devices(&out, report);
+    gc_report_text_process_calls(&out, report);
     gc_report_estimate_text(&out, report);
     write_latency(&out, "allocations", &report->snapshot->alloc_latency);
     write_latency(&out, "frees", &report->snapshot->free_latency);

@@ -5,12 +5,15 @@
 #include "core/stack_frames.h"
 
 #include "core/bits.h"
+#include "core/stacks.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
 
 #define WALK_MAX 64
 
@@ -126,6 +129,21 @@ static bool ends_with(const char *path, const char *end)
     return length >= end_length && strcmp(path + length - end_length, end) == 0;
 }
 
+/* The main program goes by what it was called as, which need not be a path from the root. */
+static const char *file_of(int (*look_up)(const void *, Dl_info *), const Dl_info *info, char *path,
+                           size_t size)
+{
+    Dl_info program;
+    if (info->dli_fname[0] == '/' || look_up((void *)getauxval(AT_PHDR), &program) == 0 ||
+        program.dli_fbase != info->dli_fbase)
+        return info->dli_fname;
+    const ssize_t length = readlink("/proc/self/exe", path, size);
+    if (length <= 0 || (size_t)length == size)
+        return info->dli_fname;
+    path[length] = '\0';
+    return path;
+}
+
 void gc_stack_describe(uint64_t address, uintptr_t start, const char *name, char *text, size_t size)
 {
     /* Not linked against: its symbol has another version in newer C libraries. */
@@ -146,9 +164,11 @@ void gc_stack_describe(uint64_t address, uintptr_t start, const char *name, char
         return;
     }
     const unsigned long long offset = address - (uintptr_t)info.dli_fbase;
+    char path[GC_STACK_TEXT_BYTES];
+    const char *file = file_of(look_up, &info, path, sizeof(path));
     if (info.dli_sname != NULL)
         snprintf(text, size, "%s+0x%llx (%s+0x%llx)", info.dli_sname,
-                 (unsigned long long)(address - (uintptr_t)info.dli_saddr), info.dli_fname, offset);
+                 (unsigned long long)(address - (uintptr_t)info.dli_saddr), file, offset);
     else
-        snprintf(text, size, "%s+0x%llx", info.dli_fname, offset);
+        snprintf(text, size, "%s+0x%llx", file, offset);
 }

@@ -221,7 +221,7 @@ class Chart {
             const next = at + 1 < indexes.length ? this.x(this.series.time_ns[indexes[at + 1]]) : right;
             const end = this.series.exact ? next : Math.min(next, this.x((Math.floor(ns / length) + 1) * length));
             const from = Math.max(this.left, this.x(ns));
-            if (end > from) found.push([from, end, levels[i]]);
+            if (end > from || at + 1 === indexes.length) found.push([from, end, levels[i]]);
             if (end < next && next > from) found.push([Math.max(from, end), next, rest[i]]);
         });
         return found;

@@ -46,8 +46,10 @@ function tiles(device) {
 function siteName(name, stack) {
     if (!stack || stack.length === 0) return make("code", null, name);
     const frames = make("ol", {class: "stack"}, stack.map(frame => make("li", null, make("code", null, String(frame)))));
+    /* A frame that bears no name says nothing of itself. */
+    const named = stack.map(String).find(frame => !/^\S*\+0x[0-9a-f]+$/.test(frame)) || String(stack[0]);
     return make("span", null, name ? make("code", null, name) : null,
-        make("details", {class: "frames"}, make("summary", null, make("code", null, String(stack[0]))), frames));
+        make("details", {class: "frames"}, make("summary", null, make("code", null, named)), frames));
 }
 
 /* Where memory came from, by stack: GPUCACHE_STACKS=all. */

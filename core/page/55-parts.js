@@ -22,11 +22,13 @@ function held(report) {
         ...(pools.stitchable_bytes ? [["whole pages among it, which serve any size", pools.stitchable_bytes]] : []),
         ["freed, not yet idle", report.pending_bytes.current],
         ...Object.entries(report.direct_bytes || {}).filter(entry => entry[1] > 0).map(([kind, bytes]) => ["outside the pools: " + (directNames[kind] || kind), bytes])];
+    if (!rows.some(row => row[1] > 0)) return null;
     return table("At exit, of " + size(report.reserved_bytes.current) + " reserved", [{name: "what", text: true}, {name: "bytes"}],
         rows.filter(row => row[1] > 0).map(([name, bytes]) => [name, size(bytes)]), "At exit");
 }
 
-const reasons = {unmatched: "not in the plan", occupied: "place in use", pending: "place not idle yet", capture: "in a capture", memory: "no memory for it"};
+const reasons = {unmatched: "not in the plan", occupied: "place in use", pending: "place not idle yet", capture: "in a capture", memory: "no memory for it",
+    departed: "others departed, placed by lifetime"};
 
 function plan(report) {
     if (!report || !report.plan) return null;

@@ -287,6 +287,25 @@ def a_quiet_time_is_no_band(_):
     tap.equal([a[1] for a, _ in wide], [low] * 2, "between the bursts nothing is live")
 
 
+def the_last_event_is_drawn(_):
+    native_trace.Trace(["cudaMalloc"], [(native_trace.ALLOC, 0, 0, 1, 0x100000, 2 << 20, 0, 1000), (native_trace.ALLOC, 0, 0, 1, 0x900000, 6 << 20, 0, 9000)]).write(path("last"))
+    tool("trace", path("last"), "--html", path("last.html"))
+    show("last.html")
+    levels = PAGE.value("document.querySelector('#device-0 path.live').getAttribute('d').match(/V[\\d.]+|M[\\d.]+ [\\d.]+/g).map(p => Number(p.split(/[V ]/).pop()))")
+    if len(levels) < 2 or levels[-1] >= min(levels[:-1]):
+        raise AssertionError(f"the line ends at {levels[-1]} of {levels}")
+
+
+def reasons_have_words(_):
+    """Why a plan was not followed, as the library counts it."""
+    with open("core/follow.def", encoding="utf-8") as stream:
+        reasons = re.findall(r'^GC_FOLLOW_REASON\(\w+, (\w+), ("[^"]+")\)', stream.read(), re.M)
+    with open("core/page/55-parts.js", encoding="utf-8") as stream:
+        script = stream.read()
+    tap.equal([key for key, words in reasons if f"{key}: {words}" not in script], [], "reasons without words")
+    tap.equal(len(reasons) >= 6, True, "all reasons were read")
+
+
 def two_reports_are_compared(_):
     record("other", 3000, ".json", limit="0=80MiB", seed=9)
     tool("report", path("small.json"), path("other.json"), "--html", path("both.html"), "--trace", path("small"), "--trace", path("other"))
@@ -331,7 +350,7 @@ def hostile_names_are_text(_):
 
 def stacks_are_shown(_):
     report = read_json("small.json")
-    stacks = [["kernels.cc:12 alloc", "train.py:7 step", HOSTILE], ["main.c:1 main"]]
+    stacks = [["kernels.cc:12 alloc", "train.py:7 step", HOSTILE], ["/lib/libffi.so.8+0x6f7a", "main.c:1 main"]]
     device = report["devices"][0]
     device["call_sites"] = [{"count": 3 - i, "bytes": 100 << i, "current_count": 0, "current_bytes": 0, "peak_bytes": 50 << i, "stack": stack}
                             for i, stack in enumerate(stacks)]
@@ -346,6 +365,7 @@ def stacks_are_shown(_):
     frames = part + "[data-label=Stacks] tbody tr:nth-child(2) li"
     tap.equal(PAGE.value(f"[...document.querySelectorAll({json.dumps(frames)})].map(n => n.textContent)"), stacks[0], "frames")
     tap.equal(PAGE.value(f"document.querySelector({json.dumps(frames)}).checkVisibility()"), False, "folded")
+    tap.equal(PAGE.text(part + "[data-label=Stacks] tbody tr:nth-child(1) summary"), "main.c:1 main", "the first frame that has a name")
     PAGE.click(part + "[data-label=Stacks] tbody tr:nth-child(2) summary")
     tap.equal(PAGE.value(f"document.querySelector({json.dumps(frames)}).checkVisibility()"), True, "unfolded")
     leak = PAGE.value(f"document.querySelector({json.dumps(part + '[data-label=' + chr(39) + 'Never freed' + chr(39) + '] .stack')}).textContent")
@@ -363,9 +383,9 @@ def odd_traces_make_a_page(_):
         show(name + ".html")
 
 
-TESTS = [stretches_have_the_least_and_the_most, figures_of_the_trace_are_right]
+TESTS = [stretches_have_the_least_and_the_most, figures_of_the_trace_are_right, reasons_have_words]
 IN_BROWSER = [every_part_is_there, it_can_be_read_aloud, the_pointer_shows_and_zooms,
-              buttons_and_keys_do_the_same, the_picture_and_the_tables_answer, a_million_events, a_quiet_time_is_no_band,
+              buttons_and_keys_do_the_same, the_picture_and_the_tables_answer, a_million_events, a_quiet_time_is_no_band, the_last_event_is_drawn,
               two_reports_are_compared, the_library_writes_the_page_too, hostile_names_are_text, stacks_are_shown, odd_traces_make_a_page]
 
 

@@ -60,6 +60,10 @@ line=$(grep -n 'through(site_one' "$ROOT/tests/preload/stacks.c" | cut -d: -f1)
 ok "names and lines from the files" sees "$TMP/named.json" \
     "has(leaks[0]['stack'], 'site_one (', 'through (', 'stacks.c:$line)')"
 ok "a function that is not exported" sees "$TMP/named.json" 'any(has(s["stack"], "site_two (", "work (") for s in sites)'
+cd "${program%/*}" || exit 1
+ok "a program by a path that begins here" run leaks "$TMP/here.json" "./${program##*/}"
+cd "$ROOT" || exit 1
+like "is found from elsewhere" "$("$TOOL" report "$TMP/here.json" --symbols)" "site_one ("
 sed "s,$program+,/no/such/file+,g" "$TMP/all.json" > "$TMP/moved.json"
 like "a file that is gone leaves the frame as it was" "$("$TOOL" report "$TMP/moved.json" --symbols)" "/no/such/file+0x"
 ok "traced too" env GPUCACHE_TRACE="$TMP/trace" bash -c "$(declare -f run preloaded); SIM_DIR='$SIM_DIR' LIB='$LIB'; run all '$TMP/t.json' '$program'"
