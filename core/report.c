@@ -3,6 +3,7 @@
 #include "core/report.h"
 #include "core/bits.h"
 #include "core/out.h"
+#include "core/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,20 +17,13 @@
 
 /* ---- to its place ---- */
 
-static bool ends_with(const char *path, const char *ending)
-{
-    const size_t length = strlen(path);
-    const size_t ending_length = strlen(ending);
-    return length >= ending_length && strcmp(path + length - ending_length, ending) == 0;
-}
-
 static enum gc_status write_format(const struct gc_report *report, const char *path, int fd)
 {
-    if (ends_with(path, ".json"))
+    if (gc_text_ends_with(path, ".json"))
         return gc_report_write_json(report, fd);
-    if (ends_with(path, ".html"))
+    if (gc_text_ends_with(path, ".html"))
         return gc_report_write_html(report, fd);
-    if (ends_with(path, ".prom"))
+    if (gc_text_ends_with(path, ".prom"))
         return gc_report_write_prom(report, fd);
     return gc_report_write_text(report, fd);
 }

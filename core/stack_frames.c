@@ -6,6 +6,7 @@
 
 #include "core/bits.h"
 #include "core/stacks.h"
+#include "core/text.h"
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -121,14 +122,6 @@ uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uin
     return count;
 }
 
-/* Long paths are kept by their ends. */
-static bool ends_with(const char *path, const char *end)
-{
-    const size_t length = strlen(path);
-    const size_t end_length = strlen(end);
-    return length >= end_length && strcmp(path + length - end_length, end) == 0;
-}
-
 /* The main program goes by what it was called as, which need not be a path from the root. */
 static const char *file_of(int (*look_up)(const void *, Dl_info *), const Dl_info *info, char *path,
                            size_t size)
@@ -154,8 +147,9 @@ void gc_stack_describe(uint64_t address, uintptr_t start, const char *name, char
     const bool is_known = look_up != NULL &&
                           look_up((void *)(uintptr_t)(address - 1), &info) != 0 &&
                           info.dli_fname != NULL;
-    if (name != NULL &&
-        (!is_known || (uintptr_t)info.dli_fbase != start || !ends_with(info.dli_fname, name))) {
+    /* Long names are kept by their ends. */
+    if (name != NULL && (!is_known || (uintptr_t)info.dli_fbase != start ||
+                         !gc_text_ends_with(info.dli_fname, name))) {
         snprintf(text, size, "%s+0x%llx", name, (unsigned long long)(address - start));
         return;
     }

@@ -73,6 +73,13 @@ int gc_text_find_word(const char *words, const char *word, size_t length)
     return -1;
 }
 
+bool gc_text_ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text);
+    const size_t end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
 bool gc_text_has_ending(const char *name, size_t length, const char *ending)
 {
     const size_t ending_length = strlen(ending);

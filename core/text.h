@@ -25,6 +25,8 @@ bool gc_text_uint(const char *text, size_t length, uint64_t *value);
 /* The position of `word` in `words` ("a, b, c"), or -1. Exact, case included. */
 int gc_text_find_word(const char *words, const char *word, size_t length);
 
+/* The whole text counts as an end too. */
+bool gc_text_ends_with(const char *text, const char *end);
 /* Whether a name has the ending, and something before it. */
 bool gc_text_has_ending(const char *name, size_t length, const char *ending);
 
