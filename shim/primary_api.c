@@ -142,16 +142,27 @@ static void finish_release(CUdevice ordinal, struct gc_context *ending, CUresult
 
 /* What is inside the context is waited for only where it may end: a release that leaves it to
  * others comes back at once. */
-#define RELEASE_PRIMARY(symbol)                                                                    \
+static struct gc_context *begin_release(CUdevice ordinal)
+{
+    return count_holds(ordinal, -1) <= 0 ? begin_end(ordinal) : NULL;
+}
+
+static void finish_reset(CUdevice ordinal, struct gc_context *ending, CUresult result)
+{
+    (void)ordinal;
+    gc_contexts_end(ending, result == CUDA_SUCCESS);
+}
+
+#define END_PRIMARY(symbol, begin, finish)                                                         \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, ordinal);                                                    \
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_device *device = gc_shim_device(ordinal);                                        \
         gc_primary_turn_begin(ordinal);                                                            \
-        struct gc_context *ending = count_holds(ordinal, -1) <= 0 ? begin_end(ordinal) : NULL;     \
+        struct gc_context *ending = begin(ordinal);                                                \
         CUresult result = GC_CALL(device, symbol, ordinal);                                        \
-        finish_release(ordinal, ending, result);                                                   \
+        finish(ordinal, ending, result);                                                           \
         gc_primary_turn_end(ordinal);                                                              \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
@@ -160,40 +171,25 @@ static void finish_release(CUdevice ordinal, struct gc_context *ending, CUresult
 GC_EXPORT
 CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
 {
-    RELEASE_PRIMARY(cuDevicePrimaryCtxRelease);
+    END_PRIMARY(cuDevicePrimaryCtxRelease, begin_release, finish_release);
 }
 
 GC_EXPORT
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
 {
-    RELEASE_PRIMARY(cuDevicePrimaryCtxRelease_v2);
+    END_PRIMARY(cuDevicePrimaryCtxRelease_v2, begin_release, finish_release);
 }
-
-#define RESET_PRIMARY(symbol)                                                                      \
-    do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
-            return GC_FORWARD(symbol, ordinal);                                                    \
-        gc_shim_enter(GC_API_##symbol);                                                            \
-        struct gc_device *device = gc_shim_device(ordinal);                                        \
-        gc_primary_turn_begin(ordinal);                                                            \
-        struct gc_context *ending = begin_end(ordinal);                                            \
-        CUresult result = GC_CALL(device, symbol, ordinal);                                        \
-        gc_contexts_end(ending, result == CUDA_SUCCESS);                                           \
-        gc_primary_turn_end(ordinal);                                                              \
-        gc_shim_leave();                                                                           \
-        return result;                                                                             \
-    } while (0)
 
 GC_EXPORT
 CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
 {
-    RESET_PRIMARY(cuDevicePrimaryCtxReset);
+    END_PRIMARY(cuDevicePrimaryCtxReset, begin_end, finish_reset);
 }
 
 GC_EXPORT
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 {
-    RESET_PRIMARY(cuDevicePrimaryCtxReset_v2);
+    END_PRIMARY(cuDevicePrimaryCtxReset_v2, begin_end, finish_reset);
 }
 
 /* The primary context is retained while it has green ones, so its handle can be learnt. */
