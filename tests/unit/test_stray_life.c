@@ -122,6 +122,16 @@ static void go_on(struct workbench *bench, uint64_t *lasting, uint64_t *brief)
     }
 }
 
+/* A bench, and a round in it whose strays come after its first entry. */
+static void depart(struct workbench *bench, bool has_mapping, uint64_t *lasting, uint64_t *brief,
+                   uint64_t *strays)
+{
+    open_bench(bench, has_mapping);
+    lasting[0] = workbench_alloc(bench, 0, LASTING);
+    stray(bench, strays);
+    go_on(bench, lasting, brief);
+}
+
 static void a_departed_round_packs_what_lasts_behind_the_places(void **state)
 {
     struct workbench bench;
@@ -129,11 +139,8 @@ static void a_departed_round_packs_what_lasts_behind_the_places(void **state)
     uint64_t brief[PAIRS];
     uint64_t strays[STRAYS];
     (void)state;
-    open_bench(&bench, true);
-    lasting[0] = workbench_alloc(&bench, 0, LASTING);
+    depart(&bench, true, lasting, brief, strays);
     const uint64_t base = lasting[0] - BRIEF;
-    stray(&bench, strays);
-    go_on(&bench, lasting, brief);
     /* The last brief one is there at the fullest moment. */
     for (unsigned i = 1; i < PAIRS; i++) {
         assert_int_equal(lasting[i], base + PLACES + (i - 1) * LASTING);
@@ -153,11 +160,8 @@ static void the_next_round_follows_again(void **state)
     uint64_t brief[PAIRS];
     uint64_t strays[STRAYS];
     (void)state;
-    open_bench(&bench, true);
-    lasting[0] = workbench_alloc(&bench, 0, LASTING);
+    depart(&bench, true, lasting, brief, strays);
     const uint64_t base = lasting[0] - BRIEF;
-    stray(&bench, strays);
-    go_on(&bench, lasting, brief);
     for (unsigned i = 0; i < PAIRS; i++)
         workbench_free(&bench, lasting[i]);
     for (unsigned i = 0; i < STRAYS; i++)
@@ -194,10 +198,7 @@ static void plain_memory_keeps_to_the_places(void **state)
     uint64_t brief[PAIRS];
     uint64_t strays[STRAYS];
     (void)state;
-    open_bench(&bench, false);
-    lasting[0] = workbench_alloc(&bench, 0, LASTING);
-    stray(&bench, strays);
-    go_on(&bench, lasting, brief);
+    depart(&bench, false, lasting, brief, strays);
     assert_int_equal(workbench_figures(&bench).plan.departed_count, 0);
     for (unsigned i = 0; i < PAIRS; i++)
         assert_int_equal(lasting[i], lasting[0] + i * LASTING);
