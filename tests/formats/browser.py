@@ -21,7 +21,8 @@ class Browser:
     """One page. Errors of its scripts and whatever it asks the network for are collected."""
 
     def __init__(self, program):
-        self.folder = tempfile.TemporaryDirectory(prefix="gpucache-browser.")
+        # Processes of the browser may outlive it for a moment and write there.
+        self.folder = tempfile.TemporaryDirectory(prefix="gpucache-browser.", ignore_cleanup_errors=True)
         to_read, self.to = os.pipe()
         self.back, to_write = os.pipe()
         # The browser takes commands on 3 and answers on 4.
