@@ -94,7 +94,8 @@ static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_wo
 {
     if (gc_context_is_retired(context, stamp))
         return true;
-    if (!atomic_load_explicit(&work->is_single, memory_order_relaxed))
+    if (!atomic_load_explicit(&work->is_single, memory_order_relaxed) ||
+        atomic_load_explicit(&work->loader_count, memory_order_relaxed) != 0)
         return false;
     /* Sequentially consistent, as in gc_work_leave_single: either that sees the stamp and waits for
      * it, or this sees that the time is over. */
@@ -103,6 +104,7 @@ static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_wo
            !atomic_compare_exchange_weak_explicit(&context->given, &given, stamp,
                                                   memory_order_seq_cst, memory_order_seq_cst))
         ;
+    gc_work_ask_for_mark(work, context);
     return atomic_load_explicit(&work->is_single, memory_order_seq_cst);
 }
 

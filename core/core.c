@@ -43,6 +43,7 @@ static void set_up(struct gc_core *core, const struct gc_core_config *config)
     core->api_count = config->api_count;
     core->next_block_id = 1;
     atomic_init(&core->work.is_single, true);
+    atomic_init(&core->work.quick_stream, GC_STREAM_ASK);
 }
 
 enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_core **created)

@@ -272,6 +272,11 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
  * GC_DRIVER: it cannot be waited for. */
 enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code) GC_CHECKED;
 
+/* Something may reach device memory outside all streams from now on: no memory is reused in the
+ * order of the one stream any more (core/work.h), and what was is idle when this returns.
+ * GC_CAPTURING, GC_DRIVER: it cannot be waited for. */
+enum gc_status gc_core_expect_others(struct gc_core *core, int *driver_code) GC_CHECKED;
+
 /* Others, a network card or another process, may reach the memory of the live blocks in the range
  * by ways that the library does not see, for as long as these live: it may not be moved (pause.h).
  */

@@ -50,6 +50,15 @@ struct gc_driver {
      */
     void (*fence_release)(void *self, uint64_t context, uint64_t fence);
 
+    /* ---- the order of one stream, named as in work.h; NULL where there are no fences ---- */
+
+    /* Marks the end of the work that `stream`, one of the context's, has so far. *fence: 0, or a
+     * mark of the same context that is used anew. Not while the stream captures: an error. */
+    int (*stream_mark)(void *self, uint64_t context, uint64_t stream, uint64_t *fence);
+    /* Work submitted to `stream`, of whichever context, starts after the mark from now on. Does not
+     * wait. Nothing is done to a stream that captures: its work runs later, in others. */
+    int (*stream_follow)(void *self, uint64_t stream, uint64_t fence);
+
     /* ---- mapped memory: used for devices whose info says has_mapping. It outlives contexts:
      * unmap, release and free are asked of a context that is gone, too. ---- */
 

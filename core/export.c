@@ -13,11 +13,21 @@ static bool is_live(struct gc_block *block)
  * others do not wait for. `is_cut`: in whichever stream's order, else that of the one stream. */
 static enum gc_status await_former_life(struct gc_context *context, bool is_cut, int *driver_code)
 {
-    const uint64_t stamp = is_cut ? gc_work_stamp(&context->core->work)
-                                  : atomic_load_explicit(&context->given, memory_order_seq_cst);
-    if (gc_context_is_retired(context, stamp) || context->core->mode != GC_MODE_CACHE)
+    struct gc_core *core = context->core;
+    if (core->mode != GC_MODE_CACHE)
+        return GC_OK;
+    if (!is_cut)
+        return gc_core_expect_others(core, driver_code);
+    if (gc_context_is_retired(context, gc_work_stamp(&core->work)))
         return GC_OK;
     return gc_fence_synchronize(context, driver_code);
+}
+
+enum gc_status gc_core_expect_others(struct gc_core *core, int *driver_code)
+{
+    if (gc_work_settle(core, driver_code))
+        return GC_OK;
+    return *driver_code == 0 ? GC_CAPTURING : GC_DRIVER;
 }
 
 enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code)

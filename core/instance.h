@@ -122,10 +122,10 @@ bool gc_reuse_collect(struct gc_context *context);
 /* The program waited itself: what was freed before `epoch` is idle. */
 void gc_reuse_retire(struct gc_context *context, uint64_t epoch);
 /* Makes sure that what is in the bins of the context is truly idle, not only in the order of the
- * one stream: waits if it must. False if a capture forbids that or the driver failed. For who gives
- * memory back or unmaps it: first take it out of the bins, release all locks, then ask this, and
- * put it back on false; what is binned after this was asked is not covered. Only the first time of
- * the process, with one stream, ever waits: otherwise it is one load. */
+ * one stream: waits if it must, for work before the frees (work.h). False if a capture forbids that
+ * or the driver failed. For who gives memory back or unmaps it: first take it out of the bins,
+ * release all locks, then ask this, and put it back on false; what is binned after this was asked
+ * is not covered. Only while there is one stream does it ever wait: otherwise it is one load. */
 bool gc_reuse_quiesce(struct gc_context *context, int *driver_code);
 
 /* Blocks of the context went from a magazine to its pool: what their number calls for is done. May

@@ -224,16 +224,6 @@ void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
     gc_reuse_collect(context);
 }
 
-bool gc_reuse_quiesce(struct gc_context *context, int *driver_code)
-{
-    /* Sequentially consistent: the partner is gc_context_may_reuse. */
-    const uint64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
-    if (gc_context_is_retired(context, given) || gc_context_is_dropped(context))
-        return true;
-    return gc_fence_synchronize(context, driver_code) == GC_OK &&
-           gc_context_is_retired(context, given);
-}
-
 /* ---- frees ---- */
 
 /* A moment's answer; who waits or unmaps asks with the gate of context.h. */

@@ -1,10 +1,122 @@
 /* The end of the time of the one stream, and of counting that misses nothing: see work.h. */
 #include "core/work.h"
 
+#include "core/bits.h"
 #include "core/check.h"
 #include "core/instance.h"
 
+#include <sched.h>
 #include <stddef.h>
+
+static bool may_be_only(uint64_t stream)
+{
+    return stream != GC_STREAM_NONE && stream != GC_STREAM_PER_THREAD &&
+           (stream & GC_STREAM_LOOSE) == 0;
+}
+
+/* ---- the mark ---- */
+
+/* No lock of core's is held across the driver's calls, so threads take turns. */
+static void begin_turn(struct gc_work *work)
+{
+    while (atomic_exchange_explicit(&work->mark.is_taken, true, memory_order_acquire))
+        sched_yield();
+}
+
+static void end_turn(struct gc_work *work)
+{
+    atomic_store_explicit(&work->mark.is_taken, false, memory_order_release);
+}
+
+/* The context whose memory was handed out in the order of the one stream and is not known to be
+ * idle, and the highest stamp of such memory; NULL: there is none. */
+static struct gc_context *find_given(struct gc_work *work, uint64_t *given)
+{
+    const struct gc_context *giver = atomic_load_explicit(&work->giver, memory_order_seq_cst);
+    struct gc_context *found = NULL;
+    *given = 0;
+    if (giver == NULL || gc_context_is_gone(giver))
+        return NULL;
+    for (struct gc_context *record = giver->head; record != NULL;
+         record = gc_context_next_record(record)) {
+        const uint64_t highest = atomic_load_explicit(&record->given, memory_order_seq_cst);
+        if (gc_context_is_retired(record, highest) || gc_context_is_dropped(record))
+            continue;
+        found = giver->head;
+        *given = gc_max_u64(*given, highest);
+    }
+    return found;
+}
+
+/* In the caller's turn. Marks the one stream if something was given that the last mark does not
+ * cover. False: there is no such mark. */
+static bool mark(struct gc_core *core, bool *is_needed)
+{
+    struct gc_work *work = &core->work;
+    const struct gc_driver *driver = &core->driver;
+    uint64_t given;
+    struct gc_context *context = find_given(work, &given);
+    struct gc_context *of_mark = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
+    *is_needed = context != NULL;
+    if (context == NULL ||
+        (context == of_mark &&
+         given <= atomic_load_explicit(&work->mark.covered, memory_order_relaxed)))
+        return true;
+    const uint64_t stream = atomic_load_explicit(&work->only_stream, memory_order_relaxed);
+    if (driver->stream_mark == NULL || !may_be_only(stream))
+        return false;
+    const uint64_t covered = gc_work_count(work);
+    uint64_t fence = context == of_mark ? work->mark.fence : 0;
+    if (GC_IN_CONTEXT(context,
+                      driver->stream_mark(driver->self, context->handle, stream, &fence)) != 0)
+        return false;
+    work->mark.fence = fence;
+    atomic_store_explicit(&work->mark.covered, covered, memory_order_relaxed);
+    atomic_store_explicit(&work->mark.context, context, memory_order_relaxed);
+    return true;
+}
+
+/* All work before the mark is done: of the whole process, since it went to the one stream. */
+static void pass_mark(struct gc_core *core)
+{
+    struct gc_work *work = &core->work;
+    const uint64_t covered = atomic_load_explicit(&work->mark.covered, memory_order_relaxed);
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL; context = gc_context_next(context))
+            gc_context_raise_retired(context, covered);
+    }
+    /* Release: pairs with the acquire in gc_work_begin. */
+    if (atomic_load_explicit(&work->mark.is_followed, memory_order_acquire))
+        atomic_store_explicit(&work->has_left, true, memory_order_release);
+}
+
+/* Asks for the mark or waits for it: the driver's code; 0: all work before it is done, and noted
+ * so. While something captures nothing is asked: `not_ready`. */
+static int ask_mark(struct gc_core *core, int (*ask)(void *, uint64_t, uint64_t))
+{
+    if (atomic_load_explicit(&core->capture_count, memory_order_relaxed) != 0)
+        return core->driver.not_ready;
+    struct gc_work *work = &core->work;
+    struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
+    const int code =
+        GC_IN_CONTEXT(context, ask(core->driver.self, context->handle, work->mark.fence));
+    if (code != 0 && code != core->driver.context_is_gone)
+        return code;
+    pass_mark(core);
+    return 0;
+}
+
+/* False: it failed with *driver_code, or 0 where a capture forbids to wait. */
+static bool wait_for_mark(struct gc_core *core, int *driver_code)
+{
+    const int code = ask_mark(core, core->driver.fence_wait);
+    *driver_code = code == core->driver.not_ready ? 0 : code;
+    return code == 0;
+}
+
+/* ---- the end ---- */
 
 static bool quiesce_device(struct gc_device *device, int *driver_code)
 {
@@ -15,30 +127,168 @@ static bool quiesce_device(struct gc_device *device, int *driver_code)
     return is_idle;
 }
 
-bool gc_work_leave_single(struct gc_core *core, int *driver_code)
+/* No stream is the only one any more. */
+static void forget_only_stream(struct gc_work *work)
+{
+    atomic_store_explicit(&work->only_stream, GC_STREAM_OTHER, memory_order_relaxed);
+    atomic_store_explicit(&work->quick_stream, GC_STREAM_ASK, memory_order_relaxed);
+}
+
+/* Where there is no mark. */
+static bool wait_for_all(struct gc_core *core, int *driver_code)
 {
     struct gc_work *work = &core->work;
     bool is_idle = true;
-    *driver_code = 0;
-    if (atomic_load_explicit(&work->has_left, memory_order_acquire))
-        return true;
-    GC_ASSERT(gc_lock_held_count() == 0);
-    /* Sequentially consistent: the partner is gc_context_may_reuse. */
-    atomic_store_explicit(&work->is_single, false, memory_order_seq_cst);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
         if (device != NULL)
             is_idle &= quiesce_device(device, driver_code);
     }
     if (!is_idle) {
-        /* No stream is the only one any more, so all work comes here first. Another thread may have
-         * been luckier. */
-        atomic_store_explicit(&work->only_stream, GC_STREAM_OTHER, memory_order_relaxed);
+        /* So all work comes here first. Another thread may have been luckier. */
+        forget_only_stream(work);
         return atomic_load_explicit(&work->has_left, memory_order_acquire);
     }
     /* Release: pairs with the acquire in gc_work_begin. */
     atomic_store_explicit(&work->has_left, true, memory_order_release);
     return true;
+}
+
+static bool is_over(const struct gc_work *work)
+{
+    return atomic_load_explicit(&work->has_left, memory_order_acquire) ||
+           atomic_load_explicit(&work->mark.is_followed, memory_order_acquire);
+}
+
+bool gc_work_leave_single(struct gc_core *core, int *driver_code)
+{
+    struct gc_work *work = &core->work;
+    bool is_needed = false;
+    *driver_code = 0;
+    if (is_over(work))
+        return true;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    begin_turn(work);
+    /* Sequentially consistent: the partner is gc_context_may_reuse. */
+    atomic_store_explicit(&work->is_single, false, memory_order_seq_cst);
+    const bool is_marked = is_over(work) || mark(core, &is_needed);
+    if (is_marked && is_needed)
+        atomic_store_explicit(&work->mark.is_followed, true, memory_order_release);
+    else if (is_marked)
+        atomic_store_explicit(&work->has_left, true, memory_order_release);
+    end_turn(work);
+    return is_marked || wait_for_all(core, driver_code);
+}
+
+void gc_work_close_stream(struct gc_core *core, uint64_t stream)
+{
+    struct gc_work *work = &core->work;
+    int ignored; /* where that fails, work for any stream is held up */
+    if (atomic_load_explicit(&work->only_stream, memory_order_relaxed) != stream)
+        return;
+    (void)gc_work_leave_single(core, &ignored);
+    forget_only_stream(work);
+}
+
+bool gc_work_settle(struct gc_core *core, int *driver_code)
+{
+    struct gc_work *work = &core->work;
+    if (!gc_work_leave_single(core, driver_code))
+        return false;
+    if (atomic_load_explicit(&work->has_left, memory_order_acquire))
+        return true;
+    return wait_for_mark(core, driver_code);
+}
+
+bool gc_reuse_quiesce(struct gc_context *context, int *driver_code)
+{
+    struct gc_core *core = context->core;
+    struct gc_work *work = &core->work;
+    /* Sequentially consistent: the partner is gc_context_may_reuse. */
+    const uint64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
+    bool is_needed = false;
+    if (gc_context_is_retired(context, given) || gc_context_is_dropped(context) ||
+        atomic_load_explicit(&work->has_left, memory_order_acquire))
+        return true;
+    begin_turn(work);
+    const bool is_marked = is_over(work) || mark(core, &is_needed);
+    end_turn(work);
+    if (is_marked && atomic_load_explicit(&work->mark.context, memory_order_relaxed) != NULL)
+        return wait_for_mark(core, driver_code);
+    if (gc_fence_synchronize(context, driver_code) != GC_OK)
+        return false;
+    return gc_context_is_retired(context, given) ||
+           atomic_load_explicit(&work->has_left, memory_order_acquire);
+}
+
+bool gc_work_catch_up(struct gc_core *core)
+{
+    uint64_t ignored_given;
+    int ignored;
+    struct gc_context *context = find_given(&core->work, &ignored_given);
+    return context == NULL || gc_reuse_quiesce(context, &ignored);
+}
+
+/* ---- before work ---- */
+
+/* Whether the stream is the one to which all work went so far, and no other is. */
+static bool is_only(struct gc_work *work, uint64_t stream)
+{
+    uint64_t only = GC_STREAM_NONE;
+    return may_be_only(stream) &&
+           (atomic_compare_exchange_strong_explicit(&work->only_stream, &only, stream,
+                                                    memory_order_relaxed, memory_order_relaxed) ||
+            only == stream);
+}
+
+/* Work for the one stream comes. A mark that fails is tried again at the end. */
+static void mark_before_work(struct gc_core *core, uint64_t stream)
+{
+    struct gc_work *work = &core->work;
+    bool ignored;
+    begin_turn(work);
+    if (!is_over(work)) {
+        /* Sequentially consistent, as in gc_work_ask_for_mark. */
+        atomic_store_explicit(&work->quick_stream, stream, memory_order_seq_cst);
+        (void)mark(core, &ignored);
+    }
+    end_turn(work);
+}
+
+/* Work for any other stream comes, while the mark may not be passed yet. */
+static bool follow_mark(struct gc_core *core, uint64_t stream, int *driver_code)
+{
+    struct gc_work *work = &core->work;
+    const struct gc_driver *driver = &core->driver;
+    struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
+    if (ask_mark(core, driver->fence_query) == 0)
+        return true;
+    if (stream == GC_STREAM_OTHER)
+        *driver_code = ask_mark(core, driver->fence_wait);
+    else
+        *driver_code =
+            GC_IN_CONTEXT(context, driver->stream_follow(driver->self, stream & ~GC_STREAM_LOOSE,
+                                                         work->mark.fence));
+    return *driver_code == 0 || *driver_code == driver->context_is_gone;
+}
+
+bool gc_work_begin(struct gc_core *core, uint64_t stream, int *driver_code)
+{
+    struct gc_work *work = &core->work;
+    *driver_code = 0;
+    /* Acquire: pairs with the release in pass_mark and wait_for_all. */
+    if (atomic_load_explicit(&work->has_left, memory_order_acquire))
+        return true;
+    /* While another thread ends the time, work for the one stream goes on. */
+    if (is_only(work, stream)) {
+        mark_before_work(core, stream);
+        return true;
+    }
+    if (!gc_work_leave_single(core, driver_code))
+        return false;
+    return stream == GC_STREAM_NONE ||
+           atomic_load_explicit(&work->has_left, memory_order_acquire) ||
+           follow_mark(core, stream, driver_code);
 }
 
 bool gc_core_set_conservative(struct gc_core *core)

@@ -106,7 +106,7 @@ void gc_capture_drop_context(struct gc_context *context)
         /* What is captured runs later, beside other work: one stream's order is not enough. And   \
          * none begins while memory moves, which would end it. */                                  \
         struct gc_work *work;                                                                      \
-        CUresult result = gc_submit_enter(GC_STREAM_OTHER, &work, GC_CALLER);                      \
+        CUresult result = gc_submit_enter(GC_STREAM_NONE, &work, GC_CALLER);                       \
         if (result != CUDA_SUCCESS)                                                                \
             return result;                                                                         \
         gc_shim_enter(GC_API_##symbol);                                                            \
@@ -198,27 +198,15 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     return result;
 }
 
-/* The handle may come back for another stream, which is not ordered behind what this one has
- * queued. */
-static void leave_single_with(CUstream stream)
-{
-    struct gc_work *work = gc_shim_work();
-
-    /* Where that fails, work for any stream is held up. */
-    if (work != NULL && atomic_load_explicit(&work->only_stream, memory_order_relaxed) ==
-                            gc_submit_key(stream, false))
-        (void)gc_submit_begin(GC_STREAM_OTHER, &work);
-}
-
 /* A destroyed stream takes its capture along. The count goes first: the driver may give the handle
  * to another thread's new stream at once. */
 #define DESTROY_STREAM(symbol)                                                                     \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, stream);                                                     \
-        leave_single_with(stream);                                                                 \
-        gc_stream_close(stream);                                                                   \
         gc_shim_enter(GC_API_##symbol);                                                            \
+        gc_work_close_stream(gc_shim.core, gc_submit_key(stream, false));                          \
+        gc_stream_close(stream);                                                                   \
         struct gc_context *context = gc_capture_is_any() ? count_end(stream) : NULL;               \
         gc_stream_list_remove(stream);                                                             \
         CUresult result = GC_CALL(gc_shim_current_device(), symbol, stream);                       \

@@ -7,6 +7,7 @@
 #include "shim/handles.h"
 #include "shim/measure.h"
 #include "shim/mempool.h"
+#include "shim/outside.h"
 
 /* What is known of a context beyond core's own record. */
 struct context_record {
@@ -138,6 +139,8 @@ int64_t gc_contexts_settle(struct gc_device *device, uint64_t expected,
         gc_shim_enter(GC_API_##symbol);                                                            \
         struct gc_device *device = gc_shim_device(ordinal);                                        \
         CUresult result = CUDA_ERROR_OUT_OF_MEMORY;                                                \
+        if (flags & GC_CTX_SYNC_MEMOPS) /* it may still fail: then the driver says so */           \
+            (void)gc_outside_expect();                                                             \
         struct gc_measure measure;                                                                 \
         uint64_t expected;                                                                         \
         if (gc_contexts_expect(device, &expected)) {                                               \

@@ -80,6 +80,9 @@ typedef struct CUDA_MEMCPY3D_BATCH_OP_st {
 } CUDA_MEMCPY3D_BATCH_OP;
 #endif
 
+/* CU_CTX_SYNC_MEMOPS of newer headers. */
+#define GC_CTX_SYNC_MEMOPS 0x80u
+
 /* CUeglFrame, passed on by value: cudaEGL.h needs headers that few systems have. */
 struct gc_egl_frame {
     void *planes[3];

@@ -1,9 +1,9 @@
-/* dlsym and dlvsym. Both give what they look at (RTLD_NEXT, RTLD_DEFAULT, dlerror) a meaning that depends on
- * the caller's address. So these entries ask route.c what to do and then either return its answer or jump,
+/* dlsym, dlvsym and dlopen. They give what they look at (RTLD_NEXT, RTLD_DEFAULT, dlerror, $ORIGIN, the
+ * namespace) a meaning that depends on the caller's address. So these entries ask route.c what to do and then either return its answer or jump,
  * registers and stack as they came, to the real function, which sees the original caller.
  *
  * gc_route_dlsym(handle, name, caller) and gc_route_dlvsym(handle, name, version, caller) return
- * struct gc_route {jump, answer} in two registers. */
+ * struct gc_route {jump, answer} in two registers; gc_route_dlopen(path) returns what to jump to. */
 #if defined(__CET__)
 #include <cet.h>
 #else
@@ -70,6 +70,32 @@ dlvsym:
     .cfi_endproc
     .size dlvsym, . - dlvsym
 
+    .globl dlopen
+    .type dlopen, @function
+    .p2align 4
+dlopen:
+    .cfi_startproc
+    _CET_ENDBR
+    pushq %rdi
+    .cfi_adjust_cfa_offset 8
+    pushq %rsi
+    .cfi_adjust_cfa_offset 8
+    subq $8, %rsp
+    .cfi_adjust_cfa_offset 8
+    call gc_route_dlopen
+    addq $8, %rsp
+    .cfi_adjust_cfa_offset -8
+    popq %rsi
+    .cfi_adjust_cfa_offset -8
+    popq %rdi
+    .cfi_adjust_cfa_offset -8
+    testq %rax, %rax
+    je 1f
+    jmp *%rax
+1:  ret
+    .cfi_endproc
+    .size dlopen, . - dlopen
+
 #elif defined(__aarch64__)
 
     .text
@@ -130,6 +156,32 @@ dlvsym:
     ret
     .cfi_endproc
     .size dlvsym, . - dlvsym
+
+    .globl dlopen
+    .type dlopen, %function
+    .p2align 4
+dlopen:
+    .cfi_startproc
+    hint #34 /* bti c */
+    stp x29, x30, [sp, #-32]!
+    .cfi_def_cfa_offset 32
+    .cfi_offset x29, -32
+    .cfi_offset x30, -24
+    mov x29, sp
+    stp x0, x1, [sp, #16]
+    bl gc_route_dlopen
+    mov x16, x0
+    ldp x0, x1, [sp, #16]
+    ldp x29, x30, [sp], #32
+    .cfi_restore x29
+    .cfi_restore x30
+    .cfi_def_cfa_offset 0
+    cbz x16, 1f
+    br x16
+1:  mov x0, xzr
+    ret
+    .cfi_endproc
+    .size dlopen, . - dlopen
 
 #else
 #error "dlsym.S knows x86-64 and aarch64"

@@ -7,6 +7,7 @@
  * from it directly. */
 #include "shim/direct.h"
 #include "shim/hot.h"
+#include "shim/outside.h"
 
 #define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
 #define PITCH_BYTES 512 /* what the driver rounds a row up to */
@@ -45,6 +46,7 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
     if (context == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     gc_hot_prepare();
+    gc_outside_note_thread();
     gc_core_serve(gc_shim.core);
     if (context != missed && gc_core_try_alloc(gc_thread.cache, context, &request, address))
         return CUDA_SUCCESS;

@@ -6,6 +6,7 @@
  * captures; giving an event back makes a driver call only where enough are kept already. */
 #include "shim/direct.h"
 #include "shim/handles.h"
+#include "shim/mempool.h"
 #include "shim/stream_list.h"
 
 #define EVENTS_PER_CONTEXT 15
@@ -161,6 +162,52 @@ static void fence_release(void *self, uint64_t context, uint64_t fence)
     give_event(context, (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
 }
 
+/* ---- the order of one stream ---- */
+
+static CUstream stream_of(uint64_t stream)
+{
+    return (CUstream)(uintptr_t)stream; /* NOLINT: handles are integers */
+}
+
+static int stream_mark(void *self, uint64_t context, uint64_t stream, uint64_t *fence)
+{
+    CUevent event = (CUevent)(uintptr_t)*fence; /* NOLINT: as above */
+    CUresult result;
+    struct gc_capture_guard guard;
+    bool pushed;
+
+    (void)self;
+    if (gc_stream_is_capturing(stream_of(stream)))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    result = enter(context, &pushed, &guard);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    if (event == NULL)
+        result = take_event(context, &event);
+    if (result == CUDA_SUCCESS)
+        result = GC_CALL(gc_driver_device(context), cuEventRecord, event, stream_of(stream));
+    if (result == CUDA_SUCCESS)
+        *fence = (uintptr_t)event;
+    else if (*fence == 0 && event != NULL)
+        give_event(context, event);
+    leave(pushed, &guard);
+    return (int)result;
+}
+
+static int stream_follow(void *self, uint64_t stream, uint64_t fence)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    (void)self;
+    /* The program's own call says what is wrong with the stream. */
+    if (gc_capture_is_any() &&
+        (GC_USE(cuStreamIsCapturing, stream_of(stream), &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE))
+        return CUDA_SUCCESS;
+    return (int)GC_USE(cuStreamWaitEvent, stream_of(stream), (CUevent)(uintptr_t)fence,
+                       0); /* NOLINT: as above */
+}
+
 void gc_driver_fence_init(struct gc_driver *driver)
 {
     driver->not_ready = CUDA_ERROR_NOT_READY;
@@ -169,4 +216,6 @@ void gc_driver_fence_init(struct gc_driver *driver)
     driver->fence_query = fence_query;
     driver->fence_wait = fence_wait;
     driver->fence_release = fence_release;
+    driver->stream_mark = stream_mark;
+    driver->stream_follow = stream_follow;
 }

@@ -16,6 +16,7 @@
 #include "core/planner/run_plan.h"
 #include "shim/deep.h"
 #include "shim/exit_report.h"
+#include "shim/outside.h"
 #include "shim/resolve.h"
 #include "shim/submit.h"
 #include "shim/tenant.h"
@@ -165,6 +166,7 @@ static void begin_service(void)
     /* Only called by name: what the program submits does not come by. */
     if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
         (void)gc_core_set_conservative(gc_shim.core);
+    gc_outside_look();
     /* release: pairs with the acquire in gc_shim_work */
     atomic_store_explicit(&life.work, gc_core_work(gc_shim.core), memory_order_release);
     /* Without a page that is wiped on fork, finding out takes a system call: the long way. */

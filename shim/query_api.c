@@ -2,6 +2,7 @@
  * the meaning it has with the plain driver: a block is an allocation of its own, and what lies
  * between blocks is no allocation. The driver is asked first, so that its errors come first. */
 #include "shim/handles.h"
+#include "shim/outside.h"
 #include "shim/shim.h"
 #include "shim/submit.h"
 #include "shim/tenant.h"
@@ -219,6 +220,9 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
         return GC_FORWARD(cuPointerGetAttribute, data, attribute, dptr);
     gc_shim_enter(GC_API_cuPointerGetAttribute);
     status = gc_core_find_block(gc_shim.core, dptr, &block);
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS &&
+        (result = gc_outside_expect()) != CUDA_SUCCESS)
+        goto done;
     result = ASK_ABOUT(status, dptr, cuPointerGetAttribute, data, attribute,
                        status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
@@ -231,8 +235,17 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     }
     if (result == CUDA_SUCCESS && status == GC_OK)
         correct_attribute(attribute, &block, data);
+done:
     gc_shim_leave();
     return result;
+}
+
+static bool asks_for_token(unsigned count, const CUpointer_attribute *attributes)
+{
+    for (unsigned i = 0; attributes != NULL && i < count; i++)
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+            return true;
+    return false;
 }
 
 GC_EXPORT
@@ -247,11 +260,14 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
         return GC_FORWARD(cuPointerGetAttributes, count, attributes, data, dptr);
     gc_shim_enter(GC_API_cuPointerGetAttributes);
     status = gc_core_find_block(gc_shim.core, dptr, &block);
+    if (asks_for_token(count, attributes) && (result = gc_outside_expect()) != CUDA_SUCCESS)
+        goto done;
     result = ASK_ABOUT(status, dptr, cuPointerGetAttributes, count, attributes, data,
                        status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result == CUDA_SUCCESS && status == GC_OK)
         for (unsigned i = 0; i < count; i++)
             correct_attribute(attributes[i], &block, data[i]);
+done:
     gc_shim_leave();
     return result;
 }
@@ -279,11 +295,10 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (!gc_shim_ready())
         return GC_FORWARD(cuPointerSetAttribute, value, attribute, dptr);
     gc_shim_enter(GC_API_cuPointerSetAttribute);
-    /* Memory that network cards may use is not ordered by any stream. */
-    struct gc_work *work;
-    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-        (void)gc_submit_begin(GC_STREAM_OTHER, &work);
     status = gc_core_find_block(gc_shim.core, dptr, &block);
+    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
+        (result = gc_outside_expect()) != CUDA_SUCCESS)
+        goto done;
     result = ASK_ABOUT(status, dptr, cuPointerSetAttribute, value, attribute,
                        status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
     if (result != CUDA_SUCCESS && status == GC_OK && value != NULL &&
@@ -294,6 +309,7 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && value != NULL &&
         *(const unsigned *)value != 0)
         gc_core_pin(gc_shim.core, dptr, 1);
+done:
     gc_shim_leave();
     return result;
 }
@@ -309,6 +325,9 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t by
     if (!gc_shim_ready())
         return GC_FORWARD(cuMemGetHandleForAddressRange, handle, dptr, bytes, type, flags);
     gc_shim_enter(GC_API_cuMemGetHandleForAddressRange);
+    result = gc_outside_expect();
+    if (result != CUDA_SUCCESS)
+        goto done;
     work = gc_shim_work();
     if (work != NULL) {
         gc_submit_pass(work, GC_CALLER);
@@ -319,6 +338,7 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t by
     if (result == CUDA_SUCCESS)
         gc_core_pin(gc_shim.core, dptr, bytes); /* before a pause can look */
     gc_submit_leave(work);
+done:
     gc_shim_leave();
     return result;
 }

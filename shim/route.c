@@ -12,6 +12,7 @@
 #include "shim/route.h"
 #include "shim/elf.h"
 #include "shim/nvml.h"
+#include "shim/outside.h"
 #include "shim/resolve.h"
 #include "shim/unknown.h"
 
@@ -112,6 +113,7 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     route.jump = (void *)libc->dlsym;
     if (gc_thread.depth > 0)
         return route;
+    gc_outside_note_thread();
     if (row == NULL && name != NULL && is_driver_name(name) && !gc_resolve_is_driver_code(caller))
         gc_unknown_note_symbol(name);
     if (row == NULL || gc_resolve_is_driver_code(caller))
@@ -139,6 +141,14 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     return route;
 }
 
+void *gc_route_dlopen(const char *path)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+
+    gc_outside_note_load(path);
+    return libc == NULL ? NULL : (void *)libc->dlopen;
+}
+
 /* Other preload libraries look the real dlsym up with a version, which passes over our unversioned
  * one. */
 static void *own_resolver(const char *name)
@@ -147,6 +157,8 @@ static void *own_resolver(const char *name)
         return (void *)dlsym;
     if (strcmp(name, "dlvsym") == 0)
         return (void *)dlvsym;
+    if (strcmp(name, "dlopen") == 0)
+        return (void *)dlopen;
     return NULL;
 }
 
@@ -170,7 +182,8 @@ struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *vers
     found = libc->dlvsym(handle == RTLD_DEFAULT ? RTLD_NEXT : handle, name, version);
     if (found == NULL)
         return route;
-    if (row == NULL ? found == (void *)libc->dlsym || found == (void *)libc->dlvsym
+    if (row == NULL ? found == (void *)libc->dlsym || found == (void *)libc->dlvsym ||
+                          found == (void *)libc->dlopen
                     : substitute(libc, row, found) == own) {
         route.jump = NULL;
         route.answer = own;

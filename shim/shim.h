@@ -124,6 +124,7 @@ struct gc_thread {
     uint64_t tenant_handle;        /* its handle; 0: none */
     struct gc_tenant *last_tenant; /* whom the rules last named for a call of the thread's */
     const void *caller;            /* who called the outermost entry point; NULL: not noted */
+    bool is_loading;               /* it was about to load objects (outside.h) */
     bool ends_tenant;              /* at its end the thread lets its tenant go */
     unsigned primary_turns;        /* > 0: it has to do with a primary context (contexts.h) */
     /* The context in which the last cudaMalloc or cudaFree of `runtime` was served beneath; NULL:

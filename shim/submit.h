@@ -13,30 +13,39 @@
  * library if need be. */
 struct gc_work *gc_shim_work(void);
 
-/* The stream a call names, as core/work.h tells streams apart. `is_per_thread`: an entry point of
- * the flavour in which NULL is the thread's own. */
-static inline uint64_t gc_submit_key(CUstream stream, bool is_per_thread)
+/* A stream, GC_STREAM_LOOSE set in its handle or not. */
+static inline CUstream gc_submit_stream(CUstream stream)
 {
-    if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_per_thread)) {
-        gc_stream_list_note_thread();
-        return GC_STREAM_OTHER;
-    }
-    return stream == NULL ? GC_STREAM_LEGACY : (uintptr_t)stream;
+    return (CUstream)((uintptr_t)stream & ~GC_STREAM_LOOSE); /* NOLINT: handles are integers */
 }
 
-/* gc_work_begin for what is not the one stream's: CUDA_SUCCESS, or what the call shall answer. */
-CUresult gc_submit_begin_other(struct gc_work *work, uint64_t key);
+/* The stream a call names, as core/work.h tells streams apart. `is_per_thread`: an entry point of
+ * the flavour in which NULL is the thread's own. */
+static inline uint64_t gc_submit_key(CUstream named, bool is_per_thread)
+{
+    const uint64_t loose = (uintptr_t)named & GC_STREAM_LOOSE;
+    CUstream stream = gc_submit_stream(named);
+
+    if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_per_thread)) {
+        gc_stream_list_note_thread();
+        return GC_STREAM_PER_THREAD | loose;
+    }
+    return (stream == NULL ? GC_STREAM_LEGACY : (uintptr_t)stream) | loose;
+}
+
+/* gc_work_begin for what needs a look: CUDA_SUCCESS, or what the call shall answer. */
+CUresult gc_submit_begin_slowly(uint64_t key);
 
 /* *work is NULL where nothing is to be counted. Anything but CUDA_SUCCESS: memory that the work
  * might use is not known to be idle, and the driver could not wait for it; nothing is submitted. */
 static inline CUresult gc_submit_begin(uint64_t key, struct gc_work **work)
 {
     *work = gc_shim_work();
-    /* As gc_work_begin, whose answer it is where something is to be done. */
+    /* As gc_work_begin, whose answer it is where something is to be done. Sequentially consistent:
+     * the partner is gc_work_ask_for_mark. */
     if (*work != NULL && !atomic_load_explicit(&(*work)->has_left, memory_order_acquire) &&
-        (key == GC_STREAM_OTHER ||
-         atomic_load_explicit(&(*work)->only_stream, memory_order_relaxed) != key))
-        return gc_submit_begin_other(*work, key);
+        atomic_load_explicit(&(*work)->quick_stream, memory_order_seq_cst) != key)
+        return gc_submit_begin_slowly(key);
     return CUDA_SUCCESS;
 }
 

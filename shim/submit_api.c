@@ -18,12 +18,12 @@
 #include "shim/resolve.h"
 #include "shim/tenant.h"
 
-CUresult gc_submit_begin_other(struct gc_work *work, uint64_t key)
+CUresult gc_submit_begin_slowly(uint64_t key)
 {
     int driver_code = 0;
 
     gc_shim_enter(GC_API_COUNT);
-    const bool may = gc_work_begin(gc_shim.core, work, key, &driver_code);
+    const bool may = gc_work_begin(gc_shim.core, key, &driver_code);
     gc_shim_leave();
     if (may)
         return CUDA_SUCCESS;
@@ -95,9 +95,11 @@ static CUstream stream_of(const CUlaunchConfig *config)
     for (unsigned i = 0; config->attrs != NULL && i < config->numAttrs; i++)
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION ||
             config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
-            return CU_STREAM_PER_THREAD;
+            return (CUstream)((uintptr_t)config->hStream | GC_STREAM_LOOSE); /* NOLINT */
     return config->hStream;
 }
+
+#define SEVERAL_STREAMS ((CUstream)(uintptr_t)GC_STREAM_OTHER) /* NOLINT: no handle */
 
 static CUstream stream_at(const CUstream *stream)
 {
@@ -185,7 +187,8 @@ static struct search begin_search(const struct gc_work *work, CUstream stream)
 
     if (search.notes) {
         search.current = gc_shim_current_context();
-        search.of_stream = gc_shim_stream_context(stream);
+        search.of_stream =
+            gc_shim_stream_context(stream == SEVERAL_STREAMS ? NULL : gc_submit_stream(stream));
     }
     return search;
 }

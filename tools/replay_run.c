@@ -42,8 +42,7 @@ static void submit(struct run *run, uint64_t stream)
 {
     struct gc_work *work = gc_core_work(run->core);
     int ignored; /* nothing fails on the simulated device */
-    (void)gc_work_begin(run->core, work, stream != GC_STREAM_NONE ? stream : GC_STREAM_LEGACY,
-                        &ignored);
+    (void)gc_work_begin(run->core, stream != GC_STREAM_NONE ? stream : GC_STREAM_LEGACY, &ignored);
     gc_work_end(work);
 }
 

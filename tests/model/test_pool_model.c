@@ -134,7 +134,7 @@ static void step_free(struct model *model)
     /* Work of its own context may still use it: the free must cope. */
     if (draw(model, 2) == 0) {
         struct gc_work *work = gc_core_work(model->bench.core);
-        (void)gc_work_begin(model->bench.core, work, GC_STREAM_OTHER, &model->bench.driver_code);
+        (void)gc_work_begin(model->bench.core, GC_STREAM_OTHER, &model->bench.driver_code);
         sim_driver_submit(&model->bench.sim, live.context + 1, live.address, live.bytes);
         gc_work_end(work);
     }

@@ -45,6 +45,7 @@ enum sim_call {
     SIM_FENCE_RECORD,
     SIM_FENCE_QUERY,
     SIM_FENCE_WAIT,
+    SIM_STREAM_FOLLOW,
     SIM_FILL,
     SIM_READ,
     SIM_WRITE,
@@ -128,6 +129,7 @@ struct sim_driver {
     uint64_t chunk_count;
     uint64_t chunk_room;
     uint64_t next_fence;
+    uint64_t last_follower; /* the stream that was made to follow a mark last */
     uint64_t next_work;
     bool has_no_fences;   /* recording says it is not supported */
     bool is_prompt;       /* work is done by the time its fence is asked for */

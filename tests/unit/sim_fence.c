@@ -108,6 +108,29 @@ static void fence_release(void *self, uint64_t context, uint64_t handle)
     pthread_mutex_unlock(&sim->lock);
 }
 
+/* Of all work of the context: in tests of the one stream it has no other. */
+static int stream_mark(void *self, uint64_t context, uint64_t stream, uint64_t *handle)
+{
+    uint64_t fresh = 0;
+    (void)stream;
+    const int code = fence_record(self, context, &fresh);
+    if (code == 0 && *handle != 0)
+        fence_release(self, context, *handle);
+    if (code == 0)
+        *handle = fresh;
+    return code;
+}
+
+static int stream_follow(void *self, uint64_t stream, uint64_t handle)
+{
+    struct sim_driver *sim = self;
+    const int code = sim_driver_begin(sim, SIM_STREAM_FOLLOW, 0);
+    if (code == 0 && find_fence(sim, handle) == NULL)
+        sim_driver_violate(sim, "a mark that is none", handle);
+    sim->last_follower = stream;
+    return sim_driver_end(sim, code);
+}
+
 void sim_fence_drop_context(struct sim_driver *sim, uint64_t context)
 {
     uint64_t kept = 0;
@@ -126,6 +149,8 @@ void sim_fence_init(struct sim_driver *sim)
     sim->table.fence_query = fence_query;
     sim->table.fence_wait = fence_wait;
     sim->table.fence_release = fence_release;
+    sim->table.stream_mark = stream_mark;
+    sim->table.stream_follow = stream_follow;
 }
 
 void sim_fence_fini(struct sim_driver *sim)

@@ -134,9 +134,8 @@ static void submit(struct scene *scene, const struct live *live)
 {
     struct workbench *bench = &scene->bench;
     const bool is_of_peer = scene->has_peer && live->context == 0 && draw(scene, 3) == 0;
-    struct gc_work *work = gc_core_work(bench->core);
     if (scene->is_single)
-        assert_true(gc_work_begin(bench->core, work, STREAM, &bench->driver_code));
+        assert_true(gc_work_begin(bench->core, STREAM, &bench->driver_code));
     sim_driver_submit(&bench->sim, is_of_peer ? PEER_HANDLE : live->context + 1, live->address,
                       live->bytes);
 }
@@ -210,7 +209,7 @@ static void leave_single(struct scene *scene)
     struct gc_core *core = scene->bench.core;
     if (!scene->is_single || scene->may_fail)
         return;
-    assert_true(gc_work_leave_single(core, &scene->bench.driver_code));
+    assert_true(gc_work_settle(core, &scene->bench.driver_code));
     scene->is_single = false;
 }
 
@@ -383,10 +382,8 @@ static void play(bool is_single, bool may_fail, bool has_tenants)
         scene.has_tenants = has_tenants;
         for (unsigned i = 0; has_tenants && i < TENANTS; i++)
             add_tenant(&scene, i);
-        if (is_single) {
-            atomic_store(&scene.bench.core->work.has_left, false);
-            atomic_store(&scene.bench.core->work.is_single, true);
-        }
+        if (is_single)
+            workbench_pretend_one_stream(&scene.bench);
         scene.bench.sim.hook = meanwhile;
         scene.bench.sim.hook_argument = &scene;
         for (unsigned i = 0; i < STEPS; i++) {

@@ -237,13 +237,13 @@ static void open_single(struct workbench *bench, uint64_t limit_bytes)
                                           .has_mapping = true,
                                           .is_fenced = true};
     workbench_open(bench, &setup);
-    atomic_store(&gc_core_work(bench->core)->is_single, true);
+    workbench_pretend_one_stream(bench);
 }
 
 static void use(struct workbench *bench, uint64_t address, uint64_t bytes)
 {
     struct gc_work *work = gc_core_work(bench->core);
-    assert_true(gc_work_begin(bench->core, work, GC_STREAM_LEGACY, &bench->driver_code));
+    assert_true(gc_work_begin(bench->core, GC_STREAM_LEGACY, &bench->driver_code));
     sim_driver_submit(&bench->sim, 1, address, bytes);
     gc_work_end(work);
 }

@@ -7,13 +7,6 @@
 
 #include <pthread.h>
 
-/* As if the process had one context and had used no second stream yet. */
-static void pretend_one_stream(struct workbench *bench)
-{
-    atomic_store(&bench->core->work.has_left, false);
-    atomic_store(&bench->core->work.is_single, true);
-}
-
 static void free_with_queued_work_calls_nothing(void **state)
 {
     struct workbench bench;
@@ -277,17 +270,16 @@ static void one_stream_reuses_at_once_and_waits_when_it_ends(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(1024));
-    pretend_one_stream(&bench);
-    struct gc_work *work = gc_core_work(bench.core);
+    workbench_pretend_one_stream(&bench);
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
-    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &bench.driver_code));
+    assert_true(gc_work_begin(bench.core, GC_STREAM_LEGACY, &bench.driver_code));
     sim_driver_submit(&bench.sim, 1, a, 4096);
     workbench_free(&bench, a);
     assert_int_equal(workbench_figures(&bench).pending.current, 0);
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
-    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &bench.driver_code));
+    assert_true(gc_work_begin(bench.core, GC_STREAM_LEGACY, &bench.driver_code));
     assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], 0);
-    assert_true(gc_work_begin(bench.core, work, GC_STREAM_OTHER, &bench.driver_code));
+    assert_true(gc_work_begin(bench.core, GC_STREAM_OTHER, &bench.driver_code));
     sim_driver_expect_idle(&bench.sim, a, 4096); /* now it may go to any stream */
     workbench_free_busy(&bench, 1, 4096);
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
@@ -302,18 +294,17 @@ static void one_stream_holds_others_up_while_the_driver_fails(void **state)
     int code = 0;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(1024));
-    pretend_one_stream(&bench);
-    struct gc_work *work = gc_core_work(bench.core);
+    workbench_pretend_one_stream(&bench);
     const uint64_t a = workbench_alloc(&bench, 0, 4096);
-    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &code));
+    assert_true(gc_work_begin(bench.core, GC_STREAM_LEGACY, &code));
     sim_driver_submit(&bench.sim, 1, a, 4096);
     workbench_free(&bench, a);
     sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
-    assert_false(gc_work_begin(bench.core, work, GC_STREAM_OTHER, &code));
+    assert_false(gc_work_begin(bench.core, GC_STREAM_OTHER, &code));
     assert_int_equal(code, SIM_BROKEN);
-    assert_false(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &code));
+    assert_false(gc_work_begin(bench.core, GC_STREAM_LEGACY, &code));
     sim_driver_fail(&bench.sim, 0, false, 0);
-    assert_true(gc_work_begin(bench.core, work, GC_STREAM_LEGACY, &code));
+    assert_true(gc_work_begin(bench.core, GC_STREAM_LEGACY, &code));
     sim_driver_expect_idle(&bench.sim, a, 4096);
     workbench_close(&bench);
 }
@@ -324,7 +315,7 @@ static void one_stream_waits_before_memory_goes_back(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(1024));
-    pretend_one_stream(&bench);
+    workbench_pretend_one_stream(&bench);
     workbench_free_busy(&bench, 1, GC_MIB(40));
     sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
     assert_int_equal(gc_core_trim(bench.core, bench.device, 0), 0);

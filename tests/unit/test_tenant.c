@@ -350,13 +350,11 @@ static void one_stream_stays_one(void **state)
     struct gc_block_info info;
     (void)state;
     open_bench(&bench, true);
-    struct gc_work *work = gc_core_work(bench.core);
-    atomic_store(&work->has_left, false);
-    atomic_store(&work->is_single, true);
+    workbench_pretend_one_stream(&bench);
     const uint32_t contexts = bench.core->live_contexts;
     struct gc_context *record = workbench_record(&bench, add_tenant(&bench, "one"), 0);
     assert_int_equal(bench.core->live_contexts, contexts);
-    assert_true(gc_work_begin(bench.core, work, 77, &bench.driver_code));
+    assert_true(gc_work_begin(bench.core, 77, &bench.driver_code));
     const uint64_t a = workbench_alloc_in(&bench, record, LARGE);
     sim_driver_submit(&bench.sim, 1, a, LARGE);
     workbench_free(&bench, a);
@@ -368,7 +366,7 @@ static void one_stream_stays_one(void **state)
     workbench_free(&bench, again);
     assert_int_equal(bench.sim.use_count, 1);
     /* Its end waits for the records too. */
-    assert_true(gc_work_leave_single(bench.core, &bench.driver_code));
+    assert_true(gc_work_settle(bench.core, &bench.driver_code));
     assert_int_equal(bench.sim.use_count, 0);
     workbench_close(&bench);
 }

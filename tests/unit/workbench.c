@@ -265,3 +265,13 @@ void workbench_drop(struct workbench *bench, unsigned context)
     if (ending != NULL)
         gc_core_end_finish(ending);
 }
+
+void workbench_pretend_one_stream(struct workbench *bench)
+{
+    struct gc_work *work = gc_core_work(bench->core);
+    atomic_store(&work->has_left, false);
+    atomic_store(&work->mark.is_followed, false);
+    atomic_store(&work->is_single, true);
+    atomic_store(&work->only_stream, GC_STREAM_NONE);
+    atomic_store(&work->quick_stream, GC_STREAM_ASK);
+}

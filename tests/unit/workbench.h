@@ -77,6 +77,9 @@ void workbench_capture(struct workbench *bench, unsigned context, bool begin);
 /* The driver drops the context, then core hears of it. */
 void workbench_drop(struct workbench *bench, unsigned context);
 
+/* As if the process had one context and had used no second stream yet. */
+void workbench_pretend_one_stream(struct workbench *bench);
+
 #define assert_status(status, expected) assert_int_equal((int)(status), (int)(expected))
 
 #endif
