@@ -37,6 +37,7 @@ struct gc_context {
     /* The highest stamp that was handed out, or put into bins, in the order of the one stream and
      * before it was retired. Only rises. */
     atomic_uint_fast64_t given;
+    atomic_uint_fast64_t stuck_mark;           /* of a fence that was waited for in vain */
     uint16_t number;                           /* from 1; 0: one too many to have magazines */
     atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
     atomic_uint_fast64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */

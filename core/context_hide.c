@@ -193,6 +193,13 @@ void gc_context_close_stream(struct gc_context *context, uint64_t stream)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
+    gc_fence_await_streams_locked(context); /* or its mark would not be made */
+    const bool is_listed = gc_stream_has_list_locked(pool, stream);
+    gc_pool_release(pool);
+    if (is_listed)
+        gc_fence_mark_streams(context, stream);
+    gc_pool_acquire_plain(pool);
+    gc_fence_await_streams_locked(context);
     if (pool->hidden != NULL)
         gc_pool_move_back_locked(pool, pool->hidden);
     gc_stream_close_locked(pool, stream);

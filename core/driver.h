@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define GC_FOREVER UINT64_MAX
+
 struct gc_driver {
     void *self;
     int out_of_memory;   /* the code that says memory ran out */
@@ -44,8 +46,9 @@ struct gc_driver {
     int (*fence_record)(void *self, uint64_t context, uint64_t *fence);
     /* 0 once everything before the mark is done. */
     int (*fence_query)(void *self, uint64_t context, uint64_t fence);
-    /* Returns once everything before the mark is done. */
-    int (*fence_wait)(void *self, uint64_t context, uint64_t fence);
+    /* Returns 0 once everything before the mark is done, not_ready where that takes longer than
+     * about limit_ns. GC_FOREVER: no end. */
+    int (*fence_wait)(void *self, uint64_t context, uint64_t fence, uint64_t limit_ns);
     /* The mark is used no more; its event serves another. May be called while something captures.
      */
     void (*fence_release)(void *self, uint64_t context, uint64_t fence);

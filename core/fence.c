@@ -4,6 +4,9 @@
 #include "core/instance.h"
 
 #include <stddef.h>
+#include <time.h>
+
+#define STREAMS_PAUSE_NS 50000
 
 static const struct gc_driver *driver_of(const struct gc_context *context)
 {
@@ -131,17 +134,23 @@ bool gc_fence_record(struct gc_context *context)
 
 /* ---- asking ---- */
 
-typedef int ask_member(void *self, uint64_t context, uint64_t fence);
+/* `limit_ns`: 0 asks, anything else waits. */
+static int ask(const struct gc_driver *driver, uint64_t context, uint64_t fence, uint64_t limit_ns)
+{
+    return limit_ns == 0 ? driver->fence_query(driver->self, context, fence)
+                         : driver->fence_wait(driver->self, context, fence, limit_ns);
+}
 
 /* Whether all members of the fence are through. A context that is gone took its work along. */
-static bool is_complete(const struct gc_fence *fence, ask_member *ask)
+static bool is_complete(const struct gc_fence *fence, uint64_t limit_ns, bool *is_under_way)
 {
     for (uint32_t i = 0; i < fence->count; i++) {
         struct gc_context *member = fence->members[i].context;
         const struct gc_driver *driver = driver_of(member);
         gc_counter_add(&member->device->stats.fence_count, 1);
         const int code =
-            GC_IN_CONTEXT(member, ask(driver->self, member->handle, fence->members[i].handle));
+            GC_IN_CONTEXT(member, ask(driver, member->handle, fence->members[i].handle, limit_ns));
+        *is_under_way |= code == driver->not_ready;
         if (code == driver->not_ready)
             return false;
         if (code != 0 && code != driver->context_is_gone) {
@@ -174,7 +183,7 @@ static bool has_open(struct gc_context *context)
     return any;
 }
 
-static bool ask_oldest(struct gc_context *context, ask_member *ask, bool goes_on)
+static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
     struct gc_wait_set set = {.count = 0};
     uint64_t mark;
@@ -187,7 +196,7 @@ static bool ask_oldest(struct gc_context *context, ask_member *ask, bool goes_on
         const struct gc_fence *fence = &fences->ring[fences->first];
         /* A wait since then may have answered already. */
         const bool is_known = gc_context_is_retired(context, fence->mark);
-        if (!is_known && ((any && !goes_on) || !is_complete(fence, ask)))
+        if (!is_known && ((any && limit_ns != 0) || !is_complete(fence, limit_ns, is_under_way)))
             break;
         any |= !is_known;
         retire_oldest(context);
@@ -199,12 +208,148 @@ static bool ask_oldest(struct gc_context *context, ask_member *ask, bool goes_on
 
 bool gc_fence_poll(struct gc_context *context)
 {
-    return ask_oldest(context, driver_of(context)->fence_query, true);
+    bool ignored = false;
+    return ask_oldest(context, 0, &ignored);
 }
 
-bool gc_fence_wait_oldest(struct gc_context *context)
+uint64_t gc_fence_oldest_mark(struct gc_context *context)
 {
-    return ask_oldest(context, driver_of(context)->fence_wait, false);
+    uint64_t mark = 0;
+    gc_pool_acquire_plain(&context->pool);
+    const struct gc_fences *fences = context->fences;
+    if (!context->pool.is_dropped && fences->count > 0)
+        mark = fences->ring[fences->first].mark;
+    gc_pool_release(&context->pool);
+    return mark;
+}
+
+bool gc_fence_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
+{
+    return ask_oldest(context, limit_ns, is_under_way);
+}
+
+/* ---- single streams ---- */
+
+/* False: another thread is at it, the context is gone, or one that would be waited for captures. */
+static bool begin_streams(struct gc_context *context, struct gc_wait_set *set)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const bool is_free = !context->pool.is_dropped && !context->fences->is_at_streams &&
+                         gc_context_wait_begin_locked(context, set);
+    if (is_free)
+        context->fences->is_at_streams = true;
+    gc_pool_release(&context->pool);
+    return is_free;
+}
+
+static void end_streams(struct gc_context *context, struct gc_wait_set *set)
+{
+    gc_context_wait_end(set);
+    gc_pool_acquire_plain(&context->pool);
+    context->fences->is_at_streams = false;
+    const bool is_dropped = gc_context_is_dropped(context) && context->pool.is_dropped;
+    gc_pool_release(&context->pool);
+    if (is_dropped)
+        gc_fence_forget(context);
+}
+
+void gc_fence_await_streams_locked(struct gc_context *context)
+{
+    const struct timespec moment = {0, STREAMS_PAUSE_NS};
+    while (!context->pool.is_dropped && context->fences->is_at_streams) {
+        gc_pool_release(&context->pool);
+        nanosleep(&moment, NULL);
+        gc_pool_acquire_plain(&context->pool);
+    }
+}
+
+/* What a mark that is made now covers: a block that is freed after this has a higher stamp. False:
+ * the list has nothing to be marked. */
+static bool begin_mark(struct gc_context *context, const struct gc_stream_list *list, uint64_t only,
+                       struct gc_stream_list *seen)
+{
+    gc_pool_acquire_plain(&context->pool);
+    *seen = *list;
+    const bool is_wanted = !context->pool.is_dropped && list->stream != GC_STREAM_NONE &&
+                           !list->is_ended &&
+                           (only == GC_STREAM_NONE ? !list->is_marked : list->stream == only);
+    if (is_wanted) {
+        seen->covered = gc_work_count(&context->core->work);
+        gc_work_end(&context->core->work);
+    }
+    gc_pool_release(&context->pool);
+    return is_wanted;
+}
+
+/* The list may be another stream's by now. */
+static void end_mark(struct gc_context *context, struct gc_stream_list *list,
+                     const struct gc_stream_list *seen)
+{
+    gc_pool_acquire_plain(&context->pool);
+    if (!context->pool.is_dropped && list->serial == seen->serial) {
+        list->is_marked = true;
+        list->covered = seen->covered;
+    }
+    gc_pool_release(&context->pool);
+}
+
+void gc_fence_mark_streams(struct gc_context *context, uint64_t only)
+{
+    const struct gc_driver *driver = driver_of(context);
+    struct gc_wait_set set = {.count = 0};
+    struct gc_stream_list seen;
+    if (driver->stream_mark == NULL || !begin_streams(context, &set))
+        return;
+    for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
+        struct gc_stream_list *list = &context->pool.streams[i];
+        uint64_t *mark = &context->fences->stream_marks[i];
+        if (begin_mark(context, list, only, &seen) &&
+            GC_IN_CONTEXT(context, driver->stream_mark(driver->self, context->handle, seen.stream,
+                                                       mark)) == 0)
+            end_mark(context, list, &seen);
+    }
+    end_streams(context, &set);
+}
+
+static bool is_marked(struct gc_context *context, const struct gc_stream_list *list,
+                      struct gc_stream_list *seen)
+{
+    gc_pool_acquire_plain(&context->pool);
+    *seen = *list;
+    gc_pool_release(&context->pool);
+    return seen->stream != GC_STREAM_NONE && seen->is_marked;
+}
+
+static void pass_mark(struct gc_context *context, struct gc_stream_list *list,
+                      const struct gc_stream_list *seen)
+{
+    gc_pool_acquire_plain(&context->pool);
+    if (list->serial == seen->serial) {
+        list->is_marked = false;
+        list->passed = seen->covered;
+    }
+    gc_pool_release(&context->pool);
+}
+
+bool gc_fence_poll_streams(struct gc_context *context)
+{
+    const struct gc_driver *driver = driver_of(context);
+    struct gc_wait_set set = {.count = 0};
+    struct gc_stream_list seen;
+    bool any = false;
+    if (driver->stream_mark == NULL || !begin_streams(context, &set))
+        return false;
+    for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
+        struct gc_stream_list *list = &context->pool.streams[i];
+        if (!is_marked(context, list, &seen) ||
+            GC_IN_CONTEXT(context, driver->fence_query(driver->self, context->handle,
+                                                       context->fences->stream_marks[i])) != 0)
+            continue;
+        pass_mark(context, list, &seen);
+        any = true;
+    }
+    end_streams(context, &set);
+    return any;
 }
 
 /* The oldest open fence leaves the ring; without any the ring goes. False: there is none, or
@@ -212,7 +357,7 @@ bool gc_fence_wait_oldest(struct gc_context *context)
 static bool take_oldest_locked(struct gc_context *context, struct gc_fence *fence)
 {
     struct gc_fences *fences = context->fences;
-    if (fences == NULL || fences->is_asking)
+    if (fences == NULL || fences->is_asking || fences->is_at_streams)
         return false;
     if (fences->count == 0) {
         context->fences = NULL;
@@ -225,9 +370,30 @@ static bool take_oldest_locked(struct gc_context *context, struct gc_fence *fenc
     return true;
 }
 
+/* A mark of the lists; 0: no more. */
+static uint64_t take_stream_mark(struct gc_context *context)
+{
+    uint64_t mark = 0;
+    gc_pool_acquire_plain(&context->pool);
+    struct gc_fences *fences = context->fences;
+    for (unsigned i = 0; fences != NULL && !fences->is_at_streams && i < GC_STREAM_LISTS; i++) {
+        if (fences->stream_marks[i] != 0)
+            mark = fences->stream_marks[i];
+        if (mark != 0) {
+            fences->stream_marks[i] = 0;
+            break;
+        }
+    }
+    gc_pool_release(&context->pool);
+    return mark;
+}
+
 void gc_fence_forget(struct gc_context *context)
 {
-    struct gc_fence fence;
+    struct gc_fence fence = {.count = 1};
+    fence.members[0].context = context;
+    while ((fence.members[0].handle = take_stream_mark(context)) != 0)
+        release_members(&fence);
     for (;;) {
         gc_pool_acquire_plain(&context->pool);
         const bool any = take_oldest_locked(context, &fence);

@@ -9,6 +9,7 @@
 #define GC_FENCE_H
 
 #include "core/status.h"
+#include "core/stream.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,6 +31,7 @@ struct gc_fence {
 
 struct gc_fences {
     bool is_asking;        /* a thread is at the driver; the ring is its own */
+    bool is_at_streams;    /* a thread is at the driver with the lists' marks; never for long */
     bool is_unsupported;   /* the driver cannot mark all work: only waiting tells */
     uint64_t missed_bytes; /* asked for in vain since fences were last asked */
     uint32_t first;
@@ -39,6 +41,7 @@ struct gc_fences {
     uint64_t considered_bytes; /* of it, when a fence for it was last thought of */
     uint64_t considered_count;
     struct gc_fence ring[GC_FENCES_MAX];
+    uint64_t stream_marks[GC_STREAM_LISTS]; /* the driver's, of the pool's lists; 0: none yet */
 };
 
 /* Records a fence unless the ring is full or another thread is at it. False if none was recorded.
@@ -46,9 +49,21 @@ struct gc_fences {
 bool gc_fence_record(struct gc_context *context);
 /* Asks how far the open fences have come. True if `retired` has risen. */
 bool gc_fence_poll(struct gc_context *context);
-/* Waits for the oldest open fence. True if `retired` has risen; false if there is none, a capture
- * forbids it, another thread is at it, or the wait failed. */
-bool gc_fence_wait_oldest(struct gc_context *context);
+/* Waits for the oldest open fence, for about limit_ns. True if `retired` has risen; false if there
+ * is none, a capture forbids it, another thread is at it, the wait failed, or, with *is_under_way
+ * set, it came to its end. */
+bool gc_fence_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
+/* The mark of the oldest open fence; 0: there is none. */
+uint64_t gc_fence_oldest_mark(struct gc_context *context);
+/* No thread is about to mark a stream, or to ask for a mark: one that is destroyed is not touched
+ * after this. The pool's lock is held, and released meanwhile. */
+void gc_fence_await_streams_locked(struct gc_context *context);
+/* Marks the streams in whose order memory was freed, each by itself: for memory that a fence of the
+ * whole context does not free, since other streams of it go on. `only`: that stream, which is about
+ * to be destroyed, even if it is marked already; GC_STREAM_NONE: all. */
+void gc_fence_mark_streams(struct gc_context *context, uint64_t only);
+/* Asks how far these have come. True if any was passed. */
+bool gc_fence_poll_streams(struct gc_context *context);
 /* Waits for all work of the contexts of the set, which is announced. GC_DRIVER: the wait failed,
  * the context is suspect. */
 enum gc_status gc_fence_wait_set(const struct gc_wait_set *set, int *driver_code) GC_CHECKED;

@@ -114,8 +114,9 @@ bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes);
 /* Waits for all that is pending, if there is any and no capture forbids it. True if memory became
  * free. */
 bool gc_reuse_drain(struct gc_context *context);
-/* The same for the oldest pending memory only, where fences can tell it from the rest. */
-bool gc_reuse_wait_oldest(struct gc_context *context);
+/* The same for the oldest pending memory only, where fences can tell it from the rest, and for
+ * about limit_ns. *is_under_way: set if its work is not done by then. */
+bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
 /* `retired` may have risen: what is pending and idle now goes into the bins. True if anything did.
  */
 bool gc_reuse_collect(struct gc_context *context);

@@ -20,8 +20,10 @@
  * makes less than one call for a hundred of them. */
 #define FENCE_COUNT 512
 #define FENCE_SHARE 16
-/* Beyond this share of the device pending memory is waited for rather than more taken. */
+/* Beyond this share of the device pending memory is waited for rather than more taken: for a while,
+ * since the work may go on for as long as the program does. */
 #define PENDING_SHARE 8
+#define PENDING_WAIT_NS UINT64_C(250000000)
 /* And fences are asked again each time this share was missed. */
 #define ASK_SHARE 2048
 
@@ -120,18 +122,39 @@ bool gc_reuse_drain(struct gc_context *context)
     return gc_reuse_collect(context);
 }
 
-bool gc_reuse_wait_oldest(struct gc_context *context)
+/* Streams are looked at one by one where a fence of all of them is not passed. */
+static bool poll_streams(struct gc_context *context)
+{
+    if (gc_fence_poll_streams(context) && gc_reuse_collect(context))
+        return true;
+    gc_fence_mark_streams(context, GC_STREAM_NONE);
+    return false;
+}
+
+bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
     const struct backlog backlog = look(context);
-    if (backlog.bytes == 0)
+    if (backlog.bytes == 0 || is_synchronous(context))
         return false;
-    if (is_synchronous(context))
-        return gc_reuse_drain(context);
     if (backlog.open_fences == 0)
         gc_fence_record(context);
-    if (gc_fence_wait_oldest(context) && gc_reuse_collect(context))
-        return true;
-    return gc_reuse_drain(context);
+    return (gc_fence_wait_oldest(context, limit_ns, is_under_way) && gc_reuse_collect(context)) ||
+           poll_streams(context);
+}
+
+/* Too much is pending: waits for the oldest of it, once. If its work goes on for longer there is
+ * fresh memory, or the request waits where it is short (shortage.c). */
+static bool wait_a_while(struct gc_context *context)
+{
+    const uint64_t oldest = gc_fence_oldest_mark(context);
+    bool is_under_way = false;
+    if (oldest != 0 && oldest == atomic_load_explicit(&context->stuck_mark, memory_order_relaxed))
+        return false;
+    const bool any = gc_reuse_wait_oldest(context, PENDING_WAIT_NS, &is_under_way);
+    if (is_under_way)
+        atomic_store_explicit(&context->stuck_mark, gc_fence_oldest_mark(context),
+                              memory_order_relaxed);
+    return any || (!is_under_way && gc_reuse_drain(context));
 }
 
 /* Asking is dear where many small requests miss while the device lags behind: it is done again once
@@ -163,11 +186,11 @@ bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes)
     if (is_synchronous(context))
         return gc_reuse_drain(context); /* left over from a capture */
     if (backlog.open_fences > 0 && is_worth_asking(context, wanted_bytes) &&
-        gc_fence_poll(context) && gc_reuse_collect(context))
+        ((gc_fence_poll(context) && gc_reuse_collect(context)) || poll_streams(context)))
         return true;
     backlog = look(context);
     if (backlog.bytes > part_of(context, PENDING_SHARE))
-        return gc_reuse_wait_oldest(context);
+        return wait_a_while(context);
     if (backlog.open_fences == 0 && backlog.unfenced_count > 0)
         gc_fence_record(context); /* for the next one that misses */
     return false;
@@ -199,6 +222,8 @@ static void consider_fence(struct gc_context *context)
         return;
     if (gc_fence_poll(context))
         gc_reuse_collect(context);
+    else if (look(context).open_fences > 0)
+        poll_streams(context);
     gc_fence_record(context);
 }
 
@@ -353,7 +378,10 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     const uint64_t stamp = gc_work_stamp(&context->core->work);
     if (is_once && gc_context_is_retired(context, stamp) && !is_any_capturing(context))
         return free_once(context, block, &entry, driver_code);
-    if (is_once || !gc_context_may_reuse(context, &context->core->work, stamp))
+    /* In the order of a stream it serves that stream: who gets it otherwise would have to follow.
+     */
+    const bool is_in_order = entry.stream != 0 && !gc_context_is_retired(context, stamp);
+    if (is_once || is_in_order || !gc_context_may_reuse(context, &context->core->work, stamp))
         return free_pending(context, block, &entry, stamp);
     free_pooled(context, block, &entry);
     gc_shortage_trim(context);

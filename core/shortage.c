@@ -21,6 +21,8 @@
 /* Others may take every time what was made free; then the request fails, as it might without a
  * cache. */
 #define ATTEMPTS_MAX 64
+/* How long one context is waited for before the next is looked at. */
+#define TURN_NS UINT64_C(10000000)
 
 /* Whether the context is one of those that are asked. */
 static bool is_asked(const struct gc_context *context, const struct gc_share *share)
@@ -144,19 +146,36 @@ static void discount(struct gc_shortage *shortage, const struct gc_decline *decl
     shortage->seen = *decline;
 }
 
-/* Waits no longer than it takes until something becomes free, the request's own context first. */
+/* Of all contexts a little each, the request's own first, so that one whose work goes on for ever
+ * does not hold the others up. */
+static bool wait_in_turn(const struct gc_shortage *shortage, struct gc_share *scope,
+                         bool *is_under_way)
+{
+    bool any = shortage->pool != NULL &&
+               gc_reuse_wait_oldest(shortage->pool->context, TURN_NS, is_under_way);
+    for (struct gc_context *context = gc_context_first(shortage->device); !any && context != NULL;
+         context = gc_context_next(context))
+        any = is_asked(context, scope) && gc_reuse_wait_oldest(context, TURN_NS, is_under_way);
+    return any;
+}
+
+/* Waits no longer than it takes until something becomes free. */
 static bool wait_for_oldest(const struct gc_shortage *shortage, struct gc_share *scope)
 {
     struct gc_device *device = shortage->device;
     bool any = gc_magazine_flush_device(device, scope);
+    bool is_under_way = true;
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
         any |= is_asked(context, scope) && gc_reuse_collect(context);
-    if (!any && shortage->pool != NULL)
-        any = gc_reuse_wait_oldest(shortage->pool->context);
+    while (!any && is_under_way) {
+        is_under_way = false;
+        any = wait_in_turn(shortage, scope, &is_under_way);
+    }
+    /* Where there are no fences. */
     for (struct gc_context *context = gc_context_first(device); !any && context != NULL;
          context = gc_context_next(context))
-        any = is_asked(context, scope) && gc_reuse_wait_oldest(context);
+        any = is_asked(context, scope) && gc_reuse_drain(context);
     return any;
 }
 

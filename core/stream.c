@@ -12,13 +12,19 @@
 /* And for one place of a plan. */
 #define RANGE_SEARCH_MAX 256
 
+/* 0: one that is unused. */
 static struct gc_stream_list *find_list(struct gc_pool *pool, uint64_t stream)
 {
     for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
-        if (pool->streams[i].stream == stream)
+        if (pool->streams[i].stream == stream && !pool->streams[i].is_ended)
             return &pool->streams[i];
     }
     return NULL;
+}
+
+static void empty_list(struct gc_stream_list *list)
+{
+    *list = (struct gc_stream_list){.serial = list->serial + 1};
 }
 
 bool gc_stream_push_locked(struct gc_pool *pool, uint64_t stream, struct gc_block *block,
@@ -73,7 +79,7 @@ struct gc_block *gc_stream_take_locked(struct gc_pool *pool, uint64_t stream, ui
     if (list->last == block)
         list->last = previous;
     if (list->first == NULL)
-        list->stream = 0;
+        empty_list(list);
     gc_pool_uncount_pending_locked(pool, block);
     return block;
 }
@@ -121,7 +127,7 @@ bool gc_stream_take_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t
         }
     }
     if (list->first == NULL)
-        list->stream = 0;
+        empty_list(list);
     return true;
 }
 
@@ -129,7 +135,8 @@ void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired, struc
 {
     for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
         struct gc_stream_list *list = &pool->streams[i];
-        while (list->first != NULL && list->first->pending.stamp <= retired) {
+        const uint64_t idle = gc_max_u64(retired, list->passed);
+        while (list->first != NULL && list->first->pending.stamp <= idle) {
             struct gc_block *block = list->first;
             list->first = block->pending.next;
             block->pending.next = NULL;
@@ -140,8 +147,13 @@ void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired, struc
             taken->last = block;
         }
         if (list->first == NULL)
-            *list = (struct gc_stream_list){0};
+            empty_list(list);
     }
+}
+
+bool gc_stream_has_list_locked(struct gc_pool *pool, uint64_t stream)
+{
+    return stream != 0 && find_list(pool, stream) != NULL;
 }
 
 void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream)
@@ -149,8 +161,12 @@ void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream)
     struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
     if (list == NULL)
         return;
+    if (list->is_marked && list->last->pending.stamp <= list->covered) {
+        list->is_ended = true;
+        return;
+    }
     struct gc_block *block = list->first;
-    *list = (struct gc_stream_list){0};
+    empty_list(list);
     while (block != NULL) {
         struct gc_block *next = block->pending.next;
         gc_pool_uncount_pending_locked(pool, block);

@@ -1,6 +1,7 @@
 /* Blocks freed in the order of a stream. Such a block may serve the same stream at once, because
  * its new use is ordered behind the old one; everybody else gets it once its stamp is retired, as
- * any pending block.
+ * any pending block, or once the stream has passed a mark that was made behind the free
+ * (fence.h): all work that may use the block was ordered before the free, by the program.
  *
  * A pool keeps a list for each of a few streams, by stamp; the blocks in them are pending and
  * counted as such. What finds no list is ordinarily pending. All under the pool's lock.
@@ -21,8 +22,13 @@ struct gc_pool;
 
 struct gc_stream_list {
     uint64_t stream; /* 0: unused */
+    uint64_t serial; /* of the list: the place may come to be another's */
     struct gc_block *first;
     struct gc_block *last;
+    bool is_marked;   /* the stream was marked behind all stamps up to `covered` */
+    bool is_ended;    /* the stream is gone: it gets nothing from here */
+    uint64_t covered; /* with is_marked */
+    uint64_t passed;  /* stamps up to this are idle */
 };
 
 /* False: there is no list to be had; the block is untouched. */
@@ -38,7 +44,9 @@ bool gc_stream_take_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t
  * stream. */
 void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired,
                                    struct gc_pending *taken);
-/* The stream's blocks are ordinarily pending from now on. */
+bool gc_stream_has_list_locked(struct gc_pool *pool, uint64_t stream);
+/* The stream is about to be destroyed: its blocks wait for its mark, or, where it has none that
+ * covers them, are ordinarily pending from now on. */
 void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream);
 
 #endif

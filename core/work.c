@@ -94,15 +94,18 @@ static void pass_mark(struct gc_core *core)
 
 /* Asks for the mark or waits for it: the driver's code; 0: all work before it is done, and noted
  * so. While something captures nothing is asked: `not_ready`. */
-static int ask_mark(struct gc_core *core, int (*ask)(void *, uint64_t, uint64_t))
+static int ask_mark(struct gc_core *core, bool waits)
 {
+    const struct gc_driver *driver = &core->driver;
     if (atomic_load_explicit(&core->capture_count, memory_order_relaxed) != 0)
-        return core->driver.not_ready;
+        return driver->not_ready;
     struct gc_work *work = &core->work;
     struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
-    const int code =
-        GC_IN_CONTEXT(context, ask(core->driver.self, context->handle, work->mark.fence));
-    if (code != 0 && code != core->driver.context_is_gone)
+    const uint64_t fence = work->mark.fence;
+    const int code = GC_IN_CONTEXT(
+        context, waits ? driver->fence_wait(driver->self, context->handle, fence, GC_FOREVER)
+                       : driver->fence_query(driver->self, context->handle, fence));
+    if (code != 0 && code != driver->context_is_gone)
         return code;
     pass_mark(core);
     return 0;
@@ -111,7 +114,7 @@ static int ask_mark(struct gc_core *core, int (*ask)(void *, uint64_t, uint64_t)
 /* False: it failed with *driver_code, or 0 where a capture forbids to wait. */
 static bool wait_for_mark(struct gc_core *core, int *driver_code)
 {
-    const int code = ask_mark(core, core->driver.fence_wait);
+    const int code = ask_mark(core, true);
     *driver_code = code == core->driver.not_ready ? 0 : code;
     return code == 0;
 }
@@ -127,7 +130,8 @@ static bool quiesce_device(struct gc_device *device, int *driver_code)
     return is_idle;
 }
 
-/* No stream is the only one any more. */
+/* No stream is the only one any more: its handle may come to be another's, and NULL is a stream in
+ * each context. */
 static void forget_only_stream(struct gc_work *work)
 {
     atomic_store_explicit(&work->only_stream, GC_STREAM_OTHER, memory_order_relaxed);
@@ -144,11 +148,8 @@ static bool wait_for_all(struct gc_core *core, int *driver_code)
         if (device != NULL)
             is_idle &= quiesce_device(device, driver_code);
     }
-    if (!is_idle) {
-        /* So all work comes here first. Another thread may have been luckier. */
-        forget_only_stream(work);
+    if (!is_idle) /* another thread may have been luckier */
         return atomic_load_explicit(&work->has_left, memory_order_acquire);
-    }
     /* Release: pairs with the acquire in gc_work_begin. */
     atomic_store_explicit(&work->has_left, true, memory_order_release);
     return true;
@@ -171,23 +172,19 @@ bool gc_work_leave_single(struct gc_core *core, int *driver_code)
     begin_turn(work);
     /* Sequentially consistent: the partner is gc_context_may_reuse. */
     atomic_store_explicit(&work->is_single, false, memory_order_seq_cst);
-    const bool is_marked = is_over(work) || mark(core, &is_needed);
-    if (is_marked && is_needed)
-        atomic_store_explicit(&work->mark.is_followed, true, memory_order_release);
-    else if (is_marked)
-        atomic_store_explicit(&work->has_left, true, memory_order_release);
+    if (!is_over(work) && mark(core, &is_needed))
+        atomic_store_explicit(is_needed ? &work->mark.is_followed : &work->has_left, true,
+                              memory_order_release);
+    forget_only_stream(work);
     end_turn(work);
-    return is_marked || wait_for_all(core, driver_code);
+    return is_over(work) || wait_for_all(core, driver_code);
 }
 
 void gc_work_close_stream(struct gc_core *core, uint64_t stream)
 {
-    struct gc_work *work = &core->work;
     int ignored; /* where that fails, work for any stream is held up */
-    if (atomic_load_explicit(&work->only_stream, memory_order_relaxed) != stream)
-        return;
-    (void)gc_work_leave_single(core, &ignored);
-    forget_only_stream(work);
+    if (atomic_load_explicit(&core->work.only_stream, memory_order_relaxed) == stream)
+        (void)gc_work_leave_single(core, &ignored);
 }
 
 bool gc_work_settle(struct gc_core *core, int *driver_code)
@@ -261,7 +258,7 @@ static bool follow_mark(struct gc_core *core, uint64_t stream, int *driver_code)
     struct gc_work *work = &core->work;
     const struct gc_driver *driver = &core->driver;
     struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
-    if (ask_mark(core, driver->fence_query) == 0)
+    if (ask_mark(core, false) == 0)
         return true;
     if (stream == GC_STREAM_OTHER)
         *driver_code = ask_mark(core, driver->fence_wait);

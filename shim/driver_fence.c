@@ -4,12 +4,18 @@
  *
  * Idle events are kept per context and go with it. Core asks for nothing here while the context
  * captures; giving an event back makes a driver call only where enough are kept already. */
+#include "core/clock.h"
+#include "core/work.h"
 #include "shim/direct.h"
 #include "shim/handles.h"
 #include "shim/mempool.h"
 #include "shim/stream_list.h"
 
+#include <time.h>
+
 #define EVENTS_PER_CONTEXT 15
+#define PAUSE_MIN_NS 20000
+#define PAUSE_MAX_NS 1000000
 
 struct event_pool {
     uint64_t count;
@@ -140,8 +146,25 @@ static int fence_query(void *self, uint64_t context, uint64_t fence)
     return (int)result;
 }
 
-static int fence_wait(void *self, uint64_t context, uint64_t fence)
+/* Asked again and again, with pauses that grow: an event's own wait has no end. */
+static CUresult wait_until(uint64_t context, CUevent event, uint64_t limit_ns)
 {
+    const uint64_t start_ns = gc_clock_ns();
+    struct timespec pause = {0, PAUSE_MIN_NS};
+    CUresult result = GC_CALL(gc_driver_device(context), cuEventQuery, event);
+
+    while (result == CUDA_ERROR_NOT_READY && gc_clock_ns() - start_ns < limit_ns) {
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < PAUSE_MAX_NS)
+            pause.tv_nsec *= 2;
+        result = GC_CALL(gc_driver_device(context), cuEventQuery, event);
+    }
+    return result;
+}
+
+static int fence_wait(void *self, uint64_t context, uint64_t fence, uint64_t limit_ns)
+{
+    CUevent event = (CUevent)(uintptr_t)fence; /* NOLINT: handles are integers */
     CUresult result;
     struct gc_capture_guard guard;
     bool pushed;
@@ -150,8 +173,8 @@ static int fence_wait(void *self, uint64_t context, uint64_t fence)
     result = enter(context, &pushed, &guard);
     if (result != CUDA_SUCCESS)
         return (int)result;
-    result = GC_CALL(gc_driver_device(context), cuEventSynchronize,
-                     (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
+    result = limit_ns == GC_FOREVER ? GC_CALL(gc_driver_device(context), cuEventSynchronize, event)
+                                    : wait_until(context, event, limit_ns);
     leave(pushed, &guard);
     return (int)result;
 }
@@ -164,20 +187,45 @@ static void fence_release(void *self, uint64_t context, uint64_t fence)
 
 /* ---- the order of one stream ---- */
 
+/* Set in the names of threads' own streams, beside the thread's number. */
+#define THREADS_OWN (UINT64_C(1) << 62)
+
+uint64_t gc_driver_thread_stream(void)
+{
+    static atomic_uint_fast64_t last;
+
+    if (gc_thread.stream_number == 0)
+        gc_thread.stream_number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    return THREADS_OWN | gc_thread.stream_number;
+}
+
 static CUstream stream_of(uint64_t stream)
 {
     return (CUstream)(uintptr_t)stream; /* NOLINT: handles are integers */
 }
 
-static int stream_mark(void *self, uint64_t context, uint64_t stream, uint64_t *fence)
+/* False: it is another thread's own. */
+static bool find_stream(uint64_t name, CUstream *stream)
+{
+    const bool is_threads_own = (name & THREADS_OWN) != 0;
+
+    *stream = is_threads_own ? CU_STREAM_PER_THREAD : stream_of(name);
+    return !is_threads_own || name == gc_driver_thread_stream();
+}
+
+static int stream_mark(void *self, uint64_t context, uint64_t name, uint64_t *fence)
 {
     CUevent event = (CUevent)(uintptr_t)*fence; /* NOLINT: as above */
     CUresult result;
     struct gc_capture_guard guard;
     bool pushed;
 
+    CUstream stream;
+
     (void)self;
-    if (gc_stream_is_capturing(stream_of(stream)))
+    if (!find_stream(name, &stream))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (gc_stream_is_capturing(stream))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     result = enter(context, &pushed, &guard);
     if (result != CUDA_SUCCESS)
@@ -185,7 +233,7 @@ static int stream_mark(void *self, uint64_t context, uint64_t stream, uint64_t *
     if (event == NULL)
         result = take_event(context, &event);
     if (result == CUDA_SUCCESS)
-        result = GC_CALL(gc_driver_device(context), cuEventRecord, event, stream_of(stream));
+        result = GC_CALL(gc_driver_device(context), cuEventRecord, event, stream);
     if (result == CUDA_SUCCESS)
         *fence = (uintptr_t)event;
     else if (*fence == 0 && event != NULL)
@@ -206,6 +254,16 @@ static int stream_follow(void *self, uint64_t stream, uint64_t fence)
         return CUDA_SUCCESS;
     return (int)GC_USE(cuStreamWaitEvent, stream_of(stream), (CUevent)(uintptr_t)fence,
                        0); /* NOLINT: as above */
+}
+
+CUresult gc_driver_place_in_legacy(uint64_t context)
+{
+    uint64_t fence = 0;
+    CUresult result = (CUresult)stream_mark(NULL, context, GC_STREAM_LEGACY, &fence);
+
+    if (result == CUDA_SUCCESS)
+        fence_release(NULL, context, fence);
+    return result;
 }
 
 void gc_driver_fence_init(struct gc_driver *driver)

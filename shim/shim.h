@@ -124,6 +124,7 @@ struct gc_thread {
     uint64_t tenant_handle;        /* its handle; 0: none */
     struct gc_tenant *last_tenant; /* whom the rules last named for a call of the thread's */
     const void *caller;            /* who called the outermost entry point; NULL: not noted */
+    uint64_t stream_number;        /* of its own stream; 0: none yet (driver_fence.c) */
     bool is_loading;               /* it was about to load objects (outside.h) */
     bool ends_tenant;              /* at its end the thread lets its tenant go */
     unsigned primary_turns;        /* > 0: it has to do with a primary context (contexts.h) */
@@ -271,6 +272,11 @@ bool gc_resolve_is_driver_code(const void *address);
 void gc_driver_cuda_init(struct gc_driver *driver);  /* driver_cuda.c */
 void gc_driver_fence_init(struct gc_driver *driver); /* driver_fence.c */
 void gc_driver_map_init(struct gc_driver *driver);   /* driver_map.c */
+/* The calling thread's own stream as core tells streams apart: another one than any other thread's,
+ * dead ones too. */
+uint64_t gc_driver_thread_stream(void);
+/* Puts an operation that does nothing into the legacy stream of the context. */
+CUresult gc_driver_place_in_legacy(uint64_t context);
 /* The context is gone, and with it its events. */
 void gc_driver_fence_drop(uint64_t context);
 /* Makes `context` current for a call of the platform's; *pushed says whether leave_context has

@@ -5,6 +5,7 @@
  * default one where more was asked of it, are the driver's: an allocation is recorded (ASYNC, not
  * charged), its pool is charged for what the driver reserves, see mempool.c. An allocation in a
  * capturing stream is a graph node: graph_api.c looks after its memory. */
+#include "core/work.h"
 #include "shim/direct.h"
 #include "shim/mempool.h"
 #include "shim/peer.h"
@@ -127,11 +128,23 @@ static CUresult alloc_from_pool(struct gc_direct_request *request, const struct 
 
 /* ---- served from the cache ---- */
 
-/* The stream as core tells it apart; 0: no order is known. A thread's own stream has the same
- * handle in every thread. */
+/* The stream as core tells it apart. */
 static uint64_t order_key(CUstream stream)
 {
-    return stream == CU_STREAM_PER_THREAD ? 0 : (uintptr_t)stream;
+    return stream == CU_STREAM_PER_THREAD ? gc_driver_thread_stream() : (uintptr_t)stream;
+}
+
+/* An allocation and a free are operations of their stream. In the legacy one they order the work of
+ * all blocking streams, so there has to be one where other streams may have work. */
+static CUresult place_in_order(struct gc_context *context, CUstream stream)
+{
+    struct gc_work *work = gc_core_work(gc_shim.core);
+    const uint64_t only = atomic_load_explicit(&work->only_stream, memory_order_relaxed);
+
+    if (stream != CU_STREAM_LEGACY || only == GC_STREAM_NONE ||
+        gc_work_is_only_stream(work, GC_STREAM_LEGACY))
+        return CUDA_SUCCESS;
+    return gc_driver_place_in_legacy(gc_context_handle(context));
 }
 
 /* Whichever context is current, or none: a stream may be destroyed from anywhere. */
@@ -185,9 +198,14 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
         wanted.is_trial = false;
         status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     }
-    if (status == GC_OK)
+    if (status != GC_OK)
+        return gc_shim_result(status, driver_code);
+    CUresult result = place_in_order(request->context, call->stream);
+    if (result == CUDA_SUCCESS)
         *dptr = address;
-    return gc_shim_result(status, driver_code);
+    else if (gc_core_free(gc_shim.core, address, wanted.api, &driver_code) != GC_OK)
+        gc_core_note_bad_free(gc_shim.core, address, wanted.api);
+    return result;
 }
 
 static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, size_t bytes)
@@ -282,6 +300,9 @@ static CUresult free_block(enum gc_api api, const struct gc_block_info *block, C
     /* What the stream of another context has queued is waited for as well. */
     struct gc_context *context = gc_shim_stream_context(stream);
     const bool is_ordered = context != NULL && gc_context_handle(context) == block->context;
+    CUresult result = context == NULL ? CUDA_SUCCESS : place_in_order(context, stream);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (!is_ordered)
         gc_peer_note(gc_core_find_context(gc_shim.core, block->context), context);
     enum gc_status status = gc_core_free_ordered(

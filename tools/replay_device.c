@@ -195,8 +195,9 @@ static int fence_query(void *self, uint64_t context, uint64_t fence)
     return end(begin(self, REPLAY_CALL_FENCE_QUERY), 0);
 }
 
-static int fence_wait(void *self, uint64_t context, uint64_t fence)
+static int fence_wait(void *self, uint64_t context, uint64_t fence, uint64_t limit_ns)
 {
+    (void)limit_ns;
     (void)context;
     (void)fence;
     return end(begin(self, REPLAY_CALL_FENCE_WAIT), 0);

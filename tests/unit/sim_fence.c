@@ -84,7 +84,7 @@ static int fence_query(void *self, uint64_t context, uint64_t handle)
     return sim_driver_end(sim, is_done(sim, fence) ? 0 : SIM_NOT_READY);
 }
 
-static int fence_wait(void *self, uint64_t context, uint64_t handle)
+static int fence_wait(void *self, uint64_t context, uint64_t handle, uint64_t limit_ns)
 {
     struct sim_driver *sim = self;
     const int code = sim_driver_begin(sim, SIM_FENCE_WAIT, context);
@@ -94,6 +94,8 @@ static int fence_wait(void *self, uint64_t context, uint64_t handle)
     const struct sim_fence *fence = fence_of(sim, context, handle);
     if (fence == NULL)
         return sim_driver_end(sim, SIM_BROKEN);
+    if (limit_ns != GC_FOREVER && sim->is_endless)
+        return sim_driver_end(sim, is_done(sim, fence) ? 0 : SIM_NOT_READY);
     finish(sim, fence);
     return sim_driver_end(sim, 0);
 }

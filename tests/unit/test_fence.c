@@ -42,6 +42,7 @@ static void without_work_nothing_is_asked(void **state)
 
 static void fence_covers_what_was_submitted_before_it(void **state)
 {
+    bool ignored = false;
     struct workbench bench;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(1024));
@@ -53,7 +54,7 @@ static void fence_covers_what_was_submitted_before_it(void **state)
     sim_driver_submit(&bench.sim, 1, b, 4096);
     workbench_free(&bench, b);
     assert_false(gc_fence_poll(bench.contexts[0]));
-    assert_true(gc_fence_wait_oldest(bench.contexts[0]));
+    assert_true(gc_fence_wait_oldest(bench.contexts[0], GC_FOREVER, &ignored));
     gc_reuse_collect(bench.contexts[0]);
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
     assert_int_equal(workbench_alloc(&bench, 0, 4096), a);
@@ -82,6 +83,7 @@ static void submit_and_free(void *argument, enum sim_call call, uint64_t context
 
 static void what_is_freed_while_a_fence_is_recorded_waits_for_the_next(void **state)
 {
+    bool ignored = false;
     struct workbench bench;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(1024));
@@ -95,7 +97,7 @@ static void what_is_freed_while_a_fence_is_recorded_waits_for_the_next(void **st
     assert_true(gc_fence_record(bench.contexts[0]));
     assert_true(meddler.done);
     assert_int_equal(bench.contexts[0]->pool.unfenced_count, 1);
-    assert_true(gc_fence_wait_oldest(bench.contexts[0]));
+    assert_true(gc_fence_wait_oldest(bench.contexts[0], GC_FOREVER, &ignored));
     gc_reuse_collect(bench.contexts[0]);
     assert_int_equal(workbench_figures(&bench).pending.current, 4096);
     workbench_close(&bench);

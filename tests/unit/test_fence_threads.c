@@ -59,6 +59,7 @@ static void use_and_free(struct hand *hand)
 
 static void ask(struct hand *hand)
 {
+    bool ignored = false;
     struct gc_context *context = hand->crew->bench.contexts[0];
     int code;
     switch (draw(hand, 5)) {
@@ -71,7 +72,7 @@ static void ask(struct hand *hand)
             gc_reuse_collect(context);
         break;
     case 3:
-        if (gc_fence_wait_oldest(context))
+        if (gc_fence_wait_oldest(context, GC_FOREVER, &ignored))
             gc_reuse_collect(context);
         break;
     default:

@@ -37,13 +37,14 @@ static void free_busy(struct workbench *bench, uint64_t handle, uint64_t address
 /* As a thread may that found the record before. */
 static void ask_dropped(struct workbench *bench, struct gc_context *context)
 {
+    bool ignored = false;
     uint64_t address;
     int code;
     assert_false(gc_fence_poll(context));
     assert_false(gc_fence_record(context));
-    assert_false(gc_fence_wait_oldest(context));
+    assert_false(gc_fence_wait_oldest(context, GC_FOREVER, &ignored));
     assert_false(gc_reuse_resolve(context, GC_MIB(1)));
-    assert_false(gc_reuse_wait_oldest(context));
+    assert_false(gc_reuse_wait_oldest(context, GC_FOREVER, &ignored));
     gc_reuse_note_handed(context);
     gc_fence_forget(context);
     gc_core_retire(bench->core, context, gc_context_epoch(context));
