@@ -93,6 +93,9 @@ struct sim_context { /* never given back: a stale handle can be told, unless it 
     uint32_t magic;
     bool is_stopped; /* for good, as far as it is not reused; under the engine's lock */
     struct sim_device *device;
+    struct sim_context *green_of; /* a green context's primary one; NULL: it is no green one */
+    uint32_t green_magic;         /* its address is the CUgreenCtx handle */
+    unsigned sm_count;            /* a green one's multiprocessors */
     unsigned flags;
     bool primary;
     atomic_bool destroyed;
@@ -102,6 +105,17 @@ struct sim_context { /* never given back: a stale handle can be told, unless it 
     atomic_uint_fast64_t id;           /* a primary context gets a new one each time it starts */
     struct sim_engine_context *engine; /* streams, limits: the engine's own */
 };
+
+/* The context that owns memory, modules, events and errors: a green one's primary, else itself. */
+static inline struct sim_context *sim_context_root(struct sim_context *context)
+{
+    return context->green_of ? context->green_of : context;
+}
+/* The error that stuck to it; success: none. */
+static inline CUresult sim_sticky(const struct sim_context *context)
+{
+    return (CUresult)atomic_load(context->green_of ? &context->green_of->sticky : &context->sticky);
+}
 
 /* CUDA_ERROR_NOT_INITIALIZED before cuInit, _DEINITIALIZED at exit; else success. */
 CUresult sim_check_init(void);

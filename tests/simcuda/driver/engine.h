@@ -23,6 +23,7 @@ enum sim_magic {
     SIM_MAGIC_EXEC = 0x45584331,
     SIM_MAGIC_MODULE = 0x4d4f4431,
     SIM_MAGIC_FUNCTION = 0x46554e31,
+    SIM_MAGIC_GREEN = 0x47524e31,
 };
 
 /* ---- memory that keeps its type (engine_pool.c) ---- */
@@ -99,8 +100,12 @@ struct sim_engine_context {
     CUsharedconfig shared_config;
     struct sim_module *modules;
     struct sim_event *events;
+    struct sim_context *greens; /* of a primary context: its green ones, until it stops itself */
+    struct sim_context *next_green;
 };
 
+/* cuStreamCreateWithPriority in a context that was checked. */
+CUresult stream_create(struct sim_context *context, CUstream *handle, unsigned flags, int priority);
 /* All with the engine's lock held. */
 struct sim_stream *stream_create_locked(struct sim_context *context, unsigned flags, int priority);
 bool points_passed_locked(const struct sim_points *points);
@@ -177,8 +182,11 @@ CUresult event_record_locked(struct sim_event *event, struct sim_stream *stream)
 /* Events as graph nodes. */
 struct graph_work event_record_node(struct sim_event *event);
 struct graph_work event_wait_node(struct sim_event *event);
-/* cuStreamWaitEvent, whatever the two are. Takes the lock itself. */
+/* cuStreamWaitEvent, whatever the two are. Takes the lock itself, as do the next. */
 CUresult event_wait(struct sim_stream *stream, struct sim_event *event, unsigned flags);
+/* cuCtxRecordEvent and cuCtxWaitEvent on a context that was checked. */
+CUresult event_record_context(struct sim_context *context, CUevent handle);
+CUresult event_wait_context(struct sim_context *context, CUevent handle);
 
 /* ---- capture (engine_capture.c) ---- */
 
@@ -216,6 +224,31 @@ void capture_leave_locked(struct sim_stream *stream);
 bool context_is_live(const struct sim_context *context);
 /* The thread's current context, unchecked; NULL if none. */
 struct sim_context *context_of_thread(void);
+/* A context that has not started; NULL without memory. `green_of`: the primary one of a green. */
+struct sim_context *context_new(struct sim_device *device, unsigned flags, bool primary,
+                                struct sim_context *green_of);
+/* Takes capacity and makes streams: a new context, or a primary one that starts again. */
+CUresult context_start(struct sim_context *context);
+/* A green context retains its device's primary one; the last release ends it. */
+CUresult primary_retain_green(CUdevice device, struct sim_context **context);
+void primary_release_green(CUdevice device);
+
+/* ---- devices (engine_device.c) ---- */
+
+/* What cuDeviceGetAttribute says. */
+CUresult device_attribute(int number, CUdevice device, int *value);
+
+/* ---- green contexts (engine_green.c) ---- */
+
+/* The context and, if it is a primary one, its green ones: for (part = whole; part; part =
+ * green_next_locked(whole, part)). */
+struct sim_context *green_next_locked(const struct sim_context *whole,
+                                      const struct sim_context *part);
+/* Ends the green ones of a primary context whose own streams have stopped. */
+void green_stop_all(struct sim_context *primary);
+/* Success if the driver is initialised and as new as `version`: CUDA_ERROR_NOT_SUPPORTED if not. An
+ * older driver does not export such an entry at all; who has the symbol here is told as much. */
+CUresult check_version(int version);
 
 /* ---- modules (engine_module.c) and launches (engine_launch.c) ---- */
 

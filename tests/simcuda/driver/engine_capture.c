@@ -54,15 +54,24 @@ CUresult capture_check_use_locked(struct sim_stream *stream)
 
 void capture_invalidate_context_locked(struct sim_context *context)
 {
-    for (struct sim_stream *stream = context->engine->streams; stream; stream = stream->next)
-        if (stream->capture)
-            stream->capture->is_invalid = true;
+    for (struct sim_context *part = context; part; part = green_next_locked(context, part))
+        for (struct sim_stream *stream = part->engine->streams; stream; stream = stream->next)
+            if (stream->capture)
+                stream->capture->is_invalid = true;
+}
+
+static bool is_capturing_locked(struct sim_context *context)
+{
+    bool is_capturing = false;
+    for (struct sim_context *part = context; part; part = green_next_locked(context, part))
+        is_capturing = is_capturing || atomic_load(&part->capturing_count) != 0;
+    return is_capturing;
 }
 
 CUresult capture_check_sync_locked(struct sim_context *context, struct sim_stream *stream)
 {
     if (!stream) {
-        if (atomic_load(&context->capturing_count) == 0)
+        if (!is_capturing_locked(context))
             return CUDA_SUCCESS;
         capture_invalidate_context_locked(context);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

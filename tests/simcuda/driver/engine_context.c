@@ -3,7 +3,7 @@
  * A context's memory is never given back: a handle whose context is gone reads `destroyed`, unless
  * SIMCUDA_REUSE_CONTEXTS lets a new context have it. The
  * primary context of a device is one object that starts and stops; its retain count and its state
- * are apart, as a reset does not release. */
+ * are apart, as a reset does not release. Green contexts are parts of one (engine_green.c). */
 #include "tests/simcuda/driver/engine_thread.h"
 
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 struct primary {
     struct sim_context *context; /* NULL until first retained */
     unsigned retain_count;
+    unsigned green_count; /* green contexts, each of which retains it too */
     bool is_active;
     unsigned flags;
 };
@@ -43,7 +44,7 @@ CUresult sim_context_check(CUcontext handle, struct sim_context **context)
 void sim_poison(struct sim_context *context, CUresult error)
 {
     int none = CUDA_SUCCESS;
-    atomic_compare_exchange_strong(&context->sticky, &none, (int)error);
+    atomic_compare_exchange_strong(&sim_context_root(context)->sticky, &none, (int)error);
 }
 
 static void set_default_limits(struct sim_engine_context *engine)
@@ -56,10 +57,15 @@ static void set_default_limits(struct sim_engine_context *engine)
     engine->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
 }
 
-/* Takes capacity and makes streams: a new context, or a primary one that starts again. */
-static CUresult start_context(struct sim_context *context)
+/* A green context takes none of its own. */
+static uint64_t bytes_of(const struct sim_context *context)
 {
-    CUresult result = sim_capacity_take(context->device, SIM_CONTEXT_BYTES);
+    return context->green_of ? 0 : SIM_CONTEXT_BYTES;
+}
+
+CUresult context_start(struct sim_context *context)
+{
+    CUresult result = sim_capacity_take(context->device, bytes_of(context));
     if (result)
         return result;
     struct sim_engine_context *engine = calloc(1, sizeof *engine);
@@ -87,7 +93,7 @@ fail_legacy:
     context->engine = NULL;
     free(engine);
 fail_engine:
-    sim_capacity_return(context->device, SIM_CONTEXT_BYTES);
+    sim_capacity_return(context->device, bytes_of(context));
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -97,6 +103,7 @@ static void stop_context(struct sim_context *context)
     struct sim_engine_context *engine = context->engine;
 
     context_stop_streams(context);
+    green_stop_all(context);
     module_drop_context(context);
     sim_memory_drop_context(context);
     engine_lock();
@@ -116,17 +123,18 @@ static struct sim_context *find_stopped_locked(void)
 {
     struct sim_context *found = NULL;
     for (size_t i = 0; i < context_count && sim_settings()->reuses_contexts; i++)
-        if (!contexts[i]->primary && contexts[i]->is_stopped)
+        if (!contexts[i]->primary && !contexts[i]->green_of && contexts[i]->is_stopped)
             found = contexts[i];
     return found;
 }
 
-static struct sim_context *new_context(struct sim_device *device, unsigned flags, bool primary)
+struct sim_context *context_new(struct sim_device *device, unsigned flags, bool primary,
+                                struct sim_context *green_of)
 {
     struct sim_context *context = NULL;
 
     engine_lock();
-    if (!primary)
+    if (!primary && !green_of)
         context = find_stopped_locked();
     if (!context && engine_grow((void **)&contexts, &context_capacity, context_count,
                                 sizeof(struct sim_context *))) {
@@ -139,6 +147,7 @@ static struct sim_context *new_context(struct sim_device *device, unsigned flags
         context->device = device;
         context->flags = flags;
         context->primary = primary;
+        context->green_of = green_of;
         atomic_store(&context->destroyed, true); /* until it has started */
         if (context->magic != SIM_MAGIC_CONTEXT) /* who has a stale handle reads it */
             context->magic = SIM_MAGIC_CONTEXT;
@@ -166,7 +175,7 @@ CUresult sim_current(struct sim_context **context)
     if (!context_is_live(current))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *context = current;
-    return (CUresult)atomic_load(&current->sticky);
+    return sim_sticky(current);
 }
 
 static CUresult push(struct sim_context *context)
@@ -203,10 +212,10 @@ static CUresult create(CUcontext *handle, unsigned flags, CUdevice ordinal, unsi
         return CUDA_ERROR_INVALID_DEVICE;
     if (!handle || (flags & ~(unsigned)SIM_FLAGS_MASK))
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_context *context = new_context(device, flags, false);
+    struct sim_context *context = context_new(device, flags, false, NULL);
     if (!context)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = start_context(context);
+    result = context_start(context);
     if (result)
         return result;
     context->engine->api_version = api_version;
@@ -253,6 +262,35 @@ SIM_API(cuCtxCreate_v4,
     return create(handle, flags, device, 3020);
 }
 
+/* Contexts for OpenGL and VDPAU are as any other: there is nothing to draw on. */
+
+SIM_API(cuGLCtxCreate, (CUcontext * handle, unsigned int flags, CUdevice device),
+        (handle, flags, device), "%u %d", flags, device)
+{
+    return create(handle, flags, device, 3010);
+}
+
+SIM_API(cuGLCtxCreate_v2, (CUcontext * handle, unsigned int flags, CUdevice device),
+        (handle, flags, device), "%u %d", flags, device)
+{
+    return create(handle, flags, device, 3020);
+}
+
+/* A VdpDevice is a number, the functions of VDPAU are found through a function. */
+SIM_API(cuVDPAUCtxCreate,
+        (CUcontext * handle, unsigned int flags, CUdevice device, uint32_t vdpau, void *functions),
+        (handle, flags, device, vdpau, functions), "%u %d", flags, device)
+{
+    return create(handle, flags, device, 3010);
+}
+
+SIM_API(cuVDPAUCtxCreate_v2,
+        (CUcontext * handle, unsigned int flags, CUdevice device, uint32_t vdpau, void *functions),
+        (handle, flags, device, vdpau, functions), "%u %d", flags, device)
+{
+    return create(handle, flags, device, 3020);
+}
+
 /* A context that is current to the calling thread is popped; other threads keep it and read that it
  * is gone. */
 static CUresult destroy(CUcontext handle)
@@ -265,8 +303,10 @@ static CUresult destroy(CUcontext handle)
     if (result)
         return result;
     bool alive = false;
-    if (context->primary || !atomic_compare_exchange_strong(&context->destroyed, &alive, true))
-        return context->primary ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (context->primary || context->green_of)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!atomic_compare_exchange_strong(&context->destroyed, &alive, true))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (context_of_thread() == context)
         pop(NULL);
     stop_context(context);
@@ -407,11 +447,11 @@ static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 static CUresult start_primary_locked(struct primary *primary, struct sim_device *device)
 {
     if (!primary->context)
-        primary->context = new_context(device, primary->flags, true);
+        primary->context = context_new(device, primary->flags, true, NULL);
     if (!primary->context)
         return CUDA_ERROR_OUT_OF_MEMORY;
     primary->context->flags = primary->flags;
-    CUresult result = start_context(primary->context);
+    CUresult result = context_start(primary->context);
     primary->is_active = result == CUDA_SUCCESS;
     return result;
 }
@@ -421,8 +461,35 @@ static void stop_primary_locked(struct primary *primary)
     if (!primary->is_active)
         return;
     primary->is_active = false;
+    primary->green_count = 0; /* they end with it */
     atomic_store(&primary->context->destroyed, true);
     stop_context(primary->context);
+}
+
+CUresult primary_retain_green(CUdevice device, struct sim_context **context)
+{
+    struct primary *primary;
+    CUresult result = find_primary(device, &primary);
+    if (result)
+        return result;
+    pthread_mutex_lock(&primary_lock);
+    if (!primary->is_active)
+        result = start_primary_locked(primary, sim_device(device));
+    if (result == CUDA_SUCCESS) {
+        primary->green_count++;
+        *context = primary->context;
+    }
+    pthread_mutex_unlock(&primary_lock);
+    return result;
+}
+
+void primary_release_green(CUdevice device)
+{
+    struct primary *primary = &primaries[device];
+    pthread_mutex_lock(&primary_lock);
+    if (primary->green_count > 0 && --primary->green_count == 0 && primary->retain_count == 0)
+        stop_primary_locked(primary);
+    pthread_mutex_unlock(&primary_lock);
 }
 
 SIM_API(cuDevicePrimaryCtxRetain, (CUcontext * handle, CUdevice device), (handle, device), "%d",
@@ -454,7 +521,7 @@ static CUresult release_primary(CUdevice device)
     pthread_mutex_lock(&primary_lock);
     if (primary->retain_count == 0)
         result = CUDA_ERROR_INVALID_CONTEXT;
-    else if (--primary->retain_count == 0)
+    else if (--primary->retain_count == 0 && primary->green_count == 0)
         stop_primary_locked(primary);
     pthread_mutex_unlock(&primary_lock);
     return result;

@@ -16,7 +16,7 @@ static const struct attribute {
 #undef SIM_ATTRIBUTE
 };
 
-static CUresult attribute_value(int number, CUdevice device, int *value)
+CUresult device_attribute(int number, CUdevice device, int *value)
 {
     const struct sim_private_settings *changes = sim_private_settings();
 
@@ -122,7 +122,7 @@ SIM_API(cuDeviceGetAttribute, (int *value, CUdevice_attribute attribute, CUdevic
 {
     struct sim_device *device;
     CUresult result = check(ordinal, value, &device);
-    return result ? result : attribute_value((int)attribute, ordinal, value);
+    return result ? result : device_attribute((int)attribute, ordinal, value);
 }
 
 SIM_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice ordinal),
@@ -131,9 +131,9 @@ SIM_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice ordinal),
     struct sim_device *device;
     CUresult result = check(ordinal, major && minor ? major : NULL, &device);
     if (result == CUDA_SUCCESS)
-        result = attribute_value(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ordinal, major);
+        result = device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ordinal, major);
     return result ? result
-                  : attribute_value(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, ordinal, minor);
+                  : device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, ordinal, minor);
 }
 
 SIM_API(cuDeviceGetProperties, (CUdevprop * properties, CUdevice ordinal), (properties, ordinal),
@@ -163,7 +163,7 @@ SIM_API(cuDeviceGetProperties, (CUdevprop * properties, CUdevice ordinal), (prop
         {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, &properties->textureAlign},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0] && result == CUDA_SUCCESS; i++)
-        result = attribute_value((int)rows[i].attribute, ordinal, rows[i].value);
+        result = device_attribute((int)rows[i].attribute, ordinal, rows[i].value);
     return result;
 }
 
@@ -229,7 +229,7 @@ SIM_API(cuDeviceGetTexture1DLinearMaxWidth,
     int width = 0;
     if (result == CUDA_SUCCESS)
         result =
-            attribute_value(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH, ordinal, &width);
+            device_attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH, ordinal, &width);
     if (result == CUDA_SUCCESS)
         *elements = (size_t)width;
     return result;
@@ -239,5 +239,5 @@ __attribute__((visibility("default"))) int simcuda_device_attribute(int ordinal,
 {
     int value;
 
-    return sim_device(ordinal) && !attribute_value(attribute, ordinal, &value) ? value : -1;
+    return sim_device(ordinal) && !device_attribute(attribute, ordinal, &value) ? value : -1;
 }

@@ -9,8 +9,6 @@
 #define SIM_EVENT_FLAGS                                                                            \
     ((unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS))
 
-#define FIRST_CONTEXT_EVENTS 12050
-
 static struct engine_pool event_pool = {.object_bytes = sizeof(struct sim_event)};
 static uint64_t next_record_id = 1;
 
@@ -63,6 +61,7 @@ SIM_API(cuEventCreate, (CUevent * handle, unsigned int flags), (handle, flags), 
     /* "CU_EVENT_INTERPROCESS must be specified with CU_EVENT_DISABLE_TIMING" */
     if ((flags & CU_EVENT_INTERPROCESS) && !(flags & CU_EVENT_DISABLE_TIMING))
         return CUDA_ERROR_INVALID_VALUE;
+    context = sim_context_root(context);
     engine_lock();
     struct sim_event *event = engine_pool_take(&event_pool);
     if (event) {
@@ -183,7 +182,7 @@ static CUresult record(CUevent handle, CUstream stream_handle, unsigned flags, b
     if (result)
         return result;
     /* "hEvent and hStream must be from the same context" */
-    if (event->context != stream->context)
+    if (event->context != sim_context_root(stream->context))
         return CUDA_ERROR_INVALID_HANDLE;
     engine_lock();
     result = capture_check_use_locked(stream);
@@ -209,47 +208,49 @@ SIM_API_THREAD(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream stream, u
     return record(event, stream, flags, per_thread);
 }
 
-/* An older driver does not export these at all; who has the symbol here is told as much. */
-static CUresult check_context_events(void)
+/* All activities of the context at this moment, of a primary one's green contexts too. */
+CUresult event_record_context(struct sim_context *context, CUevent handle)
 {
-    CUresult result = sim_check_init();
-
-    return result == CUDA_SUCCESS && sim_settings()->driver_version < FIRST_CONTEXT_EVENTS
-               ? CUDA_ERROR_NOT_SUPPORTED
-               : result;
-}
-
-/* Captures all activities of the context at this moment. */
-SIM_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle), (handle, event_handle), "%p %p",
-        (void *)handle, (void *)event_handle)
-{
-    struct sim_context *context;
     struct sim_event *event;
-    CUresult result = check_context_events();
+    CUresult result = sim_sticky(context);
     if (result == CUDA_SUCCESS)
-        result = handle ? sim_context_check(handle, &context) : sim_current(&context);
-    if (result == CUDA_SUCCESS)
-        result = (CUresult)atomic_load(&context->sticky);
-    if (result == CUDA_SUCCESS)
-        result = event_check(event_handle, &event);
+        result = event_check(handle, &event);
     if (result)
         return result;
-    if (event->context != context)
+    if (event->context != sim_context_root(context))
         return CUDA_ERROR_INVALID_HANDLE;
     engine_lock();
     result = capture_check_sync_locked(context, NULL);
     if (result == CUDA_SUCCESS) {
         begin_record_locked(event);
+        bool fits = context_points_locked(context, &event->points);
         /* What an earlier cuCtxWaitEvent ordered in front of later work belongs to it. */
-        if (!context_points_locked(context, &event->points) ||
-            !points_merge(&event->points, &context->engine->barrier) ||
-            !points_merge(&event->known, &event->points))
+        for (struct sim_context *part = context; part; part = green_next_locked(context, part))
+            fits = points_merge(&event->points, &part->engine->barrier) && fits;
+        if (!fits || !points_merge(&event->known, &event->points))
             result = CUDA_ERROR_OUT_OF_MEMORY;
         if (points_passed_locked(&event->points))
             event->done_ns = engine_now_ns();
     }
     engine_unlock();
     return result;
+}
+
+/* The context of cuCtxRecordEvent and cuCtxWaitEvent. */
+static CUresult find_context(CUcontext handle, struct sim_context **context)
+{
+    CUresult result = check_version(12050);
+    if (result)
+        return result;
+    return handle ? sim_context_check(handle, context) : sim_current(context);
+}
+
+SIM_API(cuCtxRecordEvent, (CUcontext handle, CUevent event), (handle, event), "%p %p",
+        (void *)handle, (void *)event)
+{
+    struct sim_context *context;
+    CUresult result = find_context(handle, &context);
+    return result ? result : event_record_context(context, event);
 }
 
 /* ---- waiting ---- */
@@ -272,28 +273,32 @@ CUresult event_wait(struct sim_stream *stream, struct sim_event *event, unsigned
     return result;
 }
 
-SIM_API(cuCtxWaitEvent, (CUcontext handle, CUevent event_handle), (handle, event_handle), "%p %p",
-        (void *)handle, (void *)event_handle)
+CUresult event_wait_context(struct sim_context *context, CUevent handle)
 {
-    struct sim_context *context;
     struct sim_event *event;
-    CUresult result = check_context_events();
+    CUresult result = sim_sticky(context);
     if (result == CUDA_SUCCESS)
-        result = handle ? sim_context_check(handle, &context) : sim_current(&context);
-    if (result == CUDA_SUCCESS)
-        result = (CUresult)atomic_load(&context->sticky);
-    if (result == CUDA_SUCCESS)
-        result = event_check(event_handle, &event);
+        result = event_check(handle, &event);
     if (result)
         return result;
     engine_lock();
     result = capture_check_sync_locked(context, NULL);
     if (result == CUDA_SUCCESS && event->capture_id)
         result = capture_refuse_event_locked(event);
-    else if (result == CUDA_SUCCESS && !points_merge(&context->engine->barrier, &event->points))
-        result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (struct sim_context *part = context; part && result == CUDA_SUCCESS;
+         part = green_next_locked(context, part))
+        if (!points_merge(&part->engine->barrier, &event->points))
+            result = CUDA_ERROR_OUT_OF_MEMORY;
     engine_unlock();
     return result;
+}
+
+SIM_API(cuCtxWaitEvent, (CUcontext handle, CUevent event), (handle, event), "%p %p", (void *)handle,
+        (void *)event)
+{
+    struct sim_context *context;
+    CUresult result = find_context(handle, &context);
+    return result ? result : event_wait_context(context, event);
 }
 
 /* Queries and synchronisations are unsafe calls during a capture, and impossible for a captured
@@ -303,7 +308,7 @@ static CUresult check_host_use(CUevent handle, struct sim_event **event)
     CUresult result = event_check(handle, event);
     if (result)
         return result;
-    result = (CUresult)atomic_load(&(*event)->context->sticky);
+    result = sim_sticky((*event)->context);
     if (result)
         return result;
     engine_lock();
@@ -332,7 +337,7 @@ SIM_API(cuEventQuery, (CUevent handle), (handle), "%p", (void *)handle)
     engine_unlock();
     if (!is_done)
         return CUDA_ERROR_NOT_READY;
-    return (CUresult)atomic_load(&event->context->sticky);
+    return sim_sticky(event->context);
 }
 
 SIM_API(cuEventSynchronize, (CUevent handle), (handle), "%p", (void *)handle)
@@ -352,7 +357,7 @@ SIM_API(cuEventSynchronize, (CUevent handle), (handle), "%p", (void *)handle)
     engine_unlock();
     points_free(&points);
     if (result == CUDA_SUCCESS)
-        result = (CUresult)atomic_load(&context->sticky);
+        result = sim_sticky(context);
     if (result == CUDA_SUCCESS)
         sim_memory_synchronized(context);
     return result;

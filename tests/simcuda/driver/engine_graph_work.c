@@ -145,6 +145,8 @@ CUresult graph_make_allocation(struct node_parameters *parameters, struct graph_
     if (result == CUDA_SUCCESS)
         result = sim_memory_graph_reserve(memory->context, parameters->allocation.bytesize,
                                           &memory->address);
+    if (result == CUDA_SUCCESS)
+        memory->context = sim_context_root(memory->context);
     if (result) {
         free(memory);
         return result;

@@ -47,7 +47,7 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
         result = function_check(handle, &function);
     if (result)
         return result;
-    if (function->module && function->module->context != stream->context)
+    if (function->module && function->module->context != sim_context_root(stream->context))
         return CUDA_ERROR_INVALID_HANDLE;
     if (function->library) {
         result = library_instance(function->library, &module);
@@ -142,7 +142,7 @@ struct callback {
 static CUresult run_callback(struct sim_context *context, void *argument)
 {
     const struct callback *callback = argument;
-    callback->function(callback->stream, (CUresult)atomic_load(&context->sticky), callback->data);
+    callback->function(callback->stream, sim_sticky(context), callback->data);
     return CUDA_SUCCESS;
 }
 
@@ -212,7 +212,7 @@ static CUresult run_value(struct sim_context *context, void *argument)
 
     if (!work->waits)
         return sim_memory_write_value(context, work->address, work->bytes, work->value);
-    while (!atomic_load(&context->destroyed) && !engine_is_down()) {
+    while (context_is_live(sim_context_root(context)) && !engine_is_down()) {
         CUresult result = sim_memory_read_value(context, work->address, work->bytes, &value);
         if (result || is_met(work, value))
             return result;

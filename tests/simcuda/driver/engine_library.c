@@ -76,6 +76,7 @@ CUresult library_instance(struct sim_library *library, struct sim_module **modul
     CUresult result = sim_current(&context);
     if (result)
         return result;
+    context = sim_context_root(context);
     pthread_mutex_lock(&loading);
     *module = find_instance(library, context);
     if (!*module)

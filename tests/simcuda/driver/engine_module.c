@@ -108,6 +108,7 @@ CUresult module_create(struct sim_image image, struct sim_library *library,
         result = sim_capacity_take(context->device, device_bytes);
     if (result)
         goto fail;
+    context = sim_context_root(context);
     engine_lock();
     *module = engine_pool_take(&module_pool);
     if (*module) {

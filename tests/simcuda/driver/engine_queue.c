@@ -136,8 +136,9 @@ bool stream_known_locked(struct sim_stream *stream, struct sim_points *points)
 bool context_points_locked(struct sim_context *context, struct sim_points *points)
 {
     bool fits = true;
-    for (struct sim_stream *stream = context->engine->streams; stream; stream = stream->next)
-        fits = points_add(points, stream, stream->submitted) && fits;
+    for (struct sim_context *part = context; part; part = green_next_locked(context, part))
+        for (struct sim_stream *stream = part->engine->streams; stream; stream = stream->next)
+            fits = points_add(points, stream, stream->submitted) && fits;
     return fits;
 }
 
@@ -158,7 +159,7 @@ static void run_item(struct sim_context *context, struct sim_item *item)
 {
     if (item->takes_time)
         stream_take_time();
-    if (item->op.run && (item->even_if_poisoned || atomic_load(&context->sticky) == CUDA_SUCCESS)) {
+    if (item->op.run && (item->even_if_poisoned || sim_sticky(context) == CUDA_SUCCESS)) {
         CUresult result = item->op.run(context, item->op.argument);
         if (result)
             sim_poison(context, result);
@@ -351,7 +352,7 @@ CUresult sim_context_wait(struct sim_context *context)
     points_wait_locked(&points);
     engine_unlock();
     points_free(&points);
-    return fits ? (CUresult)atomic_load(&context->sticky) : CUDA_ERROR_OUT_OF_MEMORY;
+    return fits ? sim_sticky(context) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult sim_stream_wait(struct sim_stream *stream)
@@ -366,7 +367,7 @@ CUresult sim_stream_wait(struct sim_stream *stream)
     }
     engine_unlock();
     points_free(&points);
-    return result ? result : (CUresult)atomic_load(&stream->context->sticky);
+    return result ? result : sim_sticky(stream->context);
 }
 
 bool sim_stream_is_idle(struct sim_stream *stream)

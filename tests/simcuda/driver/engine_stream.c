@@ -19,6 +19,10 @@ static CUresult resolve_per_thread(struct sim_context *context, struct sim_strea
 
     if (!thread)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    /* "specifying CU_STREAM_PER_THREAD will return CUDA_ERROR_INVALID_HANDLE if a green context is
+     * current" */
+    if (context->green_of)
+        return CUDA_ERROR_INVALID_HANDLE;
     for (size_t i = 0; i < thread->stream_count; i++)
         if (thread->streams[i].context == context)
             own = &thread->streams[i];
@@ -71,7 +75,7 @@ CUresult sim_stream_resolve(CUstream handle, bool per_thread, struct sim_stream 
     if (!context_is_live(owner))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     *stream = candidate;
-    return (CUresult)atomic_load(&owner->sticky);
+    return sim_sticky(owner);
 }
 
 struct sim_context *sim_stream_context(const struct sim_stream *stream)
@@ -110,12 +114,8 @@ CUresult sim_submit(struct sim_stream *stream, struct sim_op op,
 
 /* ---- creation ---- */
 
-static CUresult create(CUstream *handle, unsigned flags, int priority)
+CUresult stream_create(struct sim_context *context, CUstream *handle, unsigned flags, int priority)
 {
-    struct sim_context *context;
-    CUresult result = sim_current(&context);
-    if (result)
-        return result;
     if (!handle || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
     /* "Lower numbers represent higher priorities"; a value out of range is clamped. */
@@ -128,6 +128,13 @@ static CUresult create(CUstream *handle, unsigned flags, int priority)
     engine_unlock();
     *handle = (CUstream)stream;
     return stream ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult create(CUstream *handle, unsigned flags, int priority)
+{
+    struct sim_context *context;
+    CUresult result = sim_current(&context);
+    return result ? result : stream_create(context, handle, flags, priority);
 }
 
 SIM_API(cuStreamCreate, (CUstream * stream, unsigned int flags), (stream, flags), "%u", flags)
@@ -208,7 +215,7 @@ SIM_API_THREAD(cuStreamQuery, _ptsz, (CUstream handle), (handle), "%p", (void *)
         return result;
     if (!sim_stream_is_idle(stream))
         return CUDA_ERROR_NOT_READY;
-    return (CUresult)atomic_load(&stream->context->sticky);
+    return sim_sticky(stream->context);
 }
 
 SIM_API_THREAD(cuStreamWaitEvent, _ptsz,
@@ -255,7 +262,7 @@ SIM_API(cuCtxSynchronize_v2, (CUcontext handle), (handle), "%p", (void *)handle)
     if (handle && sim_check_init() == CUDA_SUCCESS) {
         result = sim_context_check(handle, &context);
         if (result == CUDA_SUCCESS)
-            result = (CUresult)atomic_load(&context->sticky);
+            result = sim_sticky(context);
     }
     return result ? result : synchronize(context);
 }
@@ -324,20 +331,6 @@ SIM_API_THREAD(cuStreamGetCtx, _ptsz, (CUstream handle, CUcontext *context), (ha
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
     *context = (CUcontext)stream->context;
-    return CUDA_SUCCESS;
-}
-
-SIM_API_THREAD(cuStreamGetCtx_v2, _ptsz, (CUstream handle, CUcontext *context, CUgreenCtx *green),
-               (handle, context, green), "%p", (void *)handle)
-{
-    struct sim_stream *stream;
-    CUresult result = sim_stream_resolve(handle, per_thread, &stream);
-    if (result)
-        return result;
-    if (!context || !green)
-        return CUDA_ERROR_INVALID_VALUE;
-    *context = (CUcontext)stream->context;
-    *green = NULL;
     return CUDA_SUCCESS;
 }
 

@@ -177,7 +177,7 @@ static CUresult create(CUarray *handle, const CUDA_ARRAY3D_DESCRIPTOR *in)
     if (array == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     array->descriptor = *in;
-    array->context = context;
+    array->context = sim_context_root(context);
     result = take_memory(context, in, total_bytes(in), &array->block);
     if (result != CUDA_SUCCESS) {
         free(array);
@@ -436,7 +436,7 @@ static CUresult create_mipmap(CUmipmappedArray *handle, struct sim_context *cont
     if (mipmap == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     mipmap->descriptor = *in;
-    mipmap->context = context;
+    mipmap->context = sim_context_root(context);
     lay_out_levels(mipmap, levels);
     result = take_memory(context, in, mipmap->bytes, &mipmap->block);
     if (result != CUDA_SUCCESS) {

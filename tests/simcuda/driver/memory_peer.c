@@ -62,9 +62,11 @@ static CUresult find_peer(CUcontext handle, struct sim_context **context, struct
 
     if (result == CUDA_SUCCESS)
         result = sim_context_check(handle, peer);
-    if (result == CUDA_SUCCESS && *peer == *context)
-        result = CUDA_ERROR_INVALID_CONTEXT;
-    return result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    *context = sim_context_root(*context);
+    *peer = sim_context_root(*peer);
+    return *peer == *context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
 SIM_API(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned Flags), (peerContext, Flags), "%p",

@@ -34,7 +34,7 @@ struct sim_block *sim_block_new(enum sim_kind kind, struct sim_context *context)
     if (block == NULL)
         return NULL;
     block->kind = kind;
-    block->context = context;
+    block->context = sim_context_root(context);
     block->device = context->device;
     block->id = sim_memory_next_id();
     block->preferred = CU_DEVICE_INVALID;
