@@ -166,7 +166,9 @@ bool sim_stream_is_idle(struct sim_stream *stream);
 /* Sequence points for the stream-ordered allocator: a position in a stream and whether it has
  * passed. These three are called with the memory part's lock held, so that a stream cannot end
  * meanwhile; they call nothing back. */
-uint64_t sim_stream_position(struct sim_stream *stream);
+/* Puts an operation that does nothing into a stream that does not capture, with the order that any
+ * has; its position. */
+CUresult sim_stream_mark(struct sim_stream *stream, uint64_t *position);
 bool sim_stream_has_passed(struct sim_stream *stream, uint64_t position);
 /* True if work submitted to `later` from now on is ordered behind `position` of `earlier` (same
  * stream, or `later` waited for an event recorded after it). */

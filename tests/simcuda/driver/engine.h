@@ -121,6 +121,9 @@ bool stream_points_locked(struct sim_stream *stream, struct sim_points *points);
 /* What an event recorded now proves to be done: this work, and all it waited for. */
 bool stream_known_locked(struct sim_stream *stream, struct sim_points *points);
 bool context_points_locked(struct sim_context *context, struct sim_points *points);
+/* Work submitted now would wait for nothing. A stream without work of its own may have to wait too:
+ * a blocking one for the legacy one. */
+bool stream_is_clear_locked(struct sim_stream *stream);
 /* Takes the stream out of its context; what is queued still runs. Takes the lock itself, as does
  * the next. */
 void stream_close(struct sim_stream *stream);
@@ -195,7 +198,7 @@ struct sim_capture {
     struct sim_graph *graph;
     bool owns_graph; /* false: cuStreamBeginCaptureToGraph */
     CUstreamCaptureMode mode;
-    pthread_t owner;
+    uint64_t owner; /* the thread that began it, by its serial */
     bool is_invalid;
     struct sim_stream *origin;
     struct sim_stream **streams; /* all that take part, the origin too */

@@ -90,12 +90,13 @@ CUresult capture_check_unsafe_locked(void)
 {
     const struct engine_thread *thread = engine_thread();
     CUstreamCaptureMode mode = thread ? thread->capture_mode : CU_STREAM_CAPTURE_MODE_GLOBAL;
+    uint64_t serial = thread ? thread->serial : 0;
     CUresult result = CUDA_SUCCESS;
 
     if (mode == CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_SUCCESS;
     for (struct sim_capture *capture = captures; capture; capture = capture->next) {
-        bool is_own = pthread_equal(capture->owner, pthread_self());
+        bool is_own = capture->owner == serial;
         if (is_own ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
                    : mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
                          capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL) {
@@ -250,9 +251,12 @@ static CUresult begin(CUstream handle, bool per_thread, CUstreamCaptureMode mode
         return CUDA_ERROR_INVALID_VALUE;
     if (stream->is_legacy)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    const struct engine_thread *thread = engine_thread();
     struct sim_capture *capture = calloc(1, sizeof *capture);
-    if (!capture)
+    if (!capture || !thread) {
+        free(capture);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     engine_lock();
     if (stream->capture) {
         result = CUDA_ERROR_ILLEGAL_STATE;
@@ -261,7 +265,7 @@ static CUresult begin(CUstream handle, bool per_thread, CUstreamCaptureMode mode
     capture->owns_graph = graph == NULL;
     capture->graph = graph ? graph : graph_create_locked();
     capture->mode = mode;
-    capture->owner = pthread_self();
+    capture->owner = thread->serial;
     capture->origin = stream;
     if (!capture->graph || join_locked(capture, stream) ||
         !stream_depend(stream, nodes, node_count)) {
@@ -364,6 +368,7 @@ void capture_leave_locked(struct sim_stream *stream)
 
 static CUresult end_locked(struct sim_stream *stream, struct sim_graph **graph)
 {
+    const struct engine_thread *thread = engine_thread();
     struct sim_capture *capture = stream->capture;
     CUresult result = CUDA_SUCCESS;
 
@@ -374,7 +379,7 @@ static CUresult end_locked(struct sim_stream *stream, struct sim_graph **graph)
         return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
     }
     if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-        !pthread_equal(capture->owner, pthread_self()))
+        (!thread || capture->owner != thread->serial))
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     if (capture->is_invalid)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;

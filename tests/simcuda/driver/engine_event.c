@@ -90,10 +90,11 @@ static CUresult destroy(CUevent handle)
     CUresult result = event_check(handle, &event);
     if (result)
         return result;
+    struct sim_context *context = event->context;
     engine_lock();
     unlink_locked(event);
     engine_unlock();
-    return CUDA_SUCCESS;
+    return sim_sticky(context);
 }
 
 SIM_API(cuEventDestroy, (CUevent event), (event), "%p", (void *)event)
@@ -139,16 +140,10 @@ static void begin_record_locked(struct sim_event *event)
 
 CUresult event_record_locked(struct sim_event *event, struct sim_stream *stream)
 {
-    struct sim_points before = {0};
     uint64_t position;
 
     begin_record_locked(event);
-    /* Also a stream without work of its own may have to wait: a blocking one for the legacy one. */
-    stream_known_locked(stream, &before);
-    points_merge(&before, &stream->context->engine->barrier);
-    bool is_idle = points_passed_locked(&before);
-    points_free(&before);
-    if (is_idle) {
+    if (stream_is_clear_locked(stream)) {
         event->done_ns = engine_now_ns();
         return CUDA_SUCCESS;
     }
@@ -370,6 +365,8 @@ static CUresult elapsed(float *milliseconds, CUevent start_handle, CUevent end_h
     CUresult result = event_check(start_handle, &start);
     if (result == CUDA_SUCCESS)
         result = event_check(end_handle, &end);
+    if (result == CUDA_SUCCESS)
+        result = sim_sticky(start->context);
     if (result)
         return result;
     if (!milliseconds)

@@ -381,12 +381,27 @@ bool sim_stream_is_idle(struct sim_stream *stream)
     return is_idle;
 }
 
-uint64_t sim_stream_position(struct sim_stream *stream)
+bool stream_is_clear_locked(struct sim_stream *stream)
+{
+    struct sim_points before = {0};
+    bool is_clear = stream_known_locked(stream, &before) &&
+                    points_merge(&before, &stream->context->engine->barrier) &&
+                    points_passed_locked(&before);
+    points_free(&before);
+    return is_clear;
+}
+
+CUresult sim_stream_mark(struct sim_stream *stream, uint64_t *position)
 {
     engine_lock();
-    uint64_t position = stream->submitted;
+    CUresult result = capture_check_use_locked(stream);
+    if (result == CUDA_SUCCESS && stream_is_clear_locked(stream))
+        *position = stream->submitted; /* it would be done at once */
+    else if (result == CUDA_SUCCESS)
+        result = stream_queue_locked(
+            stream, &(struct stream_work){.op = {.is_instant = true}, .position = position});
     engine_unlock();
-    return position;
+    return result;
 }
 
 bool sim_stream_has_passed(struct sim_stream *stream, uint64_t position)

@@ -34,11 +34,15 @@ static void make_key(void)
 
 struct engine_thread *engine_thread(void)
 {
+    static atomic_uint_fast64_t last_serial;
+
     if (!mine) {
         pthread_once(&once, make_key);
         mine = calloc(1, sizeof *mine);
-        if (mine)
+        if (mine) {
+            mine->serial = atomic_fetch_add(&last_serial, 1) + 1;
             pthread_setspecific(key, mine);
+        }
     }
     return mine;
 }

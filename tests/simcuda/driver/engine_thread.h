@@ -14,6 +14,7 @@ struct engine_thread {
     } * streams;
     size_t stream_count, stream_capacity;
     CUstreamCaptureMode capture_mode;
+    uint64_t serial; /* no other thread ever has it */
 };
 
 /* The calling thread's; NULL without memory. Gone at the thread's end, with its streams. */

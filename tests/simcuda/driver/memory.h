@@ -93,6 +93,7 @@ struct sim_block {
     bool is_orphan;    /* graph memory: the graph is gone */
     struct sim_block *next_graph;
     bool sync_memops;
+    bool is_freed; /* an operation that frees it is under way */
     int preferred; /* managed: CUdevice, CU_DEVICE_CPU, or CU_DEVICE_INVALID */
     int prefetched;
     uint64_t accessed_by; /* managed: bit per device, bit 63 the CPU */

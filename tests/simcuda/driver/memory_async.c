@@ -64,7 +64,7 @@ static CUresult capture_allocation(struct sim_stream *stream, uint64_t bytes, ui
     return result == CUDA_SUCCESS ? capture_node(stream, *address, false) : result;
 }
 
-/* ---- on a stream ---- */
+/* ---- on a stream: a context need not be current, unless the stream is a default one ---- */
 
 static CUresult take_locked(struct sim_pool *pool, struct sim_block *block, uint64_t bytes,
                             struct sim_stream *stream)
@@ -115,11 +115,19 @@ static CUresult take(CUmemoryPool handle, struct sim_stream *stream, uint64_t by
 {
     struct sim_block *block = sim_block_new(SIM_POOLED, sim_stream_context(stream));
     struct sim_pool *pool;
+    uint64_t position;
     CUresult result;
 
     if (block == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     block->span = sim_round_up(bytes, SIM_UNIT);
+    pthread_mutex_lock(&sim_memory_lock);
+    result = sim_stream_mark(stream, &position);
+    pthread_mutex_unlock(&sim_memory_lock);
+    if (result != CUDA_SUCCESS) {
+        free(block);
+        return result;
+    }
     do {
         pthread_mutex_lock(&sim_memory_lock);
         pool = handle == NULL ? sim_pool_current(block->context->device) : sim_pool_find(handle);
@@ -144,13 +152,10 @@ static CUresult take(CUmemoryPool handle, struct sim_stream *stream, uint64_t by
 static CUresult allocate(CUdeviceptr *dptr, uint64_t bytes, CUmemoryPool pool, CUstream handle,
                          bool per_thread)
 {
-    struct sim_context *context;
     struct sim_stream *stream;
     uint64_t address = 0;
-    CUresult result = sim_current(&context);
+    CUresult result = sim_stream_resolve(handle, per_thread, &stream);
 
-    if (result == CUDA_SUCCESS)
-        result = sim_stream_resolve(handle, per_thread, &stream);
     if (result != CUDA_SUCCESS)
         return result;
     if (dptr == NULL || bytes == 0)
@@ -181,18 +186,24 @@ SIM_API_THREAD(cuMemAllocFromPoolAsync, _ptsz,
 
 /* ---- frees ---- */
 
+/* An allocation, named when its free is submitted: by the time that runs, the address may be
+ * another's, as the owner's context may have ended meanwhile. */
+struct named {
+    uint64_t address, id;
+};
+
 /* Frees memory of other kinds in stream order. */
 static CUresult run_free(struct sim_context *context, void *argument)
 {
-    uint64_t address = *(const uint64_t *)argument;
+    const struct named *named = argument;
     struct sim_block *block;
     CUresult result = CUDA_SUCCESS;
 
     (void)context;
     pthread_rwlock_wrlock(&sim_use_lock);
     pthread_mutex_lock(&sim_memory_lock);
-    block = sim_block_find(address);
-    if (block == NULL || block->node.start != address)
+    block = sim_block_find(named->address);
+    if (block == NULL || block->id != named->id)
         result = CUDA_ERROR_ILLEGAL_ADDRESS;
     else if (block->kind == SIM_GRAPH)
         result = sim_graph_block_release_locked(block);
@@ -203,50 +214,71 @@ static CUresult run_free(struct sim_context *context, void *argument)
     return result;
 }
 
-static CUresult submit_free(struct sim_stream *stream, uint64_t address)
+/* Takes back that the block is being freed. */
+static void keep(const struct named *named)
+{
+    struct sim_block *block;
+
+    pthread_mutex_lock(&sim_memory_lock);
+    block = sim_block_find(named->address);
+    if (block != NULL && block->id == named->id)
+        block->is_freed = false;
+    pthread_mutex_unlock(&sim_memory_lock);
+}
+
+static CUresult submit_free(struct sim_stream *stream, struct named named)
 {
     struct sim_op op = {.run = run_free, .release = free, .is_instant = true};
-    uint64_t *argument = malloc(sizeof *argument);
+    struct named *argument = malloc(sizeof *argument);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
-    if (argument == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *argument = address;
-    op.argument = argument;
-    return sim_submit(stream, op, NULL, CU_GRAPH_NODE_TYPE_MEM_FREE);
+    if (argument != NULL) {
+        *argument = named;
+        op.argument = argument;
+        result = sim_submit(stream, op, NULL, CU_GRAPH_NODE_TYPE_MEM_FREE);
+    }
+    if (result != CUDA_SUCCESS)
+        keep(&named);
+    return result;
 }
 
 static CUresult free_on(struct sim_stream *stream, uint64_t address)
 {
     enum sim_kind kind = SIM_HOST;
+    struct named named = {.address = address};
     struct sim_block *block;
     bool is_capturing = sim_stream_is_capturing(stream);
+    uint64_t position;
     CUresult result = CUDA_SUCCESS;
 
     pthread_mutex_lock(&sim_memory_lock);
     block = sim_block_find(address);
-    if (block != NULL && block->node.start == address)
+    if (block != NULL && block->node.start == address && !block->is_freed)
         kind = block->kind;
     bool is_freed_so =
         kind == SIM_POOLED || kind == SIM_GRAPH || kind == SIM_PLAIN || kind == SIM_MANAGED;
     if (!is_freed_so || (is_capturing && kind != SIM_GRAPH))
         result = CUDA_ERROR_INVALID_VALUE;
     else if (kind == SIM_POOLED)
-        sim_pool_free_locked(block, stream, sim_stream_position(stream));
+        result = sim_stream_mark(stream, &position);
+    if (result == CUDA_SUCCESS && kind == SIM_POOLED) {
+        sim_pool_free_locked(block, stream, position);
+    } else if (result == CUDA_SUCCESS) {
+        named.id = block->id;
+        block->is_freed = kind != SIM_GRAPH; /* that comes again with each launch */
+    }
     pthread_mutex_unlock(&sim_memory_lock);
     if (result != CUDA_SUCCESS || kind == SIM_POOLED)
         return result;
-    return is_capturing ? capture_node(stream, address, true) : submit_free(stream, address);
+    return is_capturing ? capture_node(stream, address, true) : submit_free(stream, named);
 }
 
 SIM_API_THREAD(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream),
                "0x%llx %p", dptr, (void *)hStream)
 {
-    struct sim_context *context;
     struct sim_stream *stream;
-    CUresult result = sim_current(&context);
+    CUresult result = sim_stream_resolve(hStream, per_thread, &stream);
 
-    if (result == CUDA_SUCCESS)
-        result = sim_stream_resolve(hStream, per_thread, &stream);
     if (result != CUDA_SUCCESS)
         return result;
     return dptr == 0 ? CUDA_ERROR_INVALID_VALUE : free_on(stream, dptr);

@@ -4,9 +4,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-static bool is_freed_by_mem_free(enum sim_kind kind)
+static bool is_freed_by_mem_free(const struct sim_block *block)
 {
-    return kind == SIM_PLAIN || kind == SIM_MANAGED || kind == SIM_POOLED || kind == SIM_GRAPH;
+    enum sim_kind kind = block->kind;
+
+    return !block->is_freed &&
+           (kind == SIM_PLAIN || kind == SIM_MANAGED || kind == SIM_POOLED || kind == SIM_GRAPH);
 }
 
 /* Waits for the device, as freeing does. Memory of a pool is not waited for: the caller answers for
@@ -20,7 +23,7 @@ static CUresult wait_for_users(struct sim_context *context, uint64_t address)
 
     pthread_mutex_lock(&sim_memory_lock);
     block = sim_block_find(address);
-    if (block != NULL && block->node.start == address && is_freed_by_mem_free(block->kind)) {
+    if (block != NULL && block->node.start == address && is_freed_by_mem_free(block)) {
         owner = block->context;
         is_ordered = block->kind == SIM_POOLED;
         result = CUDA_SUCCESS;
@@ -76,7 +79,7 @@ static CUresult free_now(uint64_t address)
     pthread_rwlock_wrlock(&sim_use_lock);
     pthread_mutex_lock(&sim_memory_lock);
     block = sim_block_find(address);
-    if (block == NULL || block->node.start != address || !is_freed_by_mem_free(block->kind))
+    if (block == NULL || block->node.start != address || !is_freed_by_mem_free(block))
         result = CUDA_ERROR_INVALID_VALUE;
     else if (block->kind == SIM_POOLED)
         sim_pool_free_locked(block, NULL, 0);
