@@ -123,6 +123,8 @@ CUresult sim_check_init(void);
  * error. */
 CUresult sim_current(struct sim_context **context);
 struct sim_device *sim_device(CUdevice ordinal); /* NULL if out of range */
+/* What cuDeviceGetAttribute says; 0 where there is no such attribute. */
+int sim_device_attribute(CUdevice_attribute attribute, const struct sim_device *device);
 /* An explicit context handle, checked: INVALID_CONTEXT, CONTEXT_IS_DESTROYED. */
 CUresult sim_context_check(CUcontext handle, struct sim_context **context);
 /* Leaves the sticky error in the context (first one wins). */
@@ -161,6 +163,12 @@ bool sim_stream_is_capturing(const struct sim_stream *stream);
  * any. */
 CUresult sim_stream_wait(struct sim_stream *stream);
 CUresult sim_context_wait(struct sim_context *context);
+/* A copy or fill that is not Async was left under way in the stream; waits for all such of the
+ * context, as setting SYNC_MEMOPS does. */
+void sim_stream_note_synchronous(struct sim_stream *stream);
+void sim_context_wait_synchronous(struct sim_context *context);
+/* CU_CTX_SYNC_MEMOPS: copies and fills that are not Async are waited for. */
+bool sim_context_is_synchronous(struct sim_context *context);
 /* True when all work submitted to the stream before the call is done. */
 bool sim_stream_is_idle(struct sim_stream *stream);
 /* Sequence points for the stream-ordered allocator: a position in a stream and whether it has
@@ -176,16 +184,13 @@ bool sim_stream_is_ordered(struct sim_stream *earlier, uint64_t position, struct
 
 /* ---- memory (driver/memory_* files) ---- */
 
-/* Whether [address, address+bytes) may be touched from `context` at this moment: device memory live
- * and mapped with access, or registered / plain host memory. false → CUDA_ERROR_ILLEGAL_ADDRESS. */
-bool sim_memory_is_accessible(struct sim_context *context, uint64_t address, uint64_t bytes);
 /* Four or eight bytes, read or written at once by the device: CUDA_ERROR_ILLEGAL_ADDRESS. */
 CUresult sim_memory_read_value(struct sim_context *context, uint64_t address, unsigned bytes,
                                uint64_t *value);
 CUresult sim_memory_write_value(struct sim_context *context, uint64_t address, unsigned bytes,
                                 uint64_t value);
-/* Context destroyed or reset: drops its memory, gives capacity back. Called with no lock held,
- * after all its streams have stopped. */
+/* Context destroyed or reset: drops its memory, gives capacity back. Pools' memory is no context's.
+ * Called with no lock held, after all its streams have stopped. */
 void sim_memory_drop_context(struct sim_context *context);
 /* A stream is about to be destroyed; its work is done. What was freed on it is free everywhere. */
 void sim_memory_drop_stream(struct sim_stream *stream);

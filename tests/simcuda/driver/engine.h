@@ -91,9 +91,10 @@ struct sim_stream {
 
 struct sim_engine_context {
     struct sim_stream *legacy;
-    struct sim_stream *streams; /* all, the legacy one too */
-    struct sim_points barrier;  /* cuCtxWaitEvent: all later work waits for these */
-    int usage_count;            /* cuCtxAttach */
+    struct sim_stream *streams;    /* all, the legacy one too */
+    struct sim_points barrier;     /* cuCtxWaitEvent: all later work waits for these */
+    struct sim_points synchronous; /* copies and fills that are not Async, left under way */
+    int usage_count;               /* cuCtxAttach */
     unsigned api_version;
     size_t limits[CU_LIMIT_MAX];
     CUfunc_cache cache_config;
@@ -149,6 +150,7 @@ struct graph_work {
     struct sim_op op;
     void *(*copy)(const void *argument); /* NULL: all runs share the argument */
     CUgraphNodeType type;
+    struct sim_context *context; /* it runs in; NULL, or gone: the launching stream's */
 };
 CUresult graph_check(CUgraph handle, struct sim_graph **graph);
 struct sim_graph *graph_create_locked(void);
@@ -235,11 +237,6 @@ CUresult context_start(struct sim_context *context);
 /* A green context retains its device's primary one; the last release ends it. */
 CUresult primary_retain_green(CUdevice device, struct sim_context **context);
 void primary_release_green(CUdevice device);
-
-/* ---- devices (engine_device.c) ---- */
-
-/* What cuDeviceGetAttribute says. */
-CUresult device_attribute(int number, CUdevice device, int *value);
 
 /* ---- green contexts (engine_green.c) ---- */
 

@@ -172,6 +172,7 @@ static CUresult join_locked(struct sim_capture *capture, struct sim_stream *stre
 CUresult capture_add_locked(struct sim_stream *stream, struct graph_work work)
 {
     struct sim_graph_node *node;
+    work.context = stream->context;
     CUresult result = graph_add_locked(stream->capture->graph, stream->capture_nodes,
                                        stream->capture_count, work, &node);
     if (result == CUDA_SUCCESS) {

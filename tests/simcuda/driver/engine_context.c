@@ -111,6 +111,7 @@ static void stop_context(struct sim_context *context)
     context->engine = NULL;
     engine_unlock();
     points_free(&engine->barrier);
+    points_free(&engine->synchronous);
     free(engine);
     sim_capacity_return(context->device, SIM_CONTEXT_BYTES);
     engine_lock();
@@ -590,8 +591,10 @@ static CUresult set_primary_flags(CUdevice device, unsigned flags, bool even_if_
         result = CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
     } else {
         primary->flags = flags;
+        engine_lock();
         if (primary->is_active)
             primary->context->flags = flags;
+        engine_unlock();
     }
     pthread_mutex_unlock(&primary_lock);
     return result;

@@ -16,7 +16,7 @@ static const struct attribute {
 #undef SIM_ATTRIBUTE
 };
 
-CUresult device_attribute(int number, CUdevice device, int *value)
+static CUresult device_attribute(int number, CUdevice device, int *value)
 {
     const struct sim_private_settings *changes = sim_private_settings();
 
@@ -31,6 +31,13 @@ CUresult device_attribute(int number, CUdevice device, int *value)
             return CUDA_SUCCESS;
         }
     return CUDA_ERROR_INVALID_VALUE;
+}
+
+int sim_device_attribute(CUdevice_attribute attribute, const struct sim_device *device)
+{
+    int value = 0;
+
+    return device_attribute(attribute, device->ordinal, &value) == CUDA_SUCCESS ? value : 0;
 }
 
 /* The checks all of these share: initialised, the device exists, somewhere to put the answer. */

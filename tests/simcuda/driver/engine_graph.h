@@ -9,6 +9,7 @@
 /* What a node was made from, for the Get…Params calls; captured nodes have none. */
 struct node_parameters {
     bool is_set;
+    CUcontext context; /* that the node runs in; NULL: the launching stream's */
     union {
         CUDA_KERNEL_NODE_PARAMS_v1 kernel;
         CUDA_MEMCPY3D copy;
@@ -17,6 +18,7 @@ struct node_parameters {
         CUDA_MEM_ALLOC_NODE_PARAMS allocation;
         CUdeviceptr address;
         CUevent event;
+        CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
     };
 };
 
@@ -51,11 +53,18 @@ bool graph_work_copy(const struct graph_work *from, struct graph_work *to);
 void graph_work_release(const struct graph_work *work);
 
 /* The work of each kind of node, from its parameters; INVALID_VALUE where they are nonsense. */
+typedef CUresult graph_maker(const struct node_parameters *parameters, struct graph_work *work);
+/* The same, in the context that the parameters name. */
+CUresult graph_make(graph_maker *make, const struct node_parameters *parameters,
+                    struct graph_work *work);
 const CUDA_KERNEL_NODE_PARAMS_v1 *graph_plain_kernel(const void *later,
                                                      CUDA_KERNEL_NODE_PARAMS_v1 *plain);
 CUresult graph_make_kernel(const struct node_parameters *parameters, struct graph_work *work);
 CUresult graph_make_copy(const struct node_parameters *parameters, struct graph_work *work);
 CUresult graph_make_fill(const struct node_parameters *parameters, struct graph_work *work);
+CUresult graph_make_batch(const struct node_parameters *parameters, struct graph_work *work);
+/* The node's own list of operations. */
+CUstreamBatchMemOpParams *graph_batch_operations(const struct graph_work *work);
 CUresult graph_make_host(const struct node_parameters *parameters, struct graph_work *work);
 /* Reserves the address and notes it in the parameters. */
 CUresult graph_make_allocation(struct node_parameters *parameters, struct graph_work *work);

@@ -202,7 +202,11 @@ static CUresult run_step(struct sim_context *context, const struct graph_work *w
     bool fits = graph_work_copy(work, &own);
     engine_unlock();
     if (fits) {
+        if (own.context && context_is_live(own.context))
+            context = own.context;
         result = own.op.run ? own.op.run(context, own.op.argument) : CUDA_SUCCESS;
+        if (result) /* and the launching one's error, as the graph's */
+            sim_poison(context, result);
         graph_work_release(&own);
     }
     return result;

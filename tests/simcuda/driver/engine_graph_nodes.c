@@ -55,16 +55,14 @@ static CUresult place_node(struct node_place place, struct graph_work work,
     return result;
 }
 
-typedef CUresult make_work(const struct node_parameters *parameters, struct graph_work *work);
-
 static CUresult add_made(struct node_place place, struct node_parameters *parameters,
-                         make_work *make)
+                         graph_maker *make)
 {
     struct sim_graph *graph;
     struct graph_work work;
     CUresult result = check_place(place, &graph);
     if (result == CUDA_SUCCESS)
-        result = make(parameters, &work);
+        result = graph_make(make, parameters, &work);
     if (result)
         return result;
     parameters->is_set = true;
@@ -85,7 +83,7 @@ static CUresult get_parameters(CUgraphNode handle, CUgraphNodeType type,
 }
 
 static CUresult set_made(CUgraphNode handle, CUgraphNodeType type,
-                         struct node_parameters *parameters, make_work *make)
+                         struct node_parameters *parameters, graph_maker *make)
 {
     struct sim_graph_node *node;
     struct graph_work work, before;
@@ -94,12 +92,17 @@ static CUresult set_made(CUgraphNode handle, CUgraphNodeType type,
         return result;
     if (node->work.type != type)
         return CUDA_ERROR_INVALID_VALUE;
-    result = make(parameters, &work);
+    bool keeps_context = !parameters->context;
+    result = graph_make(make, parameters, &work);
     if (result)
         return result;
     parameters->is_set = true;
     engine_lock();
     before = node->work;
+    if (keeps_context) {
+        work.context = before.context;
+        parameters->context = node->parameters.context;
+    }
     node->work = work;
     node->parameters = *parameters;
     engine_unlock();
@@ -108,10 +111,10 @@ static CUresult set_made(CUgraphNode handle, CUgraphNodeType type,
 }
 
 static CUresult set_made_exec(CUgraphExec exec, CUgraphNode node, CUgraphNodeType type,
-                              struct node_parameters *parameters, make_work *make)
+                              struct node_parameters *parameters, graph_maker *make)
 {
     struct graph_work work;
-    CUresult result = make(parameters, &work);
+    CUresult result = graph_make(make, parameters, &work);
     return result ? result : graph_exec_replace(exec, node, type, work);
 }
 
@@ -230,11 +233,14 @@ SIM_API(cuGraphExecKernelNodeSetParams_v2,
 
 /* ---- copies, fills, host functions ---- */
 
-/* The four calls that every kind with plain parameters has. Parameters by the names below. */
-#define NODE_KIND(Kind, TYPE, member, make, Parameters, context_parameter, context_argument)       \
-    static CUresult set_##member(CUgraphExec exec, CUgraphNode node, const Parameters *value)      \
+/* The four calls that every kind with plain parameters has. Parameters by the names below;
+ * `in_context` is the context that the call or its parameters name, or NULL. */
+#define NODE_KIND(Kind, TYPE, member, make, Parameters, context_parameter, context_argument,       \
+                  in_context)                                                                      \
+    static CUresult set_##member(CUgraphExec exec, CUgraphNode node, const Parameters *value,      \
+                                 CUcontext named)                                                  \
     {                                                                                              \
-        struct node_parameters parameters = {0};                                                   \
+        struct node_parameters parameters = {.context = named};                                    \
         if (!value)                                                                                \
             return CUDA_ERROR_INVALID_VALUE;                                                       \
         parameters.member = *value;                                                                \
@@ -250,6 +256,7 @@ SIM_API(cuGraphExecKernelNodeSetParams_v2,
         if (!value)                                                                                \
             return CUDA_ERROR_INVALID_VALUE;                                                       \
         parameters.member = *value;                                                                \
+        parameters.context = in_context;                                                           \
         return add_made(PLACE, &parameters, make);                                                 \
     }                                                                                              \
     SIM_API(cuGraph##Kind##NodeGetParams, (CUgraphNode node, Parameters * value), (node, value),   \
@@ -264,25 +271,79 @@ SIM_API(cuGraphExecKernelNodeSetParams_v2,
     SIM_API(cuGraph##Kind##NodeSetParams, (CUgraphNode node, const Parameters *value),             \
             (node, value), "%p", (void *)node)                                                     \
     {                                                                                              \
-        return set_##member(NULL, node, value);                                                    \
+        return set_##member(NULL, node, value, NULL);                                              \
     }                                                                                              \
     SIM_API(cuGraphExec##Kind##NodeSetParams,                                                      \
             (CUgraphExec exec, CUgraphNode node,                                                   \
              const Parameters *value SIM_UNPAREN context_parameter),                               \
             (exec, node, value SIM_UNPAREN context_argument), "%p %p", (void *)exec, (void *)node) \
     {                                                                                              \
-        return exec ? set_##member(exec, node, value) : CUDA_ERROR_INVALID_VALUE;                  \
+        if (!exec || !value)                                                                       \
+            return CUDA_ERROR_INVALID_VALUE;                                                       \
+        return set_##member(exec, node, value, in_context);                                        \
     }
 
-NODE_KIND(Host, CU_GRAPH_NODE_TYPE_HOST, host, graph_make_host, CUDA_HOST_NODE_PARAMS, (), ())
+NODE_KIND(Host, CU_GRAPH_NODE_TYPE_HOST, host, graph_make_host, CUDA_HOST_NODE_PARAMS, (), (), NULL)
 
-/* Copies and fills name a context too; here every launch runs in its stream's. */
 #define NODE_CONTEXT (, CUcontext context)
 #define NODE_CONTEXT_ARGUMENT (, context)
 NODE_KIND(Memcpy, CU_GRAPH_NODE_TYPE_MEMCPY, copy, graph_make_copy, CUDA_MEMCPY3D, NODE_CONTEXT,
-          NODE_CONTEXT_ARGUMENT)
+          NODE_CONTEXT_ARGUMENT, context)
 NODE_KIND(Memset, CU_GRAPH_NODE_TYPE_MEMSET, fill, graph_make_fill, CUDA_MEMSET_NODE_PARAMS,
-          NODE_CONTEXT, NODE_CONTEXT_ARGUMENT)
+          NODE_CONTEXT, NODE_CONTEXT_ARGUMENT, context)
+
+/* ---- values written and waited for ---- */
+
+static CUresult set_batch(CUgraphExec exec, CUgraphNode node,
+                          const CUDA_BATCH_MEM_OP_NODE_PARAMS *value)
+{
+    struct node_parameters parameters = {0};
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    parameters.batch = *value;
+    parameters.context = value->ctx;
+    return exec ? set_made_exec(exec, node, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, &parameters,
+                                graph_make_batch)
+                : set_made(node, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, &parameters, graph_make_batch);
+}
+
+SIM_API(cuGraphAddBatchMemOpNode, (PLACE_PARAMETERS, const CUDA_BATCH_MEM_OP_NODE_PARAMS *value),
+        (handle, graph, before, count, value), "%p %zu", (void *)graph, count)
+{
+    struct node_parameters parameters = {0};
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    parameters.batch = *value;
+    parameters.context = value->ctx;
+    return add_made(PLACE, &parameters, graph_make_batch);
+}
+
+/* "The memory of paramArray is owned by the node." */
+SIM_API(cuGraphBatchMemOpNodeGetParams, (CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS *value),
+        (node, value), "%p", (void *)node)
+{
+    struct node_parameters parameters;
+    CUresult result = get_parameters(node, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, &parameters);
+    if (result == CUDA_SUCCESS && value) {
+        *value = parameters.batch;
+        value->paramArray = graph_batch_operations(&((struct sim_graph_node *)node)->work);
+    }
+    return result == CUDA_SUCCESS && !value ? CUDA_ERROR_INVALID_VALUE : result;
+}
+
+SIM_API(cuGraphBatchMemOpNodeSetParams,
+        (CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *value), (node, value), "%p",
+        (void *)node)
+{
+    return set_batch(NULL, node, value);
+}
+
+SIM_API(cuGraphExecBatchMemOpNodeSetParams,
+        (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *value),
+        (exec, node, value), "%p %p", (void *)exec, (void *)node)
+{
+    return exec ? set_batch(exec, node, value) : CUDA_ERROR_INVALID_VALUE;
+}
 
 /* ---- empty nodes, child graphs ---- */
 
@@ -442,10 +503,16 @@ static CUresult add_any(struct node_place place, CUgraphNodeParams *any)
         return add_kernel(place, &any->kernel);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         parameters.copy = any->memcpy.copyParams;
+        parameters.context = any->memcpy.copyCtx;
         return add_made(place, &parameters, graph_make_copy);
     case CU_GRAPH_NODE_TYPE_MEMSET:
         memcpy(&parameters.fill, &any->memset, sizeof parameters.fill);
+        parameters.context = any->memset.ctx;
         return add_made(place, &parameters, graph_make_fill);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        memcpy(&parameters.batch, &any->memOp, sizeof parameters.batch);
+        parameters.context = any->memOp.ctx;
+        return add_made(place, &parameters, graph_make_batch);
     case CU_GRAPH_NODE_TYPE_HOST:
         parameters.host = (CUDA_HOST_NODE_PARAMS){any->host.fn, any->host.userData};
         return add_made(place, &parameters, graph_make_host);

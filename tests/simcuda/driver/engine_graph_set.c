@@ -76,10 +76,16 @@ static CUresult make_any(const CUgraphNodeParams *any, struct node_parameters *p
         return graph_make_kernel(parameters, work);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
         parameters->copy = any->memcpy.copyParams;
-        return graph_make_copy(parameters, work);
+        parameters->context = any->memcpy.copyCtx;
+        return graph_make(graph_make_copy, parameters, work);
     case CU_GRAPH_NODE_TYPE_MEMSET:
         memcpy(&parameters->fill, &any->memset, sizeof parameters->fill);
-        return graph_make_fill(parameters, work);
+        parameters->context = any->memset.ctx;
+        return graph_make(graph_make_fill, parameters, work);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        memcpy(&parameters->batch, &any->memOp, sizeof parameters->batch);
+        parameters->context = any->memOp.ctx;
+        return graph_make(graph_make_batch, parameters, work);
     case CU_GRAPH_NODE_TYPE_HOST:
         parameters->host = (CUDA_HOST_NODE_PARAMS){any->host.fn, any->host.userData};
         return graph_make_host(parameters, work);

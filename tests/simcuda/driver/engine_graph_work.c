@@ -5,6 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+CUresult graph_make(graph_maker *make, const struct node_parameters *parameters,
+                    struct graph_work *work)
+{
+    struct sim_context *context = NULL;
+    CUresult result =
+        parameters->context ? sim_context_check(parameters->context, &context) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        result = make(parameters, work);
+    if (result == CUDA_SUCCESS)
+        work->context = context;
+    return result;
+}
+
 /* ---- kernels: they take their time and do nothing ---- */
 
 CUresult graph_make_kernel(const struct node_parameters *parameters, struct graph_work *work)

@@ -54,6 +54,7 @@ static CUresult green_check(CUgreenCtx handle, struct sim_context **green)
 static void drop_engine(struct sim_engine_context *engine)
 {
     points_free(&engine->barrier);
+    points_free(&engine->synchronous);
     free(engine);
 }
 
@@ -124,19 +125,22 @@ static CUresult check_request(const CUdevResource *resource, CUdevResourceType t
     return type == CU_DEV_RESOURCE_TYPE_SM ? CUDA_SUCCESS : CUDA_ERROR_INVALID_RESOURCE_TYPE;
 }
 
+static unsigned all_sms(const struct sim_device *device)
+{
+    return (unsigned)sim_device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+}
+
 static void give_context(const struct sim_context *context, CUdevResource *resource)
 {
-    struct origin origin = {.device = context->device->ordinal};
-    int all = 0;
+    const struct origin origin = {.device = context->device->ordinal};
 
-    (void)device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, origin.device, &all);
-    fill_resource(resource, origin, context->green_of ? context->sm_count : (unsigned)all);
+    fill_resource(resource, origin,
+                  context->green_of ? context->sm_count : all_sms(context->device));
 }
 
 SIM_API(cuDeviceGetDevResource, (CUdevice device, CUdevResource *resource, CUdevResourceType type),
         (device, resource, type), "%d %d", device, (int)type)
 {
-    int all = 0;
     CUresult result = check_version(FIRST_GREEN);
 
     if (result == CUDA_SUCCESS && !sim_device(device))
@@ -144,9 +148,7 @@ SIM_API(cuDeviceGetDevResource, (CUdevice device, CUdevResource *resource, CUdev
     if (result == CUDA_SUCCESS)
         result = check_request(resource, type);
     if (result == CUDA_SUCCESS)
-        result = device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device, &all);
-    if (result == CUDA_SUCCESS)
-        fill_resource(resource, (struct origin){.device = device}, (unsigned)all);
+        fill_resource(resource, (struct origin){.device = device}, all_sms(sim_device(device)));
     return result;
 }
 

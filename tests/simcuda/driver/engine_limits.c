@@ -47,7 +47,9 @@ SIM_API(cuCtxGetFlags, (unsigned int *flags), (flags), "%p", (void *)flags)
         return result;
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = context->flags;
+    engine_lock();
+    *flags = sim_context_root(context)->flags;
+    engine_unlock();
     return CUDA_SUCCESS;
 }
 
@@ -60,9 +62,17 @@ SIM_API(cuCtxSetFlags, (unsigned int flags), (flags), "%u", flags)
     if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
         return CUDA_ERROR_INVALID_VALUE;
     engine_lock();
-    context->flags = flags;
+    sim_context_root(context)->flags = flags;
     engine_unlock();
     return CUDA_SUCCESS;
+}
+
+bool sim_context_is_synchronous(struct sim_context *context)
+{
+    engine_lock();
+    bool is_synchronous = (sim_context_root(context)->flags & CU_CTX_SYNC_MEMOPS) != 0;
+    engine_unlock();
+    return is_synchronous;
 }
 
 SIM_API(cuCtxGetId, (CUcontext handle, unsigned long long *id), (handle, id), "%p", (void *)handle)

@@ -370,6 +370,27 @@ CUresult sim_stream_wait(struct sim_stream *stream)
     return result ? result : sim_sticky(stream->context);
 }
 
+void sim_stream_note_synchronous(struct sim_stream *stream)
+{
+    engine_lock();
+    struct sim_engine_context *engine = sim_context_root(stream->context)->engine;
+    if (engine)
+        points_add(&engine->synchronous, stream, stream->submitted);
+    engine_unlock();
+}
+
+void sim_context_wait_synchronous(struct sim_context *context)
+{
+    struct sim_points points = {0};
+
+    engine_lock();
+    struct sim_engine_context *engine = sim_context_root(context)->engine;
+    if (engine && points_merge(&points, &engine->synchronous))
+        points_wait_locked(&points);
+    engine_unlock();
+    points_free(&points);
+}
+
 bool sim_stream_is_idle(struct sim_stream *stream)
 {
     struct sim_points points = {0};

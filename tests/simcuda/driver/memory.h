@@ -172,14 +172,11 @@ bool sim_mapping_query(uint64_t address, int device_ordinal, struct sim_mapping_
 /* Whether all of the range is memory that a pool holds. sim_memory_lock held. */
 bool sim_pool_owns(const struct sim_context *context, uint64_t address, uint64_t bytes,
                    bool is_write);
-void sim_pool_drop_device(struct sim_device *device);
 /* Frees pool memory behind a position of a stream; NULL: at once. sim_memory_lock held. */
 void sim_pool_free_locked(struct sim_block *block, struct sim_stream *stream, uint64_t position);
+bool sim_pool_can_decompress(const struct sim_pool *pool); /* sim_memory_lock held */
 CUmemoryPool sim_pool_handle(struct sim_pool *pool);
 unsigned sim_pool_handle_types(const struct sim_pool *pool);
-/* The first block of a pool of the device that is still allocated, or NULL. sim_memory_lock held.
- */
-struct sim_block *sim_block_first_pooled(const struct sim_device *device);
 
 /* ---- graph memory (memory_graph.c); sim_use_lock held for writing, sim_memory_lock held ---- */
 
@@ -210,6 +207,7 @@ struct sim_side {
     uint64_t pitch, slice;
     CUarray array; /* NULL: memory */
     uint64_t x, y, z;
+    struct sim_context *context; /* that reaches it; NULL: the one that copies */
 };
 struct sim_copy {
     struct sim_side from, to;
@@ -239,5 +237,15 @@ CUresult sim_copy_parse(const CUDA_MEMCPY3D *descriptor, struct sim_copy *copy);
 bool sim_side_is_host(const struct sim_side *side);
 bool sim_side_is_pageable(const struct sim_side *side);
 bool sim_side_is_synchronous(const struct sim_side *side);
+
+/* ---- decompression (memory_decompress.c) ---- */
+
+/* CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE. No lock held. */
+bool sim_memory_can_decompress(uint64_t address);
+
+/* ---- batches (memory_copy_batch.c) ---- */
+
+/* Whether the program can have a list so long there: a count may be nonsense. */
+bool sim_is_list(const void *list, size_t count, size_t element_bytes);
 
 #endif

@@ -11,7 +11,7 @@ struct described {
     bool is_exportable; /* of a mapping */
     bool is_host;
     bool is_mapped;
-    bool sync_memops;
+    bool sync_memops, can_decompress;
     struct sim_context *context;
     CUmemoryPool pool;
     int ordinal;
@@ -140,8 +140,6 @@ static CUresult get_place(const struct described *d, CUpointer_attribute attribu
 static CUresult get_property(const struct described *d, CUpointer_attribute attribute, void *data)
 {
     switch ((int)attribute) {
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-        return CUDA_ERROR_NOT_SUPPORTED;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         STORE(unsigned, d->sync_memops);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -162,7 +160,7 @@ static CUresult get_property(const struct described *d, CUpointer_attribute attr
 #endif
 #if CUDA_VERSION >= 12060
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
-        STORE(unsigned, 0);
+        STORE(unsigned, d->can_decompress);
 #endif
     default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -218,6 +216,39 @@ static void store_null(CUpointer_attribute attribute, void *data)
         memcpy(data, &none, sizeof none);
 }
 
+/* ---- synchronous operations ---- */
+
+/* "If there are some previously initiated synchronous memory operations that are pending when this
+ * attribute is set, the function does not return until those memory operations are complete." */
+static CUresult make_synchronous(struct sim_context *context, uint64_t address, bool is_set)
+{
+    struct sim_block *block;
+    CUresult result = CUDA_SUCCESS;
+
+    pthread_mutex_lock(&sim_memory_lock);
+    block = sim_block_find(address);
+    if (block == NULL || block->kind == SIM_MANAGED)
+        result = CUDA_ERROR_INVALID_VALUE;
+    else
+        block->sync_memops = is_set;
+    pthread_mutex_unlock(&sim_memory_lock);
+    if (result == CUDA_SUCCESS && is_set)
+        sim_context_wait_synchronous(context);
+    return result;
+}
+
+/* "ptr must be a pointer to memory obtained from cuMemAlloc(). … has a side effect of setting the
+ * attribute CU_POINTER_ATTRIBUTE_SYNC_MEMOPS". The tokens name nothing outside this process. */
+static CUresult get_tokens(struct sim_context *context, const struct described *d, void *data)
+{
+    const CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens = {d->id, (unsigned)d->ordinal + 1};
+
+    if (!d->is_block || d->kind != SIM_PLAIN)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(data, &tokens, sizeof tokens);
+    return make_synchronous(context, d->address, true);
+}
+
 /* ---- entry points ---- */
 
 SIM_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdeviceptr ptr),
@@ -232,6 +263,7 @@ SIM_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdev
     if (data == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     describe(ptr, context->device->ordinal, &described);
+    described.can_decompress = sim_memory_can_decompress(ptr);
     if (!described.is_known) {
         /* Asking whether an address is mapped is how one finds out. */
         if (attribute != CU_POINTER_ATTRIBUTE_MAPPED)
@@ -239,7 +271,9 @@ SIM_API(cuPointerGetAttribute, (void *data, CUpointer_attribute attribute, CUdev
         store_null(attribute, data);
         return CUDA_SUCCESS;
     }
-    return get_attribute(&described, attribute, data);
+    return attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS
+               ? get_tokens(context, &described, data)
+               : get_attribute(&described, attribute, data);
 }
 
 SIM_API(cuPointerGetAttributes,
@@ -258,6 +292,7 @@ SIM_API(cuPointerGetAttributes,
         if (data[i] == NULL || attribute_bytes(attributes[i]) == 0)
             return CUDA_ERROR_INVALID_VALUE;
     describe(ptr, context->device->ordinal, &described);
+    described.can_decompress = sim_memory_can_decompress(ptr);
     for (unsigned i = 0; i < numAttributes; i++)
         if (!described.is_known ||
             get_attribute(&described, attributes[i], data[i]) != CUDA_SUCCESS)
@@ -270,7 +305,6 @@ SIM_API(cuPointerSetAttribute, (const void *value, CUpointer_attribute attribute
         (value, attribute, ptr), "%d 0x%llx", (int)attribute, ptr)
 {
     struct sim_context *context;
-    struct sim_block *block;
     unsigned flag;
     CUresult result = sim_current(&context);
 
@@ -279,12 +313,5 @@ SIM_API(cuPointerSetAttribute, (const void *value, CUpointer_attribute attribute
     if (value == NULL || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&flag, value, sizeof flag);
-    pthread_mutex_lock(&sim_memory_lock);
-    block = sim_block_find(ptr);
-    if (block == NULL || block->kind == SIM_MANAGED)
-        result = CUDA_ERROR_INVALID_VALUE;
-    else
-        block->sync_memops = flag != 0;
-    pthread_mutex_unlock(&sim_memory_lock);
-    return result;
+    return make_synchronous(context, ptr, flag != 0);
 }

@@ -52,6 +52,8 @@ static bool is_side_accessible(struct sim_context *context, const struct sim_sid
 
     if (side->array != NULL)
         return true;
+    if (side->context != NULL)
+        context = side->context;
     if (sim_range_is_accessible(context, rows->base, last - rows->base, is_write))
         return true;
     for (uint64_t z = 0; z < copy->depth; z++)
@@ -154,18 +156,17 @@ static CUresult check_sides(const struct sim_copy *copy)
 }
 
 /* Whether the caller may go on only when the copy is done. Stages a small pageable source instead.
- */
-static bool must_wait(struct job *job, struct sim_order order)
+ * SYNC_MEMOPS, of memory or context, is about copies that are not Async. */
+static bool must_wait(struct sim_context *context, struct job *job, struct sim_order order)
 {
     struct sim_copy *copy = &job->copy;
     bool from_host = sim_side_is_host(&copy->from);
     bool to_host = sim_side_is_host(&copy->to);
     uint64_t bytes = copy->width;
 
-    if (sim_side_is_synchronous(&copy->from) || sim_side_is_synchronous(&copy->to))
-        return true;
     if (order.is_sync)
-        return from_host || to_host;
+        return from_host || to_host || sim_side_is_synchronous(&copy->from) ||
+               sim_side_is_synchronous(&copy->to) || sim_context_is_synchronous(context);
     if (sim_side_is_pageable(&copy->to) || (from_host && to_host))
         return true;
     if (!sim_side_is_pageable(&copy->from))
@@ -218,11 +219,13 @@ CUresult sim_copy_submit(const struct sim_copy *copy, struct sim_order order)
         return CUDA_ERROR_OUT_OF_MEMORY;
     job->copy = *copy;
     if (!sim_stream_is_capturing(stream) && is_readable(context, copy))
-        waits = must_wait(job, order);
+        waits = must_wait(context, job, order);
     op.argument = job;
     result = sim_submit(stream, op, duplicate_job, CU_GRAPH_NODE_TYPE_MEMCPY);
     if (result == CUDA_SUCCESS && waits)
         result = sim_stream_wait(stream);
+    else if (result == CUDA_SUCCESS && order.is_sync)
+        sim_stream_note_synchronous(stream);
     return result;
 }
 

@@ -1,6 +1,16 @@
 /* Batches: lists of copies with no order among them, linear or three-dimensional. */
 #include "memory.h"
 
+#define ADDRESS_BITS 48
+
+bool sim_is_list(const void *list, size_t count, size_t element_bytes)
+{
+    uint64_t bytes;
+
+    return list != NULL && count != 0 && !__builtin_mul_overflow(count, element_bytes, &bytes) &&
+           bytes <= (UINT64_C(1) << ADDRESS_BITS) - (uint64_t)(uintptr_t)list;
+}
+
 #if CUDA_VERSION >= 12080
 /* Attribute i covers the copies from attrsIdxs[i] to the next index; the first must be 0. */
 static CUresult check_attributes(const CUmemcpyAttributes *attrs, const size_t *indices,
@@ -49,7 +59,9 @@ static CUresult copy_batch(const struct batch *batch, size_t *failed, bool per_t
         *failed = SIZE_MAX;
     if (result != CUDA_SUCCESS)
         return result;
-    if (batch->to == NULL || batch->from == NULL || batch->sizes == NULL || batch->count == 0)
+    if (!sim_is_list(batch->to, batch->count, sizeof *batch->to) ||
+        !sim_is_list(batch->from, batch->count, sizeof *batch->from) ||
+        !sim_is_list(batch->sizes, batch->count, sizeof *batch->sizes))
         return CUDA_ERROR_INVALID_VALUE;
     result = check_attributes(batch->attrs, batch->indices, batch->attr_count, batch->count);
     for (size_t i = 0; result == CUDA_SUCCESS && i < batch->count; i++) {
@@ -156,7 +168,7 @@ static CUresult copy_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t count, s
 
     if (failed != NULL)
         *failed = SIZE_MAX;
-    if (result == CUDA_SUCCESS && (ops == NULL || count == 0 || flags != 0))
+    if (result == CUDA_SUCCESS && (!sim_is_list(ops, count, sizeof *ops) || flags != 0))
         result = CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) {
         result = copy_one_3d(&ops[i], SIM_ASYNC(per_thread, stream));

@@ -22,21 +22,22 @@ SIM_API_THREAD(cuMemcpyAsync, _ptsz,
     return sim_copy_linear(SIM_MEMORY(dst), SIM_MEMORY(src), ByteCount, ASYNC);
 }
 
-/* ---- between devices ---- */
+/* ---- between devices: each side as its context reaches it ---- */
 
 static CUresult copy_peer(uint64_t to, CUcontext to_context, uint64_t from, CUcontext from_context,
                           uint64_t bytes, struct sim_order order)
 {
+    struct sim_side to_side = SIM_MEMORY(to), from_side = SIM_MEMORY(from);
     struct sim_context *context;
     CUresult result = sim_current(&context);
 
     if (result == CUDA_SUCCESS)
-        result = sim_context_check(to_context, &context);
+        result = sim_context_check(to_context, &to_side.context);
     if (result == CUDA_SUCCESS)
-        result = sim_context_check(from_context, &context);
+        result = sim_context_check(from_context, &from_side.context);
     if (result != CUDA_SUCCESS)
         return result;
-    return sim_copy_linear(SIM_MEMORY(to), SIM_MEMORY(from), bytes, order);
+    return sim_copy_linear(to_side, from_side, bytes, order);
 }
 
 SIM_API_THREAD(cuMemcpyPeer, _ptds,

@@ -65,7 +65,9 @@ CUresult sim_copy_parse(const CUDA_MEMCPY3D *in, struct sim_copy *copy)
     return result;
 }
 
-static CUresult copy_3d(const CUDA_MEMCPY3D *descriptor, struct sim_order order)
+/* Contexts: that reach the two sides; NULL: the one that copies. */
+static CUresult copy_between(const CUDA_MEMCPY3D *descriptor, struct sim_context *to,
+                             struct sim_context *from, struct sim_order order)
 {
     struct sim_context *context;
     struct sim_copy copy;
@@ -73,7 +75,16 @@ static CUresult copy_3d(const CUDA_MEMCPY3D *descriptor, struct sim_order order)
 
     if (result == CUDA_SUCCESS)
         result = descriptor == NULL ? CUDA_ERROR_INVALID_VALUE : sim_copy_parse(descriptor, &copy);
-    return result == CUDA_SUCCESS ? sim_copy_submit(&copy, order) : result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    copy.to.context = to;
+    copy.from.context = from;
+    return sim_copy_submit(&copy, order);
+}
+
+static CUresult copy_3d(const CUDA_MEMCPY3D *descriptor, struct sim_order order)
+{
+    return copy_between(descriptor, NULL, NULL, order);
 }
 
 /* Copies the fields that all descriptors have, whatever their widths. */
@@ -113,19 +124,19 @@ static CUresult copy_3d_v1(const CUDA_MEMCPY3D_v1 *in, struct sim_order order)
 
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *in, struct sim_order order)
 {
-    struct sim_context *context;
+    struct sim_context *to = NULL, *from = NULL;
     CUresult result = CUDA_SUCCESS;
 
     if (in == NULL)
         return copy_3d(NULL, order);
     if (in->srcMemoryType != CU_MEMORYTYPE_ARRAY && in->srcMemoryType != CU_MEMORYTYPE_HOST)
-        result = sim_context_check(in->srcContext, &context);
+        result = sim_context_check(in->srcContext, &from);
     if (result == CUDA_SUCCESS && in->dstMemoryType != CU_MEMORYTYPE_ARRAY &&
         in->dstMemoryType != CU_MEMORYTYPE_HOST)
-        result = sim_context_check(in->dstContext, &context);
+        result = sim_context_check(in->dstContext, &to);
     if (result != CUDA_SUCCESS)
         return result;
-    return copy_3d(&(CUDA_MEMCPY3D){COMMON_FIELDS(in), DEPTH_FIELDS(in)}, order);
+    return copy_between(&(CUDA_MEMCPY3D){COMMON_FIELDS(in), DEPTH_FIELDS(in)}, to, from, order);
 }
 
 #define FORMAT_COPY(type)                                                                          \

@@ -114,10 +114,13 @@ static CUresult submit(const struct fill *fill, struct sim_order order)
     if (op.argument == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     result = sim_submit(stream, op, duplicate_fill, CU_GRAPH_NODE_TYPE_MEMSET);
-    if (result == CUDA_SUCCESS && !sim_stream_is_capturing(stream) &&
-        ((order.is_sync && sim_side_is_host(&side)) || sim_side_is_synchronous(&side)))
-        result = sim_stream_wait(stream);
-    return result;
+    if (result != CUDA_SUCCESS || !order.is_sync || sim_stream_is_capturing(stream))
+        return result;
+    if (sim_side_is_host(&side) || sim_side_is_synchronous(&side) ||
+        sim_context_is_synchronous(context))
+        return sim_stream_wait(stream);
+    sim_stream_note_synchronous(stream);
+    return CUDA_SUCCESS;
 }
 
 static CUresult fill_1d(uint64_t address, unsigned bytes, unsigned value, uint64_t count,

@@ -1,9 +1,6 @@
 /* Features of memory that a device may lack, and this one does: sparse and planar arrays, sharing
- * of events, hardware decompression. Each checks what can be checked and answers
- * as such a device. */
+ * of events. Each checks what can be checked and answers as such a device. */
 #include "memory.h"
-
-#include <fcntl.h>
 
 static CUresult refuse(bool is_valid)
 {
@@ -64,39 +61,3 @@ SIM_API(cuIpcOpenEventHandle, (CUevent * phEvent, CUipcEventHandle handle), (phE
     (void)handle;
     return refuse(phEvent != NULL);
 }
-
-#if CUDA_VERSION >= 11070
-/* No DMA-BUF, but a descriptor of the memory's file: enough for who only keeps it. */
-SIM_API(cuMemGetHandleForAddressRange,
-        (void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType,
-         unsigned long long flags),
-        (handle, dptr, size, handleType, flags), "0x%llx %zu", dptr, size)
-{
-    CUresult result = sim_check_init();
-    uint64_t offset;
-    int fd;
-
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (handle == NULL || dptr == 0 || size == 0 || flags != 0 ||
-        handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!sim_space_backing(dptr, &fd, &offset))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    *(int *)handle = fd;
-    return fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
-}
-#endif
-
-#if CUDA_VERSION >= 12060
-SIM_API_THREAD(cuMemBatchDecompressAsync, _ptsz,
-               (CUmemDecompressParams * paramsArray, size_t count, unsigned flags,
-                size_t *errorIndex, CUstream stream),
-               (paramsArray, count, flags, errorIndex, stream), "%zu %p", count, (void *)stream)
-{
-    (void)per_thread;
-    (void)errorIndex;
-    return refuse(paramsArray != NULL && count != 0 && flags == 0);
-}
-#endif

@@ -36,6 +36,11 @@ CUmemoryPool sim_pool_handle(struct sim_pool *pool)
     return (CUmemoryPool)(void *)pool;
 }
 
+bool sim_pool_can_decompress(const struct sim_pool *pool)
+{
+    return (pool->props.usage & CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS) != 0;
+}
+
 unsigned sim_pool_handle_types(const struct sim_pool *pool)
 {
     return (unsigned)pool->props.handleTypes;
@@ -425,24 +430,6 @@ void sim_memory_synchronized(struct sim_context *context)
     pthread_rwlock_wrlock(&sim_use_lock);
     pthread_mutex_lock(&sim_memory_lock);
     trim_device_locked(context->device);
-    pthread_mutex_unlock(&sim_memory_lock);
-    pthread_rwlock_unlock(&sim_use_lock);
-}
-
-void sim_pool_drop_device(struct sim_device *device)
-{
-    struct sim_block *block;
-
-    pthread_rwlock_wrlock(&sim_use_lock);
-    pthread_mutex_lock(&sim_memory_lock);
-    while ((block = sim_block_first_pooled(device)) != NULL)
-        sim_pool_free_locked(block, NULL, 0);
-    for (struct sim_node *node = sim_tree_lower_bound(&pools, 0, 0); node != NULL;
-         node = sim_tree_lower_bound(&pools, node->end, 0))
-        if (POOL(node)->device == device) {
-            sim_pool_reap(POOL(node));
-            sim_pool_trim(POOL(node), 0);
-        }
     pthread_mutex_unlock(&sim_memory_lock);
     pthread_rwlock_unlock(&sim_use_lock);
 }

@@ -102,12 +102,20 @@ bool sim_range_is_accessible(struct sim_context *context, uint64_t address, uint
     return sim_mapping_check(context, address, bytes, is_write) == SIM_ACCESSIBLE;
 }
 
-bool sim_memory_is_accessible(struct sim_context *context, uint64_t address, uint64_t bytes)
+/* Memory of another device that values are read from and written to needs the peer's access. */
+static bool is_value_accessible(struct sim_context *context, uint64_t address, uint64_t bytes,
+                                bool is_write)
 {
+    struct sim_context *root = sim_context_root(context);
+    struct sim_block *block;
     bool is_accessible;
 
     pthread_mutex_lock(&sim_memory_lock);
-    is_accessible = sim_range_is_accessible(context, address, bytes, true);
+    block = sim_block_find(address);
+    is_accessible = sim_range_is_accessible(context, address, bytes, is_write);
+    if (block != NULL && block->kind == SIM_PLAIN && block->device != root->device &&
+        (atomic_load(&root->peers) >> (block->device->ordinal & 63) & 1) == 0)
+        is_accessible = false;
     pthread_mutex_unlock(&sim_memory_lock);
     return is_accessible;
 }
@@ -119,7 +127,7 @@ CUresult sim_memory_read_value(struct sim_context *context, uint64_t address, un
     CUresult result = CUDA_ERROR_ILLEGAL_ADDRESS;
 
     sim_use_begin();
-    if (sim_memory_is_accessible(context, address, bytes)) {
+    if (is_value_accessible(context, address, bytes, false)) {
         *value = bytes == 4 ? __atomic_load_n((const uint32_t *)at, __ATOMIC_ACQUIRE)
                             : __atomic_load_n((const uint64_t *)at, __ATOMIC_ACQUIRE);
         result = CUDA_SUCCESS;
@@ -135,7 +143,7 @@ CUresult sim_memory_write_value(struct sim_context *context, uint64_t address, u
     CUresult result = CUDA_ERROR_ILLEGAL_ADDRESS;
 
     sim_use_begin();
-    if (sim_memory_is_accessible(context, address, bytes)) {
+    if (is_value_accessible(context, address, bytes, true)) {
         if (bytes == 4)
             __atomic_store_n((uint32_t *)at, (uint32_t)value, __ATOMIC_RELEASE);
         else
@@ -161,20 +169,6 @@ static struct sim_block *first_of_context(const struct sim_context *context)
     return NULL;
 }
 
-struct sim_block *sim_block_first_pooled(const struct sim_device *device)
-{
-    struct sim_node *node = sim_tree_lower_bound(&blocks, 0, 0);
-
-    while (node != NULL) {
-        struct sim_block *block = SIM_CONTAINER(node, struct sim_block, node);
-
-        if (block->kind == SIM_POOLED && block->device == device)
-            return block;
-        node = sim_tree_lower_bound(&blocks, node->start, node->end + 1);
-    }
-    return NULL;
-}
-
 void sim_memory_drop_context(struct sim_context *context)
 {
     struct sim_block *block;
@@ -187,6 +181,5 @@ void sim_memory_drop_context(struct sim_context *context)
     sim_device_drop_context_locked(context);
     pthread_mutex_unlock(&sim_memory_lock);
     pthread_rwlock_unlock(&sim_use_lock);
-    if (context->primary)
-        sim_pool_drop_device(context->device);
+    sim_memory_synchronized(context);
 }
