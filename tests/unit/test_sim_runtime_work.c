@@ -395,15 +395,52 @@ static void graph_is_built_node_by_node(void **state)
     assert_done(cudaFree(fill.dst));
 }
 
+/* ---- host functions ---- */
+
+static struct {
+    void *memory;
+    cudaStream_t stream;
+    int results[5];
+} inside;
+
+static void call_the_runtime(void *unused)
+{
+    void *fresh;
+
+    (void)unused;
+    inside.results[0] = (int)cudaMalloc(&fresh, 64);
+    inside.results[1] = (int)cudaFree(inside.memory);
+    inside.results[2] = (int)cudaFreeAsync(inside.memory, inside.stream);
+    inside.results[3] = (int)cudaMallocAsync(&fresh, 64, inside.stream);
+    inside.results[4] = (int)cudaDeviceSynchronize();
+}
+
+/* "The host function must not make any CUDA API calls", and what it tried to free is still there.
+ */
+static void host_functions_may_not_call(void **state)
+{
+    (void)state;
+    assert_done(cudaMalloc(&inside.memory, 4096));
+    assert_done(cudaStreamCreateWithFlags(&inside.stream, cudaStreamNonBlocking));
+    assert_done(cudaLaunchHostFunc(inside.stream, call_the_runtime, NULL));
+    assert_done(cudaStreamSynchronize(inside.stream));
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(inside.results[i], cudaErrorNotPermitted);
+    assert_done(cudaFree(inside.memory));
+    assert_done(cudaStreamDestroy(inside.stream));
+}
+
 /* ---- errors that stay: last, since a process does not get over them ---- */
 
 static void sticky_error_is_not_cleared(void **state)
 {
-    char *p, *host;
+    char *p, *host, *plain, *fresh;
     cudaStream_t stream;
+    size_t pitch;
 
     (void)state;
     assert_done(cudaMallocHost((void **)&host, 4096));
+    assert_done(cudaMalloc((void **)&plain, 4096));
     assert_done(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     assert_done(cudaMallocAsync((void **)&p, 4096, stream));
     assert_done(cudaStreamSynchronize(stream));
@@ -417,7 +454,14 @@ static void sticky_error_is_not_cleared(void **state)
     assert_int_equal(cudaStreamSynchronize(stream), cudaErrorIllegalAddress);
     assert_int_equal(cudaGetLastError(), cudaErrorIllegalAddress);
     assert_int_equal(cudaGetLastError(), cudaErrorIllegalAddress);
-    assert_int_equal(cudaMalloc((void **)&p, 64), cudaErrorIllegalAddress);
+    assert_int_equal(cudaMalloc((void **)&fresh, 64), cudaErrorIllegalAddress);
+    assert_int_equal(cudaMallocPitch((void **)&fresh, &pitch, 64, 64), cudaErrorIllegalAddress);
+    assert_int_equal(cudaFree(plain), cudaErrorIllegalAddress);
+    assert_int_equal(cudaMallocAsync((void **)&fresh, 64, stream), cudaErrorIllegalAddress);
+    assert_int_equal(cudaFreeAsync(plain, stream), cudaErrorIllegalAddress);
+    assert_int_equal(cudaMemcpy(plain, plain + 64, 64, cudaMemcpyDefault), cudaErrorIllegalAddress);
+    assert_int_equal(cudaMemsetAsync(plain, 1, 64, stream), cudaErrorIllegalAddress);
+    assert_int_equal(cudaFreeHost(host), cudaErrorIllegalAddress);
     assert_int_equal(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
     assert_int_equal(cudaPeekAtLastError(), cudaErrorIllegalAddress);
 }
@@ -440,6 +484,7 @@ int main(void)
         CASE(arrays_are_copied_by_rectangle_run_and_box),
         CASE(captured_work_runs_at_launch),
         CASE(graph_is_built_node_by_node),
+        CASE(host_functions_may_not_call),
         CASE(sticky_error_is_not_cleared),
     };
 
