@@ -169,6 +169,8 @@ void sim_stream_note_synchronous(struct sim_stream *stream);
 void sim_context_wait_synchronous(struct sim_context *context);
 /* CU_CTX_SYNC_MEMOPS: copies and fills that are not Async are waited for. */
 bool sim_context_is_synchronous(struct sim_context *context);
+/* For what was submitted so far to any context. */
+void sim_wait_for_all(void);
 /* True when all work submitted to the stream before the call is done. */
 bool sim_stream_is_idle(struct sim_stream *stream);
 /* Sequence points for the stream-ordered allocator: a position in a stream and whether it has

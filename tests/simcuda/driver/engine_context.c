@@ -201,6 +201,19 @@ static CUresult pop(CUcontext *handle)
     return CUDA_SUCCESS;
 }
 
+void sim_wait_for_all(void)
+{
+    struct sim_points points = {0};
+
+    engine_lock();
+    for (size_t i = 0; i < context_count; i++)
+        if (contexts[i]->engine)
+            context_points_locked(contexts[i], &points);
+    points_wait_locked(&points);
+    engine_unlock();
+    points_free(&points);
+}
+
 /* ---- created contexts ---- */
 
 static CUresult create(CUcontext *handle, unsigned flags, CUdevice ordinal, unsigned api_version)

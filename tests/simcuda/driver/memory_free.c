@@ -12,11 +12,10 @@ static bool is_freed_by_mem_free(const struct sim_block *block)
            (kind == SIM_PLAIN || kind == SIM_MANAGED || kind == SIM_POOLED || kind == SIM_GRAPH);
 }
 
-/* Waits for the device, as freeing does. Memory of a pool is not waited for: the caller answers for
- * its last use. */
+/* Waits for all devices, as freeing does: whoever can name the memory may use it. Memory of a pool
+ * is not waited for: the caller answers for its last use. */
 static CUresult wait_for_users(struct sim_context *context, uint64_t address)
 {
-    struct sim_context *owner = NULL;
     bool is_ordered = false;
     struct sim_block *block;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -24,7 +23,6 @@ static CUresult wait_for_users(struct sim_context *context, uint64_t address)
     pthread_mutex_lock(&sim_memory_lock);
     block = sim_block_find(address);
     if (block != NULL && block->node.start == address && is_freed_by_mem_free(block)) {
-        owner = block->context;
         is_ordered = block->kind == SIM_POOLED;
         result = CUDA_SUCCESS;
     }
@@ -34,10 +32,8 @@ static CUresult wait_for_users(struct sim_context *context, uint64_t address)
     result = sim_check_unsafe_call(context);
     if (result != CUDA_SUCCESS || is_ordered)
         return result;
-    result = sim_context_wait(context);
-    if (result == CUDA_SUCCESS && owner != context)
-        sim_context_wait(owner); /* its errors are its own */
-    return result;
+    sim_wait_for_all(); /* others' errors are their own */
+    return sim_context_wait(context);
 }
 
 void sim_block_drop_locked(struct sim_block *block)
