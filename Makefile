@@ -124,12 +124,12 @@ test-aarch64: ## the library cross-built for aarch64, core's unit tests under qe
 	$(Q)scripts/aarch64.sh
 
 .PHONY: torture
-torture: all ## a million events of the torture test of reuse, with either backend; TORTURE_SEED=N repeats one
+torture: all ## random programs in random settings for TORTURE_SECONDS (3600) on all processors; TORTURE_SEED=N repeats them
 	$(Q)$(MAKE) --no-print-directory $(OUT)/tests/preload/torture
-	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/preload/torture_long.sh
+	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/preload/torture.py --seconds $${TORTURE_SECONDS:-3600} $(if $(TORTURE_SEED),--seed $(TORTURE_SEED))
 
 .PHONY: torture-tsan
-torture-tsan: ## the torture test under the thread sanitizer, for TORTURE_SECONDS (15) with each backend
+torture-tsan: ## the torture test under the thread sanitizer, for TORTURE_SECONDS (30)
 	$(Q)$(MAKE) --no-print-directory BUILD=tsan all build/tsan/tests/preload/torture
 	$(Q)BUILD_DIR=$(CURDIR)/build/tsan tests/preload/torture_tsan.sh
 

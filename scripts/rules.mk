@@ -160,6 +160,8 @@ TEST_HELPERS := $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/
 PROG_DIRS := preload clients formats gpu bench soak
 PROG_SRC := $(foreach d,$(PROG_DIRS),$(filter-out tests/$(d)/test_%,$(wildcard tests/$(d)/*.c)) $(wildcard tests/$(d)/progs/*.c)) \
 	$(wildcard demo/*.c)
+TORTURE_SRC := $(wildcard tests/preload/progs/torture_*.c)
+PROG_SRC := $(filter-out $(TORTURE_SRC),$(PROG_SRC))
 # Where there is no C++ compiler the one program that needs it is left out.
 PROG_SRC := $(if $(shell command -v $(firstword $(CXX))),$(PROG_SRC),$(filter-out tests/bench/pairs_tree.c,$(PROG_SRC)))
 CU_SRC := $(foreach d,$(PROG_DIRS),$(wildcard tests/$(d)/*.cu tests/$(d)/progs/*.cu)) $(wildcard demo/*.cu)
@@ -204,6 +206,7 @@ endef
 $(foreach s,$(PROG_SRC),$(eval $(call prog_rule,$(s),$(patsubst %.c,$(OUT)/%$(if $(filter lib%,$(notdir $(s))),.so),$(call flatten,$(s))))))
 
 $(OUT)/tests/bench/pairs_tree: $(OUT)/obj/tests/bench/tree.o
+$(OUT)/tests/preload/torture: $(call obj,$(TORTURE_SRC))
 $(addprefix $(OUT)/tests/,formats/model_dump formats/graph_dump formats/ops_dump bench/placement preload/group_state): $(CORE_ARCHIVE)
 $(OUT)/tests/bench/placement: $(call obj,tools/plan_threads.c)
 BENCH_PROGRAMS := $(filter $(OUT)/tests/bench/%,$(PROG_PROGRAMS))

@@ -1,5 +1,6 @@
 /* The calls that take a stream. Compiled twice: as they are, and by torture_call_thread.c with the
- * per-thread default stream, where each name means the other entry point and NULL another stream. */
+ * per-thread default stream, where each name means the other entry point and NULL another stream.
+ */
 #include "torture.h"
 
 #ifndef CALLS
@@ -193,13 +194,12 @@ static CUresult work(const struct effect *effect, unsigned way, CUstream stream)
     case VALUE:
         return write_value(effect, way, stream);
     case COPY_IN:
-        return way == 5 ? copy_batch(address_at(effect->to, effect->to_at), host, effect->bytes,
-                                     stream)
-               : way % 2 == 0
-                   ? cuMemcpyHtoDAsync(address_at(effect->to, effect->to_at), effect->host,
-                                       effect->bytes, stream)
-                   : cuMemcpyAsync(address_at(effect->to, effect->to_at), host, effect->bytes,
-                                   stream);
+        return way == 5
+                   ? copy_batch(address_at(effect->to, effect->to_at), host, effect->bytes, stream)
+               : way % 2 == 0 ? cuMemcpyHtoDAsync(address_at(effect->to, effect->to_at),
+                                                  effect->host, effect->bytes, stream)
+                              : cuMemcpyAsync(address_at(effect->to, effect->to_at), host,
+                                              effect->bytes, stream);
     case COPY:
         return copy(effect, way, stream);
     case READ:
@@ -222,21 +222,19 @@ static CUresult work_at_once(const struct effect *effect, unsigned way)
     switch (effect->kind) {
     case FILL:
         if (effect->is_whole && effect->to->height > 1)
-            return effect->element == 4
-                       ? cuMemsetD2D32(to, effect->to->pitch, effect->value, effect->to->width / 4,
-                                       effect->to->height)
-                       : CUDA_ERROR_NOT_SUPPORTED;
-        return effect->element == 4   ? cuMemsetD32(to, effect->value, effect->bytes / 4)
-               : effect->element == 2 ? cuMemsetD16(to, (unsigned short)effect->value,
-                                                    effect->bytes / 2)
-                                      : cuMemsetD8(to, (unsigned char)effect->value, effect->bytes);
+            return effect->element == 4 ? cuMemsetD2D32(to, effect->to->pitch, effect->value,
+                                                        effect->to->width / 4, effect->to->height)
+                                        : CUDA_ERROR_NOT_SUPPORTED;
+        return effect->element == 4 ? cuMemsetD32(to, effect->value, effect->bytes / 4)
+               : effect->element == 2
+                   ? cuMemsetD16(to, (unsigned short)effect->value, effect->bytes / 2)
+                   : cuMemsetD8(to, (unsigned char)effect->value, effect->bytes);
     case COPY_IN:
         return way % 2 == 0 ? cuMemcpyHtoD(to, effect->host, effect->bytes)
                             : cuMemcpy(to, (CUdeviceptr)(uintptr_t)effect->host, effect->bytes);
     case COPY:
-        return way % 2 == 0
-                   ? cuMemcpyDtoD(to, address_at(from, effect->from_at), effect->bytes)
-                   : cuMemcpy(to, address_at(from, effect->from_at), effect->bytes);
+        return way % 2 == 0 ? cuMemcpyDtoD(to, address_at(from, effect->from_at), effect->bytes)
+                            : cuMemcpy(to, address_at(from, effect->from_at), effect->bytes);
     case READ:
         return from->height == 1 ? cuMemcpyDtoH(effect->host, from->address, from->width)
                                  : CUDA_ERROR_NOT_SUPPORTED;
@@ -245,5 +243,5 @@ static CUresult work_at_once(const struct effect *effect, unsigned way)
     }
 }
 
-const struct calls CALLS = {record, wait, synchronize, take, give, begin,       end,
-                            launch, call_host, hold,   work, work_at_once};
+const struct calls CALLS = {record, wait,   synchronize, take, give, begin,
+                            end,    launch, call_host,   hold, work, work_at_once};

@@ -1,6 +1,6 @@
-/* Graphs: effects as nodes, built by hand or captured, changed between launches, launched in streams
- * of other contexts too, destroyed while they run. What a graph does is applied to the model at each
- * launch, in the order in which its effects were added. */
+/* Graphs: effects as nodes, built by hand or captured, changed between launches, launched in
+ * streams of other contexts too, destroyed while they run. What a graph does is applied to the
+ * model at each launch, in the order in which its effects were added. */
 #include "torture.h"
 
 static struct graph *empty_graph(struct worker *worker)
@@ -40,8 +40,8 @@ static bool choose_for_graph(struct worker *worker, struct graph *graph)
         return false;
     if (effect->kind == VALUE)
         effect->kind = FILL, effect->element = 4;
-    if (effect->kind == FILL && !effect->is_whole && effect->bytes >= 4 &&
-        effect->element == 4 && effect->to->device == worker->world->contexts[graph->context].device &&
+    if (effect->kind == FILL && !effect->is_whole && effect->bytes >= 4 && effect->element == 4 &&
+        effect->to->device == worker->world->contexts[graph->context].device &&
         with(worker, WITH_temporaries) && chance(worker, 40))
         effect->kind = TEMPORARY;
     effect->host = stage;
@@ -57,10 +57,10 @@ static void launch(struct worker *worker, struct graph *graph)
 {
     const struct context *contexts = worker->world->contexts;
     const unsigned other = some_context(worker);
-    const unsigned context =
-        with(worker, WITH_foreign) && contexts[other].device == contexts[graph->context].device
-            ? other
-            : graph->context;
+    const unsigned context = with(worker, WITH_foreign) && (worker->world->foreign & TO_LAUNCH) &&
+                                     contexts[other].device == contexts[graph->context].device
+                                 ? other
+                                 : graph->context;
     const unsigned lane = some_lane(worker, context);
     const struct calls *calls = some_calls(worker);
 
@@ -115,15 +115,15 @@ static CUDA_MEMSET_NODE_PARAMS fill_of(const struct effect *effect)
 {
     const struct block *to = effect->to;
 
-    return (CUDA_MEMSET_NODE_PARAMS){
-        .dst = address_at(to, effect->to_at),
-        .pitch = to->pitch,
-        .value = effect->element == 4   ? effect->value
-                 : effect->element == 2 ? effect->value & 0xffff
-                                        : effect->value & 0xff,
-        .elementSize = effect->element,
-        .width = (effect->is_whole ? to->width : effect->bytes) / effect->element,
-        .height = effect->is_whole ? to->height : 1};
+    return (CUDA_MEMSET_NODE_PARAMS){.dst = address_at(to, effect->to_at),
+                                     .pitch = to->pitch,
+                                     .value = effect->element == 4   ? effect->value
+                                              : effect->element == 2 ? effect->value & 0xffff
+                                                                     : effect->value & 0xff,
+                                     .elementSize = effect->element,
+                                     .width = (effect->is_whole ? to->width : effect->bytes) /
+                                              effect->element,
+                                     .height = effect->is_whole ? to->height : 1};
 }
 
 static bool touch_the_same(const struct effect *one, const struct effect *other)
@@ -198,11 +198,13 @@ void build_graph(struct worker *worker)
     graph->is_captured = false;
     enter(worker, graph->context);
     CHECK(cuGraphCreate(&graph->graph, 0));
+    worker->graph_way = TO_NODE;
     for (unsigned i = 0; i < count; i++)
         if (choose_for_graph(worker, graph)) {
             add_node(worker, graph);
             graph->count++;
         }
+    worker->graph_way = 0;
     CHECK(cuGraphInstantiate(&graph->exec, graph->graph, 0));
     launch(worker, graph);
 }
@@ -221,8 +223,11 @@ void change_graph(struct worker *worker)
     if (effect->kind == TEMPORARY || effect->kind == COPY_IN || effect->is_whole)
         return;
     for (unsigned i = 0; i < 20; i++) {
-        if (!choose_effect(worker, graph->context, &changed) || changed.kind != effect->kind ||
-            changed.is_whole || changed.to->context != effect->to->context ||
+        worker->graph_way = TO_NODE;
+        const bool is_chosen = choose_effect(worker, graph->context, &changed);
+        worker->graph_way = 0;
+        if (!is_chosen || changed.kind != effect->kind || changed.is_whole ||
+            changed.to->context != effect->to->context ||
             (changed.from != NULL && changed.from->context != effect->from->context))
             continue;
         if (changed.bytes < effect->bytes || changed.element != effect->element)
@@ -280,10 +285,10 @@ static void follow(struct worker *worker, unsigned lane, unsigned before, CUeven
 static void capture_effect(struct worker *worker, unsigned lane, unsigned second,
                            const struct effect *effect, CUevent *events)
 {
-    const bool is_forked = second != lane && chance(worker, 40) &&
-                           may_touch(worker, effect->to, context_of(second), false) &&
-                           (effect->from == NULL ||
-                            may_touch(worker, effect->from, context_of(second), true));
+    const bool is_forked =
+        second != lane && chance(worker, 40) &&
+        may_touch(worker, effect->to, context_of(second), TO_FILL) &&
+        (effect->from == NULL || may_touch(worker, effect->from, context_of(second), ANY_COPY));
     const unsigned on = is_forked ? second : lane;
 
     if (is_forked)
@@ -292,8 +297,8 @@ static void capture_effect(struct worker *worker, unsigned lane, unsigned second
     if (effect->kind == TEMPORARY)
         capture_temporary(worker, on, effect);
     else
-        CHECK(some_calls(worker)->work(effect, (unsigned)pick(worker, 4),
-                                       worker->lanes[on].stream));
+        CHECK(
+            some_calls(worker)->work(effect, (unsigned)pick(worker, 4), worker->lanes[on].stream));
     if (is_forked)
         follow(worker, lane, second, events[1]);
 }
@@ -319,11 +324,13 @@ static void capture_into(struct worker *worker, struct graph *graph, unsigned se
     enter(worker, graph->context);
     CHECK(cuEventCreate(&events[0], CU_EVENT_DISABLE_TIMING));
     CHECK(some_calls(worker)->begin(worker->lanes[lane].stream, mode));
+    worker->graph_way = TO_CAPTURED;
     for (unsigned i = 0; i < count; i++)
         if (choose_for_graph(worker, graph)) {
             capture_effect(worker, lane, second, &graph->effects[graph->count], events);
             graph->count++;
         }
+    worker->graph_way = 0;
     enter(worker, graph->context);
     CHECK(some_calls(worker)->end(worker->lanes[lane].stream, &graph->graph));
     CHECK(cuGraphInstantiate(&graph->exec, graph->graph, 0));
@@ -339,7 +346,9 @@ void capture_graph(struct worker *worker)
         return;
     graph->context = some_context(worker);
     graph->is_captured = true;
-    const unsigned other = with(worker, WITH_foreign) ? some_context(worker) : graph->context;
+    const unsigned other = with(worker, WITH_foreign) && (worker->world->foreign & TO_CAPTURED)
+                               ? some_context(worker)
+                               : graph->context;
     const unsigned second = other * STREAMS + SECOND_OWN;
     const unsigned low = graph->context < other ? graph->context : other;
     const unsigned high = graph->context < other ? other : graph->context;

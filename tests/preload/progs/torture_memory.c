@@ -58,8 +58,8 @@ static CUresult take_ordered(struct worker *worker, struct block *block)
     const unsigned lane = some_lane(worker, block->context);
     const struct calls *calls = some_calls(worker);
     CUmemoryPool pool = block->how == BY_POOL ? world->pools[1] : NULL;
-    CUresult result = calls->take(&block->address, block->bytes, pool,
-                                  stream_of(worker, lane, calls));
+    CUresult result =
+        calls->take(&block->address, block->bytes, pool, stream_of(worker, lane, calls));
 
     if (result == CUDA_SUCCESS)
         note_write(block, add_work(worker, lane));
@@ -81,7 +81,8 @@ static CUresult take_memory(struct worker *worker, struct block *block)
 {
     if (block->how == BY_PITCH)
         return take_pitched(worker, block);
-    choose_rows(worker, block);
+    if (block->height == 0)
+        choose_rows(worker, block);
     switch (block->how) {
     case BY_RUNTIME:
         return cudaMalloc((void **)&block->address, block->bytes) == cudaSuccess
@@ -112,8 +113,7 @@ bool take_block(struct worker *worker, struct block *block)
 {
     const unsigned context = some_context(worker);
 
-    *block = (struct block){.context = context,
-                            .device = worker->world->contexts[context].device};
+    *block = (struct block){.context = context, .device = worker->world->contexts[context].device};
     block->how = some_way(worker, block->device);
     block->bytes = some_size(worker);
     return take_so(worker, block);
@@ -125,18 +125,23 @@ bool take_again(struct worker *worker, struct block *block)
                             .device = block->device,
                             .how = block->how,
                             .bytes = block->bytes,
-                            .pitch = block->pitch};
+                            .width = block->width,
+                            .pitch = block->pitch,
+                            .height = block->height};
     return take_so(worker, block);
 }
 
 bool may_touch(const struct worker *worker, const struct block *block, unsigned context,
-               bool by_copy)
+               unsigned ways)
 {
     const struct world *world = worker->world;
+    const bool by_copy = (ways & ~(unsigned)(TO_FILL | ANY_VALUE)) != 0;
 
     if (context == block->context)
         return true;
-    if (!with(worker, WITH_foreign))
+    if (worker->graph_way != 0)
+        ways = worker->graph_way;
+    if (!with(worker, WITH_foreign) || (world->foreign & ways) == 0)
         return false;
     if (world->contexts[context].device == block->device)
         return true;
@@ -147,46 +152,27 @@ bool may_touch(const struct worker *worker, const struct block *block, unsigned 
 
 /* ---- freed ---- */
 
-/* Memory of a context is freed in its own streams, so that it is free when the context ends. */
 static unsigned context_to_free_in(struct worker *worker, const struct block *block)
 {
     const unsigned context = some_context(worker);
 
-    return (block->how == BY_STREAM || block->how == BY_POOL) && with(worker, WITH_foreign) &&
-                   worker->world->contexts[context].device == block->device
+    return with(worker, WITH_foreign) && worker->world->contexts[context].device == block->device
                ? context
                : block->context;
 }
 
 static void give_in_order(struct worker *worker, struct block *block)
 {
-    const unsigned lane = some_lane(worker, context_to_free_in(worker, block));
+    const bool is_the_devices = block->how == BY_STREAM || block->how == BY_POOL;
+    /* Memory of a context is freed in its own streams: before the context ends. */
+    const unsigned lane =
+        some_lane(worker, is_the_devices ? context_to_free_in(worker, block) : block->context);
     const struct calls *calls = some_calls(worker);
 
     order_write(worker, lane, block);
     enter(worker, context_of(lane));
     CHECK(calls->give(block->address, stream_of(worker, lane, calls)));
     add_work(worker, lane);
-}
-
-/* cuMemFree waits for the work of the block's own context and of the current one: for the work of
- * others the program waits. Returns the context to be current. */
-static unsigned leave_to_free(struct worker *worker, const struct block *block)
-{
-    unsigned current = block->context;
-
-    for (unsigned i = 0; i <= block->read_count; i++) {
-        const struct access access = i == block->read_count ? block->write : block->reads[i];
-        const unsigned context = context_of(access.lane);
-
-        if (is_done(worker, access) || context == block->context || context == current)
-            continue;
-        if (current == block->context)
-            current = context;
-        else
-            wait_for(worker, access);
-    }
-    return current;
 }
 
 void give_block(struct worker *worker, struct block *block)
@@ -201,7 +187,7 @@ void give_block(struct worker *worker, struct block *block)
         release_hold(worker);
         if (is_ordered) /* its free waits for nothing */
             wait_for_block(worker, block);
-        enter(worker, leave_to_free(worker, block));
+        enter(worker, context_to_free_in(worker, block));
         if (block->how == BY_RUNTIME || (with(worker, WITH_runtime) && chance(worker, 20)))
             CHECK((CUresult)cudaFree((void *)(uintptr_t)block->address));
         else
@@ -213,7 +199,7 @@ void give_block(struct worker *worker, struct block *block)
 /* ---- handed on ---- */
 
 /* The block at a place that both agree on; all its work is before an event. */
-void hand_over(struct worker *worker, unsigned to)
+void hand_over(struct worker *worker, struct block **to)
 {
     struct block **slot = &worker->slots[0], *block = *slot;
 
@@ -226,19 +212,19 @@ void hand_over(struct worker *worker, unsigned to)
         CHECK(cuEventCreate(&block->handed, CU_EVENT_DISABLE_TIMING));
         CHECK(cuEventRecord(block->handed, stream_of(worker, lane, &legacy_calls)));
     }
-    worker->world->handed[to] = block;
+    *to = block;
     *slot = NULL;
 }
 
-void receive(struct worker *worker)
+void receive(struct worker *worker, struct block *block)
 {
-    struct block *block = worker->world->handed[worker->index];
-
     worker->slots[0] = block;
     block->write = (struct access){0, 0};
     block->read_count = 0;
     if (block->address == 0)
         return;
+    if (worker->index != 0 && worker->world->contexts[block->context].green != NULL)
+        block->context = block->device == 0 ? 0 : 2; /* its primary context, whose the memory is */
     const unsigned lane = some_lane(worker, block->context);
     wait_on(worker, lane, block->handed);
     CHECK(cuEventDestroy(block->handed));

@@ -1,5 +1,6 @@
 /* What the program may know to be done before what. Each thread keeps a vector clock for each
- * stream (Fidge and Mattern), of its own work alone: what others queue there only adds to the order.
+ * stream (Fidge and Mattern), of its own work alone: what others queue there only adds to the
+ * order.
  *
  * CUDA's rules that are used: a stream is in order; the legacy stream of a context comes behind
  * earlier and before later work of the context's blocking streams; an event orders what waits for
@@ -15,13 +16,6 @@ static void join(struct clock *clock, const struct clock *other)
             clock->at[i] = other->at[i];
 }
 
-static bool is_blocking(unsigned lane)
-{
-    const unsigned place = lane % STREAMS;
-
-    return place == PER_THREAD || place == BLOCKING || place == OWN_BLOCKING;
-}
-
 /* What further work on the lane comes behind. */
 static struct clock clock_of(const struct worker *worker, unsigned lane)
 {
@@ -31,9 +25,9 @@ static struct clock clock_of(const struct worker *worker, unsigned lane)
     join(&clock, &worker->host);
     if (lane % STREAMS == LEGACY) {
         for (unsigned i = first; i < first + STREAMS; i++)
-            if (is_blocking(i))
+            if (worker->lanes[i].is_blocking)
                 join(&clock, &worker->lanes[i].tail);
-    } else if (is_blocking(lane)) {
+    } else if (worker->lanes[lane].is_blocking) {
         join(&clock, &worker->lanes[first + LEGACY].tail);
     }
     return clock;
@@ -69,18 +63,20 @@ bool may_use_lane(const struct worker *worker, unsigned lane)
 {
     const struct lane *own = &worker->lanes[lane];
 
-    if (!own->is_open || own->is_captured)
+    if (!own->is_open)
         return false;
     switch (lane % STREAMS) {
     case LEGACY:
-        return with(worker, WITH_legacy);
+        return with(worker, WITH_legacy) || !with(worker, WITH_streams);
     case PER_THREAD:
         return with(worker, WITH_thread);
     case BLOCKING:
     case NON_BLOCKING:
         return with(worker, WITH_shared);
-    default:
+    case PASSING:
         return true;
+    default:
+        return with(worker, WITH_streams);
     }
 }
 
@@ -93,7 +89,7 @@ unsigned some_lane(struct worker *worker, unsigned context)
         if (may_use_lane(worker, lane))
             return lane;
     }
-    return context * STREAMS + OWN;
+    return context * STREAMS + LEGACY;
 }
 
 /* ---- events ---- */
@@ -260,8 +256,8 @@ void hold_some_stream(struct worker *worker)
     if (with(worker, WITH_host) && chance(worker, 50))
         CHECK(calls->call_host(stream_of(worker, lane, calls), wait_for_flag, hold));
     else
-        CHECK(calls->hold(stream_of(worker, lane, calls), worker->flag_address,
-                          worker->flag_value));
+        CHECK(
+            calls->hold(stream_of(worker, lane, calls), worker->flag_address, worker->flag_value));
     add_work(worker, lane);
     worker->is_holding = true;
     worker->hold_end = worker->step + 2 + pick(worker, 12);

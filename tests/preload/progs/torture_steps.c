@@ -17,12 +17,11 @@ static struct block *some_live(struct worker *worker)
     return NULL;
 }
 
-static unsigned lane_for(struct worker *worker, const struct block *block)
+static unsigned lane_for(struct worker *worker, const struct block *block, unsigned ways)
 {
     const unsigned context = some_context(worker);
 
-    return some_lane(worker,
-                     may_touch(worker, block, context, false) ? context : block->context);
+    return some_lane(worker, may_touch(worker, block, context, ways) ? context : block->context);
 }
 
 /* What is done first to a block that was just taken. */
@@ -33,7 +32,7 @@ static void begin_block(struct worker *worker, struct block *block)
     if (with(worker, WITH_exported) && chance(worker, 15))
         export_block(worker, block);
     if (!block->is_written) {
-        const unsigned lane = lane_for(worker, block);
+        const unsigned lane = lane_for(worker, block, TO_FILL);
         fill_whole(worker, block, &effect);
         queue(worker, lane, &effect);
     }
@@ -54,7 +53,7 @@ static void give_step(struct worker *worker)
     if (block == NULL)
         return;
     if (chance(worker, 75))
-        check_block(worker, lane_for(worker, block), block);
+        check_block(worker, lane_for(worker, block, TO_READ), block);
     give_block(worker, block);
 }
 
@@ -99,7 +98,7 @@ static void check_step(struct worker *worker)
     struct block *block = some_live(worker);
 
     if (block != NULL && block->is_written)
-        check_block(worker, lane_for(worker, block), block);
+        check_block(worker, lane_for(worker, block, TO_READ), block);
 }
 
 static void wait_step(struct worker *worker)
@@ -142,8 +141,8 @@ static void host_step(struct worker *worker)
 static void trim_step(struct worker *worker)
 {
     const struct world *world = worker->world;
-    CUmemoryPool pool = world->pools[1] != NULL && chance(worker, 50) ? world->pools[1]
-                                                                     : world->pools[0];
+    CUmemoryPool pool =
+        world->pools[1] != NULL && chance(worker, 50) ? world->pools[1] : world->pools[0];
     CHECK(cuMemPoolTrimTo(pool, chance(worker, 50) ? 0 : 4u << 20));
 }
 

@@ -13,14 +13,13 @@ static size_t watched(const struct block *block)
 
 /* ---- chosen ---- */
 
-static struct block *some_block(struct worker *worker, unsigned context, bool by_copy)
+static struct block *some_block(struct worker *worker, unsigned context, unsigned ways)
 {
     const unsigned first = (unsigned)pick(worker, SLOTS);
 
     for (unsigned i = 0; i < SLOTS; i++) {
         struct block *block = worker->slots[(first + i) % SLOTS];
-        if (block->address != 0 && block->is_written &&
-            may_touch(worker, block, context, by_copy))
+        if (block->address != 0 && block->is_written && may_touch(worker, block, context, ways))
             return block;
     }
     return NULL;
@@ -46,8 +45,8 @@ void fill_whole(struct worker *worker, struct block *block, struct effect *effec
 {
     static const unsigned elements[] = {4, 4, 2, 1};
 
-    *effect = (struct effect){.kind = FILL, .to = block, .is_whole = true,
-                              .bytes = watched(block), .value = tag(worker)};
+    *effect = (struct effect){
+        .kind = FILL, .to = block, .is_whole = true, .bytes = watched(block), .value = tag(worker)};
     effect->element = elements[pick(worker, 4)];
     while (block->width % effect->element != 0)
         effect->element /= 2;
@@ -73,7 +72,7 @@ static bool choose_copy(struct worker *worker, unsigned context, struct effect *
 {
     const struct world *world = worker->world;
 
-    effect->from = some_block(worker, context, true);
+    effect->from = some_block(worker, context, ANY_COPY);
     if (effect->from == NULL || effect->from == effect->to)
         return false;
     effect->to_context = world->contexts[effect->to->context].handle;
@@ -83,6 +82,14 @@ static bool choose_copy(struct worker *worker, unsigned context, struct effect *
            choose_place(worker, effect->to, effect->bytes, 1, &effect->to_at);
 }
 
+static unsigned ways_of(enum effect_kind kind)
+{
+    return kind == COPY      ? ANY_COPY
+           : kind == COPY_IN ? TO_COPY_IN
+           : kind == VALUE   ? ANY_VALUE
+                             : TO_FILL;
+}
+
 bool choose_effect(struct worker *worker, unsigned context, struct effect *effect)
 {
     static const enum effect_kind kinds[] = {FILL, FILL, COPY_IN, COPY, COPY, COPY, VALUE};
@@ -90,7 +97,7 @@ bool choose_effect(struct worker *worker, unsigned context, struct effect *effec
     *effect = (struct effect){.kind = kinds[pick(worker, sizeof(kinds) / sizeof(kinds[0]))]};
     if (effect->kind == VALUE && !with(worker, WITH_values))
         effect->kind = FILL;
-    effect->to = some_block(worker, context, effect->kind == COPY || effect->kind == COPY_IN);
+    effect->to = some_block(worker, context, ways_of(effect->kind));
     if (effect->to == NULL)
         return false;
     switch (effect->kind) {
@@ -169,15 +176,27 @@ static struct stage *some_stage(struct worker *worker, const struct effect *effe
 /* Which of the calls that do the same. The legacy stream takes no batches of copies. */
 static unsigned some_call(struct worker *worker, const struct effect *effect, unsigned lane)
 {
-    const bool has_batches = with(worker, WITH_batches) && lane % STREAMS != LEGACY &&
-                             worker->world->driver_version >= 12080;
-    unsigned way = (unsigned)pick(worker, 8);
+    const bool has_batches = with(worker, WITH_batches);
+    const bool has_copies =
+        has_batches && lane % STREAMS != LEGACY && worker->world->driver_version >= 12080;
+    const unsigned way = (unsigned)pick(worker, 8);
+    const unsigned context = context_of(lane);
+    unsigned ways = TO_ALL;
 
-    if (effect->kind == COPY && effect->to->device != effect->from->device && chance(worker, 50))
-        way = 6 + way % 2;
+    if ((effect->to != NULL && effect->to->context != context) ||
+        (effect->from != NULL && effect->from->context != context))
+        ways = worker->world->foreign;
     if (effect->kind == VALUE)
-        return with(worker, WITH_batches) ? way : 1;
-    return way == 5 && !has_batches ? 0 : way;
+        return has_batches && (way % 3 == 0 || (ways & TO_VALUE) == 0) && (ways & TO_VALUE_BATCH)
+                   ? 0
+                   : 1;
+    if (effect->kind != COPY)
+        return way == 5 && !has_copies ? 0 : way;
+    if (has_copies && (ways & TO_COPY_BATCH) && (way == 5 || (ways & TO_COPY) == 0))
+        return 5;
+    if ((ways & TO_COPY_PEER) && (way >= 6 || (ways & TO_COPY) == 0))
+        return 6 + way % 2;
+    return way % 5;
 }
 
 static bool queue_at_once(struct worker *worker, unsigned lane, const struct effect *effect)
@@ -185,7 +204,8 @@ static bool queue_at_once(struct worker *worker, unsigned lane, const struct eff
     const unsigned place = lane % STREAMS;
 
     if (!with(worker, WITH_synchronous) || worker->is_holding || !chance(worker, 30) ||
-        (place != LEGACY && place != PER_THREAD))
+        (place != LEGACY && place != PER_THREAD) ||
+        (effect->kind == COPY && effect->to->context != effect->from->context))
         return false;
     const CUresult result = (place == LEGACY ? &legacy_calls : &thread_calls)
                                 ->work_at_once(effect, (unsigned)pick(worker, 2));
@@ -222,8 +242,7 @@ void check_block(struct worker *worker, unsigned lane, struct block *block)
 
     if (worker->check_count == CHECKS)
         end_check(worker);
-    struct check *check =
-        &worker->checks[(worker->first_check + worker->check_count++) % CHECKS];
+    struct check *check = &worker->checks[(worker->first_check + worker->check_count++) % CHECKS];
     effect.host = check->data;
     check->bytes = watched(block);
     memcpy(check->expected, block->model, check->bytes);
@@ -250,9 +269,9 @@ static void complain(struct worker *worker, const struct check *check, size_t at
             "wrong bytes: seed %llu thread %u step %llu: at %zu found %08x (as written by thread "
             "%u in step %u of 65536), expected %08x; block 0x%llx of %zu bytes, way %d, context "
             "%u\n",
-            (unsigned long long)worker->world->seed, worker->index,
-            (unsigned long long)check->step, at, found, (found >> 28) - 1, found >> 12 & 0xffff,
-            expected, (unsigned long long)check->address, check->block_bytes, (int)check->how,
+            (unsigned long long)worker->world->seed, worker->index, (unsigned long long)check->step,
+            at, found, (found >> 28) - 1, found >> 12 & 0xffff, expected,
+            (unsigned long long)check->address, check->block_bytes, (int)check->how,
             check->context);
 }
 

@@ -70,18 +70,25 @@ static void make_context(struct world *world, unsigned index, uint64_t choice)
               !make_for_graphics(context, choice % 2 == 0)))
         CHECK(cuCtxCreate(&context->handle, NULL, 0, (CUdevice)context->device));
     CHECK(cuCtxSetCurrent(context->handle));
-    CHECK(cuStreamCreate(&context->shared[0], context->green != NULL ? CU_STREAM_NON_BLOCKING
-                                                                     : CU_STREAM_DEFAULT));
+    if (!world->with[WITH_shared])
+        return;
+    CHECK(cuStreamCreate(&context->shared[0],
+                         context->green != NULL ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
     CHECK(cuStreamCreate(&context->shared[1], CU_STREAM_NON_BLOCKING));
 }
 
-static void end_context(struct context *context)
+static void end_streams(const struct world *world, const struct context *context)
+{
+    CHECK(cuCtxSetCurrent(context->handle));
+    for (unsigned i = 0; i < 2 && world->with[WITH_shared]; i++)
+        CHECK(cuStreamDestroy(context->shared[i]));
+}
+
+static void end_context(const struct world *world, struct context *context)
 {
     CUresult (*destroy_green)(CUgreenCtx) = NULL;
 
-    CHECK(cuCtxSetCurrent(context->handle));
-    CHECK(cuStreamDestroy(context->shared[0]));
-    CHECK(cuStreamDestroy(context->shared[1]));
+    end_streams(world, context);
     CHECK(cuCtxSetCurrent(NULL));
     *(void **)&destroy_green = dlsym(RTLD_DEFAULT, "cuGreenCtxDestroy");
     if (context->is_primary)
@@ -121,6 +128,19 @@ static void open_pool(struct world *world, unsigned index)
 
 /* ---- beginning and end ---- */
 
+/* All ways to another context's memory, or a few. */
+static unsigned some_ways(uint64_t seed)
+{
+    uint64_t state = mix(seed + 77);
+    unsigned ways = 0;
+
+    if (pick_from(&state, 100) < 25)
+        return TO_ALL;
+    for (uint64_t i = 1 + pick_from(&state, 3); i > 0; i--)
+        ways |= 1u << pick_from(&state, 11);
+    return ways;
+}
+
 void open_world(struct world *world)
 {
     const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -131,16 +151,23 @@ void open_world(struct world *world)
     CHECK(cuInit(0));
     CHECK(cuDriverGetVersion(&world->driver_version));
     CHECK(cuDeviceGetCount(&count));
+    world->foreign =
+        getenv("TORTURE_WAYS") ? (unsigned)atoi(getenv("TORTURE_WAYS")) : some_ways(world->seed);
+    world->with[WITH_runtime] =
+        wanted[WITH_runtime] && world->driver_version >= 13000; /* its own */
+    world->with[WITH_captures] = wanted[WITH_captures] && wanted[WITH_streams];
     world->device_count = count > 1 && wanted[WITH_devices] ? 2 : 1;
     const unsigned last = world->device_count - 1;
-    const struct context places[CONTEXTS] = {
-        {.is_primary = true}, {.device = 0}, {.device = last, .is_primary = true}, {.device = last}};
+    const struct context places[CONTEXTS] = {{.is_primary = true},
+                                             {.device = 0},
+                                             {.device = last, .is_primary = true},
+                                             {.device = last}};
     for (unsigned i = 0; i < CONTEXTS; i++) {
         world->contexts[i] = places[i];
         if (i == 2 && last == 0)
             world->contexts[i].is_primary = false;
-        if (i == 0 || (i == 1 && (wanted[WITH_contexts] || wanted[WITH_green] ||
-                                  wanted[WITH_graphics])) ||
+        if (i == 0 ||
+            (i == 1 && (wanted[WITH_contexts] || wanted[WITH_green] || wanted[WITH_graphics])) ||
             (i == 2 && (last > 0 || wanted[WITH_contexts])) || (i == 3 && wanted[WITH_contexts]))
             make_context(world, i, mix(world->seed + i));
     }
@@ -159,10 +186,8 @@ void close_world(struct world *world)
         CHECK(cuMemPoolDestroy(world->pools[1]));
     for (unsigned i = CONTEXTS; i-- > 1;)
         if (world->contexts[i].handle != NULL)
-            end_context(&world->contexts[i]);
-    CHECK(cuCtxSetCurrent(world->contexts[0].handle));
-    CHECK(cuStreamDestroy(world->contexts[0].shared[0]));
-    CHECK(cuStreamDestroy(world->contexts[0].shared[1]));
+            end_context(world, &world->contexts[i]);
+    end_streams(world, &world->contexts[0]);
     CHECK(cuCtxSynchronize());
 }
 
@@ -177,11 +202,16 @@ void open_lanes(struct worker *worker, unsigned context)
         return;
     enter(worker, context);
     for (unsigned i = LEGACY; i < PASSING; i++) {
-        lanes[i].is_open = true;
+        lanes[i].is_open = own->green == NULL || i != PER_THREAD; /* which it does not have */
+        /* What a green context's default stream is ordered with is not documented. */
+        lanes[i].is_blocking =
+            own->green == NULL && (i == PER_THREAD || i == BLOCKING || i == OWN_BLOCKING);
         lanes[i].next = lanes[i].tail = worker->host;
     }
     lanes[BLOCKING].stream = own->shared[0];
     lanes[NON_BLOCKING].stream = own->shared[1];
+    if (!with(worker, WITH_streams))
+        return;
     CHECK(cuStreamCreate(&lanes[OWN].stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&lanes[SECOND_OWN].stream, CU_STREAM_NON_BLOCKING));
     CHECK(cuStreamCreate(&lanes[OWN_BLOCKING].stream,
@@ -200,9 +230,8 @@ static void close_lanes(struct worker *worker, unsigned context)
     if (lanes[PASSING].last != NULL)
         CHECK(cuEventDestroy(lanes[PASSING].last));
     lanes[PASSING].last = NULL;
-    CHECK(cuStreamDestroy(lanes[OWN].stream));
-    CHECK(cuStreamDestroy(lanes[SECOND_OWN].stream));
-    CHECK(cuStreamDestroy(lanes[OWN_BLOCKING].stream));
+    for (unsigned i = OWN; i < PASSING && with(worker, WITH_streams); i++)
+        CHECK(cuStreamDestroy(lanes[i].stream));
     for (unsigned i = 0; i < EVENTS; i++) {
         if (worker->events[context][i] != NULL)
             CHECK(cuEventDestroy(worker->events[context][i]));
@@ -324,7 +353,9 @@ void leave(struct worker *worker, uint64_t round)
         enter(worker, 0);
     }
     if (plan.hands_over)
-        hand_over(worker, (worker->index + 1) % worker->world->thread_count);
+        hand_over(
+            worker,
+            &worker->world->handed[round % 2][(worker->index + 1) % worker->world->thread_count]);
 }
 
 void change(struct worker *worker, uint64_t round)
@@ -333,7 +364,7 @@ void change(struct worker *worker, uint64_t round)
     const struct plan plan = plan_of(world, round);
 
     if (plan.ended < CONTEXTS) {
-        end_context(&world->contexts[plan.ended]);
+        end_context(world, &world->contexts[plan.ended]);
         make_context(world, plan.ended, plan.choice);
         if (world->has_peers)
             enable_peers(world);
@@ -347,15 +378,14 @@ void change(struct worker *worker, uint64_t round)
     worker->context = 0;
 }
 
-/* `plan` as it was made before the change. */
 void take_up(struct worker *worker, uint64_t round)
 {
-    (void)round;
+    struct block **handed = &worker->world->handed[round % 2][worker->index];
+
     for (unsigned i = 0; i < CONTEXTS; i++)
         if (!worker->lanes[i * STREAMS].is_open)
             open_lanes(worker, i);
-    if (worker->world->handed[worker->index] != NULL) {
-        receive(worker);
-        worker->world->handed[worker->index] = NULL;
-    }
+    if (*handed != NULL)
+        receive(worker, *handed);
+    *handed = NULL;
 }
