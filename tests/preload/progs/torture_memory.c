@@ -178,7 +178,8 @@ static void give_in_order(struct worker *worker, struct block *block)
 void give_block(struct worker *worker, struct block *block)
 {
     const bool is_ordered = block->how == BY_STREAM || block->how == BY_POOL;
-    const bool is_mixed = with(worker, WITH_mixed) && chance(worker, 20);
+    const bool is_drawn = with(worker, WITH_mixed) && chance(worker, 20);
+    const bool is_mixed = worker->is_holding ? !is_ordered : is_drawn; /* nothing that waits */
 
     spend_graphs(worker, block);
     if (is_ordered != is_mixed) {

@@ -50,7 +50,8 @@ static void give_step(struct worker *worker)
 {
     struct block *block = some_live(worker);
 
-    if (block == NULL)
+    if (block == NULL || (worker->is_holding && !with(worker, WITH_mixed) &&
+                          block->how != BY_STREAM && block->how != BY_POOL))
         return;
     if (chance(worker, 75))
         check_block(worker, lane_for(worker, block, TO_READ), block);
@@ -170,7 +171,7 @@ static const struct step {
     bool may_wait; /* not while a stream is held */
 } steps[] = {
     {"take", take_step, ASPECTS, 30, false},
-    {"give", give_step, ASPECTS, 16, true},
+    {"give", give_step, ASPECTS, 16, false},
     {"renew", renew_step, ASPECTS, 14, true},
     {"work", work_step, ASPECTS, 40, false},
     {"check", check_step, ASPECTS, 8, false},
