@@ -6,6 +6,7 @@
 #include "core/instance.h"
 #include "core/magazine.h"
 
+#include <errno.h>
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <stddef.h>
@@ -15,6 +16,9 @@
 
 #define SPINS_BEFORE_SLEEP 64
 #define PAUSE_NS 20000
+/* Longer than any processor keeps a store to itself: those that run drain their store buffers
+ * within microseconds, and those that are interrupted or change threads do so at once. */
+#define STORES_ARE_SEEN_NS 20000000
 
 /* The thread sanitizer knows nothing of barriers that are made elsewhere. */
 #ifdef __SANITIZE_THREAD__
@@ -23,14 +27,22 @@
 #define MAY_USE_MEMBARRIER true
 #endif
 
+/* False: the kernel has none, or a filter refuses it; errno is the program's. */
+static bool make_barrier(int command)
+{
+    const int saved_errno = errno;
+    const bool is_made = syscall(SYS_membarrier, command, 0) == 0;
+    errno = saved_errno;
+    return is_made;
+}
+
 /* ---- life ---- */
 
 void gc_caches_init(struct gc_core *core)
 {
     gc_lock_init(&core->caches_lock, GC_RANK_CACHES);
     core->has_membarrier =
-        MAY_USE_MEMBARRIER &&
-        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0) == 0;
+        MAY_USE_MEMBARRIER && make_barrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
     core->has_magazines = core->mode == GC_MODE_CACHE && core->options->reuse == GC_REUSE_FENCE &&
                           core->options->debug == 0 && core->driver.fence_record != NULL;
 }
@@ -122,6 +134,20 @@ void gc_core_cache_retire(struct gc_core *core, struct gc_cache *cache)
 
 /* ---- stopping ---- */
 
+/* Every thread that is inside has been seen to be, and every one that enters sees its gate. Where
+ * the kernel declines (a filter of system calls that was set since the start), owners make their
+ * own fences from now on; those that run have passed the gate without one, once more at most, and
+ * what they stored then is waited for. */
+static void publish_claims_locked(struct gc_core *core)
+{
+    struct timespec left = {0, STORES_ARE_SEEN_NS};
+    if (!core->has_membarrier || make_barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+        return;
+    core->has_membarrier = false;
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
+        ;
+}
+
 static void await_owner(struct gc_cache *cache)
 {
     struct timespec pause = {0, PAUSE_NS};
@@ -148,8 +174,7 @@ void gc_caches_stop(struct gc_core *core)
     gc_lock_acquire(&core->caches_lock);
     for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache))
         atomic_store_explicit(&cache->gate, GC_CACHE_CLAIMED, memory_order_seq_cst);
-    if (core->has_membarrier)
-        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0);
+    publish_claims_locked(core);
     for (struct gc_cache *cache = first_cache(core); cache != NULL; cache = next_cache(cache)) {
         await_owner(cache);
         for (unsigned i = 0; may_look(cache) && i < GC_CACHE_MAGAZINES; i++)

@@ -51,7 +51,7 @@ struct gc_core {
     struct gc_hist free_ns;
 
     bool has_magazines;         /* threads may keep freed blocks for themselves */
-    bool has_membarrier;        /* the kernel makes their flags visible */
+    bool has_membarrier;        /* the kernel makes their flags visible; guarded by caches_lock */
     struct gc_lock caches_lock; /* guards who uses a cache; held while all are stopped */
     _Atomic(struct gc_cache *) caches;
     uint16_t context_count; /* that have a number; guarded by the registry's lock */

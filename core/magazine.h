@@ -9,8 +9,9 @@
  * Ownership: the owner raises is_busy for the moment it is inside and gives way if the gate is
  * claimed. Who wants to look into the caches of others stops them all: it holds
  * gc_core.caches_lock, claims every gate, makes every processor see it (membarrier) and waits until
- * none is busy. Meanwhile owners take the way through the pool. The owner takes a pool's lock while
- * busy, so nobody stops caches with a pool's lock held. */
+ * none is busy. Meanwhile owners take the way through the pool. Where the kernel declines the
+ * barrier, at the start or later, owners make a fence of their own each time (GC_CACHE_FENCED). The
+ * owner takes a pool's lock while busy, so nobody stops caches with a pool's lock held. */
 #ifndef GC_MAGAZINE_H
 #define GC_MAGAZINE_H
 
