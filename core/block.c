@@ -216,6 +216,7 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
             .id = id,
             .api = block->api,
             .is_ordered = block->is_ordered,
+            .is_synchronous = block->is_synchronous,
         };
     } else {
         status = GC_INVALID_POINTER;

@@ -52,11 +52,12 @@ struct gc_block {
     uint16_t api;
     _Atomic uint8_t state; /* enum gc_block_state */
     uint8_t slack;         /* while cached and not idle: granules beyond that size */
-    /* These two while live. */
+    /* These three while live. */
     bool is_shared : 1; /* other streams use it too */
-    bool
-        is_pinned : 1; /* others reach its memory by ways that no pause sees; never in a magazine */
-    bool is_ordered;   /* while live: counted as stream-ordered; never in a magazine */
+    /* These two while freeing, too; with either it is never in a magazine. */
+    bool is_pinned : 1;      /* others reach its memory by ways that no pause sees */
+    bool is_synchronous : 1; /* copies and fills of it are done when they return */
+    bool is_ordered;         /* while live: counted as stream-ordered; never in a magazine */
     /* While live: the number of its context; 0: a freed block is not for a magazine. Lock-free
      * readers take it as a hint. */
     _Atomic uint16_t magazine;

@@ -73,6 +73,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         .pending = &device->stats.pending,
         .ordered = &device->stats.ordered,
         .ordered_marks = device->ordered_marks,
+        .synchronous_count = &device->core->work.synchronous_count,
         .page_bytes = device->page_bytes,
     };
     gc_pool_init(&context->pool, context, &shared);

@@ -21,6 +21,7 @@ static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_
 {
     struct gc_pool *pool = &context->pool;
     struct gc_block *next = block->next;
+    gc_pool_unmark_locked(pool, block);
     if (block->state == GC_BLOCK_PENDING)
         gc_gauge_sub(pool->shared.pending, block->bytes);
     /* A block that is being freed is settled by the thread that frees it. */

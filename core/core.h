@@ -258,6 +258,7 @@ struct gc_block_info {
     uint64_t id; /* unique in the process, never reused */
     uint16_t api;
     bool is_ordered;
+    bool is_synchronous; /* see gc_core_set_synchronous */
 };
 
 /* The live block that contains `address`. GC_NOT_OURS; GC_INVALID_POINTER inside a segment but in
@@ -281,6 +282,12 @@ enum gc_status gc_core_expect_others(struct gc_core *core, int *driver_code) GC_
  * by ways that the library does not see, for as long as these live: it may not be moved (pause.h).
  */
 void gc_core_pin(struct gc_core *core, uint64_t address, uint64_t bytes);
+
+/* Copies and fills of the live block that contains `address` are to be done when they return, or no
+ * more: counted in gc_work.synchronous_count for as long as the block lives. GC_NOT_OURS,
+ * GC_INVALID_POINTER as gc_core_find_block. */
+enum gc_status gc_core_set_synchronous(struct gc_core *core, uint64_t address,
+                                       bool is_it) GC_CHECKED;
 
 /* ---- a thread's own cache: magazine.c ---- */
 

@@ -48,6 +48,21 @@ enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *drive
     return status == GC_OK ? await_former_life(pool->context, is_cut, driver_code) : status;
 }
 
+enum gc_status gc_core_set_synchronous(struct gc_core *core, uint64_t address, bool is_it)
+{
+    struct gc_block *block;
+    enum gc_status status = gc_core_lock_block(core, address, true, &block);
+    if (status != GC_OK)
+        return status;
+    struct gc_pool *pool = gc_block_pool(block);
+    if (is_live(block))
+        gc_pool_set_synchronous_locked(pool, block, is_it);
+    else
+        status = GC_INVALID_POINTER;
+    gc_pool_release(pool);
+    return status;
+}
+
 /* One block; *next is behind it. */
 static enum gc_status pin_block(struct gc_core *core, uint64_t address, uint64_t *next)
 {

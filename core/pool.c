@@ -244,8 +244,21 @@ void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block)
     atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
 }
 
-void gc_pool_unpin_locked(struct gc_pool *pool, struct gc_block *block)
+void gc_pool_set_synchronous_locked(struct gc_pool *pool, struct gc_block *block, bool is_it)
 {
+    if (block->is_synchronous == is_it)
+        return;
+    block->is_synchronous = is_it;
+    if (is_it)
+        atomic_fetch_add_explicit(pool->shared.synchronous_count, 1, memory_order_relaxed);
+    else
+        atomic_fetch_sub_explicit(pool->shared.synchronous_count, 1, memory_order_relaxed);
+    atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
+}
+
+void gc_pool_unmark_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    gc_pool_set_synchronous_locked(pool, block, false);
     pool->pinned_count -= block->is_pinned;
     block->is_pinned = false;
 }
@@ -257,8 +270,8 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->live.requested_bytes = claim->requested_bytes;
     block->live.id = gc_block_take_id(&pool->ids, pool->shared.next_block_id);
     block->api = claim->api;
+    GC_ASSERT(!block->is_pinned && !block->is_synchronous);
     block->is_shared = false;
-    block->is_pinned = false;
     block->is_ordered = claim->is_ordered;
     if (claim->is_ordered)
         count_ordered(&pool->shared, claim->requested_bytes);

@@ -64,6 +64,7 @@ struct gc_pool_shared {
     struct gc_gauge_cell *pending;       /* of the device, as the next */
     struct gc_gauge_cell *ordered;
     struct gc_gauge_cell *ordered_marks; /* GC_ORDERED_MARK_COUNT */
+    atomic_uint *synchronous_count;      /* of the process: see gc_core_set_synchronous */
     uint64_t page_bytes;                 /* of mapped memory; 0: there is none */
 };
 
@@ -138,7 +139,10 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
                               const struct gc_claim *claim);
 /* A live block: see gc_core_pin. */
 void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block);
-void gc_pool_unpin_locked(struct gc_pool *pool, struct gc_block *block);
+/* The same: see gc_core_set_synchronous. */
+void gc_pool_set_synchronous_locked(struct gc_pool *pool, struct gc_block *block, bool is_it);
+/* The block is freed, whatever comes of its memory: neither holds any more. */
+void gc_pool_unmark_locked(struct gc_pool *pool, struct gc_block *block);
 /* Puts back what was carved and never became live. */
 void gc_pool_uncarve_locked(struct gc_pool *pool, struct gc_block *block);
 /* Adds an arena, one free block. */

@@ -269,6 +269,8 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
     struct gc_pool *pool = &context->pool;
     gc_context_note_free(context, entry);
     gc_context_lock_decided(context);
+    if (!pool->is_dropped)
+        gc_pool_unmark_locked(pool, block);
     /* Of a stream: where the block was freed in its order, and no other stream uses it. */
     if (!pool->is_dropped &&
         (entry->stream == 0 || !gc_stream_push_locked(pool, entry->stream, block, stamp)))
@@ -291,6 +293,7 @@ static enum gc_status free_once(struct gc_context *context, struct gc_block *blo
     gc_device_give_back_begin(device, context->share);
     gc_context_lock_decided(context);
     if (!pool->is_dropped) {
+        gc_pool_unmark_locked(pool, block);
         segment = gc_block_segment(block);
         gc_pool_remove_locked(pool, segment);
     }
@@ -314,8 +317,10 @@ static void free_pooled(struct gc_context *context, struct gc_block *block,
     struct gc_pool *pool = &context->pool;
     gc_context_note_free(context, entry);
     gc_context_lock_decided(context);
-    if (!pool->is_dropped)
+    if (!pool->is_dropped) {
+        gc_pool_unmark_locked(pool, block);
         gc_pool_give_locked(pool, block);
+    }
     gc_pool_release(pool);
 }
 
@@ -371,7 +376,6 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     if (block->is_ordered)
         gc_pool_uncount_ordered(&context->pool.shared, entry.requested_bytes);
     block->is_ordered = false; /* if the free fails the block stays, plain from now on */
-    gc_pool_unpin_locked(&context->pool, block);
     gc_pool_release(&context->pool);
     if (is_synchronous(context))
         return free_waiting(context, block, &entry, is_once, driver_code);

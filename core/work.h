@@ -50,6 +50,7 @@ struct gc_work {
     atomic_uint loader_count;
     /* Of the memory that was freed in the order of the one stream. */
     _Atomic(struct gc_context *) giver;
+    atomic_uint synchronous_count; /* blocks of which copies and fills are done when they return */
     struct gc_turnstile turnstile; /* who submits is inside for the time of the call */
     /* The mark in the one stream, made by one thread at a time; it stays when it was waited for. */
     struct {

@@ -26,8 +26,7 @@ enum gc_handle_kind {
     GC_HANDLE_EVENTS,   /* context → idle events of ours */
     GC_HANDLE_STREAM,   /* stream of the program → its context */
     GC_HANDLE_JOIN,     /* context → stream of ours that follows all of its streams */
-    GC_HANDLE_SYNC_MEMOPS, /* number of a mapped block → whether it was set */
-    GC_HANDLE_RELEASING    /* hash of (direct kind, key): the driver is releasing it now */
+    GC_HANDLE_RELEASING /* hash of (direct kind, key): the driver is releasing it now */
 };
 
 struct gc_handle {

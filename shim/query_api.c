@@ -157,15 +157,6 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned *size, CUdeviceptr_
     return GC_FORWARD(cuMemGetAddressRange, base, size, dptr);
 }
 
-/* Set on blocks whose memory is mapped, for which the driver does not know this attribute. By the
- * block's number, which never comes again. */
-static bool has_sync_memops(const struct gc_block_info *block)
-{
-    struct gc_handle found;
-
-    return gc_handles_get(GC_HANDLE_SYNC_MEMOPS, block->id, &found) && found.value != 0;
-}
-
 /* Stream-ordered blocks are served in the name of their device's default pool. */
 static CUmemoryPool pool_of(const struct gc_block_info *block)
 {
@@ -195,8 +186,8 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
         *(CUcontext *)data = (CUcontext)(uintptr_t)block->context; /* NOLINT: an integer in core */
     else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
         *(CUmemoryPool *)data = pool_of(block);
-    else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && has_sync_memops(block))
-        *(int *)data = 1;
+    else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        *(int *)data = block->is_synchronous;
     else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && !block->is_whole)
         *(unsigned char *)data = 0; /* whatever a boolean's size: see ipc_api.c */
 }
@@ -228,11 +219,8 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
         gc_core_pin(gc_shim.core, dptr, 1);
     if (result == CUDA_ERROR_INVALID_VALUE && status == GC_OK && data != NULL &&
-        is_told_of_plain_memory(attribute)) {
-        if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
-            *(int *)data = 0;
+        is_told_of_plain_memory(attribute))
         result = CUDA_SUCCESS;
-    }
     if (result == CUDA_SUCCESS && status == GC_OK)
         correct_attribute(attribute, &block, data);
 done:
@@ -272,19 +260,39 @@ done:
     return result;
 }
 
-/* Of mapped memory the driver does not take it: the library's own wrappers then wait, after every
- * call that is synchronous by name (submit_api.c). */
-static CUresult set_sync_memops(const struct gc_block_info *block, bool value)
+/* What the driver says to it. Set on a block it holds for the block's whole slab, which is stricter
+ * than asked for, and so it stays there for the blocks that may still have it. */
+static CUresult tell_driver(const struct gc_block_info *block, const void *value, CUdeviceptr dptr)
 {
-    if (!gc_handles_put(GC_HANDLE_SYNC_MEMOPS, block->id, value, 0))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (value)
-        atomic_store_explicit(&gc_shim.waits_for_memops, true, memory_order_relaxed);
+    int before;
+
+    if (*(const unsigned *)value != 0 || block->is_whole)
+        return ASK_ABOUT(GC_OK, dptr, cuPointerSetAttribute, value,
+                         CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, dptr);
+    return ASK_ABOUT(GC_OK, dptr, cuPointerGetAttribute, &before, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                     dptr);
+}
+
+/* Of mapped memory the driver does not take it. While any block has it the library's own wrappers
+ * wait, after every call that is synchronous by name (submit_api.c). */
+static CUresult set_sync_memops(const struct gc_block_info *block, const void *value,
+                                CUdeviceptr dptr)
+{
+    const bool is_set = *(const unsigned *)value != 0;
+    const CUresult result = tell_driver(block, value, dptr);
+
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
+        result != CUDA_ERROR_NOT_SUPPORTED)
+        return result;
+    if (gc_core_set_synchronous(gc_shim.core, dptr, is_set) != GC_OK)
+        return CUDA_ERROR_INVALID_VALUE; /* freed meanwhile */
+    /* Who sets it lets network cards use the memory. */
+    if (is_set)
+        gc_core_pin(gc_shim.core, dptr, 1);
     return CUDA_SUCCESS;
 }
 
-/* SYNC_MEMOPS is the only attribute that can be set; set on a block it holds for the block's whole
- * slab, or for all memory: stricter ordering than asked for, never weaker. */
+/* SYNC_MEMOPS is the only attribute that can be set. */
 GC_EXPORT
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr dptr)
 {
@@ -299,16 +307,11 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
         (result = gc_outside_expect()) != CUDA_SUCCESS)
         goto done;
-    result = ASK_ABOUT(status, dptr, cuPointerSetAttribute, value, attribute,
-                       status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
-    if (result != CUDA_SUCCESS && status == GC_OK && value != NULL &&
-        attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
-        (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_NOT_SUPPORTED))
-        result = set_sync_memops(&block, *(const unsigned *)value != 0);
-    /* Who sets it lets network cards use the memory. */
-    if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && value != NULL &&
-        *(const unsigned *)value != 0)
-        gc_core_pin(gc_shim.core, dptr, 1);
+    if (status == GC_OK && value != NULL && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        result = set_sync_memops(&block, value, dptr);
+    else
+        result = ASK_ABOUT(status, dptr, cuPointerSetAttribute, value, attribute,
+                           status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
 done:
     gc_shim_leave();
     return result;

@@ -96,7 +96,6 @@ struct gc_shim {
     bool is_refused;                  /* a setting is so wrong that cuInit must fail */
     struct gc_gatekeeper *gatekeeper; /* NULL: no model is named */
     atomic_bool ipc_seen; /* the program asks for IPC handles: whole allocations from now on */
-    atomic_bool waits_for_memops; /* SYNC_MEMOPS was set on mapped memory */
     atomic_int driver_version;    /* once a device was seen: the report asks the driver nothing */
 };
 extern struct gc_shim gc_shim;

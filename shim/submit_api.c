@@ -204,7 +204,8 @@ static bool end_search(const struct search *search, struct gc_work *work, const 
 
 /* ---- waiting where the program asked for it ---- */
 
-/* SYNC_MEMOPS, where the driver does not take it: calls that are synchronous by name are so. */
+/* While a block has SYNC_MEMOPS, which the driver does not take for mapped memory, calls that are
+ * synchronous by name are so. */
 static void wait_for_memops(bool is_per_thread)
 {
     CUstream stream = is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
@@ -250,8 +251,8 @@ static inline bool is_there(enum gc_row_id row)
         }                                                                                          \
         result = gc_shim_note_result(ASK(symbol, arguments));                                      \
         gc_submit_end(work);                                                                       \
-        if (IS_MEMOP(base, stream) &&                                                              \
-            atomic_load_explicit(&gc_shim.waits_for_memops, memory_order_relaxed))                 \
+        if (IS_MEMOP(base, stream) && work != NULL &&                                              \
+            atomic_load_explicit(&work->synchronous_count, memory_order_relaxed) != 0)             \
             wait_for_memops(GC_VARIANT_##variant == GC_VARIANT_PTSZ);                              \
         return result;                                                                             \
     }
