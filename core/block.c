@@ -33,10 +33,16 @@ static struct gc_block *nearest(const struct gc_core *core, uint64_t address, ui
     return block != NULL ? block : gc_pagemap_find(&core->pagemap, address, start);
 }
 
-/* Whether an address that was not found may be so now: `shown_count` was read before. May wait. */
-static bool may_be_known(struct gc_core *core, uint64_t address, unsigned shown_count)
+/* What to make of an address that was not found: GC_OK where it may be known now, GC_BUSY where it
+ * is of a context of which nobody knows whether it goes: the driver may still free what lies around
+ * it. `shown_count` was read before. May wait. */
+static enum gc_status ask_hidden(struct gc_core *core, uint64_t address, unsigned shown_count)
 {
-    return gc_core_await_hidden(core, address) || gc_core_shown_count(core) != shown_count;
+    const enum gc_hidden hidden = gc_core_await_hidden(core, address);
+    if (hidden == GC_HIDDEN_STILL)
+        return GC_BUSY;
+    return hidden == GC_HIDDEN_DECIDED || gc_core_shown_count(core) != shown_count ? GC_OK
+                                                                                   : GC_NOT_OURS;
 }
 
 /* Who has stopped the caches waits for no context to end, which needs them: nor does any begin to.
@@ -46,7 +52,8 @@ static bool must_come_again(struct gc_core *core, bool waits)
     return !waits && atomic_load_explicit(&core->hidden_count, memory_order_acquire) != 0;
 }
 
-/* As gc_core_lock_block. GC_BUSY, unless `waits`: it is not known yet whether it is a block's. */
+/* As gc_core_lock_block. GC_BUSY: it is not known whether it is a block's, with `waits` even after
+ * waiting for it. */
 static enum gc_status lock_block(struct gc_core *core, uint64_t address, bool interior, bool waits,
                                  struct gc_block **block)
 {
@@ -54,12 +61,13 @@ static enum gc_status lock_block(struct gc_core *core, uint64_t address, bool in
         const unsigned shown_count = gc_core_shown_count(core);
         uint64_t start;
         struct gc_block *found = nearest(core, address, &start);
-        if (found == NULL && must_come_again(core, waits))
-            return GC_BUSY;
-        if (found == NULL && may_be_known(core, address, shown_count))
+        if (found == NULL) {
+            const enum gc_status status =
+                must_come_again(core, waits) ? GC_BUSY : ask_hidden(core, address, shown_count);
+            if (status != GC_OK)
+                return status;
             continue;
-        if (found == NULL)
-            return GC_NOT_OURS;
+        }
         struct gc_pool *pool = lock_pool_of(found);
         if (pool == NULL)
             continue; /* it is vanishing this moment */
@@ -73,18 +81,22 @@ static enum gc_status lock_block(struct gc_core *core, uint64_t address, bool in
             return GC_OK;
         }
         gc_pool_release(pool);
-        if (is_stable && !is_inside && must_come_again(core, waits))
-            return GC_BUSY;
-        if (!is_stable || (!is_inside && may_be_known(core, address, shown_count)))
+        if (!is_stable)
             continue;
-        return is_inside ? GC_INVALID_POINTER : GC_NOT_OURS;
+        if (is_inside)
+            return GC_INVALID_POINTER;
+        const enum gc_status status =
+            must_come_again(core, waits) ? GC_BUSY : ask_hidden(core, address, shown_count);
+        if (status != GC_OK)
+            return status;
     }
 }
 
 enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior,
                                   struct gc_block **block)
 {
-    return lock_block(core, address, interior, true, block);
+    const enum gc_status status = lock_block(core, address, interior, true, block);
+    return status == GC_BUSY ? GC_INVALID_POINTER : status;
 }
 
 static enum gc_status refuse_free(struct gc_core *core, uint64_t address)
@@ -140,6 +152,8 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_
     const uint64_t start_ns = gc_core_now_ns(core);
     struct gc_block *block;
     enum gc_status status = take_freed(core, address, &block);
+    if (status == GC_BUSY)
+        return GC_INVALID_POINTER;
     if (status == GC_INVALID_POINTER)
         return refuse_free(core, address);
     if (status != GC_OK)

@@ -216,13 +216,17 @@ void gc_context_close_stream(struct gc_context *context, uint64_t stream)
 void gc_context_lock_decided(struct gc_context *context)
 {
     const struct timespec moment = {0, PAUSE_NS};
+    const struct gc_driver *driver = &context->core->driver;
     GC_ASSERT(gc_lock_held_count() == 0); /* who ends it needs them */
+    const uint64_t end_ns = driver->clock_ns(driver->self) + PATIENCE_NS;
     gc_pool_acquire_plain(&context->pool);
-    for (uint64_t waited = 0; context->pool.hidden != NULL && waited < PATIENCE_NS;
-         waited += PAUSE_NS) {
+    while (context->pool.hidden != NULL) {
         gc_pool_release(&context->pool);
         nanosleep(&moment, NULL);
+        const bool is_over = driver->clock_ns(driver->self) >= end_ns;
         gc_pool_acquire_plain(&context->pool);
+        if (is_over)
+            break;
     }
 }
 
@@ -242,29 +246,31 @@ static bool hides_locked(const struct gc_pool *pool, uint64_t address)
     return segment != NULL;
 }
 
-static bool await_address(struct gc_context *context, uint64_t address)
+static enum gc_hidden await_address(struct gc_context *context, uint64_t address)
 {
     gc_pool_acquire_plain(&context->pool);
     const bool is_hidden = hides_locked(&context->pool, address);
     gc_pool_release(&context->pool);
     if (!is_hidden)
-        return false;
+        return GC_HIDDEN_NOT;
     gc_context_lock_decided(context);
-    const bool is_decided = context->pool.hidden == NULL;
+    const bool is_decided = !hides_locked(&context->pool, address);
     gc_pool_release(&context->pool);
-    return is_decided;
+    return is_decided ? GC_HIDDEN_DECIDED : GC_HIDDEN_STILL;
 }
 
-bool gc_core_await_hidden(struct gc_core *core, uint64_t address)
+enum gc_hidden gc_core_await_hidden(struct gc_core *core, uint64_t address)
 {
     if (atomic_load_explicit(&core->hidden_count, memory_order_acquire) == 0)
-        return false;
+        return GC_HIDDEN_NOT;
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         struct gc_device *device = gc_core_find_device(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
-        for (; context != NULL; context = gc_context_next(context))
-            if (await_address(context, address))
-                return true;
+        for (; context != NULL; context = gc_context_next(context)) {
+            const enum gc_hidden hidden = await_address(context, address);
+            if (hidden != GC_HIDDEN_NOT)
+                return hidden;
+        }
     }
-    return false;
+    return GC_HIDDEN_NOT;
 }

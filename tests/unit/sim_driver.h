@@ -148,6 +148,7 @@ struct sim_driver {
     /* Runs at the start of mem_alloc, mem_free and synchronize, without the lock. */
     void (*hook)(void *argument, enum sim_call call, uint64_t context);
     void *hook_argument;
+    atomic_uint_fast64_t clock_ahead_ns; /* of the machine's */
     uint64_t violation_count;
     char violation[160];
 };

@@ -1,5 +1,6 @@
 /* The end of a context: declined, and all is as before; done, while the driver gives its addresses
  * to another context; other threads wait until it is known which. */
+#define _GNU_SOURCE
 #include "core/bits.h"
 #include "core/instance.h"
 #include "tests/unit/cmocka_all.h"
@@ -99,6 +100,7 @@ static void addresses_of_a_gone_context_are_anothers(void **state)
 struct waiter {
     struct workbench bench;
     uint64_t address;
+    uint64_t address_inside;
     atomic_uint step;
     enum gc_status freed;
     enum gc_status taken;
@@ -135,6 +137,43 @@ static void wait_while_it_may_end(struct waiter *waiter, bool is_gone)
         gc_core_end_cancel(ending);
     }
     pthread_join(thread, NULL);
+}
+
+static void *free_at_once(void *argument)
+{
+    struct waiter *waiter = argument;
+    waiter->freed = workbench_try_free(&waiter->bench, waiter->address);
+    waiter->taken = workbench_try_free(&waiter->bench, waiter->address_inside);
+    return NULL;
+}
+
+/* The driver would free all of the memory that begins at the address, neighbours too. */
+static void what_is_undecided_for_long_is_not_for_the_driver_to_free(void **state)
+{
+    static struct waiter waiter;
+    struct gc_block_info info;
+    pthread_t thread;
+    (void)state;
+    for (unsigned has_mapping = 0; has_mapping < 2; has_mapping++) {
+        open(&waiter.bench, has_mapping);
+        waiter.address = workbench_alloc(&waiter.bench, 0, 4096);
+        waiter.address_inside = workbench_alloc(&waiter.bench, 0, 4096);
+        struct gc_context *ending = gc_core_end_begin(waiter.bench.core, 1);
+        pthread_create(&thread, NULL, free_at_once, &waiter);
+        while (pthread_tryjoin_np(thread, NULL) != 0) {
+            const struct timespec moment = {0, 1000000};
+            nanosleep(&moment, NULL);
+            atomic_fetch_add(&waiter.bench.sim.clock_ahead_ns, UINT64_C(500000000));
+        }
+        assert_status(waiter.freed, GC_INVALID_POINTER);
+        assert_status(waiter.taken, GC_INVALID_POINTER);
+        gc_core_end_cancel(ending);
+        workbench_check(&waiter.bench);
+        assert_status(gc_core_find_block(waiter.bench.core, waiter.address, &info), GC_OK);
+        workbench_free(&waiter.bench, waiter.address);
+        workbench_free(&waiter.bench, waiter.address_inside);
+        workbench_close(&waiter.bench);
+    }
 }
 
 static void who_uses_it_meanwhile_waits(void **state)
@@ -189,6 +228,7 @@ int main(void)
         cmocka_unit_test(an_end_that_is_declined_changes_nothing),
         cmocka_unit_test(addresses_of_a_gone_context_are_anothers),
         cmocka_unit_test(who_uses_it_meanwhile_waits),
+        cmocka_unit_test(what_is_undecided_for_long_is_not_for_the_driver_to_free),
         cmocka_unit_test(two_ends_at_once_are_one),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
