@@ -1,21 +1,44 @@
-/* The cache of a thread: made at the thread's first allocation or free that needs one, handed back
- * when the thread ends. */
+/* What a thread has of the library's: its cache, made at the first allocation or free that needs
+ * one, and its tenant. Handed back when the thread ends, by the destructor of a pthread key:
+ * setting it takes no lock, where __cxa_thread_atexit_impl takes the dynamic linker's, which
+ * another thread may hold while it waits for this one. The thread that ends the process ends by
+ * exit, where everything stays as it is. */
 #include "shim/hot.h"
 
-/* Of libc since 2.18; what C++ uses for thread-local objects. */
-extern int __cxa_thread_atexit_impl(void (*function)(void *argument), void *argument, void *object);
-extern void *__dso_handle __attribute__((visibility("hidden")));
+#include "shim/resolve.h"
+#include "shim/tenant.h"
 
-/* Other functions of this kind may still run and use CUDA: without a cache then. */
-static void end_thread(void *argument)
+static pthread_key_t end_key;
+static bool has_key;
+
+/* Destructors of other keys may still run and use CUDA: without a cache then. */
+static void end_thread(void *unused)
 {
     struct gc_cache *cache = gc_thread.cache;
 
-    (void)argument;
+    (void)unused;
+    gc_thread.ends_watched = false; /* a destructor may set a tenant again */
+    gc_tenants_end_thread();
     gc_thread.is_ending = true;
     gc_thread.cache = NULL;
     if (cache != NULL && *gc_shim.hot != 0) /* not in a forked child: its parent's accounts */
         gc_core_cache_retire(gc_shim.core, cache);
+}
+
+void gc_hot_start(void)
+{
+    const struct gc_thread_calls *calls = gc_resolve_thread_calls();
+
+    has_key = calls->key_create != NULL && calls->set_specific != NULL &&
+              calls->key_create(&end_key, end_thread) == 0;
+}
+
+bool gc_hot_watch_end(void)
+{
+    /* Any value but NULL: the destructor runs. */
+    if (!gc_thread.ends_watched && has_key)
+        gc_thread.ends_watched = gc_resolve_thread_calls()->set_specific(end_key, &gc_thread) == 0;
+    return gc_thread.ends_watched;
 }
 
 void gc_hot_prepare(void)
@@ -27,7 +50,7 @@ void gc_hot_prepare(void)
     cache = gc_core_cache_create(gc_shim.core);
     if (cache == NULL)
         return;
-    if (__cxa_thread_atexit_impl(end_thread, NULL, &__dso_handle) != 0) {
+    if (!gc_hot_watch_end()) {
         gc_core_cache_retire(gc_shim.core, cache);
         gc_thread.is_ending = true;
         return;

@@ -161,6 +161,7 @@ static void gather(struct gc_core_config *config)
 /* Core is there: calls may come in. */
 static void begin_service(void)
 {
+    gc_hot_start();
     count_early_calls();
     join_ledger();
     /* Only called by name: what the program submits does not come by. */

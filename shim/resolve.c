@@ -44,6 +44,28 @@ static struct {
     atomic_bool was_asked[GC_ROW_COUNT];
 } driver;
 
+static struct gc_thread_calls thread_calls;
+
+const struct gc_thread_calls *gc_resolve_thread_calls(void)
+{
+    return &thread_calls;
+}
+
+static void find_thread_calls(const struct gc_libc *libc, void *handle)
+{
+    struct {
+        void **slot;
+        const char *name;
+    } calls[] = {
+        {(void **)&thread_calls.create, "pthread_create"},
+        {(void **)&thread_calls.key_create, "pthread_key_create"},
+        {(void **)&thread_calls.set_specific, "pthread_setspecific"},
+    };
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        __atomic_store_n(calls[i].slot, libc->dlsym(handle, calls[i].name), __ATOMIC_RELAXED);
+}
+
 static void **slot_of(const struct gc_row *row)
 {
     return (void **)&gc_shim.real + (row - gc_rows);
@@ -107,6 +129,7 @@ bool gc_resolve_driver(bool load)
         if (real != NULL && real != row->wrapper)
             gc_row_record(row, real);
     }
+    find_thread_calls(libc, handle);
     libc->dlerror(); /* the program shall not read of symbols that we missed */
     anchor = gc_row_real(&gc_rows[GC_ROW_cuInit]);
     if (anchor == NULL)

@@ -5,6 +5,8 @@
 
 #include "shim/shim.h"
 
+#include <pthread.h>
+
 enum gc_row_type { GC_ROW_TYPE_API, GC_ROW_TYPE_USE, GC_ROW_TYPE_RUNTIME, GC_ROW_TYPE_NVML };
 enum gc_variant { GC_VARIANT_NONE, GC_VARIANT_PTSZ };
 
@@ -19,6 +21,16 @@ struct gc_row {
 };
 
 extern const struct gc_row gc_rows[GC_ROW_COUNT];
+
+/* Not linked against: their symbols have other versions in newer C libraries, and older ones have
+ * them in a library of its own, which the driver brings. Found with the driver, NULL without one.
+ */
+struct gc_thread_calls {
+    __typeof__(pthread_create) *create;
+    __typeof__(pthread_key_create) *key_create;
+    __typeof__(pthread_setspecific) *set_specific;
+};
+const struct gc_thread_calls *gc_resolve_thread_calls(void);
 
 /* Whether the driver, which was found before, has a symbol of that name. */
 bool gc_resolve_driver_exports(const char *name);

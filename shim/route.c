@@ -48,17 +48,21 @@ static void *find_behind_us(const struct gc_libc *libc, const struct gc_row *row
     return found;
 }
 
-bool gc_route_is_in_runtime(const struct gc_libc *libc, const void *code)
+static void look_for_runtime(void *is_it, const char *path)
 {
     static const char prefix[] = "libcudart.so";
-    const char *name;
-    Dl_info info;
+    const char *slash = path == NULL ? NULL : strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
 
-    if (libc->dladdr(code, &info) == 0 || info.dli_fname == NULL)
-        return false;
-    name = strrchr(info.dli_fname, '/');
-    name = name == NULL ? info.dli_fname : name + 1;
-    return strncmp(name, prefix, sizeof(prefix) - 1) == 0;
+    *(bool *)is_it = name != NULL && strncmp(name, prefix, sizeof(prefix) - 1) == 0;
+}
+
+bool gc_route_is_in_runtime(const void *code)
+{
+    bool is_it = false;
+
+    gc_elf_visit_path(code, look_for_runtime, &is_it);
+    return is_it;
 }
 
 bool gc_route_is_same_object(const struct gc_libc *libc, const void *a, const void *b)
@@ -85,14 +89,13 @@ static struct gc_route next_after_another(const struct gc_libc *libc, const stru
 
 /* The wrapper if `real` is the very function it wraps, the driver's, NVML's or the first runtime's
  * seen; else what was found: another library's function of that name is its own business. */
-static void *substitute(const struct gc_libc *libc, const struct gc_row *row, void *real)
+static void *substitute(const struct gc_row *row, void *real)
 {
     if (row->type == GC_ROW_TYPE_API)
         return gc_resolve_driver(false) && gc_row_real(row) == real ? row->wrapper : real;
     if (row->type == GC_ROW_TYPE_NVML)
         return gc_nvml_resolve(false) && gc_row_real(row) == real ? row->wrapper : real;
-    return gc_route_is_in_runtime(libc, real) && gc_row_record(row, real) == real ? row->wrapper
-                                                                                  : real;
+    return gc_route_is_in_runtime(real) && gc_row_record(row, real) == real ? row->wrapper : real;
 }
 
 /* As all of the driver's names and few others: a quick look, for every dlsym of the process. */
@@ -129,11 +132,11 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
         found = find_behind_us(libc, row, caller);
         route.jump = NULL;
         if (found != NULL)
-            route.answer = place == GC_ELF_BEFORE_US ? row->wrapper : substitute(libc, row, found);
+            route.answer = place == GC_ELF_BEFORE_US ? row->wrapper : substitute(row, found);
         return route;
     }
     /* Found in the object asked for, or before us in the scope. */
-    found = substitute(libc, row, found);
+    found = substitute(row, found);
     if (found == row->wrapper) {
         route.jump = NULL;
         route.answer = found;
@@ -184,7 +187,7 @@ struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *vers
         return route;
     if (row == NULL ? found == (void *)libc->dlsym || found == (void *)libc->dlvsym ||
                           found == (void *)libc->dlopen
-                    : substitute(libc, row, found) == own) {
+                    : substitute(row, found) == own) {
         route.jump = NULL;
         route.answer = own;
     }

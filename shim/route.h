@@ -18,7 +18,7 @@ void *gc_route_dlopen(const char *path);
 
 /* Whether `code` belongs to a shared CUDA runtime; whether both addresses belong to one loaded
  * object. */
-bool gc_route_is_in_runtime(const struct gc_libc *libc, const void *code);
+bool gc_route_is_in_runtime(const void *code);
 bool gc_route_is_same_object(const struct gc_libc *libc, const void *a, const void *b);
 
 #endif

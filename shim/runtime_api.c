@@ -83,7 +83,7 @@ static void *find_in_scope_of(const struct gc_libc *libc, const struct gc_row *r
     libc->dlclose(handle);
     /* Another library's function of that name, the caller's own above all, would come back to us.
      */
-    return found != row->wrapper && gc_route_is_in_runtime(libc, found) ? found : NULL;
+    return found != row->wrapper && gc_route_is_in_runtime(found) ? found : NULL;
 }
 
 /* The runtime that is loaded, wherever: a library that nobody else sees calls it, and its own
@@ -120,7 +120,7 @@ static void remember(const struct gc_libc *libc, const struct gc_row *row, const
             continue;
         slot->row = row;
         slot->real = real;
-        slot->runtime = gc_route_is_in_runtime(libc, real) ? info.dli_fbase : NULL;
+        slot->runtime = gc_route_is_in_runtime(real) ? info.dli_fbase : NULL;
         atomic_store_explicit(&slot->address, address, memory_order_release);
         return;
     }
@@ -142,10 +142,10 @@ static void *look_up(const struct gc_row *row, const void *caller)
         real = find_in_loaded_runtime(libc, row);
     libc->dlerror(); /* the program shall not read of our misses */
     if (real == NULL ||
-        (!gc_route_is_in_runtime(libc, real) && gc_route_is_same_object(libc, real, caller)))
+        (!gc_route_is_in_runtime(real) && gc_route_is_same_object(libc, real, caller)))
         return NULL;
     pin(libc, real);
-    if (gc_route_is_in_runtime(libc, real))
+    if (gc_route_is_in_runtime(real))
         gc_row_record(row, real);
     remember(libc, row, caller, real);
     return real;

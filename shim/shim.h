@@ -95,8 +95,8 @@ struct gc_shim {
     struct gc_watch watch;            /* whether other processes ask something */
     bool is_refused;                  /* a setting is so wrong that cuInit must fail */
     struct gc_gatekeeper *gatekeeper; /* NULL: no model is named */
-    atomic_bool ipc_seen; /* the program asks for IPC handles: whole allocations from now on */
-    atomic_int driver_version;    /* once a device was seen: the report asks the driver nothing */
+    atomic_bool ipc_seen;      /* the program asks for IPC handles: whole allocations from now on */
+    atomic_int driver_version; /* once a device was seen: the report asks the driver nothing */
 };
 extern struct gc_shim gc_shim;
 extern const char *const gc_api_names[GC_API_COUNT];
@@ -125,7 +125,7 @@ struct gc_thread {
     const void *caller;            /* who called the outermost entry point; NULL: not noted */
     uint64_t stream_number;        /* of its own stream; 0: none yet (driver_fence.c) */
     bool is_loading;               /* it was about to load objects (outside.h) */
-    bool ends_tenant;              /* at its end the thread lets its tenant go */
+    bool ends_watched;             /* at its end the thread hands back what it has (hot.c) */
     unsigned primary_turns;        /* > 0: it has to do with a primary context (contexts.h) */
     /* The context in which the last cudaMalloc or cudaFree of `runtime` was served beneath; NULL:
      * what it will do next is for it to say (runtime_api.c). */
@@ -212,6 +212,10 @@ struct gc_device *gc_shim_device(CUdevice ordinal);
 
 /* Gives the thread a cache if it has none, and it may have one. Call inside a wrapper. */
 void gc_hot_prepare(void);
+/* Once, at the start. */
+void gc_hot_start(void);
+/* At its end the calling thread hands back what it has of the library's. False: that cannot be. */
+bool gc_hot_watch_end(void);
 
 /* ---- the thread that answers other processes (helper.c) ---- */
 

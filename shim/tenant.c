@@ -12,10 +12,6 @@
 #define CLOSING (UINT32_C(1) << 31) /* in `users`: it is being removed */
 #define PATH_BYTES 4096
 
-/* Of libc since 2.18. */
-extern int __cxa_thread_atexit_impl(void (*function)(void *argument), void *argument, void *object);
-extern void *__dso_handle __attribute__((visibility("hidden")));
-
 struct place {
     _Atomic(uint64_t) handle; /* 0: free */
     _Atomic(struct gc_tenant *) tenant;
@@ -113,11 +109,9 @@ struct gc_tenant *gc_tenants_of_call(void)
 
 struct gc_tenant *gc_tenants_of_work(const void *caller)
 {
-    const struct gc_libc *libc = gc_elf_libc();
-
     if (gc_thread.tenant != NULL || !tenants.has_rules)
         return gc_thread.tenant;
-    if (libc == NULL || gc_route_is_in_runtime(libc, caller))
+    if (gc_route_is_in_runtime(caller))
         return gc_thread.last_tenant;
     return tenant_of(caller);
 }
@@ -260,23 +254,16 @@ static void let_go(uint64_t handle)
         atomic_fetch_sub_explicit(&place_of(handle)->users, 1, memory_order_seq_cst);
 }
 
-static void end_thread(void *argument)
+void gc_tenants_end_thread(void)
 {
     const uint64_t handle = gc_thread.tenant_handle;
 
-    (void)argument;
+    if (handle == 0)
+        return;
     gc_thread.tenant = NULL;
     gc_thread.tenant_handle = 0;
-    gc_thread.ends_tenant = false; /* other functions of this kind may set one again */
     gc_tenants_forget_target();
     let_go(handle);
-}
-
-static bool prepare_end(void)
-{
-    if (!gc_thread.ends_tenant)
-        gc_thread.ends_tenant = __cxa_thread_atexit_impl(end_thread, NULL, &__dso_handle) == 0;
-    return gc_thread.ends_tenant;
 }
 
 enum gc_status gc_tenants_set_current(uint64_t handle)
@@ -287,7 +274,7 @@ enum gc_status gc_tenants_set_current(uint64_t handle)
 
     if (handle == before)
         return GC_OK;
-    if (handle != 0 && !prepare_end())
+    if (handle != 0 && !gc_hot_watch_end())
         return GC_NO_HOST_MEMORY;
     status = handle == 0 ? GC_OK : hold(handle, &tenant);
     if (status != GC_OK)

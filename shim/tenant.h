@@ -27,6 +27,8 @@ void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_
 /* The context of the thread, or its tenant, has changed: where its allocations go is to be asked.
  */
 void gc_tenants_forget_target(void);
+/* The calling thread ends: it lets its tenant go. */
+void gc_tenants_end_thread(void);
 
 /* ---- for public_tenant.c ---- */
 
