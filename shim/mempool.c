@@ -2,6 +2,9 @@
  * pool holds; a record keeps what of it is charged. A look reads the driver's figure without the
  * lock and applies the difference under it, unless another look came between: then it reads again.
  *
+ * Calls of ours that name the pool are made inside its door (core/door.h), which whoever destroys the
+ * pool closes first.
+ *
  * Records are linked once and never unlinked, so that a walk needs no lock; the record of a pool
  * that is gone serves the next new one. What allocations under way claim: mempool_claim.c. */
 #include "shim/handles.h"
@@ -12,18 +15,56 @@
 static _Atomic(struct gc_mempool *) pools;
 static atomic_uint_fast64_t charged_total; /* of all pools: nothing to look at while 0 */
 
-bool gc_mempool_read_figure(CUmemoryPool handle, CUmemPool_attribute attribute, uint64_t *bytes)
+/* ---- the driver's pool, which another thread may be about to destroy ---- */
+
+/* The handle stays good until leave. NULL: the pool is gone, and there is nothing to leave. */
+static CUmemoryPool enter(struct gc_mempool *pool)
+{
+    if (pool->handle == NULL || !gc_door_enter(&pool->door))
+        return NULL;
+    CUmemoryPool handle = pool->handle;
+    if (handle == NULL)
+        gc_door_leave(&pool->door);
+    return handle;
+}
+
+static void leave(struct gc_mempool *pool)
+{
+    gc_door_leave(&pool->door);
+}
+
+bool gc_mempool_read_figure(struct gc_mempool *pool, CUmemPool_attribute attribute, uint64_t *bytes)
 {
     struct gc_capture_guard guard;
     cuuint64_t value = 0;
+    CUmemoryPool handle = enter(pool);
 
+    if (handle == NULL)
+        return false;
     gc_capture_relax(&guard);
     CUresult result = GC_USE(cuMemPoolGetAttribute, handle, attribute, &value);
     gc_capture_restore(&guard);
+    leave(pool);
     if (result == CUDA_SUCCESS)
         *bytes = value;
     return result == CUDA_SUCCESS;
 }
+
+void gc_mempool_trim_one(struct gc_mempool *pool)
+{
+    struct gc_capture_guard guard;
+    CUmemoryPool handle = enter(pool);
+
+    if (handle == NULL)
+        return;
+    gc_capture_relax(&guard);
+    (void)GC_CALL(pool->device, cuMemPoolTrimTo, handle, 0);
+    gc_capture_restore(&guard);
+    leave(pool);
+    gc_mempool_look(pool);
+}
+
+/* ---- records ---- */
 
 static struct gc_mempool *take_record_locked(void)
 {
@@ -51,6 +92,7 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
         pool = take_record_locked();
         if (pool != NULL) {
             pool->is_free = false;
+            gc_door_reopen(&pool->door);
             pool->is_special = false;
             pool->live_count = 0;
             pool->freed_in = GC_MEMPOOL_FREED_NOWHERE;
@@ -105,11 +147,6 @@ void gc_mempool_mark_special(CUmemoryPool handle)
         atomic_store_explicit(&pool->is_special, true, memory_order_relaxed);
 }
 
-CUmemoryPool gc_mempool_handle(const struct gc_mempool *pool)
-{
-    return pool->handle;
-}
-
 struct gc_device *gc_mempool_device(const struct gc_mempool *pool)
 {
     return pool->device;
@@ -149,8 +186,7 @@ static int64_t follow(struct gc_mempool *pool, const struct gc_mempool_claim *cl
         uint64_t sequence = pool->sequence;
         uint64_t bytes = pool->charged; /* unchanged where the driver does not say */
         gc_handles_unlock();
-        if (handle != NULL)
-            (void)gc_mempool_read_figure(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
+        (void)gc_mempool_read_figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
         gc_handles_lock();
         bool is_current = pool->handle == handle &&
                           (pool->sequence == sequence || attempt == GC_MEMPOOL_LOOK_ATTEMPTS);
@@ -205,17 +241,9 @@ void gc_mempool_refresh(const struct gc_device *device)
 
 static void trim_all(struct gc_device *device)
 {
-    struct gc_capture_guard guard;
-
-    for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next) {
-        CUmemoryPool handle = pool->handle;
-        if (pool->device != device || handle == NULL)
-            continue;
-        gc_capture_relax(&guard);
-        (void)GC_CALL(device, cuMemPoolTrimTo, handle, 0);
-        gc_capture_restore(&guard);
-        gc_mempool_look(pool);
-    }
+    for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
+        if (pool->device == device)
+            gc_mempool_trim_one(pool);
 }
 
 /* Waits for all work of the current context: then nothing that was freed before is pending. */
@@ -266,6 +294,9 @@ struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool handle)
         return NULL;
     struct gc_mempool *pool = (struct gc_mempool *)(uintptr_t)removed.value;
     gc_mempool_look(pool);
+    /* From here on until it is decided no call of ours names the pool. */
+    if (gc_door_claim(&pool->door))
+        gc_door_close(&pool->door);
     return pool;
 }
 
@@ -277,6 +308,10 @@ void gc_mempool_destroy_end(struct gc_mempool *pool, CUmemoryPool handle, bool i
         return;
     struct gc_device *device = pool->device;
     bool is_prepared = is_destroyed || gc_handles_prepare();
+    if (is_destroyed)
+        gc_door_remove(&pool->door);
+    else
+        gc_door_reopen(&pool->door);
     gc_handles_lock();
     if (is_destroyed) {
         pool->handle = NULL;

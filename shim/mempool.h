@@ -26,8 +26,6 @@ bool gc_mempool_is_plain(CUmemoryPool pool, struct gc_device *device);
 /* From now on its allocations come from the driver. */
 void gc_mempool_mark_special(CUmemoryPool pool);
 
-/* NULL once destroyed. */
-CUmemoryPool gc_mempool_handle(const struct gc_mempool *pool);
 /* NULL if not charged. */
 struct gc_device *gc_mempool_device(const struct gc_mempool *pool);
 /* What an allocation under way has claimed. Zeroed at first, but for the stream. */
@@ -46,6 +44,8 @@ bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool
 bool gc_mempool_settle(struct gc_mempool *pool, struct gc_mempool_claim *claim);
 /* Makes one account agree with the driver. */
 void gc_mempool_look(struct gc_mempool *pool);
+/* Gives its idle memory back to the driver, where it is not destroyed. */
+void gc_mempool_trim_one(struct gc_mempool *pool);
 /* All pools of a device, or of all (NULL). Cheap while no pool holds memory. */
 void gc_mempool_refresh(const struct gc_device *device);
 bool gc_mempool_holds_memory(void);

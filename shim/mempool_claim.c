@@ -45,14 +45,13 @@ static uint64_t read_idle_and_lock(struct gc_mempool *pool, CUstream stream)
     uint64_t reserved = 0, used = 0;
 
     for (int attempt = 0; attempt < GC_MEMPOOL_LOOK_ATTEMPTS; attempt++) {
-        CUmemoryPool handle = pool->handle;
         gc_handles_lock();
         uint64_t sequence = pool->sequence;
         gc_handles_unlock();
         bool is_read =
-            handle != NULL && is_idle_for(pool, stream) &&
-            gc_mempool_read_figure(handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
-            gc_mempool_read_figure(handle, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) &&
+            is_idle_for(pool, stream) &&
+            gc_mempool_read_figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
+            gc_mempool_read_figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) &&
             is_idle_for(pool, stream);
         gc_handles_lock();
         if (!is_read)

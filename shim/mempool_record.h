@@ -2,6 +2,7 @@
 #ifndef GC_MEMPOOL_RECORD_H
 #define GC_MEMPOOL_RECORD_H
 
+#include "core/door.h"
 #include "shim/handles.h"
 #include "shim/mempool.h"
 
@@ -13,6 +14,7 @@
 struct gc_mempool {
     struct gc_mempool *next;
     _Atomic(CUmemoryPool) handle; /* NULL once destroyed */
+    struct gc_door door;          /* closed while the driver is asked to destroy it */
     struct gc_device *_Atomic device;
     /* These six: under the handles' lock. */
     uint64_t charged;
@@ -29,7 +31,8 @@ struct gc_mempool {
 };
 _Static_assert(sizeof(struct gc_mempool) <= GC_HANDLE_RECORD_BYTES, "a pool fits a record");
 
-/* False: the driver does not say; *bytes is as it was. No lock. */
-bool gc_mempool_read_figure(CUmemoryPool handle, CUmemPool_attribute attribute, uint64_t *bytes);
+/* False: the pool is gone or the driver does not say; *bytes is as it was. No lock. */
+bool gc_mempool_read_figure(struct gc_mempool *pool, CUmemPool_attribute attribute,
+                            uint64_t *bytes);
 
 #endif

@@ -81,8 +81,7 @@ static void undo_alloc(const struct gc_direct_request *request, const struct asy
     (void)GC_CALL(request->device, cuMemFreeAsync, dptr, call->stream);
     if (!gc_capture_is_any())
         (void)GC_CALL(request->device, cuStreamSynchronize, call->stream);
-    (void)GC_CALL(request->device, cuMemPoolTrimTo, gc_mempool_handle(pool), 0);
-    gc_mempool_look(pool);
+    gc_mempool_trim_one(pool);
 }
 
 /* *is_over: the driver took more than the limit has room for, and it was undone. */
