@@ -12,17 +12,26 @@
 
 /* ---- changes ---- */
 
+static void note_device(struct gc_change *change, int ordinal)
+{
+    bool is_known = ordinal == change->context->device->info.ordinal;
+    for (uint32_t i = 0; i < change->peer_count; i++)
+        is_known |= change->peers[i] == ordinal;
+    if (!is_known && change->peer_count < GC_PEER_MAX)
+        change->peers[change->peer_count++] = ordinal;
+}
+
 void gc_arena_note_peers_locked(struct gc_change *change)
 {
     const struct gc_context *context = change->context;
-    const int own = context->device->info.ordinal;
     for (uint32_t i = 0; i < context->peer_count; i++) {
-        const int ordinal = context->peers[i]->device->info.ordinal;
-        bool is_known = ordinal == own || gc_context_is_dropped(context->peers[i]);
-        for (uint32_t k = 0; k < change->peer_count; k++)
-            is_known |= change->peers[k] == ordinal;
-        if (!is_known)
-            change->peers[change->peer_count++] = ordinal;
+        if (!gc_context_is_dropped(context->peers[i]))
+            note_device(change, context->peers[i]->device->info.ordinal);
+    }
+    /* Also where no context is there yet. */
+    for (int i = 0; context->is_device && i < GC_DEVICE_MAX; i++) {
+        if (gc_device_is_open_to(context->device, i))
+            note_device(change, i);
     }
 }
 

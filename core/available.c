@@ -117,6 +117,8 @@ enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
     int code = 0;
     for (const struct gc_context *context = gc_context_first(device); context != NULL && !is_asked;
          context = gc_context_next(context)) {
+        if (context->is_device)
+            continue;
         code = GC_IN_CONTEXT(
             context, driver->mem_info(driver->self, context->handle, &free_bytes, &total_bytes));
         is_asked = code != gc_context_closed_code(context);

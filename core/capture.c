@@ -67,13 +67,15 @@ void gc_context_capture_end(struct gc_context *context)
 
 bool gc_context_is_capturing(const struct gc_context *context)
 {
+    if (context->is_device) /* any of them may use its memory */
+        return atomic_load_explicit(&context->core->capture_count, memory_order_relaxed) > 0;
     return atomic_load_explicit(&context->capture_count, memory_order_relaxed) > 0;
 }
 
 /* ---- peers ---- */
 
 /* What is mapped from now on is shared anyhow. */
-static void share_mappings(struct gc_context *context)
+void gc_context_share_mappings(struct gc_context *context)
 {
     int code = 0;
     if (gc_arena_share(context, &code) != GC_OK)
@@ -124,23 +126,37 @@ static bool is_listed_locked(const struct gc_context *context, const struct gc_c
     return is_listed;
 }
 
-/* For one record; `peer` is a head. */
-static void add_peer(struct gc_context *context, struct gc_context *peer)
+bool gc_context_list_peer(struct gc_context *context, struct gc_context *peer)
 {
     gc_pool_acquire_plain(&context->pool);
     const bool is_listed = is_listed_locked(context, peer);
     if (!is_listed) {
         list_peer_locked(context, peer);
         /* Fences that do not cover the peer must not answer for what is freed from now on, though
-         * nothing was submitted since. */
-        gc_work_end(&context->core->work);
+         * nothing was submitted since. What is still to be taken its work of before does not use.
+         */
+        if (!context->is_device || context->pool.segments != NULL)
+            gc_work_end(&context->core->work);
     }
     gc_pool_release(&context->pool);
-    if (!is_listed && peer->device != context->device) {
-        share_mappings(context);
+    return !is_listed;
+}
+
+/* For one record; `peer` is a head. */
+static void add_peer(struct gc_context *context, struct gc_context *peer)
+{
+    if (gc_context_list_peer(context, peer) && peer->device != context->device) {
+        gc_context_share_mappings(context);
         if (context->core->debug != NULL)
             gc_debug_share(context);
     }
+}
+
+/* The head first: who makes a record meanwhile copies it from there. */
+static void add_peer_to_all(struct gc_context *head, struct gc_context *peer)
+{
+    for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
+        add_peer(record, peer);
 }
 
 void gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
@@ -149,10 +165,11 @@ void gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
     if (peer->head == context->head)
         return;
     (void)gc_work_leave_single(context->core, &ignored);
-    /* The head first: who makes a record meanwhile copies it from there. */
-    for (struct gc_context *record = context->head; record != NULL;
-         record = gc_context_next_record(record))
-        add_peer(record, peer->head);
+    add_peer_to_all(context->head, peer->head);
+    /* Stream-ordered memory is asked for by its contexts, which hand it on as they do their own. */
+    struct gc_context *ordered = gc_device_ordered(context->device);
+    if (ordered != NULL && ordered != context->head)
+        add_peer_to_all(ordered, peer->head);
 }
 
 void gc_context_copy_peers(struct gc_context *record)
@@ -195,7 +212,7 @@ bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set
 {
     set->count = 0;
     set->everyone = NULL;
-    bool may_wait = announce_wait(context, set);
+    bool may_wait = context->is_device || announce_wait(context, set);
     for (uint32_t i = 0; may_wait && i < context->peer_count; i++) {
         if (!gc_context_is_dropped(context->peers[i]))
             may_wait = announce_wait(context->peers[i], set);

@@ -44,6 +44,13 @@ void gc_contexts_fini(struct gc_core *core)
     gc_slab_fini(&core->range_records);
 }
 
+/* Work of earlier days does not use memory that this pool is still to take. */
+static void retire_all_so_far(struct gc_context *context)
+{
+    atomic_init(&context->retired,
+                atomic_load_explicit(&context->core->work.submitted, memory_order_acquire));
+}
+
 /* A record that is linked nowhere; its own head. */
 static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
                                          struct gc_device *device)
@@ -61,9 +68,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
     context->device = device;
     context->handle = handle;
     context->head = context;
-    /* Work of earlier days does not use memory that this pool is still to take. */
-    atomic_init(&context->retired,
-                atomic_load_explicit(&core->work.submitted, memory_order_acquire));
+    retire_all_so_far(context);
     const struct gc_pool_shared shared = {
         .pagemap = &core->pagemap,
         .blocks = &device->blocks,
@@ -108,7 +113,7 @@ static void push(_Atomic(struct gc_context *) *list, _Atomic(struct gc_context *
 /* Only heads are found by their handle. */
 static void link_locked(struct gc_core *core, struct gc_context *context)
 {
-    if (core->context_count < GC_MAGAZINE_UNUSED - 1)
+    if (!context->is_device && core->context_count < GC_MAGAZINE_UNUSED - 1)
         context->number = ++core->context_count;
     context->next_of_all = core->all_contexts;
     core->all_contexts = context;
@@ -118,6 +123,129 @@ static void link_locked(struct gc_core *core, struct gc_context *context)
         push(&context->head->next_record, &context->next_record, context);
     push(&context->device->contexts, &context->next_in_device, context);
 }
+
+/* ---- stream-ordered memory: the device's ---- */
+
+/* Whether work of the context may use the stream-ordered memory of the device. */
+static bool may_reach(const struct gc_context *context, const struct gc_device *device)
+{
+    return context->device == device || gc_device_is_open_to(device, context->device->info.ordinal);
+}
+
+static void list_in_all(struct gc_context *ordered, struct gc_context *context)
+{
+    for (struct gc_context *record = ordered; record != NULL;
+         record = gc_context_next_record(record))
+        (void)gc_context_list_peer(record, context);
+}
+
+/* Before the context can be found: nothing of its work is counted yet that a fence could miss. */
+static void join_ordered_locked(struct gc_core *core, struct gc_context *context)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_context *ordered = device == NULL ? NULL : gc_device_ordered(device);
+        if (ordered != NULL && may_reach(context, device))
+            list_in_all(ordered, context);
+    }
+}
+
+/* The contexts of `device` that there are become peers. */
+static void admit_contexts_locked(struct gc_context *ordered, const struct gc_device *device)
+{
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
+        if (context->head == context && !context->is_device && !gc_context_is_dropped(context) &&
+            may_reach(context, ordered->device))
+            list_in_all(ordered, context);
+    }
+}
+
+void gc_device_add_ordered(struct gc_device *device)
+{
+    struct gc_core *core = device->core;
+    if (device->page_bytes == 0)
+        return;
+    struct gc_context *created =
+        create_context(core, UINT64_MAX - (uint64_t)device->info.ordinal, device);
+    if (created == NULL)
+        return; /* the driver's pool will do */
+    created->is_device = true;
+    gc_lock_acquire(&core->registry);
+    const bool is_wanted = gc_device_ordered(device) == NULL;
+    if (is_wanted) {
+        for (int i = 0; i < GC_DEVICE_MAX; i++) {
+            const struct gc_device *other = gc_core_find_device(core, i);
+            if (other != NULL)
+                admit_contexts_locked(created, other);
+        }
+        link_locked(core, created);
+        atomic_store_explicit(&device->ordered, created, memory_order_release);
+    }
+    gc_lock_release(&core->registry);
+    if (!is_wanted)
+        destroy_context(core, created);
+}
+
+void gc_device_drop_ordered(struct gc_device *device)
+{
+    struct gc_core *core = device->core;
+    gc_lock_acquire(&core->registry);
+    const struct gc_context *ordered = gc_device_ordered(device);
+    atomic_store_explicit(&device->ordered, NULL, memory_order_release);
+    gc_lock_release(&core->registry);
+    if (ordered == NULL)
+        return;
+    gc_core_drop_context(core, ordered->handle);
+    gc_device_add_ordered(device);
+}
+
+void gc_device_open_ordered(struct gc_device *device, int ordinal)
+{
+    struct gc_core *core = device->core;
+    if (ordinal < 0 || ordinal >= GC_DEVICE_MAX || ordinal == device->info.ordinal)
+        return;
+    gc_lock_acquire(&core->registry);
+    atomic_store_explicit(&device->is_open_to[ordinal], true, memory_order_relaxed);
+    struct gc_context *ordered = gc_device_ordered(device);
+    const struct gc_device *other = gc_core_find_device(core, ordinal);
+    if (ordered != NULL && other != NULL)
+        admit_contexts_locked(ordered, other);
+    gc_lock_release(&core->registry);
+    for (; ordered != NULL; ordered = gc_context_next_record(ordered))
+        gc_context_share_mappings(ordered);
+}
+
+struct gc_context *gc_context_ordered(struct gc_context *context)
+{
+    /* The debug aids look at blocks by the context they were asked for in. */
+    return context->core->debug != NULL ? context : gc_device_ordered(context->device);
+}
+
+struct gc_context *gc_context_worker(struct gc_context *context)
+{
+    struct gc_context *worker = context->is_device ? gc_context_first(context->device) : context;
+    while (worker != NULL && worker->is_device)
+        worker = gc_context_next(worker);
+    return worker;
+}
+
+bool gc_context_is_of_device(const struct gc_context *context)
+{
+    return context->is_device;
+}
+
+bool gc_core_is_of_device(uint64_t handle)
+{
+    return handle > UINT64_MAX - GC_DEVICE_MAX;
+}
+
+uint16_t gc_context_number(const struct gc_context *context)
+{
+    return context->number;
+}
+
+/* ---- contexts of the driver ---- */
 
 enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
                                    struct gc_context **context)
@@ -132,8 +260,10 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
     gc_lock_acquire(&core->registry);
     *context = gc_core_find_context(core, handle);
     if (*context == NULL) {
-        if (core->all_contexts != NULL)
+        if (core->context_count > 0)
             atomic_store_explicit(&core->has_several_contexts, true, memory_order_relaxed);
+        join_ordered_locked(core, created);
+        retire_all_so_far(created);
         link_locked(core, created);
         *context = created;
         is_second = ++core->live_contexts > 1;
@@ -170,6 +300,7 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
     if (created == NULL)
         return GC_NO_HOST_MEMORY;
     created->head = head;
+    created->is_device = head->is_device;
     created->tenant = tenant;
     set_share(created, share);
     gc_lock_acquire(&core->registry);
@@ -229,7 +360,7 @@ struct gc_context *gc_context_claim_handle(struct gc_context *head)
     struct gc_context *claimed = NULL;
     gc_lock_acquire(&core->registry);
     unlink(bucket_of(core, head->handle), head, offsetof(struct gc_context, next_in_bucket));
-    core->live_contexts--;
+    core->live_contexts -= !head->is_device;
     for (struct gc_context *record = head; record != NULL;
          record = gc_context_next_record(record)) {
         if (!claim_record_locked(record))
@@ -263,6 +394,46 @@ void gc_context_sub_pages(struct gc_context *context, uint64_t bytes)
         atomic_fetch_sub_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
 }
 
+/* Nothing has to be waited for: all work that could use it went with its contexts. */
+static void empty_ordered(struct gc_context *ordered)
+{
+    for (struct gc_context *record = ordered; record != NULL;
+         record = gc_context_next_record(record)) {
+        struct gc_wait_set set;
+        gc_pool_acquire_plain(&record->pool);
+        const bool is_unused =
+            gc_context_wait_begin_locked(record, &set) && set.count == 0 && set.everyone == NULL;
+        gc_context_wait_end(&set);
+        gc_pool_release(&record->pool);
+        int ignored;
+        if (is_unused && gc_fence_synchronize(record, &ignored) == GC_OK) {
+            gc_reuse_collect(record);
+            gc_shortage_empty_pool(record);
+        }
+    }
+}
+
+void gc_contexts_empty_ordered(struct gc_core *core)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        if (device != NULL)
+            empty_ordered(gc_device_ordered(device));
+    }
+}
+
+uint64_t gc_core_find_number(struct gc_core *core, uint16_t number)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        const struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL; context = gc_context_next(context))
+            if (context->number == number && !gc_context_is_dropped(context))
+                return context->handle;
+    }
+    return 0;
+}
+
 bool gc_context_is_dropped(const struct gc_context *context)
 {
     return atomic_load_explicit(&context->is_dropped, memory_order_acquire);
@@ -294,6 +465,11 @@ struct gc_share *gc_context_share(const struct gc_context *context)
 struct gc_tenant *gc_context_tenant(const struct gc_context *context)
 {
     return context->tenant;
+}
+
+bool gc_context_is_suspect(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->is_suspect, memory_order_relaxed);
 }
 
 void gc_context_set_suspect(struct gc_context *context, bool is_suspect)

@@ -3,7 +3,12 @@
  *
  * A driver context has one record, its head, and one more for each tenant that uses it: pools of
  * their own over the same handle. The driver's work is the handle's, so captures, peers, failures
- * and the end reach all of its records; a fence or a wait of one covers the work of all. */
+ * and the end reach all of its records; a fence or a wait of one covers the work of all.
+ *
+ * A device that maps memory has a head of its own besides, of no driver context: stream-ordered
+ * memory belongs to the device, not to the context that asked for it. Every context of the device
+ * is its peer, and so is every context of a device that it was opened to: from before work of the
+ * context can be submitted. It ends with the device's primary context only. */
 #ifndef GC_CONTEXT_H
 #define GC_CONTEXT_H
 
@@ -42,11 +47,12 @@ struct gc_context {
     atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
     atomic_uint_fast64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
     struct gc_context *head;                   /* of the handle; ordinary: the record itself */
-    struct gc_tenant *tenant;                  /* whose requests it serves; NULL: everyone else's */
-    struct gc_share *share;                    /* the tenant's account on the device; NULL: none */
-    _Atomic(struct gc_context *) next_record;  /* of the handle; the head is the first */
-    struct gc_context *next_dropped;           /* of who drops the handle */
-    atomic_bool has_peers;                     /* it knows the peers of its head */
+    bool is_device;           /* of a device, not of a driver context: has no work of its own */
+    struct gc_tenant *tenant; /* whose requests it serves; NULL: everyone else's */
+    struct gc_share *share;   /* the tenant's account on the device; NULL: none */
+    _Atomic(struct gc_context *) next_record; /* of the handle; the head is the first */
+    struct gc_context *next_dropped;          /* of who drops the handle */
+    atomic_bool has_peers;                    /* it knows the peers of its head */
     struct gc_pool pool;
     /* Guarded by the pool's lock. */
     struct gc_fences *fences; /* a store's; NULL once the pool is dropped and nobody asks */
@@ -217,6 +223,17 @@ struct gc_context *gc_context_find_record(const struct gc_context *head,
  * tenant is being removed. */
 enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *tenant,
                                      struct gc_share *share, struct gc_context **record) GC_CHECKED;
+/* The peer's work may reach the memory from now on. What is mapped is not opened to it. For one
+ * record; `peer` is a head. True: it was not listed yet. */
+bool gc_context_list_peer(struct gc_context *record, struct gc_context *peer);
+/* Opens what is mapped already to the devices that are to reach it. */
+void gc_context_share_mappings(struct gc_context *record);
+/* A driver context that uses the memory: itself, or of memory of a device one of the device's;
+ * NULL: there is none. */
+struct gc_context *gc_context_worker(struct gc_context *context);
+/* The end of a context took peers away: memory of devices that no context uses any more goes back.
+ */
+void gc_contexts_empty_ordered(struct gc_core *core);
 /* Makes a new record know the peers of its head. */
 void gc_context_copy_peers(struct gc_context *record);
 /* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went

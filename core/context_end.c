@@ -187,6 +187,8 @@ void gc_core_end_finish(struct gc_context *head)
     for (; record != NULL; record = record->next_dropped)
         drop_record(record);
     gc_range_return_given_up(head);
+    if (!head->is_device)
+        gc_contexts_empty_ordered(head->core);
 }
 
 void gc_core_drop_context(struct gc_core *core, uint64_t handle)

@@ -170,17 +170,26 @@ void gc_core_close_stream(struct gc_core *core, uint64_t stream)
     }
 }
 
+static void retire_records(struct gc_context *record, const struct gc_context *waited,
+                           uint64_t epoch)
+{
+    for (; record != NULL; record = gc_context_next_record(record))
+        gc_reuse_retire(record, waited, epoch);
+}
+
 void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch)
 {
     (void)core;
-    for (struct gc_context *record = context->head; record != NULL;
-         record = gc_context_next_record(record))
-        gc_reuse_retire(record, epoch);
+    retire_records(context->head, context, epoch);
+    retire_records(gc_device_ordered(context->device), context, epoch);
 }
 
 uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes)
 {
     (void)core;
     gc_magazine_flush_device(device, NULL);
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        gc_reuse_look(context);
     return gc_shortage_give_back(device, NULL, keep_bytes, UINT64_MAX);
 }

@@ -159,6 +159,26 @@ uint64_t gc_context_handle(const struct gc_context *context);
 /* What is charged for its memory before the device is; NULL: nothing. */
 struct gc_share *gc_context_share(const struct gc_context *context);
 
+/* The record that serves stream-ordered requests made in the context. Where memory is mapped that
+ * is the device's own: its memory is reached by every context of the device and stays when one
+ * ends. NULL: such memory cannot be had here, the driver's own pool is to serve. */
+struct gc_context *gc_context_ordered(struct gc_context *context);
+/* Whether the record is such a one, of no driver context; and whether a handle stands for one. */
+bool gc_context_is_of_device(const struct gc_context *context);
+bool gc_core_is_of_device(uint64_t handle);
+/* The device's stream-ordered memory, what there is and what will be, is for the contexts of
+ * another device too, those there are and those that come. For good: what they have queued may run
+ * long after they lost access. */
+void gc_device_open_ordered(struct gc_device *device, int ordinal);
+/* The device is reset: its stream-ordered memory vanishes. */
+void gc_device_drop_ordered(struct gc_device *device);
+/* Tells contexts apart, from 1; 0: one too many to have a number. */
+uint16_t gc_context_number(const struct gc_context *context);
+/* The handle of the context with that number; 0: it is gone. */
+uint64_t gc_core_find_number(struct gc_core *core, uint16_t number);
+/* Its work has failed, and it has not given memory since. */
+bool gc_context_is_suspect(const struct gc_context *context);
+
 /* Between begin and end (nested, counted) nothing is synchronised in the context: frees stay
  * pending and allocation takes idle or fresh memory. The last end does not synchronise either; the
  * next free, allocation miss or retire does. */
@@ -252,7 +272,7 @@ struct gc_block_info {
     uint64_t segment_bytes;
     bool is_mapped;   /* its memory is mapped, not the driver's own allocation */
     bool is_whole;    /* it is one allocation of the driver's, and nothing else lies in that */
-    uint64_t context; /* handle */
+    uint64_t context; /* handle; of memory of the device one that no driver context has */
     struct gc_context
         *owner;  /* the record whose pool it is in: a tenant's own, or that of the handle */
     uint64_t id; /* unique in the process, never reused */

@@ -118,6 +118,7 @@ enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_i
     if (atomic_compare_exchange_strong_explicit(&core->devices[info->ordinal], &present, created,
                                                 memory_order_acq_rel, memory_order_acquire)) {
         *device = created;
+        gc_device_add_ordered(created);
     } else {
         gc_device_fini(created);
         *device = present;

@@ -12,6 +12,8 @@
 #include "core/supply.h"
 #include "core/trace.h"
 
+#define GC_DEVICE_MAX 256
+
 struct gc_device {
     struct gc_core *core;
     struct gc_device_info info;
@@ -38,11 +40,27 @@ struct gc_device {
     /* Linked by next_in_device. Dropped ones are unlinked but keep their link, so that a reader
      * that stands on one goes on. */
     _Atomic(struct gc_context *) contexts;
+    /* Serves the stream-ordered requests of all of them (context.h); NULL: the driver does. Changes
+     * under the registry's lock, as the next. */
+    _Atomic(struct gc_context *) ordered;
+    atomic_bool is_open_to[GC_DEVICE_MAX]; /* by ordinal: for good */
 
     struct gc_lock give_back_lock; /* guards give_back_count */
     pthread_cond_t give_back_done;
     uint32_t give_back_count; /* segments on their way back to the driver at this moment */
 };
+
+/* The head that serves stream-ordered requests; NULL: none. Acquire: pairs with the release in
+ * context.c. */
+static inline struct gc_context *gc_device_ordered(const struct gc_device *device)
+{
+    return atomic_load_explicit(&device->ordered, memory_order_acquire);
+}
+
+static inline bool gc_device_is_open_to(const struct gc_device *device, int ordinal)
+{
+    return atomic_load_explicit(&device->is_open_to[ordinal], memory_order_relaxed);
+}
 
 /* Brackets a give-back: from before its segment leaves the pool until its bytes are released, so
  * that a thread that finds neither idle memory nor room can wait for what is under way. `share`:
@@ -65,6 +83,8 @@ uint64_t gc_device_keep_bytes(const struct gc_device *device);
 /* Gives idle memory back where more is held than the limit allows, waiting for what is pending if
  * it must; false if more still is. Cheap where it is not. No lock may be held. (shortage.c) */
 bool gc_device_settle(struct gc_device *device);
+/* Adds the head that serves stream-ordered requests, where memory is mapped. (context.c) */
+void gc_device_add_ordered(struct gc_device *device);
 void gc_device_fini(struct gc_device *device);
 
 /* ---- accounts of one allocation: share.h ---- */

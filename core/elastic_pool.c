@@ -240,7 +240,8 @@ static struct gc_context *enter_any_context(struct gc_device *device, struct gc_
 {
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context)) {
-        if (!gc_context_is_dropped(context) && gc_elastic_open_gate(context, gate))
+        if (!context->is_device && !gc_context_is_dropped(context) &&
+            gc_elastic_open_gate(context, gate))
             return context;
     }
     return NULL;

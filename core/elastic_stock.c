@@ -18,7 +18,7 @@ bool gc_elastic_open_gate(struct gc_context *context, struct gc_wait_set *set)
 static enum gc_status wait_context(struct gc_context *context, int *driver_code)
 {
     struct gc_wait_set set;
-    if (gc_context_is_dropped(context))
+    if (context->is_device || gc_context_is_dropped(context))
         return GC_OK;
     if (!gc_elastic_open_gate(context, &set))
         return GC_CAPTURING;

@@ -19,17 +19,20 @@ static void note_failure(struct gc_context *context)
         gc_context_set_suspect(context, true);
 }
 
-/* The fence's handles go back to the driver; those of contexts that are gone went with them. */
+/* Goes back to the driver; that of a context that is gone went with it. */
+static void release_member(const struct gc_fence_member *member)
+{
+    const struct gc_driver *driver = driver_of(member->context);
+    if (!gc_door_enter(&member->context->head->door))
+        return;
+    driver->fence_release(driver->self, member->context->handle, member->handle);
+    gc_door_leave(&member->context->head->door);
+}
+
 static void release_members(const struct gc_fence *fence)
 {
-    for (uint32_t i = 0; i < fence->count; i++) {
-        struct gc_context *member = fence->members[i].context;
-        const struct gc_driver *driver = driver_of(member);
-        if (!gc_door_enter(&member->head->door))
-            continue;
-        driver->fence_release(driver->self, member->handle, fence->members[i].handle);
-        gc_door_leave(&member->head->door);
-    }
+    for (uint32_t i = 0; i < fence->count; i++)
+        release_member(&fence->members[i]);
 }
 
 /* ---- one thread at the driver ---- */
@@ -293,22 +296,53 @@ static void end_mark(struct gc_context *context, struct gc_stream_list *list,
     gc_pool_release(&context->pool);
 }
 
-void gc_fence_mark_streams(struct gc_context *context, uint64_t only)
+/* The context whose stream it is: memory of a device is freed in those of all its contexts. */
+static struct gc_context *find_worker(struct gc_context *context, uint64_t stream)
 {
     const struct gc_driver *driver = driver_of(context);
+    return context->is_device
+               ? gc_core_find_context(context->core, driver->stream_context(driver->self, stream))
+               : context->head;
+}
+
+/* What is at hand serves again where it is of the stream's context. */
+static bool mark_stream(struct gc_context *context, uint64_t stream, struct gc_fence_member *mark)
+{
+    const struct gc_driver *driver = driver_of(context);
+    struct gc_context *worker = find_worker(context, stream);
+    if (worker == NULL)
+        return false;
+    if (mark->handle != 0 && mark->context != worker) {
+        release_member(mark);
+        mark->handle = 0;
+    }
+    mark->context = worker;
+    return GC_IN_CONTEXT(worker, driver->stream_mark(driver->self, worker->handle, stream,
+                                                     &mark->handle)) == 0;
+}
+
+void gc_fence_mark_streams(struct gc_context *context, uint64_t only)
+{
     struct gc_wait_set set = {.count = 0};
     struct gc_stream_list seen;
-    if (driver->stream_mark == NULL || !begin_streams(context, &set))
+    if (driver_of(context)->stream_mark == NULL || !begin_streams(context, &set))
         return;
     for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
         struct gc_stream_list *list = &context->pool.streams[i];
-        uint64_t *mark = &context->fences->stream_marks[i];
         if (begin_mark(context, list, only, &seen) &&
-            GC_IN_CONTEXT(context, driver->stream_mark(driver->self, context->handle, seen.stream,
-                                                       mark)) == 0)
+            mark_stream(context, seen.stream, &context->fences->stream_marks[i]))
             end_mark(context, list, &seen);
     }
     end_streams(context, &set);
+}
+
+/* A context that is gone took its work along. */
+static bool is_passed(const struct gc_fence_member *mark)
+{
+    const struct gc_driver *driver = driver_of(mark->context);
+    const int code = GC_IN_CONTEXT(
+        mark->context, driver->fence_query(driver->self, mark->context->handle, mark->handle));
+    return code == 0 || code == driver->context_is_gone;
 }
 
 static bool is_marked(struct gc_context *context, const struct gc_stream_list *list,
@@ -333,17 +367,14 @@ static void pass_mark(struct gc_context *context, struct gc_stream_list *list,
 
 bool gc_fence_poll_streams(struct gc_context *context)
 {
-    const struct gc_driver *driver = driver_of(context);
     struct gc_wait_set set = {.count = 0};
     struct gc_stream_list seen;
     bool any = false;
-    if (driver->stream_mark == NULL || !begin_streams(context, &set))
+    if (driver_of(context)->stream_mark == NULL || !begin_streams(context, &set))
         return false;
     for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
         struct gc_stream_list *list = &context->pool.streams[i];
-        if (!is_marked(context, list, &seen) ||
-            GC_IN_CONTEXT(context, driver->fence_query(driver->self, context->handle,
-                                                       context->fences->stream_marks[i])) != 0)
+        if (!is_marked(context, list, &seen) || !is_passed(&context->fences->stream_marks[i]))
             continue;
         pass_mark(context, list, &seen);
         any = true;
@@ -370,30 +401,29 @@ static bool take_oldest_locked(struct gc_context *context, struct gc_fence *fenc
     return true;
 }
 
-/* A mark of the lists; 0: no more. */
-static uint64_t take_stream_mark(struct gc_context *context)
+/* False: there is no mark of the lists any more. */
+static bool take_stream_mark(struct gc_context *context, struct gc_fence_member *mark)
 {
-    uint64_t mark = 0;
+    mark->handle = 0;
     gc_pool_acquire_plain(&context->pool);
     struct gc_fences *fences = context->fences;
     for (unsigned i = 0; fences != NULL && !fences->is_at_streams && i < GC_STREAM_LISTS; i++) {
-        if (fences->stream_marks[i] != 0)
-            mark = fences->stream_marks[i];
-        if (mark != 0) {
-            fences->stream_marks[i] = 0;
-            break;
-        }
+        if (fences->stream_marks[i].handle == 0)
+            continue;
+        *mark = fences->stream_marks[i];
+        fences->stream_marks[i].handle = 0;
+        break;
     }
     gc_pool_release(&context->pool);
-    return mark;
+    return mark->handle != 0;
 }
 
 void gc_fence_forget(struct gc_context *context)
 {
-    struct gc_fence fence = {.count = 1};
-    fence.members[0].context = context;
-    while ((fence.members[0].handle = take_stream_mark(context)) != 0)
-        release_members(&fence);
+    struct gc_fence fence;
+    struct gc_fence_member mark;
+    while (take_stream_mark(context, &mark))
+        release_member(&mark);
     for (;;) {
         gc_pool_acquire_plain(&context->pool);
         const bool any = take_oldest_locked(context, &fence);
@@ -409,7 +439,7 @@ void gc_fence_forget(struct gc_context *context)
 static enum gc_status wait_one(struct gc_context *context, int *driver_code)
 {
     const struct gc_driver *driver = driver_of(context);
-    if (gc_context_is_gone(context))
+    if (context->is_device || gc_context_is_gone(context))
         return GC_OK;
     gc_counter_add(&context->device->stats.fence_count, 1);
     const int code = GC_IN_CONTEXT(context, driver->synchronize(driver->self, context->handle));

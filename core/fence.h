@@ -20,13 +20,15 @@
 struct gc_context;
 struct gc_wait_set;
 
+struct gc_fence_member {
+    struct gc_context *context;
+    uint64_t handle; /* the driver's */
+};
+
 struct gc_fence {
     uint64_t mark;
     uint32_t count; /* of members: the context itself and its peers */
-    struct gc_fence_member {
-        struct gc_context *context;
-        uint64_t handle;
-    } members[1 + GC_PEER_MAX];
+    struct gc_fence_member members[1 + GC_PEER_MAX];
 };
 
 struct gc_fences {
@@ -41,7 +43,7 @@ struct gc_fences {
     uint64_t considered_bytes; /* of it, when a fence for it was last thought of */
     uint64_t considered_count;
     struct gc_fence ring[GC_FENCES_MAX];
-    uint64_t stream_marks[GC_STREAM_LISTS]; /* the driver's, of the pool's lists; 0: none yet */
+    struct gc_fence_member stream_marks[GC_STREAM_LISTS]; /* of the pool's lists; handle 0: none */
 };
 
 /* Records a fence unless the ring is full or another thread is at it. False if none was recorded.

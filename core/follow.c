@@ -12,6 +12,14 @@
 
 /* ---- life ---- */
 
+static bool names_streams(const struct gc_run_plan *plan)
+{
+    uint64_t bytes[2] = {0, 0};
+    for (uint32_t i = 0; i < plan->count; i++)
+        bytes[plan->entries[i].stream != 0] += plan->entries[i].bytes;
+    return bytes[true] > bytes[false];
+}
+
 enum gc_status gc_follow_init(struct gc_core *core)
 {
     if (core->plan == NULL || core->mode != GC_MODE_CACHE)
@@ -32,6 +40,7 @@ enum gc_status gc_follow_init(struct gc_core *core)
         return status;
     }
     follow->plan = core->plan;
+    follow->names_streams = names_streams(core->plan);
     core->follow = follow;
     return GC_OK;
 }
@@ -80,6 +89,15 @@ static bool look_whether_over(struct gc_context *owner)
     const bool is_it = is_over(owner);
     gc_pool_release(&owner->pool);
     return is_it;
+}
+
+/* Stream-ordered memory has a pool of its own, so a program may have two on a device: the one that
+ * most of the plan is for follows it. */
+static bool is_for(const struct gc_follow *follow, const struct gc_context *context,
+                   const struct gc_claim *claim)
+{
+    return gc_device_ordered(context->device) == NULL ||
+           follow->names_streams == (claim->stream != 0);
 }
 
 /* The context follows the plan if nobody does. Where the former owner's pool is dropped nobody but
@@ -182,7 +200,8 @@ enum gc_status gc_follow_alloc(struct gc_context *context, const struct gc_claim
     struct gc_follow *follow = context->core->follow;
     struct gc_pursuit pursuit = {
         .context = context, .follow = follow, .claim = claim, .reason = GC_FOLLOW_MEMORY};
-    if (owner_of(follow) != context && !claim_plan(follow, context))
+    if (owner_of(follow) != context &&
+        (!is_for(follow, context, claim) || !claim_plan(follow, context)))
         return GC_OUT_OF_MEMORY;
     if (gc_pursuit_follow(&pursuit, is_hit)) {
         note_followed(follow, &follow->plan->entries[pursuit.entry]);

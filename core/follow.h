@@ -38,10 +38,11 @@ struct gc_follow {
     const struct gc_run_plan *plan;     /* borrowed */
     _Atomic(struct gc_context *) owner; /* who follows it; changes under the registry's lock */
     struct gc_run_match match;          /* guarded by the owner's pool's lock, as the next */
-    uint32_t fullest;                   /* the plan's time of the most bytes */
-    uint64_t round;                     /* of the match's, that the next three are of */
-    uint32_t matched_count;             /* requests that are in the plan */
-    uint32_t strayed_count;             /* that are not, or whose place is in use */
+    bool names_streams;     /* most bytes of the plan were asked for in a stream's order */
+    uint32_t fullest;       /* the plan's time of the most bytes */
+    uint64_t round;         /* of the match's, that the next three are of */
+    uint32_t matched_count; /* requests that are in the plan */
+    uint32_t strayed_count; /* that are not, or whose place is in use */
     bool has_departed;      /* too many: what comes in this round is placed by its lifetime */
     uint64_t refused_round; /* in which there was no memory for the segment, plus one; or 0 */
     bool is_opening;        /* a thread makes the segment */

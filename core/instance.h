@@ -13,7 +13,6 @@
 #include "core/tracker.h"
 #include "core/work.h"
 
-#define GC_DEVICE_MAX 256
 #define GC_CONTEXT_BUCKETS 256
 
 struct gc_elastic_table;
@@ -111,6 +110,8 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
  * if memory became free.
  */
 bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes);
+/* What is pending and is done by now becomes free; waits for nothing. */
+void gc_reuse_look(struct gc_context *context);
 /* Waits for all that is pending, if there is any and no capture forbids it. True if memory became
  * free. */
 bool gc_reuse_drain(struct gc_context *context);
@@ -120,8 +121,9 @@ bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *i
 /* `retired` may have risen: what is pending and idle now goes into the bins. True if anything did.
  */
 bool gc_reuse_collect(struct gc_context *context);
-/* The program waited itself: what was freed before `epoch` is idle. */
-void gc_reuse_retire(struct gc_context *context, uint64_t epoch);
+/* The program itself waited for the work of `waited`: what was freed before `epoch` is idle, unless
+ * others' work may use it. */
+void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited, uint64_t epoch);
 /* Makes sure that what is in the bins of the context is truly idle, not only in the order of the
  * one stream: waits if it must, for work before the frees (work.h). False if a capture forbids that
  * or the driver failed. For who gives memory back or unmaps it: first take it out of the bins,

@@ -196,7 +196,8 @@ static bool check_all(struct pausing *pausing)
 static bool settle(struct gc_context *context, void *argument)
 {
     struct pausing *pausing = argument;
-    return context->head != context || await_idle(context, &pausing->deadline, pausing->result);
+    return context->is_device || context->head != context ||
+           await_idle(context, &pausing->deadline, pausing->result);
 }
 
 /* What a context that ended meanwhile had is no longer to be moved. */

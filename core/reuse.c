@@ -112,6 +112,15 @@ static bool is_synchronous(const struct gc_context *context)
     return context->core->mode != GC_MODE_CACHE || context->core->options->reuse == GC_REUSE_SYNC;
 }
 
+void gc_reuse_look(struct gc_context *context)
+{
+    if (look(context).bytes == 0 || gc_reuse_collect(context) || is_synchronous(context))
+        return;
+    gc_fence_record(context);
+    if (gc_fence_poll(context))
+        gc_reuse_collect(context);
+}
+
 bool gc_reuse_drain(struct gc_context *context)
 {
     int ignored;
@@ -233,14 +242,22 @@ void gc_reuse_note_handed(struct gc_context *context)
     gc_shortage_trim(context);
 }
 
-void gc_reuse_retire(struct gc_context *context, uint64_t epoch)
+/* Whether the work of that context is all there is to wait for. */
+static bool is_all_of(const struct gc_wait_set *set, const struct gc_context *waited)
+{
+    bool is_all = set->everyone == NULL;
+    for (uint32_t i = 0; i < set->count; i++)
+        is_all &= set->contexts[i]->head == waited->head;
+    return is_all;
+}
+
+void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited, uint64_t epoch)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_wait_set set = {.count = 0};
     gc_pool_acquire_plain(pool);
     /* A peer was not waited for, and in a capture nothing is known of what was captured. */
-    const bool is_retired =
-        gc_context_wait_begin_locked(context, &set) && set.count == 1 && set.everyone == NULL;
+    const bool is_retired = gc_context_wait_begin_locked(context, &set) && is_all_of(&set, waited);
     gc_context_wait_end(&set);
     gc_pool_release(pool);
     if (!is_retired)
@@ -360,6 +377,17 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
     return GC_OK;
 }
 
+/* Of memory of a device the mark (work.h) is made in the context that uses it now: a later one does
+ * not know the one stream. */
+static bool may_reuse(struct gc_context *context, uint64_t stamp)
+{
+    struct gc_work *work = &context->core->work;
+    const bool may = gc_context_may_reuse(context, work, stamp);
+    if (context->is_device && atomic_load_explicit(&work->giver, memory_order_relaxed) == context)
+        atomic_store_explicit(&work->giver, gc_context_worker(context), memory_order_seq_cst);
+    return may;
+}
+
 enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
                                     uint64_t stream, int *driver_code)
 {
@@ -385,7 +413,7 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     /* In the order of a stream it serves that stream: who gets it otherwise would have to follow.
      */
     const bool is_in_order = entry.stream != 0 && !gc_context_is_retired(context, stamp);
-    if (is_once || is_in_order || !gc_context_may_reuse(context, &context->core->work, stamp))
+    if (is_once || is_in_order || !may_reuse(context, stamp))
         return free_pending(context, block, &entry, stamp);
     free_pooled(context, block, &entry);
     gc_shortage_trim(context);

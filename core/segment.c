@@ -55,6 +55,8 @@ static enum gc_status take_memory(struct gc_context *context, const struct gc_se
     struct gc_core *core = context->core;
     struct gc_held held;
     GC_ASSERT(gc_lock_held_count() == 0);
+    if (context->is_device) /* such memory would go with a context */
+        return GC_NOT_SUPPORTED;
     if (!gc_context_reserve(context, plan->bytes, &held, &refusal->decline))
         return GC_OUT_OF_MEMORY;
     const int code = ask_memory(context, plan, address);

@@ -58,12 +58,12 @@ struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
 
 static bool has_peers_locked(const struct gc_context *context)
 {
-    if (context->is_crowded)
-        return true;
+    bool has_peers = context->is_crowded;
+    /* Contexts of one device are held up and waited for together, whatever they share. */
     for (uint32_t i = 0; i < context->peer_count; i++)
-        if (!gc_context_is_dropped(context->peers[i]))
-            return true;
-    return false;
+        has_peers |= !gc_context_is_dropped(context->peers[i]) &&
+                     (!context->is_device || context->peers[i]->device != context->device);
+    return has_peers;
 }
 
 static enum gc_swap_refusal check_locked(const struct gc_context *context)
@@ -161,9 +161,16 @@ uint64_t gc_swap_run_end(const struct gc_swap *swap, uint64_t i)
     return i;
 }
 
+struct gc_context *gc_swap_worker(struct gc_context *context)
+{
+    struct gc_context *worker = gc_context_worker(context);
+    return worker != NULL ? worker : context;
+}
+
 static enum gc_swap_refusal save(struct gc_swap *swap, struct gc_swap_result *result)
 {
     struct gc_context *context = swap->change.context;
+    struct gc_context *worker = gc_swap_worker(context);
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
     uint64_t end;
@@ -178,9 +185,9 @@ static enum gc_swap_refusal save(struct gc_swap *swap, struct gc_swap_result *re
     for (uint64_t i = 0; i < swap->count; i = end) {
         end = gc_swap_run_end(swap, i);
         result->driver_code = GC_IN_CONTEXT(
-            context, driver->read(driver->self, context->handle,
-                                  gc_swap_address(&context->pool, &swap->list[i]),
-                                  (end - i) * page_bytes, swap->copy + i * page_bytes));
+            worker, driver->read(driver->self, worker->handle,
+                                 gc_swap_address(&context->pool, &swap->list[i]),
+                                 (end - i) * page_bytes, swap->copy + i * page_bytes));
         if (result->driver_code != 0)
             return GC_SWAP_DRIVER;
     }

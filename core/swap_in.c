@@ -53,18 +53,18 @@ static void drop_unused(struct gc_swap *swap)
 
 static int restore(const struct gc_swap *swap, uint64_t first, uint64_t end)
 {
-    const struct gc_context *context = swap->change.context;
+    struct gc_context *context = swap->change.context;
+    struct gc_context *worker = gc_swap_worker(context);
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t page_bytes = context->pool.pages.page_bytes;
     int code = 0;
     uint64_t next;
     for (uint64_t i = first; code == 0 && swap->copy != NULL && i < end; i = next) {
         next = gc_min_u64(gc_swap_run_end(swap, i), end);
-        code =
-            GC_IN_CONTEXT(context, driver->write(driver->self, context->handle,
-                                                 gc_swap_address(&context->pool, &swap->list[i]),
-                                                 (next - i) * page_bytes,
-                                                 swap->copy + swap->list[i].number * page_bytes));
+        code = GC_IN_CONTEXT(worker, driver->write(driver->self, worker->handle,
+                                                   gc_swap_address(&context->pool, &swap->list[i]),
+                                                   (next - i) * page_bytes,
+                                                   swap->copy + swap->list[i].number * page_bytes));
     }
     return code;
 }

@@ -23,6 +23,8 @@ struct gc_swap {
     struct gc_away list[];
 };
 
+/* The context in which contents are copied: of memory of the device, one of the device. */
+struct gc_context *gc_swap_worker(struct gc_context *context);
 /* The address of its slot. */
 uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_away *away);
 /* The end of the run of neighbours that starts at `i`. */

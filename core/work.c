@@ -28,24 +28,29 @@ static void end_turn(struct gc_work *work)
     atomic_store_explicit(&work->mark.is_taken, false, memory_order_release);
 }
 
-/* The context whose memory was handed out in the order of the one stream and is not known to be
- * idle, and the highest stamp of such memory; NULL: there is none. */
-static struct gc_context *find_given(struct gc_work *work, uint64_t *given)
+static void add_given(struct gc_context *head, uint64_t *given)
 {
-    const struct gc_context *giver = atomic_load_explicit(&work->giver, memory_order_seq_cst);
-    struct gc_context *found = NULL;
-    *given = 0;
-    if (giver == NULL || gc_context_is_gone(giver))
-        return NULL;
-    for (struct gc_context *record = giver->head; record != NULL;
+    for (struct gc_context *record = head; record != NULL;
          record = gc_context_next_record(record)) {
         const uint64_t highest = atomic_load_explicit(&record->given, memory_order_seq_cst);
-        if (gc_context_is_retired(record, highest) || gc_context_is_dropped(record))
-            continue;
-        found = giver->head;
-        *given = gc_max_u64(*given, highest);
+        if (!gc_context_is_retired(record, highest) && !gc_context_is_dropped(record))
+            *given = gc_max_u64(*given, highest);
     }
-    return found;
+}
+
+/* The context whose memory, or its device's, was handed out in the order of the one stream and is
+ * not known to be idle, and the highest stamp of such memory; NULL: there is none. */
+static struct gc_context *find_given(struct gc_work *work, uint64_t *given)
+{
+    struct gc_context *giver = atomic_load_explicit(&work->giver, memory_order_seq_cst);
+    *given = 0;
+    if (giver != NULL)
+        giver = gc_context_worker(giver);
+    if (giver == NULL || gc_context_is_gone(giver))
+        return NULL;
+    add_given(giver->head, given);
+    add_given(gc_device_ordered(giver->device), given);
+    return *given == 0 ? NULL : giver->head;
 }
 
 /* In the caller's turn. Marks the one stream if something was given that the last mark does not

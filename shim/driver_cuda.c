@@ -12,6 +12,8 @@ CUresult gc_driver_enter_context(uint64_t context, bool *pushed)
     CUresult result;
 
     *pushed = false;
+    if (gc_core_is_of_device(context))
+        return CUDA_SUCCESS; /* mapping needs no context, and nothing else is asked of a device */
     result = GC_USE(cuCtxGetCurrent, &current);
     if (result != CUDA_SUCCESS || current == wanted)
         return result;

@@ -187,16 +187,26 @@ static void fence_release(void *self, uint64_t context, uint64_t fence)
 
 /* ---- the order of one stream ---- */
 
-/* Set in the names of threads' own streams, beside the thread's number. */
+/* Names of streams, beside handles, which are even: of legacy streams, odd ones; of threads' own
+ * ones, with this set, the thread's number and the context's. */
 #define THREADS_OWN (UINT64_C(1) << 62)
+#define NUMBER_BITS 16
 
-uint64_t gc_driver_thread_stream(void)
+static uint64_t own_number(void)
 {
     static atomic_uint_fast64_t last;
 
     if (gc_thread.stream_number == 0)
         gc_thread.stream_number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-    return THREADS_OWN | gc_thread.stream_number;
+    return gc_thread.stream_number;
+}
+
+uint64_t gc_driver_name_stream(CUstream stream, uint16_t number)
+{
+    if (number == 0)
+        return 0;
+    return stream == CU_STREAM_LEGACY ? 2 * (uint64_t)number - 1
+                                      : THREADS_OWN | own_number() << NUMBER_BITS | number;
 }
 
 static CUstream stream_of(uint64_t stream)
@@ -209,8 +219,24 @@ static bool find_stream(uint64_t name, CUstream *stream)
 {
     const bool is_threads_own = (name & THREADS_OWN) != 0;
 
-    *stream = is_threads_own ? CU_STREAM_PER_THREAD : stream_of(name);
-    return !is_threads_own || name == gc_driver_thread_stream();
+    if (is_threads_own)
+        *stream = CU_STREAM_PER_THREAD;
+    else
+        *stream = (name & 1) != 0 ? CU_STREAM_LEGACY : stream_of(name);
+    return !is_threads_own || (name & ~THREADS_OWN) >> NUMBER_BITS == own_number();
+}
+
+static uint64_t stream_context(void *self, uint64_t name)
+{
+    CUcontext context = NULL;
+
+    (void)self;
+    if ((name & THREADS_OWN) != 0)
+        return gc_core_find_number(gc_shim.core, (uint16_t)name);
+    if ((name & 1) != 0)
+        return gc_core_find_number(gc_shim.core, (uint16_t)(name / 2 + 1));
+    return GC_USE(cuStreamGetCtx, stream_of(name), &context) == CUDA_SUCCESS ? (uintptr_t)context
+                                                                             : 0;
 }
 
 static int stream_mark(void *self, uint64_t context, uint64_t name, uint64_t *fence)
@@ -274,6 +300,7 @@ void gc_driver_fence_init(struct gc_driver *driver)
     driver->fence_query = fence_query;
     driver->fence_wait = fence_wait;
     driver->fence_release = fence_release;
+    driver->stream_context = stream_context;
     driver->stream_mark = stream_mark;
     driver->stream_follow = stream_follow;
 }

@@ -93,7 +93,6 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
         if (pool != NULL) {
             pool->is_free = false;
             gc_door_reopen(&pool->door);
-            pool->is_special = false;
             pool->live_count = 0;
             pool->freed_in = GC_MEMPOOL_FREED_NOWHERE;
             pool->device = device;
@@ -130,21 +129,9 @@ struct gc_device *gc_mempool_plain_device(CUmemoryPool handle)
     return NULL;
 }
 
-bool gc_mempool_is_plain(CUmemoryPool handle, struct gc_device *device)
+bool gc_mempool_is_plain(CUmemoryPool handle, const struct gc_device *device)
 {
-    if (handle == NULL || !is_default_of(handle, device))
-        return false;
-    struct gc_mempool *pool = gc_mempool_find(handle, device);
-    return pool != NULL && !atomic_load_explicit(&pool->is_special, memory_order_relaxed);
-}
-
-void gc_mempool_mark_special(CUmemoryPool handle)
-{
-    struct gc_device *device = gc_mempool_plain_device(handle);
-    struct gc_mempool *pool = device == NULL ? NULL : gc_mempool_find(handle, device);
-
-    if (pool != NULL)
-        atomic_store_explicit(&pool->is_special, true, memory_order_relaxed);
+    return handle != NULL && is_default_of(handle, device);
 }
 
 struct gc_device *gc_mempool_device(const struct gc_mempool *pool)

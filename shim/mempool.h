@@ -20,11 +20,9 @@ void gc_stream_close(CUstream stream);
 /* The device whose default pool it is, for which the cache serves; NULL: none's. Only devices that
  * were used are looked at. */
 struct gc_device *gc_mempool_plain_device(CUmemoryPool pool);
-/* Whether allocations from the pool may come from the cache: it is the default pool of the device
- * and nothing was asked of it that the cache cannot give. */
-bool gc_mempool_is_plain(CUmemoryPool pool, struct gc_device *device);
-/* From now on its allocations come from the driver. */
-void gc_mempool_mark_special(CUmemoryPool pool);
+/* Whether allocations from the pool may come from the cache: it is the default pool of the device.
+ */
+bool gc_mempool_is_plain(CUmemoryPool pool, const struct gc_device *device);
 
 /* NULL if not charged. */
 struct gc_device *gc_mempool_device(const struct gc_mempool *pool);

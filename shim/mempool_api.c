@@ -92,18 +92,16 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
     return result;
 }
 
-/* Blocks that were served in the pool's name before: their memory is opened where it is mapped. */
+/* What is served in the pool's name is as open as the pool. Access that is withdrawn stays: work
+ * that was queued before may still use the memory. */
 static void open_served(struct gc_device *device, const CUmemAccessDesc *access, size_t count)
 {
-    struct gc_context *owner = gc_shim_primary_context(gc_device_get_info(device)->ordinal);
-
     for (size_t i = 0; i < count; i++)
         if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
             access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-            gc_peer_note(owner, gc_shim_primary_context(access[i].location.id));
+            gc_device_open_ordered(device, access[i].location.id);
 }
 
-/* What the pool gives from now on comes from the driver. */
 GC_EXPORT
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
 {
@@ -112,10 +110,8 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, si
     gc_shim_enter(GC_API_cuMemPoolSetAccess);
     CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolSetAccess, pool, access, count);
     struct gc_device *device = result == CUDA_SUCCESS ? gc_mempool_plain_device(pool) : NULL;
-    if (device != NULL) {
-        gc_mempool_mark_special(pool);
+    if (device != NULL)
         open_served(device, access, count);
-    }
     gc_shim_leave();
     return result;
 }

@@ -24,7 +24,6 @@ struct gc_mempool {
     uint64_t sequence;
     uint64_t live_count;
     bool is_free; /* serves no pool */
-    atomic_bool is_special;
     /* Where memory was freed since all was known to be done: such memory is idle for that stream
      * only. */
     _Atomic(uint64_t) freed_in;

@@ -128,8 +128,8 @@ gpucache_status gpucache_malloc(void **pointer, size_t bytes, int device, gpucac
     return alloc_as(GC_API_gpucache_malloc, pointer, bytes, device, stream);
 }
 
-/* The context of a live block; NULL if it is none. */
-static struct gc_context *context_of(uint64_t address)
+/* The context of a live block, or what stands for its device; NULL if it is none. */
+static struct gc_context *owner_of(uint64_t address)
 {
     struct gc_block_info info;
 
@@ -150,6 +150,8 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
 {
     const uint64_t address = (uintptr_t)pointer;
     struct gc_public_call call = {.context = NULL};
+    struct gc_context *owner;
+    uint64_t order = 0; /* of memory of the device: streams of all contexts may use it */
     enum gc_status status;
     gpucache_status state;
     int driver_code = 0;
@@ -161,10 +163,14 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
         return free_to_driver(pointer);
     if (state != GPUCACHE_OK)
         return state;
-    gc_public_enter_context(context_of(address), (CUstream)stream, GC_API_gpucache_malloc, &call);
-    note_stream(call.context, stream);
-    status = gc_core_free_ordered(gc_shim.core, address, order_of(stream, &call),
-                                  (uint16_t)call.api, &driver_code);
+    owner = owner_of(address);
+    const bool is_of_device = owner != NULL && gc_context_is_of_device(owner);
+    gc_public_enter_context(is_of_device ? NULL : owner, (CUstream)stream, GC_API_gpucache_malloc,
+                            &call);
+    note_stream(owner, stream);
+    if (!is_of_device)
+        order = order_of(stream, &call);
+    status = gc_core_free_ordered(gc_shim.core, address, order, (uint16_t)call.api, &driver_code);
     if (status == GC_INVALID_POINTER || status == GC_NOT_OURS)
         gc_core_note_bad_free(gc_shim.core, address, (uint16_t)call.api);
     gc_public_leave(&call);

@@ -183,7 +183,8 @@ static void correct_attribute(CUpointer_attribute attribute, const struct gc_blo
     else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
         *(unsigned long long *)data = block->id | BUFFER_ID_OURS;
     else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
-        *(CUcontext *)data = (CUcontext)(uintptr_t)block->context; /* NOLINT: an integer in core */
+        /* Of a pool's memory the driver names none. NOLINTNEXTLINE: an integer in core */
+        *(CUcontext *)data = block->is_ordered ? NULL : (CUcontext)(uintptr_t)block->context;
     else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
         *(CUmemoryPool *)data = pool_of(block);
     else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)

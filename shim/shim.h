@@ -203,8 +203,6 @@ struct gc_context *gc_shim_stream_context(CUstream stream);
  * the calling thread's tenant, or of the one whose object called, else by `context` itself. NULL:
  * the tenant's record is not to be had; the request must fail. */
 struct gc_context *gc_shim_target(struct gc_context *context);
-/* A device's primary context; NULL if the program has none now. */
-struct gc_context *gc_shim_primary_context(CUdevice ordinal);
 /* Core's device for a driver ordinal, added on first sight; NULL if the driver objects. */
 struct gc_device *gc_shim_device(CUdevice ordinal);
 
@@ -275,9 +273,10 @@ bool gc_resolve_is_driver_code(const void *address);
 void gc_driver_cuda_init(struct gc_driver *driver);  /* driver_cuda.c */
 void gc_driver_fence_init(struct gc_driver *driver); /* driver_fence.c */
 void gc_driver_map_init(struct gc_driver *driver);   /* driver_map.c */
-/* The calling thread's own stream as core tells streams apart: another one than any other thread's,
- * dead ones too. */
-uint64_t gc_driver_thread_stream(void);
+/* The legacy stream of a context, or the calling thread's own in it, as core tells streams apart:
+ * by the number of the context, and that of the thread, which no other has or had. 0: the context
+ * has no number. */
+uint64_t gc_driver_name_stream(CUstream stream, uint16_t number);
 /* Puts an operation that does nothing into the legacy stream of the context. */
 CUresult gc_driver_place_in_legacy(uint64_t context);
 /* The context is gone, and with it its events. */

@@ -127,10 +127,14 @@ static CUresult alloc_from_pool(struct gc_direct_request *request, const struct 
 
 /* ---- served from the cache ---- */
 
-/* The stream as core tells it apart. */
-static uint64_t order_key(CUstream stream)
+/* The stream of `context` as core tells it apart; 0: no order is known. */
+static uint64_t order_key(CUstream stream, const struct gc_context *context)
 {
-    return stream == CU_STREAM_PER_THREAD ? gc_driver_thread_stream() : (uintptr_t)stream;
+    const uint16_t number = gc_context_number(context);
+
+    if (stream == CU_STREAM_PER_THREAD || stream == CU_STREAM_LEGACY)
+        return gc_driver_name_stream(stream, number);
+    return (uintptr_t)stream;
 }
 
 /* An allocation and a free are operations of their stream. In the legacy one they order the work of
@@ -149,7 +153,8 @@ static CUresult place_in_order(struct gc_context *context, CUstream stream)
 /* Whichever context is current, or none: a stream may be destroyed from anywhere. */
 void gc_stream_close(CUstream stream)
 {
-    gc_core_close_stream(gc_shim.core, order_key(stream));
+    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD)
+        gc_core_close_stream(gc_shim.core, (uintptr_t)stream);
 }
 
 static bool is_served(const struct gc_direct_request *request, const struct async_call *call)
@@ -160,6 +165,9 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     /* The debug aids look at this memory too, though their frees wait. */
     if (options->mode != GC_MODE_CACHE ||
         (options->reuse != GC_REUSE_FENCE && options->debug == 0) || request->context == NULL)
+        return false;
+    /* A failed context's answer is the driver's. */
+    if (gc_context_ordered(request->context) == NULL || gc_context_is_suspect(request->context))
         return false;
     if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &pool,
                                     gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
@@ -177,17 +185,20 @@ static CUresult find_stream(CUstream stream)
     return GC_USE(cuStreamGetFlags, stream, &flags);
 }
 
+/* *is_answered: false where memory that outlives contexts cannot be had now. */
 static CUresult serve(const struct gc_direct_request *request, const struct async_call *call,
-                      CUdeviceptr *dptr, size_t bytes)
+                      CUdeviceptr *dptr, size_t bytes, bool *is_answered)
 {
-    struct gc_context *target = gc_shim_target(request->context);
+    struct gc_context *ordered = gc_context_ordered(request->context);
+    struct gc_context *target = ordered == NULL ? NULL : gc_shim_target(ordered);
     struct gc_request wanted = {.bytes = bytes,
-                                .stream = order_key(call->stream),
+                                .stream = order_key(call->stream, request->context),
                                 .api = (uint16_t)request->api,
                                 .is_ordered = true};
     uint64_t address = 0;
     int driver_code = 0;
 
+    *is_answered = true;
     if (target == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     wanted.is_trial = gc_direct_may_make_room();
@@ -197,6 +208,7 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
         wanted.is_trial = false;
         status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     }
+    *is_answered = status != GC_NOT_SUPPORTED;
     if (status != GC_OK)
         return gc_shim_result(status, driver_code);
     CUresult result = place_in_order(request->context, call->stream);
@@ -223,9 +235,11 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
         return gc_direct_end(&request, result);
     }
     if (is_served(&request, call) && find_stream(call->stream) == CUDA_SUCCESS) {
-        result = serve(&request, call, dptr, bytes);
-        request.is_refused = true; /* core has counted a refusal */
-        return gc_direct_end(&request, result);
+        bool is_answered;
+        result = serve(&request, call, dptr, bytes, &is_answered);
+        request.is_refused = is_answered; /* core has counted a refusal */
+        if (is_answered)
+            return gc_direct_end(&request, result);
     }
     struct gc_mempool *pool = find_pool(&request, call);
     result = pool ? alloc_from_pool(&request, call, pool, dptr, bytes)
@@ -298,14 +312,18 @@ static CUresult free_block(enum gc_api api, const struct gc_block_info *block, C
         return CUDA_ERROR_INVALID_HANDLE;
     /* What the stream of another context has queued is waited for as well. */
     struct gc_context *context = gc_shim_stream_context(stream);
-    const bool is_ordered = context != NULL && gc_context_handle(context) == block->context;
     CUresult result = context == NULL ? CUDA_SUCCESS : place_in_order(context, stream);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!is_ordered)
-        gc_peer_note(gc_core_find_context(gc_shim.core, block->context), context);
+    struct gc_context *owner = gc_core_find_context(gc_shim.core, block->context);
+    const bool is_own =
+        context != NULL && owner != NULL &&
+        (gc_context_is_of_device(owner) ? gc_context_device(owner) == gc_context_device(context)
+                                        : owner == context);
+    if (!is_own)
+        gc_peer_note(owner, context);
     enum gc_status status = gc_core_free_ordered(
-        gc_shim.core, dptr, is_ordered ? order_key(stream) : 0, (uint16_t)api, &driver_code);
+        gc_shim.core, dptr, is_own ? order_key(stream, context) : 0, (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);
 }
 

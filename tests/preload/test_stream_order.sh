@@ -16,11 +16,13 @@ for backend in vmm driver; do
         rm -f "$journal"
         output=$(SIMCUDA_WORK_US=2000 SIMCUDA_JOURNAL=$journal preloaded timeout 120 "$program" reuse $bytes 2>&1)
         is "$backend, $bytes bytes: who gets what and what it holds is right" "$?:$output" "0:busy 1"
-        is "$backend, $bytes bytes: a stream gets its memory back without a driver call" \
+        # Its own allocations go with their context, which such memory outlives.
+        [ $backend = driver ] || is "$backend, $bytes bytes: a stream gets its memory back without a driver call" \
             "$(awk '$3 == "cuDriverGetVersion" {n++; next} n > 0 {print n, $3}' "$journal" |
                 awk -v last="$(grep -c cuDriverGetVersion "$journal")" '$1 == last - 1 {print $2}' |
                 grep -Ev "$asked" | sort | uniq -c)" ""
-        is "$backend, $bytes bytes: the driver's own pool was not used" "$(grep -c 'cuMem\(Alloc\|Free\)Async' "$journal")" 0
+        is "$backend, $bytes bytes: whether the driver's own pool was used" \
+            "$(grep -q 'cuMem\(Alloc\|Free\)Async' "$journal" && echo driver || echo vmm)" $backend
         ok "$backend, $bytes bytes: a graph's block has no other work" env SIMCUDA_WORK_US=2000 LD_LIBRARY_PATH="$SIM_DIR" \
             LD_PRELOAD="$LIB" timeout 120 "$program" capture $bytes
         is "$backend, $bytes bytes: every block was freed" "$(json "$report" 'd["leak_count"]')" 0

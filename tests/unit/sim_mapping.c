@@ -1,5 +1,6 @@
 /* Mapped memory of the simulated platform: reserved ranges, physical pages, mappings. Each array is
  * kept in order and searched by halves. */
+#include "core/core.h"
 #include "tests/unit/sim_driver.h"
 
 #include <stdlib.h>
@@ -70,11 +71,20 @@ static void drop_page_if_unused(struct sim_driver *sim, struct sim_page *page)
     close_gap(sim->pages, &sim->page_count, (uint64_t)(page - sim->pages), sizeof(*page));
 }
 
+/* Memory of a device, which no context names, is every context's. */
+static bool is_captured(const struct sim_driver *sim, uint64_t context)
+{
+    bool is_any = false;
+    for (uint64_t i = 0; i < SIM_CONTEXTS; i++)
+        is_any |= sim->is_capturing[i] && (i == context || gc_core_is_of_device(context));
+    return is_any;
+}
+
 static int begin(struct sim_driver *sim, enum sim_call call, uint64_t context, uint64_t address)
 {
     const int injected = sim_driver_begin(sim, call, context);
     /* Giving access takes nothing away and waits for nothing. */
-    if (injected == 0 && sim->is_capturing[context] && call != SIM_PAGE_SET_ACCESS)
+    if (injected == 0 && is_captured(sim, context) && call != SIM_PAGE_SET_ACCESS)
         sim_driver_violate(sim, "mapped memory touched during a capture", address);
     return injected;
 }

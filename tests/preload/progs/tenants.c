@@ -100,6 +100,13 @@ static bool serves_elastic(void)
     return status == GPUCACHE_OK;
 }
 
+/* Stream-ordered memory of the driver's own pool is everyone's. */
+static bool serves_async(void)
+{
+    const char *backend = getenv("GPUCACHE_BACKEND");
+    return backend == NULL || strcmp(backend, "driver") != 0;
+}
+
 /* Every way counts for `owner` and is bounded by its limit; nothing does for `other`. */
 static void check_ways(const struct object *object, gpucache_tenant owner, gpucache_tenant other)
 {
@@ -111,7 +118,7 @@ static void check_ways(const struct object *object, gpucache_tenant owner, gpuca
         const uint64_t others = figures_of(other).alloc_count;
         const bool is_elastic = strcmp(ways[i], "elastic") == 0;
         uint64_t what = 0, more = 0;
-        if (is_elastic && !has_elastic)
+        if ((is_elastic && !has_elastic) || (strstr(ways[i], "async") != NULL && !serves_async()))
             continue;
         const int result = object->take(ways[i], BLOCK, &what);
         const struct gpucache_tenant_statistics with = figures_of(owner);
