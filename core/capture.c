@@ -1,5 +1,6 @@
 /* Captures, peers and waits of a context: who may use its memory, and when nothing may be asked of
- * the driver. All records of a handle are of one mind: what is said of one holds for each. */
+ * the driver. All records of a handle are of one mind: what is said of one holds for each. A
+ * capture may spread to streams of any context, so while one is under way all contexts capture. */
 #include "core/arena.h"
 #include "core/check.h"
 #include "core/debug.h"
@@ -14,19 +15,16 @@
 
 /* ---- captures ---- */
 
-static bool is_everyone_waited_for(const struct gc_core *core)
+/* Whether a wait of any context's is under way. */
+static bool is_waited_for(struct gc_core *core)
 {
-    return atomic_load_explicit(&core->everyone_count, memory_order_seq_cst) != 0;
-}
-
-/* Whether a wait for the handle's work is under way. */
-static bool is_waited_for(const struct gc_context *head)
-{
-    for (const struct gc_context *record = head; record != NULL;
-         record = gc_context_next_record(record))
-        if (atomic_load_explicit(&record->wait_count, memory_order_seq_cst) != 0)
-            return true;
-    return false;
+    bool is_waited = atomic_load_explicit(&core->everyone_count, memory_order_seq_cst) != 0;
+    gc_lock_acquire(&core->registry);
+    for (const struct gc_context *record = core->all_contexts; record != NULL && !is_waited;
+         record = record->next_of_all)
+        is_waited = atomic_load_explicit(&record->wait_count, memory_order_seq_cst) != 0;
+    gc_lock_release(&core->registry);
+    return is_waited;
 }
 
 void gc_context_capture_begin(struct gc_context *context)
@@ -37,15 +35,15 @@ void gc_context_capture_begin(struct gc_context *context)
     (void)gc_work_leave_single(core, &ignored); /* inside the capture it could not wait */
     atomic_store_explicit(&core->has_captured, true, memory_order_relaxed);
     gc_lock_acquire(&core->registry); /* a record that is made meanwhile has the same count */
-    for (struct gc_context *record = context->head; record != NULL;
-         record = gc_context_next_record(record))
+    for (struct gc_context *record = core->all_contexts; record != NULL;
+         record = record->next_of_all)
         atomic_fetch_add_explicit(&record->capture_count, 1, memory_order_seq_cst);
     atomic_fetch_add_explicit(&core->capture_count, 1, memory_order_seq_cst);
     gc_lock_release(&core->registry);
     /* A synchronisation of ours that ended inside the capture would invalidate it. No wait begins
      * any more; those under way are the device's to end, so not for ever. */
     for (unsigned i = 0; i < CAPTURE_PAUSES_MAX; i++) {
-        if (!is_waited_for(context->head) && !is_everyone_waited_for(core))
+        if (!is_waited_for(core))
             return;
         nanosleep(&pause, NULL);
     }
@@ -54,11 +52,10 @@ void gc_context_capture_begin(struct gc_context *context)
 void gc_context_capture_end(struct gc_context *context)
 {
     struct gc_core *core = context->core;
-    struct gc_context *head = context->head;
     gc_lock_acquire(&core->registry);
-    if (atomic_load_explicit(&head->capture_count, memory_order_relaxed) > 0) {
-        for (struct gc_context *record = head; record != NULL;
-             record = gc_context_next_record(record))
+    if (atomic_load_explicit(&core->capture_count, memory_order_relaxed) > 0) {
+        for (struct gc_context *record = core->all_contexts; record != NULL;
+             record = record->next_of_all)
             atomic_fetch_sub_explicit(&record->capture_count, 1, memory_order_relaxed);
         atomic_fetch_sub_explicit(&core->capture_count, 1, memory_order_relaxed);
     }

@@ -115,6 +115,9 @@ static void link_locked(struct gc_core *core, struct gc_context *context)
 {
     if (!context->is_device && core->context_count < GC_MAGAZINE_UNUSED - 1)
         context->number = ++core->context_count;
+    /* Captures change under this lock only. */
+    atomic_init(&context->capture_count,
+                atomic_load_explicit(&core->capture_count, memory_order_relaxed));
     context->next_of_all = core->all_contexts;
     core->all_contexts = context;
     if (context->head == context)
@@ -308,9 +311,6 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
     if (gc_context_is_dropped(head) || !gc_tenant_is_open(tenant)) {
         status = GC_INVALID_ARGUMENT;
     } else if (*record == NULL) {
-        /* Captures change under this lock only. */
-        atomic_init(&created->capture_count,
-                    atomic_load_explicit(&head->capture_count, memory_order_relaxed));
         atomic_init(&created->is_suspect,
                     atomic_load_explicit(&head->is_suspect, memory_order_relaxed));
         link_locked(core, created);
@@ -478,4 +478,19 @@ void gc_context_set_suspect(struct gc_context *context, bool is_suspect)
          record = gc_context_next_record(record))
         if (!gc_context_is_dropped(record))
             atomic_store_explicit(&record->is_suspect, is_suspect, memory_order_relaxed);
+}
+
+bool gc_context_is_suspect(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->is_suspect, memory_order_relaxed);
+}
+
+void gc_core_suspect_contexts(struct gc_core *core)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL; context = gc_context_next(context))
+            atomic_store_explicit(&context->is_suspect, true, memory_order_relaxed);
+    }
 }

@@ -154,6 +154,10 @@ void gc_core_end_cancel(struct gc_context *context);
 void gc_core_end_finish(struct gc_context *context);
 /* Both at once, for what went unasked. Unknown handles are ignored. */
 void gc_core_drop_context(struct gc_core *core, uint64_t handle);
+/* The driver told of an error that does not go away, of whichever context: nothing is handed out
+ * from a cache before the driver has given memory again. */
+void gc_core_suspect_contexts(struct gc_core *core);
+bool gc_context_is_suspect(const struct gc_context *context);
 struct gc_device *gc_context_device(const struct gc_context *context);
 uint64_t gc_context_handle(const struct gc_context *context);
 /* What is charged for its memory before the device is; NULL: nothing. */
@@ -179,9 +183,10 @@ uint64_t gc_core_find_number(struct gc_core *core, uint16_t number);
 /* Its work has failed, and it has not given memory since. */
 bool gc_context_is_suspect(const struct gc_context *context);
 
-/* Between begin and end (nested, counted) nothing is synchronised in the context: frees stay
- * pending and allocation takes idle or fresh memory. The last end does not synchronise either; the
- * next free, allocation miss or retire does. */
+/* Between begin and end (nested, counted) of a capture that begins in the context nothing is
+ * synchronised in any context, since the capture may spread: frees stay pending and allocation
+ * takes idle or fresh memory. The last end does not synchronise either; the next free, allocation
+ * miss or retire does. */
 void gc_context_capture_begin(struct gc_context *context);
 void gc_context_capture_end(struct gc_context *context);
 bool gc_context_is_capturing(const struct gc_context *context);
@@ -335,7 +340,8 @@ void gc_core_settle(struct gc_core *core);
 /* ---- stream order: stream.c ---- */
 
 /* Frees in the order of `stream`, in which request.stream's meaning is the same: the block serves
- * the same stream at once and all others when a fence says so. As gc_core_free otherwise. */
+ * the same stream at once and all others when a fence says so. Never waits. Without a cache the
+ * driver frees it in that stream, whose handle `stream` is. As gc_core_free otherwise. */
 enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address, uint64_t stream,
                                     uint16_t api, int *driver_code) GC_CHECKED;
 /* The live block at `address` is used by another stream too than the one it was allocated for. */

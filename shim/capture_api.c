@@ -1,15 +1,41 @@
-/* Captures: which streams capture, so that core synchronises nothing in their contexts and our own
- * driver calls relax the thread's capture mode.
+/* Captures: which streams capture, so that core synchronises nothing meanwhile, our own driver
+ * calls relax the thread's capture mode, and calls that a capture forbids are refused though core
+ * would serve them.
  *
  * A capture is counted from before the driver begins it until it is over, however it ends:
- * EndCapture (also of an invalidated one), its stream destroyed, its context gone. */
+ * EndCapture (also of an invalidated one), its stream destroyed, its context gone, or the thread
+ * gone whose own stream it is in. */
+#include "core/bits.h"
 #include "shim/direct.h"
 #include "shim/handles.h"
 #include "shim/mempool.h"
 #include "shim/stream_list.h"
 #include "shim/submit.h"
 
+#include <pthread.h>
+
 static atomic_uint capture_count; /* streams capturing in the process */
+
+/* What a capture's entry says besides its context: GC_HANDLE_CAPTURE's `extra`. */
+#define MODE_BITS 2 /* CUstreamCaptureMode */
+#define MODE_MASK ((1U << MODE_BITS) - 1)
+#define OWN_STREAM (UINT64_C(1) << MODE_BITS) /* it is in the thread's own default stream */
+#define THREAD_SHIFT (MODE_BITS + 1)          /* the number of the thread that began it */
+
+/* Threads are told apart by a number of their own: addresses and ids come again. */
+static struct {
+    atomic_uint_fast64_t last;
+    pthread_once_t once;
+    pthread_key_t at_end; /* of threads that captured in their own stream */
+    bool has_key;
+} threads = {.once = PTHREAD_ONCE_INIT};
+
+static uint64_t thread_number(void)
+{
+    if (gc_thread.number == 0)
+        gc_thread.number = atomic_fetch_add_explicit(&threads.last, 1, memory_order_relaxed) + 1;
+    return gc_thread.number;
+}
 
 bool gc_capture_is_any(void)
 {
@@ -23,6 +49,7 @@ void gc_capture_relax(struct gc_capture_guard *guard)
         return;
     guard->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     guard->is_exchanged = GC_USE(cuThreadExchangeStreamCaptureMode, &guard->mode) == CUDA_SUCCESS;
+    guard->before = guard->mode;
 }
 
 void gc_capture_restore(struct gc_capture_guard *guard)
@@ -48,32 +75,107 @@ bool gc_stream_is_capturing(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* The per-thread stream is another one in each thread. */
-static uint64_t key_of(CUstream stream)
+/* ---- what captures forbid ---- */
+
+struct asker {
+    uint64_t thread;
+    CUstreamCaptureMode mode;
+};
+
+/* The rules of cuThreadExchangeStreamCaptureMode, for a thread that is not relaxed. */
+static bool is_in_the_way(const struct gc_handle *capture, const void *argument)
 {
-    return stream == CU_STREAM_PER_THREAD ? (uintptr_t)&gc_thread : (uintptr_t)stream;
+    const struct asker *asker = argument;
+    const unsigned mode = capture->extra & MODE_MASK;
+
+    return capture->extra >> THREAD_SHIFT == asker->thread
+               ? mode != CU_STREAM_CAPTURE_MODE_RELAXED
+               : mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                     asker->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
-static void count_begin(CUstream stream, struct gc_context *context)
+CUresult gc_capture_check(void)
+{
+    struct asker asker = {.thread = thread_number()};
+    struct gc_capture_guard guard;
+    CUdeviceptr refused = 0;
+
+    if (!gc_capture_is_any())
+        return CUDA_SUCCESS;
+    gc_capture_relax(&guard); /* tells the thread's mode */
+    gc_capture_restore(&guard);
+    asker.mode = guard.before;
+    if (!guard.is_exchanged || asker.mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_SUCCESS;
+    gc_handles_lock();
+    const bool is_forbidden =
+        gc_handles_search_locked(GC_HANDLE_CAPTURE, is_in_the_way, &asker) != NULL;
+    gc_handles_unlock();
+    if (!is_forbidden)
+        return CUDA_SUCCESS;
+    /* The driver refuses it, and does to the captures what goes with that. */
+    CUresult result = GC_CALL(NULL, cuMemAlloc_v2, &refused, 1);
+    if (result == CUDA_SUCCESS)
+        (void)GC_CALL(NULL, cuMemFree_v2, refused);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
+}
+
+/* ---- which streams capture ---- */
+
+/* A thread's own stream is another one in each thread and context. */
+static uint64_t key_of(CUstream stream)
+{
+    CUcontext context = NULL;
+
+    if (stream != CU_STREAM_PER_THREAD)
+        return (uintptr_t)stream;
+    (void)GC_USE(cuCtxGetCurrent, &context);
+    return gc_mix_u64(thread_number()) ^ (uintptr_t)context;
+}
+
+static void count_begin(CUstream stream, struct gc_context *context, uint64_t extra)
 {
     if (context == NULL ||
-        !gc_handles_put(GC_HANDLE_CAPTURE, key_of(stream), (uintptr_t)context, 0))
+        !gc_handles_put(GC_HANDLE_CAPTURE, key_of(stream), (uintptr_t)context, extra))
         return;
     atomic_fetch_add_explicit(&capture_count, 1, memory_order_relaxed);
     gc_context_capture_begin(context);
 }
 
-/* The context of the capture that was counted; NULL if none was. */
-static struct gc_context *count_end(CUstream stream)
+static void end_one(const struct gc_handle *removed)
+{
+    atomic_fetch_sub_explicit(&capture_count, 1, memory_order_relaxed);
+    gc_context_capture_end((struct gc_context *)(uintptr_t)removed->value);
+}
+
+/* The capture that was counted; false if none was. */
+static bool count_end(CUstream stream, struct gc_handle *removed)
+{
+    if (!gc_handles_remove(GC_HANDLE_CAPTURE, key_of(stream), removed))
+        return false;
+    end_one(removed);
+    return true;
+}
+
+/* Those that `matches` says are over. */
+static void end_all(bool (*matches)(const struct gc_handle *, const void *), const void *argument)
 {
     struct gc_handle removed;
+    bool any = true;
 
-    if (!gc_handles_remove(GC_HANDLE_CAPTURE, key_of(stream), &removed))
-        return NULL;
-    struct gc_context *context = (struct gc_context *)(uintptr_t)removed.value;
-    atomic_fetch_sub_explicit(&capture_count, 1, memory_order_relaxed);
-    gc_context_capture_end(context);
-    return context;
+    while (any) {
+        gc_handles_lock();
+        const struct gc_handle *found =
+            gc_handles_search_locked(GC_HANDLE_CAPTURE, matches, argument);
+        any = found != NULL;
+        if (any) {
+            removed = *found;
+            gc_handles_remove_locked(GC_HANDLE_CAPTURE, removed.key, NULL);
+        }
+        gc_handles_unlock();
+        if (any)
+            end_one(&removed);
+    }
 }
 
 static bool is_of_context(const struct gc_handle *handle, const void *context)
@@ -83,23 +185,44 @@ static bool is_of_context(const struct gc_handle *handle, const void *context)
 
 void gc_capture_drop_context(struct gc_context *context)
 {
-    for (;;) {
-        gc_handles_lock();
-        const struct gc_handle *found =
-            gc_handles_search_locked(GC_HANDLE_CAPTURE, is_of_context, context);
-        bool is_found = found != NULL;
-        if (is_found)
-            gc_handles_remove_locked(GC_HANDLE_CAPTURE, found->key, NULL);
-        gc_handles_unlock();
-        if (!is_found)
-            return;
-        atomic_fetch_sub_explicit(&capture_count, 1, memory_order_relaxed);
-        gc_context_capture_end(context);
-    }
+    end_all(is_of_context, context);
+}
+
+/* ---- the end of a thread, and of the captures in its own stream ---- */
+
+static bool is_of_own_stream(const struct gc_handle *handle, const void *number)
+{
+    return (handle->extra & OWN_STREAM) != 0 &&
+           handle->extra >> THREAD_SHIFT == *(const uint64_t *)number;
+}
+
+static void end_thread(void *unused)
+{
+    (void)unused;
+    if (gc_shim_life() == GC_LIFE_READY)
+        end_all(is_of_own_stream, &gc_thread.number);
+}
+
+static void make_key(void)
+{
+    threads.has_key = pthread_key_create(&threads.at_end, end_thread) == 0;
+}
+
+/* How a capture in the stream is entered. */
+static uint64_t extra_of(CUstream stream, CUstreamCaptureMode mode)
+{
+    const uint64_t extra = thread_number() << THREAD_SHIFT | ((unsigned)mode & MODE_MASK);
+
+    if (stream != CU_STREAM_PER_THREAD)
+        return extra;
+    pthread_once(&threads.once, make_key);
+    if (threads.has_key)
+        pthread_setspecific(threads.at_end, &gc_thread);
+    return extra | OWN_STREAM;
 }
 
 /* One wrapper body for the six flavours. */
-#define BEGIN_CAPTURE(symbol, is_per_thread, ...)                                                  \
+#define BEGIN_CAPTURE(symbol, is_per_thread, mode, ...)                                            \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
             return GC_FORWARD(symbol, __VA_ARGS__);                                                \
@@ -113,10 +236,11 @@ void gc_capture_drop_context(struct gc_context *context)
         CUstream key = gc_stream_explicit(stream, is_per_thread);                                  \
         bool is_new = !gc_stream_is_capturing(key);                                                \
         struct gc_context *context = is_new ? gc_shim_stream_context(key) : NULL;                  \
-        count_begin(key, context);                                                                 \
+        count_begin(key, context, extra_of(key, mode));                                            \
         result = GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);        \
+        struct gc_handle removed;                                                                  \
         if (result != CUDA_SUCCESS && context != NULL)                                             \
-            count_end(key);                                                                        \
+            (void)count_end(key, &removed);                                                        \
         gc_submit_leave(work);                                                                     \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
@@ -125,25 +249,25 @@ void gc_capture_drop_context(struct gc_context *context)
 GC_EXPORT
 CUresult cuStreamBeginCapture(CUstream stream)
 {
-    BEGIN_CAPTURE(cuStreamBeginCapture, false, stream);
+    BEGIN_CAPTURE(cuStreamBeginCapture, false, CU_STREAM_CAPTURE_MODE_GLOBAL, stream);
 }
 
 GC_EXPORT
 CUresult cuStreamBeginCapture_ptsz(CUstream stream)
 {
-    BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, true, stream);
+    BEGIN_CAPTURE(cuStreamBeginCapture_ptsz, true, CU_STREAM_CAPTURE_MODE_GLOBAL, stream);
 }
 
 GC_EXPORT
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
-    BEGIN_CAPTURE(cuStreamBeginCapture_v2, false, stream, mode);
+    BEGIN_CAPTURE(cuStreamBeginCapture_v2, false, mode, stream, mode);
 }
 
 GC_EXPORT
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
-    BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, true, stream, mode);
+    BEGIN_CAPTURE(cuStreamBeginCapture_v2_ptsz, true, mode, stream, mode);
 }
 
 GC_EXPORT
@@ -151,8 +275,8 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
                                      const CUgraphNode *dependencies, const CUgraphEdgeData *edges,
                                      size_t count, CUstreamCaptureMode mode)
 {
-    BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, false, stream, graph, dependencies, edges, count,
-                  mode);
+    BEGIN_CAPTURE(cuStreamBeginCaptureToGraph, false, mode, stream, graph, dependencies, edges,
+                  count, mode);
 }
 
 GC_EXPORT
@@ -161,17 +285,19 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
                                           const CUgraphEdgeData *edges, size_t count,
                                           CUstreamCaptureMode mode)
 {
-    BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, true, stream, graph, dependencies, edges, count,
-                  mode);
+    BEGIN_CAPTURE(cuStreamBeginCaptureToGraph_ptsz, true, mode, stream, graph, dependencies, edges,
+                  count, mode);
 }
 
 /* After EndCapture: the capture is over unless the driver says the stream still captures (it was
  * asked by the wrong thread, or with a fork unjoined). */
 static void end_unless_capturing(CUstream stream, CUresult result)
 {
+    struct gc_handle removed;
+
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
         !gc_stream_is_capturing(stream))
-        count_end(stream);
+        (void)count_end(stream, &removed);
 }
 
 GC_EXPORT
@@ -207,11 +333,12 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
         gc_shim_enter(GC_API_##symbol);                                                            \
         gc_work_close_stream(gc_shim.core, gc_submit_key(stream, false));                          \
         gc_stream_close(stream);                                                                   \
-        struct gc_context *context = gc_capture_is_any() ? count_end(stream) : NULL;               \
+        struct gc_handle capture;                                                                  \
+        bool is_capturing = gc_capture_is_any() && count_end(stream, &capture);                    \
         gc_stream_list_remove(stream);                                                             \
         CUresult result = GC_CALL(gc_shim_current_device(), symbol, stream);                       \
-        if (result != CUDA_SUCCESS)                                                                \
-            count_begin(stream, context);                                                          \
+        if (result != CUDA_SUCCESS && is_capturing)                                                \
+            count_begin(stream, (struct gc_context *)(uintptr_t)capture.value, capture.extra);     \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
     } while (0)

@@ -32,10 +32,14 @@ bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes);
  * survives. Never for synchronising calls. Costs one load when nothing captures. */
 struct gc_capture_guard {
     CUstreamCaptureMode mode;
+    CUstreamCaptureMode before; /* the thread's own, where is_exchanged */
     bool is_exchanged;
 };
 void gc_capture_relax(struct gc_capture_guard *guard);
 void gc_capture_restore(struct gc_capture_guard *guard);
+/* Whether the thread may make calls that captures forbid: CUDA_SUCCESS, or what the driver answers,
+ * with the captures ended that it ends. */
+CUresult gc_capture_check(void);
 
 /* ---- one request of direct memory, from wrapper entry to exit ---- */
 

@@ -32,17 +32,20 @@ CUresult cuInit(unsigned flags)
 static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc_context *missed,
                                 uint64_t *address)
 {
-    struct gc_context *head = gc_shim_current_context();
-    struct gc_context *context = head == NULL ? NULL : gc_shim_target(head);
+    struct gc_context *head, *context;
     struct gc_request request = {
         .bytes = bytes,
         .api = (uint16_t)api,
         .is_whole = atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed),
     };
     int driver_code = CUDA_SUCCESS;
+    CUresult result = gc_shim_check_state(true, &head);
 
     if (head == NULL)
         return CUDA_ERROR_NOT_FOUND;
+    if (result != CUDA_SUCCESS)
+        return result;
+    context = gc_shim_target(head);
     if (context == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     gc_hot_prepare();
@@ -153,26 +156,39 @@ static void note_free_landing(void)
         gc_thread.landed = handle;
 }
 
-static __attribute__((noinline)) CUresult free_slowly(CUdeviceptr dptr)
+/* What cannot be freed in the thread's state stays the program's. */
+static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
 {
     int driver_code = CUDA_SUCCESS;
-    enum gc_status status;
-    enum gc_api api;
+    struct gc_context *current;
+    CUresult result = CUDA_SUCCESS;
+
+    /* A call of the runtime's that a hit would serve too. */
+    if (gc_thread.outer_api != GC_API_COUNT && gc_thread.is_unsettled == 0 && gc_hot_is_open() &&
+        gc_hot_free(dptr)) {
+        note_free_landing();
+        return CUDA_SUCCESS;
+    }
+    result = gc_shim_check_state(true, &current);
+    if (result != CUDA_SUCCESS)
+        return result;
+    gc_hot_prepare();
+    enum gc_status status = gc_core_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
+    if (status == GC_NOT_OURS)
+        return gc_shim_free_direct(dptr, false);
+    if (status == GC_OK)
+        note_free_landing();
+    return gc_shim_result(status, driver_code);
+}
+
+static __attribute__((noinline)) CUresult free_slowly(CUdeviceptr dptr)
+{
     CUresult result;
 
     if (!gc_shim_ready() || dptr == 0)
         return GC_FORWARD(cuMemFree_v2, dptr);
-    if (!gc_shim_is_outside() && gc_hot_is_open() && gc_hot_free(dptr)) {
-        note_free_landing();
-        return CUDA_SUCCESS;
-    }
-    api = gc_shim_enter(GC_API_cuMemFree_v2);
-    gc_hot_prepare();
-    status = gc_core_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
-    result = status == GC_NOT_OURS ? gc_shim_free_direct(dptr, false)
-                                   : gc_shim_result(status, driver_code);
-    if (status == GC_OK)
-        note_free_landing();
+    enum gc_api api = gc_shim_enter(GC_API_cuMemFree_v2);
+    result = free_in_state(dptr, api);
     if (result == CUDA_ERROR_INVALID_VALUE)
         gc_core_note_bad_free(gc_shim.core, dptr, (uint16_t)api);
     gc_shim_leave();
@@ -182,7 +198,7 @@ static __attribute__((noinline)) CUresult free_slowly(CUdeviceptr dptr)
 GC_EXPORT
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
-    if (GC_LIKELY(gc_shim_is_outside() && gc_hot_is_open() && gc_hot_free(dptr)))
+    if (GC_LIKELY(gc_shim_is_settled() && gc_hot_is_open() && gc_hot_free(dptr)))
         return CUDA_SUCCESS;
     return free_slowly(dptr);
 }

@@ -35,7 +35,7 @@ static const _Atomic uint32_t nothing_asked;
 struct gc_shim gc_shim = {
     .log = {GC_LOG_WARN, STDERR_FILENO}, .hot = &closed, .watch = {.control = &nothing_asked}};
 __thread struct gc_thread gc_thread
-    __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT};
+    __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT, .is_unsettled = 1};
 
 const char *const gc_api_names[GC_API_COUNT] = {
 #define API(symbol, ...) #symbol,
@@ -330,12 +330,6 @@ void gc_shim_count(struct gc_device *device, enum gc_api api)
         gc_core_count_driver_call(gc_shim.core, device, (uint16_t)api);
 }
 
-void gc_shim_note_fault(void)
-{
-    if (gc_shim_life() == GC_LIFE_READY && gc_shim.core != NULL)
-        gc_core_note_fault(gc_shim.core);
-}
-
 CUresult gc_shim_result(enum gc_status status, int driver_code)
 {
     switch (status) {
@@ -347,7 +341,7 @@ CUresult gc_shim_result(enum gc_status status, int driver_code)
     case GC_CAPTURING:
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     case GC_DRIVER:
-        return gc_shim_note_result((CUresult)driver_code);
+        return (CUresult)driver_code;
     case GC_NOT_OURS:
     case GC_INVALID_POINTER:
     case GC_INVALID_ARGUMENT:
@@ -378,4 +372,6 @@ __attribute__((destructor)) static void finish(void)
     gc_trace_flush(gc_shim.trace);
     if (gc_core_was_used(gc_shim.core))
         gc_deep_run(gc_exit_report_write, &life.report);
+    /* The driver goes too: each call asks from now on whether it is there. */
+    __atomic_store_n(&gc_shim.hot, &closed, __ATOMIC_RELEASE);
 }

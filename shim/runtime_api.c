@@ -165,7 +165,7 @@ static void *find_real(const struct gc_row *row, const void *caller)
  * then may have changed what it would do. */
 static inline bool is_owned(const struct caller *caller)
 {
-    return GC_LIKELY(caller != NULL && gc_shim_is_outside() && gc_hot_is_open() &&
+    return GC_LIKELY(caller != NULL && gc_shim_is_settled() && gc_hot_is_open() &&
                      gc_thread.landed != NULL && gc_thread.runtime == caller->runtime &&
                      caller->runtime != NULL);
 }

@@ -107,8 +107,12 @@ struct gc_thread {
             uint16_t depth; /* > 0: inside a wrapper; calls that come back pass straight through */
             uint16_t
                 outer_api; /* the outermost entry point the program called; GC_API_COUNT: none */
+            /* Not 0: the driver has not said yet, since it may have changed, that a context is
+             * current. What needs one asks first (state.c). */
+            uint32_t is_unsettled;
         };
-        uint32_t entered; /* both at once: see gc_shim_is_outside */
+        uint32_t entered;         /* the first two at once: see gc_shim_is_outside */
+        uint64_t entered_settled; /* all three: see gc_shim_is_settled */
     };
     bool is_starting;       /* this thread is in the middle of the lazy start */
     bool is_ending;         /* its cache was handed back */
@@ -126,6 +130,7 @@ struct gc_thread {
     uint64_t stream_number;        /* of its own stream; 0: none yet (driver_fence.c) */
     bool is_loading;               /* it was about to load objects (outside.h) */
     bool ends_watched;             /* at its end the thread hands back what it has (hot.c) */
+    uint64_t number;               /* its own; 0: not given yet (capture_api.c) */
     unsigned primary_turns;        /* > 0: it has to do with a primary context (contexts.h) */
     /* The context in which the last cudaMalloc or cudaFree of `runtime` was served beneath; NULL:
      * what it will do next is for it to say (runtime_api.c). */
@@ -165,6 +170,14 @@ static inline bool gc_shim_is_outside(void)
     return gc_thread.entered == outside.entered;
 }
 
+/* The same, and a context is current. */
+static inline bool gc_shim_is_settled(void)
+{
+    const struct gc_thread outside = {.outer_api = GC_API_COUNT};
+
+    return gc_thread.entered_settled == outside.entered_settled;
+}
+
 /* Who called the wrapper, for GPUCACHE_TENANTS: in wrappers that take device memory or say how much
  * there is, before they enter, and in no function beneath them. */
 #define GC_NOTE_CALLER() gc_shim_note_caller(__builtin_return_address(0))
@@ -179,14 +192,24 @@ void gc_shim_count(struct gc_device *device, enum gc_api api);
 /* Core's status as CUDA's code: `driver_code` for GC_DRIVER. */
 CUresult gc_shim_result(enum gc_status status, int driver_code);
 
-/* The driver told of a bad access: for GPUCACHE_DEBUG. */
-void gc_shim_note_fault(void);
+/* ---- in what state the program's thread and context are (state.c) ---- */
+
+/* What the driver answered to any call: where it says that a context can do no more, nothing is
+ * served from then on before the driver was asked. */
+void gc_shim_note_error(CUresult result);
 static inline CUresult gc_shim_note_result(CUresult result)
 {
-    if (__builtin_expect(result == CUDA_ERROR_ILLEGAL_ADDRESS, 0))
-        gc_shim_note_fault();
+    if (__builtin_expect(result != CUDA_SUCCESS, 0))
+        gc_shim_note_error(result);
     return result;
 }
+
+/* Before the program's call is served by core, inside its wrapper: CUDA_SUCCESS, or what the plain
+ * driver answers in the thread's state whatever is asked for: no context, a context that is gone or
+ * has failed, a host function, the end of the driver. With `is_unsafe` (the call is one that
+ * captures forbid) also that a capture forbids it, which ends that capture as the plain call
+ * does. *current: as gc_shim_current_context. */
+CUresult gc_shim_check_state(bool is_unsafe, struct gc_context **current);
 
 /* ---- devices and contexts (device.c) ---- */
 
@@ -261,7 +284,8 @@ bool gc_resolve_is_driver_code(const void *address);
  * cuMemFree_v2, dptr) */
 #define GC_CALL(device, symbol, ...)                                                               \
     (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED                                                   \
-                      : (gc_shim_count((device), GC_API_##symbol), GC_REAL(symbol)(__VA_ARGS__)))
+                      : (gc_shim_count((device), GC_API_##symbol),                                 \
+                         gc_shim_note_result(GC_REAL(symbol)(__VA_ARGS__))))
 /* The same for USE rows: not counted. */
 #define GC_USE(symbol, ...)                                                                        \
     (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED : GC_REAL(symbol)(__VA_ARGS__))

@@ -129,7 +129,7 @@ static inline void gc_submit_end(struct gc_work *work)
             submitted_ = (call);                                                                   \
             gc_submit_end(work_);                                                                  \
         }                                                                                          \
-        gc_shim_note_result(submitted_);                                                           \
+        submitted_;                                                                                \
     })
 
 #endif

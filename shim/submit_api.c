@@ -221,7 +221,8 @@ static void wait_for_memops(bool is_per_thread)
 
 /* The driver's answer; a driver that was loaded after the library had started is found here. */
 #define ASK(symbol, arguments)                                                                     \
-    (!is_there(GC_ROW_##symbol) ? CUDA_ERROR_NOT_SUPPORTED : GC_REAL(symbol) arguments)
+    (!is_there(GC_ROW_##symbol) ? CUDA_ERROR_NOT_SUPPORTED                                         \
+                                : gc_shim_note_result(GC_REAL(symbol) arguments))
 
 static inline bool is_there(enum gc_row_id row)
 {
@@ -249,7 +250,7 @@ static inline bool is_there(enum gc_row_id row)
             gc_shim_leave();                                                                       \
             is_away = end_search(&search_, work, GC_CALLER);                                       \
         }                                                                                          \
-        result = gc_shim_note_result(ASK(symbol, arguments));                                      \
+        result = ASK(symbol, arguments);                                                           \
         gc_submit_end(work);                                                                       \
         if (IS_MEMOP(base, stream) && work != NULL &&                                              \
             atomic_load_explicit(&work->synchronous_count, memory_order_relaxed) != 0)             \

@@ -10,7 +10,7 @@
 static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult result)
 {
     if (result != CUDA_SUCCESS)
-        return gc_shim_note_result(result);
+        return result;
     if (context != NULL)
         gc_core_retire(gc_shim.core, context, epoch);
     gc_mempool_refresh(NULL); /* the driver trims its pools when it synchronises */

@@ -7,7 +7,9 @@ program=$BUILD_DIR/tests/preload/capture_alloc
 report=$TMP/report.json
 for mode in global thread relaxed; do
     ok "$mode: the test itself is right, without the library" env LD_LIBRARY_PATH="$SIM_DIR" SIMCUDA_WORK_US=30 \
-        timeout 120 "$program" 3 4 $mode plain
+        timeout 120 "$program" 3 4 $mode
+    ok "$mode: nothing is taken or freed inside" env LD_LIBRARY_PATH="$SIM_DIR" LD_PRELOAD="$LIB" GPUCACHE_REPORT=none \
+        SIMCUDA_WORK_US=30 timeout 120 "$program" 3 4 $mode plain
     for backend in vmm driver; do
         for limit in 16GiB 240MiB; do
             ok "$mode, $backend, limit $limit: captures survive, contents are right" \

@@ -165,7 +165,7 @@ static void a_capture_reaches_all_records(void **state)
     struct gc_context *late = workbench_record(&bench, two, 0);
     assert_true(gc_context_is_capturing(record));
     assert_true(gc_context_is_capturing(late));
-    assert_false(gc_context_is_capturing(workbench_record(&bench, one, 1)));
+    assert_true(gc_context_is_capturing(workbench_record(&bench, one, 1))); /* it may spread */
     /* The simulated driver tells of a wait or a mapping in a capture. */
     workbench_free(&bench, used);
     const uint64_t unmaps = bench.sim.calls[SIM_PAGE_UNMAP];

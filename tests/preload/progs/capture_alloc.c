@@ -3,11 +3,12 @@
  * capture_alloc THREADS ROUNDS global|thread|relaxed [plain]
  *
  * In each round a thread captures on a stream of its own: blocks are taken, written, copied and
- * launched on, and blocks from before are freed with their work queued, all inside. What came
- * before or runs beside must not end up in blocks of the graph, nor the other way round: the graph
- * is run several times and its results and those of the other blocks are looked at. In mode
- * `global` no thread may make an unsafe call while any captures, so all begin and end together.
- * `plain`: nothing is taken or freed inside, as it must be without the library. */
+ * launched on, and blocks from before are freed with their work queued, all inside, with the
+ * thread's capture mode exchanged where the capture forbids that. What came before or runs beside
+ * must not end up in blocks of the graph, nor the other way round: the graph is run several times
+ * and its results and those of the other blocks are looked at. In mode `global` no thread may make
+ * an unsafe call while any captures, so all begin and end together. `plain`: nothing is taken or
+ * freed inside. */
 #include "program.h"
 
 #include <pthread.h>
@@ -96,6 +97,18 @@ static void work_beside(struct worker *worker, unsigned i)
                             worker->beside));
 }
 
+/* Calls that the capture would not survive in the thread's own mode. */
+static void take_and_free(struct worker *worker, unsigned i)
+{
+    CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    CHECK(cuThreadExchangeStreamCaptureMode(&own));
+    worker->inside[i] = program_alloc(worker->bytes[i]);
+    CHECK(cuMemFree(worker->before[i]));
+    worker->beside_of[i] = program_alloc(worker->bytes[i]);
+    CHECK(cuThreadExchangeStreamCaptureMode(&own));
+}
+
 static CUgraphExec capture(struct worker *worker)
 {
     CUgraphExec exec;
@@ -104,11 +117,8 @@ static CUgraphExec capture(struct worker *worker)
     CHECK(cuStreamBeginCapture(worker->capturing, mode));
     together();
     for (unsigned i = 0; i < BLOCKS; i++) {
-        if (!is_plain) {
-            worker->inside[i] = program_alloc(worker->bytes[i]);
-            CHECK(cuMemFree(worker->before[i]));
-            worker->beside_of[i] = program_alloc(worker->bytes[i]);
-        }
+        if (!is_plain)
+            take_and_free(worker, i);
         capture_block(worker, i);
         work_beside(worker, i);
     }
