@@ -174,17 +174,18 @@ enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api
 {
     if (core->debug != NULL)
         gc_debug_before_free(core, address, api);
-    return free_block(core, address, 0, driver_code);
+    return free_block(core, address, GC_STREAM_NONE, driver_code);
 }
 
 enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address, uint64_t stream,
                                     uint16_t api, int *driver_code)
 {
-    if (core->debug == NULL)
-        return free_block(core, address, stream, driver_code);
     /* What is looked at when it is idle must not serve before. */
-    gc_debug_before_free(core, address, api);
-    return free_block(core, address, 0, driver_code);
+    const bool is_looked_at = core->debug != NULL && core->mode == GC_MODE_CACHE;
+    const bool is_named = stream != GC_STREAM_NONE && !is_looked_at;
+    if (core->debug != NULL)
+        gc_debug_before_free(core, address, api);
+    return free_block(core, address, is_named ? stream : GC_STREAM_OTHER, driver_code);
 }
 
 static bool is_live_now(struct gc_block *block)

@@ -25,6 +25,9 @@ struct gc_driver {
     /* Gives back what mem_alloc returned. The memory is idle, except in mode `track`, where the
      * driver's own waiting must do. */
     int (*mem_free)(void *self, uint64_t context, uint64_t address);
+    /* The same in the order of `stream`, a handle of the program's, without a wait: mode `track`.
+     */
+    int (*mem_free_ordered)(void *self, uint64_t context, uint64_t address, uint64_t stream);
     /* The device's own free and total bytes, as seen from `context`. */
     int (*mem_info)(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes);
     /* Returns once all work submitted to `context` before the call is done. Illegal while one of

@@ -102,7 +102,8 @@ void gc_direct_vanished(const struct gc_direct *direct);
 /* ---- reuse.c: how freed memory becomes free memory ---- */
 
 /* Frees a live block of the context's pool, whose lock is held and is released here. `stream`: in
- * its order; 0: none. */
+ * its order, without a wait; GC_STREAM_OTHER: of one that is not named; GC_STREAM_NONE: a plain
+ * free. */
 enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
                                     uint64_t stream, int *driver_code) GC_CHECKED;
 /* An allocation of `wanted_bytes` misses: makes pending memory free as far as that costs no wait;

@@ -7,8 +7,11 @@
  *
  * Reuse `sync`: a free marks its block FREEING, so that no second free of it gets through, and
  * waits outside the lock until all work submitted to the context and its peers before is done. If
- * the wait fails the block is live as before. In a capture nothing may be waited for: the block is
- * pending. */
+ * the wait fails the block is live as before. In a capture nothing may be waited for, and a free in
+ * a stream's order never waits: the block is pending.
+ *
+ * Without a cache each block is an allocation of the driver's, whose own free does what it does
+ * without us. */
 #include "core/bits.h"
 #include "core/check.h"
 #include "core/instance.h"
@@ -109,12 +112,12 @@ static uint64_t part_of(const struct gc_context *context, uint64_t parts)
 
 static bool is_synchronous(const struct gc_context *context)
 {
-    return context->core->mode != GC_MODE_CACHE || context->core->options->reuse == GC_REUSE_SYNC;
+    return context->core->options->reuse == GC_REUSE_SYNC;
 }
 
 void gc_reuse_look(struct gc_context *context)
 {
-    if (look(context).bytes == 0 || gc_reuse_collect(context) || is_synchronous(context))
+    if (look(context).bytes == 0 || gc_reuse_collect(context))
         return;
     gc_fence_record(context);
     if (gc_fence_poll(context))
@@ -143,7 +146,7 @@ static bool poll_streams(struct gc_context *context)
 bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
     const struct backlog backlog = look(context);
-    if (backlog.bytes == 0 || is_synchronous(context))
+    if (backlog.bytes == 0)
         return false;
     if (backlog.open_fences == 0)
         gc_fence_record(context);
@@ -192,8 +195,6 @@ bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes)
         return false;
     if (gc_reuse_collect(context))
         return true;
-    if (is_synchronous(context))
-        return gc_reuse_drain(context); /* left over from a capture */
     if (backlog.open_fences > 0 && is_worth_asking(context, wanted_bytes) &&
         ((gc_fence_poll(context) && gc_reuse_collect(context)) || poll_streams(context)))
         return true;
@@ -293,8 +294,7 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
         (entry->stream == 0 || !gc_stream_push_locked(pool, entry->stream, block, stamp)))
         gc_pool_push_pending_locked(pool, block, stamp);
     gc_pool_release(pool);
-    if (!is_synchronous(context))
-        consider_fence(context);
+    consider_fence(context);
     return GC_OK;
 }
 
@@ -318,11 +318,8 @@ static enum gc_status free_once(struct gc_context *context, struct gc_block *blo
     if (segment != NULL)
         code = gc_segment_give_back(context, segment, block, entry);
     gc_device_give_back_end(device, context->share);
-    if (code == 0) {
-        if (context->core->mode != GC_MODE_CACHE)
-            gc_reuse_drain(context); /* nothing else would look at what captures left */
+    if (code == 0)
         return GC_OK;
-    }
     gc_device_observe(device, GC_TRACE_ALLOC, entry);
     *driver_code = code;
     return GC_DRIVER;
@@ -357,12 +354,7 @@ static void revive(struct gc_context *context, struct gc_block *block, const str
 static enum gc_status free_waiting(struct gc_context *context, struct gc_block *block,
                                    const struct gc_entry *entry, bool is_once, int *driver_code)
 {
-    enum gc_status status = GC_OK;
-    /* Without a cache the driver's own free waits, as it would without us. */
-    if (context->core->mode == GC_MODE_CACHE)
-        status = gc_fence_synchronize(context, driver_code);
-    else if (is_any_capturing(context))
-        status = GC_CAPTURING;
+    const enum gc_status status = gc_fence_synchronize(context, driver_code);
     if (status == GC_CAPTURING)
         return free_pending(context, block, entry, gc_work_stamp(&context->core->work));
     if (status != GC_OK) {
@@ -393,11 +385,15 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
 {
     const struct gc_segment *segment = gc_block_segment(block);
     const bool is_once = segment->class == GC_CLASS_ONCE;
+    const bool is_driven = context->core->mode != GC_MODE_CACHE;
+    const bool is_pooled = !is_once && segment->class != GC_CLASS_WHOLE && !block->is_shared &&
+                           !is_synchronous(context);
+    const bool is_named = stream != GC_STREAM_OTHER && (is_pooled || is_driven);
     const struct gc_entry entry = {
         .address = block->address,
         .requested_bytes = block->live.requested_bytes,
         .bytes = block->bytes,
-        .stream = is_once || segment->class == GC_CLASS_WHOLE || block->is_shared ? 0 : stream,
+        .stream = is_named ? stream : GC_STREAM_NONE,
         .api = block->api,
     };
     gc_block_set_state(block, GC_BLOCK_FREEING); /* keeps it away from others while it is noted */
@@ -405,7 +401,9 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
         gc_pool_uncount_ordered(&context->pool.shared, entry.requested_bytes);
     block->is_ordered = false; /* if the free fails the block stays, plain from now on */
     gc_pool_release(&context->pool);
-    if (is_synchronous(context))
+    if (is_driven)
+        return free_once(context, block, &entry, driver_code);
+    if (is_synchronous(context) && stream == GC_STREAM_NONE)
         return free_waiting(context, block, &entry, is_once, driver_code);
     const uint64_t stamp = gc_work_stamp(&context->core->work);
     if (is_once && gc_context_is_retired(context, stamp) && !is_any_capturing(context))

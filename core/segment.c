@@ -24,7 +24,19 @@ static int ask_memory(struct gc_context *context, const struct gc_segment_plan *
     return code;
 }
 
-static int return_memory(struct gc_context *context, uint64_t address, uint64_t bytes)
+/* The driver's own free; `stream`: in its order, GC_STREAM_NONE: in none. */
+static int mem_free(struct gc_context *context, uint64_t address, uint64_t stream)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t handle = context->handle;
+    if (stream != GC_STREAM_NONE && driver->mem_free_ordered != NULL)
+        return GC_IN_CONTEXT(context,
+                             driver->mem_free_ordered(driver->self, handle, address, stream));
+    return GC_IN_CONTEXT(context, driver->mem_free(driver->self, handle, address));
+}
+
+static int return_memory(struct gc_context *context, uint64_t address, uint64_t bytes,
+                         uint64_t stream)
 {
     const struct gc_driver *driver = &context->core->driver;
     const bool is_debugged = context->core->debug != NULL;
@@ -32,9 +44,10 @@ static int return_memory(struct gc_context *context, uint64_t address, uint64_t 
     if (is_debugged)
         gc_debug_leaves(context, address, bytes);
     if (!is_debugged || !gc_debug_mem_free(context, address, &code))
-        code = GC_IN_CONTEXT(context, driver->mem_free(driver->self, context->handle, address));
-    if (code == driver->context_is_gone)
-        code = 0; /* and the memory with it */
+        code = mem_free(context, address, stream);
+    /* And the memory with it; of a stream's order it may be said of the stream's. */
+    if (code == driver->context_is_gone && stream == GC_STREAM_NONE)
+        code = 0;
     if (code == 0)
         gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, address, bytes);
     return code;
@@ -44,7 +57,7 @@ static int return_memory(struct gc_context *context, uint64_t address, uint64_t 
  */
 static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
-    if (return_memory(context, address, bytes) == 0)
+    if (return_memory(context, address, bytes, GC_STREAM_NONE) == 0)
         gc_context_release(context, bytes);
 }
 
@@ -182,7 +195,9 @@ int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
     /* What comes from the bins may be idle in the order of the one stream only. */
     int ignored;
     const bool is_idle = noted != NULL || gc_reuse_quiesce(context, &ignored);
-    const int code = is_idle ? return_memory(context, segment->address, segment->bytes) : NOT_IDLE;
+    const uint64_t stream = noted != NULL ? noted->stream : GC_STREAM_NONE;
+    const int code =
+        is_idle ? return_memory(context, segment->address, segment->bytes, stream) : NOT_IDLE;
     if (code != 0 && restore(context, segment, block, noted))
         return code;
     gc_context_release(context, segment->bytes);

@@ -74,6 +74,14 @@ static int mem_free(void *self, uint64_t context, uint64_t address)
     return (int)result;
 }
 
+/* Of the thread's own current context, as the program's call: the stream says where it belongs. */
+static int mem_free_ordered(void *self, uint64_t context, uint64_t address, uint64_t stream)
+{
+    (void)self;
+    return (int)GC_CALL(gc_driver_device(context), cuMemFreeAsync, (CUdeviceptr)address,
+                        (CUstream)(uintptr_t)stream); /* NOLINT: handles travel as integers */
+}
+
 static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     size_t available = 0, total = 0;
@@ -130,6 +138,7 @@ void gc_driver_cuda_init(struct gc_driver *driver)
         .context_is_gone = CUDA_ERROR_CONTEXT_IS_DESTROYED,
         .mem_alloc = mem_alloc,
         .mem_free = mem_free,
+        .mem_free_ordered = mem_free_ordered,
         .mem_info = mem_info,
         .synchronize = synchronize,
         .relieve = relieve,

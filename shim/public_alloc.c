@@ -20,6 +20,8 @@ static uint64_t order_of(gpucache_stream stream, const struct gc_public_call *ca
 
     if (call->is_capture || gc_stream_is_capturing(gc_stream_explicit((CUstream)stream, false)))
         return 0;
+    if (gc_shim.options->mode != GC_MODE_CACHE) /* for the driver */
+        return (uintptr_t)gc_stream_explicit((CUstream)stream, false);
     if (stream == NULL || (CUstream)stream == CU_STREAM_LEGACY)
         return (uintptr_t)CU_STREAM_LEGACY;
     if ((CUstream)stream == CU_STREAM_PER_THREAD)

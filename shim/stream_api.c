@@ -175,14 +175,18 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
     return gc_mempool_is_plain(pool, request->device);
 }
 
-/* What the driver says of a stream. */
-static CUresult find_stream(CUstream stream)
+/* Whether a call of the thread in the stream, whose context is `context`, may be served: else the
+ * driver has something to say, which it says to a call that takes or gives no memory. */
+static bool is_working(const struct gc_context *context, CUstream stream)
 {
+    struct gc_context *current;
     unsigned flags;
 
-    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-        return CUDA_SUCCESS;
-    return GC_USE(cuStreamGetFlags, stream, &flags);
+    if (context == NULL || gc_context_is_suspect(context) ||
+        gc_shim_check_state(false, &current) != CUDA_SUCCESS)
+        return false;
+    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+           GC_USE(cuStreamGetFlags, stream, &flags) == CUDA_SUCCESS;
 }
 
 /* *is_answered: false where memory that outlives contexts cannot be had now. */
@@ -234,7 +238,7 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
             gc_graph_expect(request.device);
         return gc_direct_end(&request, result);
     }
-    if (is_served(&request, call) && find_stream(call->stream) == CUDA_SUCCESS) {
+    if (is_served(&request, call) && is_working(request.context, call->stream)) {
         bool is_answered;
         result = serve(&request, call, dptr, bytes, &is_answered);
         request.is_refused = is_answered; /* core has counted a refusal */
@@ -301,17 +305,20 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryP
 
 /* A block of the cache, however it was allocated: freed in the order of the stream, without a wait.
  * In a capture the driver takes only memory of graph nodes. */
-static CUresult free_block(enum gc_api api, const struct gc_block_info *block, CUdeviceptr dptr,
-                           CUstream stream)
+static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, CUdeviceptr dptr,
+                            CUstream stream)
 {
+    struct gc_context *context = gc_shim_stream_context(stream);
     int driver_code = 0;
 
     if (gc_stream_is_capturing(stream))
         return CUDA_ERROR_INVALID_VALUE;
-    if (find_stream(stream) == CUDA_ERROR_INVALID_HANDLE)
-        return CUDA_ERROR_INVALID_HANDLE;
+    if (!is_working(context, stream)) {
+        CUresult result = GC_CALL(NULL, cuMemFreeAsync, 0, stream);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE)
+            return result;
+    }
     /* What the stream of another context has queued is waited for as well. */
-    struct gc_context *context = gc_shim_stream_context(stream);
     CUresult result = context == NULL ? CUDA_SUCCESS : place_in_order(context, stream);
     if (result != CUDA_SUCCESS)
         return result;
@@ -324,6 +331,19 @@ static CUresult free_block(enum gc_api api, const struct gc_block_info *block, C
         gc_peer_note(owner, context);
     enum gc_status status = gc_core_free_ordered(
         gc_shim.core, dptr, is_own ? order_key(stream, context) : 0, (uint16_t)api, &driver_code);
+    return gc_shim_result(status, driver_code);
+}
+
+/* Without a cache each block is an allocation of the driver's, which judges and frees it. */
+static CUresult free_block(enum gc_api api, const struct gc_block_info *block, CUdeviceptr dptr,
+                           CUstream stream)
+{
+    int driver_code = 0;
+
+    if (gc_shim.options->mode == GC_MODE_CACHE)
+        return free_cached(api, block, dptr, stream);
+    enum gc_status status =
+        gc_core_free_ordered(gc_shim.core, dptr, (uintptr_t)stream, (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);
 }
 

@@ -27,6 +27,8 @@ compare() {
 }
 
 compare modes
+compare states
+compare states_runtime
 compare modes_runtime-shared
 compare modes_runtime-static
 done_testing
