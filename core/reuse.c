@@ -243,24 +243,22 @@ void gc_reuse_note_handed(struct gc_context *context)
     gc_shortage_trim(context);
 }
 
-/* Whether the work of that context is all there is to wait for. */
-static bool is_all_of(const struct gc_wait_set *set, const struct gc_context *waited)
+/* Whether the work of `waited` is all that may use the context's memory. A moment's answer. */
+static bool is_all_of(struct gc_context *context, const struct gc_context *waited)
 {
-    bool is_all = set->everyone == NULL;
-    for (uint32_t i = 0; i < set->count; i++)
-        is_all &= set->contexts[i]->head == waited->head;
+    gc_pool_acquire_plain(&context->pool);
+    bool is_all = !context->is_crowded && (context->is_device || context->head == waited->head);
+    for (uint32_t i = 0; i < context->peer_count; i++)
+        is_all &= gc_context_is_dropped(context->peers[i]) ||
+                  context->peers[i]->head == waited->head;
+    gc_pool_release(&context->pool);
     return is_all;
 }
 
+/* A wait that the driver let through counts in a capture too: what is captured is no work yet. */
 void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited, uint64_t epoch)
 {
-    struct gc_pool *pool = &context->pool;
-    struct gc_wait_set set = {.count = 0};
-    gc_pool_acquire_plain(pool);
-    /* A peer was not waited for, and in a capture nothing is known of what was captured. */
-    const bool is_retired = gc_context_wait_begin_locked(context, &set) && is_all_of(&set, waited);
-    gc_context_wait_end(&set);
-    gc_pool_release(pool);
+    const bool is_retired = is_all_of(context, waited);
     if (!is_retired)
         return;
     gc_context_raise_retired(context, epoch);
