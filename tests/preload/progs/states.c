@@ -18,9 +18,10 @@ static CUdevice device;
 static CUcontext primary;
 static CUstream stream;
 
-static void say(const char *what, CUresult result)
+static CUresult say(const char *what, CUresult result)
 {
     printf("  %s: %d\n", what, (int)result);
+    return result;
 }
 
 /* So that the calls that follow would be hits. */
@@ -68,7 +69,8 @@ static void try_all(const struct things *things)
     say("alloc", cuMemAlloc(&block, SMALL));
     say("alloc of a large block", cuMemAlloc(&block, LARGE));
     say("pitched", cuMemAllocPitch(&block, &pitch, 1000, 10, 4));
-    say("alloc in order", cuMemAllocAsync(&block, SMALL, things->stream));
+    if (say("alloc in order", cuMemAllocAsync(&block, SMALL, things->stream)) == CUDA_SUCCESS)
+        say("free of it", cuMemFreeAsync(block, things->stream));
     say("alloc in the default order", cuMemAllocAsync(&block, SMALL, NULL));
     say("free", cuMemFree(things->small));
     say("free of a large block", cuMemFree(things->large));
@@ -87,18 +89,18 @@ static void *without(void *argument)
 {
     const struct things *things = argument;
 
-    try_all(things);
+    try_all(&things[0]);
     CHECK(cuCtxSetCurrent(primary));
     warm_up();
     CHECK(cuCtxSetCurrent(NULL));
     printf(" and after it had one\n");
-    try_all(things);
+    try_all(&things[1]);
     return NULL;
 }
 
 static void no_context(void)
 {
-    struct things things = take(stream);
+    struct things things = take(stream), of_thread[] = {take(stream), take(stream)};
     CUcontext popped;
     pthread_t thread;
 
@@ -112,11 +114,13 @@ static void no_context(void)
     CHECK(cuCtxPopCurrent(&popped));
     try_all(&things);
     CHECK(cuCtxPushCurrent(popped));
+    give(&things);
     printf("another thread\n");
-    if (pthread_create(&thread, NULL, without, &things) != 0)
+    if (pthread_create(&thread, NULL, without, of_thread) != 0)
         exit(EXIT_FAILURE);
     pthread_join(thread, NULL);
-    give(&things);
+    give(&of_thread[0]);
+    give(&of_thread[1]);
 }
 
 static void context_gone(void)
@@ -192,8 +196,9 @@ static void learn(enum told_by by, CUstream of, CUdeviceptr block)
         result = cuCtxSynchronize();
     else if (by == BY_EVENT)
         result = cuEventSynchronize(event);
-    else if (by == BY_COPY)
-        result = cuMemcpyDtoH(&word, block, sizeof(word));
+    else if (by == BY_COPY) /* which waits for another stream */
+        while ((result = cuMemcpyDtoH(&word, block, sizeof(word))) == CUDA_SUCCESS)
+            ;
     else
         do
             result = by == BY_QUERY ? cuStreamQuery(of) : cuEventQuery(event);
