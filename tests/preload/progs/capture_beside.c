@@ -1,8 +1,10 @@
 /* link: -l:libcuda.so.1 -lpthread */
-/* What must go on beside captures. usage: capture_beside abandoned|reborn|context|spread|held
+/* What must go on beside captures. usage: capture_beside
+ * abandoned|reborn|elsewhere|context|spread|held
  *
  * abandoned: threads end that have begun to capture in their own default stream; reborn: and a
  *            later thread captures in its own. Then memory comes and goes many times over.
+ * elsewhere: a thread captures for as long as another one's memory comes and goes.
  * context:   another context captures while this one's memory comes and goes, waited for.
  * spread:    a capture takes a stream of a second context in, where memory comes and goes.
  * held:      memory of cuMemAlloc is freed in a stream that waits for the host. */
@@ -58,6 +60,40 @@ static void run_thread(void *(*body)(void *))
     if (pthread_create(&thread, NULL, body, NULL) != 0)
         exit(EXIT_FAILURE);
     pthread_join(thread, NULL);
+}
+
+static pthread_barrier_t begun, ended;
+
+static void *capture_for_long(void *unused)
+{
+    CUstream captured;
+    CUgraph graph;
+
+    (void)unused;
+    CHECK(cuCtxSetCurrent(context));
+    CHECK(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    pthread_barrier_wait(&begun);
+    pthread_barrier_wait(&ended);
+    CHECK(cuStreamEndCapture(captured, &graph));
+    CHECK(cuGraphDestroy(graph));
+    return NULL;
+}
+
+static void beside_long_capture(void)
+{
+    pthread_t thread;
+
+    come_and_go(false); /* some memory is there already */
+    pthread_barrier_init(&begun, NULL, 2);
+    pthread_barrier_init(&ended, NULL, 2);
+    if (pthread_create(&thread, NULL, capture_for_long, NULL) != 0)
+        exit(EXIT_FAILURE);
+    pthread_barrier_wait(&begun);
+    come_and_go(false);
+    pthread_barrier_wait(&ended);
+    pthread_join(thread, NULL);
+    come_and_go(false);
 }
 
 static void spread(bool is_joined)
@@ -152,6 +188,8 @@ int main(int argument_count, char **arguments)
         if (strcmp(what, "reborn") == 0)
             run_thread(capture);
         come_and_go(false);
+    } else if (strcmp(what, "elsewhere") == 0) {
+        beside_long_capture();
     } else if (strcmp(what, "context") == 0 || strcmp(what, "spread") == 0) {
         spread(strcmp(what, "spread") == 0);
     } else if (strcmp(what, "held") == 0) {
