@@ -190,19 +190,6 @@ void gc_device_add_ordered(struct gc_device *device)
         destroy_context(core, created);
 }
 
-void gc_device_drop_ordered(struct gc_device *device)
-{
-    struct gc_core *core = device->core;
-    gc_lock_acquire(&core->registry);
-    const struct gc_context *ordered = gc_device_ordered(device);
-    atomic_store_explicit(&device->ordered, NULL, memory_order_release);
-    gc_lock_release(&core->registry);
-    if (ordered == NULL)
-        return;
-    gc_core_drop_context(core, ordered->handle);
-    gc_device_add_ordered(device);
-}
-
 void gc_device_open_ordered(struct gc_device *device, int ordinal)
 {
     struct gc_core *core = device->core;
@@ -478,11 +465,6 @@ void gc_context_set_suspect(struct gc_context *context, bool is_suspect)
          record = gc_context_next_record(record))
         if (!gc_context_is_dropped(record))
             atomic_store_explicit(&record->is_suspect, is_suspect, memory_order_relaxed);
-}
-
-bool gc_context_is_suspect(const struct gc_context *context)
-{
-    return atomic_load_explicit(&context->is_suspect, memory_order_relaxed);
 }
 
 void gc_core_suspect_contexts(struct gc_core *core)

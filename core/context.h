@@ -8,7 +8,7 @@
  * A device that maps memory has a head of its own besides, of no driver context: stream-ordered
  * memory belongs to the device, not to the context that asked for it. Every context of the device
  * is its peer, and so is every context of a device that it was opened to: from before work of the
- * context can be submitted. It ends with the device's primary context only. */
+ * context can be submitted. It never ends: a reset leaves such memory as it is. */
 #ifndef GC_CONTEXT_H
 #define GC_CONTEXT_H
 

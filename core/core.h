@@ -174,14 +174,10 @@ bool gc_core_is_of_device(uint64_t handle);
  * another device too, those there are and those that come. For good: what they have queued may run
  * long after they lost access. */
 void gc_device_open_ordered(struct gc_device *device, int ordinal);
-/* The device is reset: its stream-ordered memory vanishes. */
-void gc_device_drop_ordered(struct gc_device *device);
 /* Tells contexts apart, from 1; 0: one too many to have a number. */
 uint16_t gc_context_number(const struct gc_context *context);
 /* The handle of the context with that number; 0: it is gone. */
 uint64_t gc_core_find_number(struct gc_core *core, uint16_t number);
-/* Its work has failed, and it has not given memory since. */
-bool gc_context_is_suspect(const struct gc_context *context);
 
 /* Between begin and end (nested, counted) of a capture that begins in the context nothing is
  * synchronised in any context, since the capture may spread: frees stay pending and allocation

@@ -8,11 +8,10 @@
 #include "core/bits.h"
 #include "shim/direct.h"
 #include "shim/handles.h"
+#include "shim/hot.h"
 #include "shim/mempool.h"
 #include "shim/stream_list.h"
 #include "shim/submit.h"
-
-#include <pthread.h>
 
 static atomic_uint capture_count; /* streams capturing in the process */
 
@@ -23,17 +22,12 @@ static atomic_uint capture_count; /* streams capturing in the process */
 #define THREAD_SHIFT (MODE_BITS + 1)          /* the number of the thread that began it */
 
 /* Threads are told apart by a number of their own: addresses and ids come again. */
-static struct {
-    atomic_uint_fast64_t last;
-    pthread_once_t once;
-    pthread_key_t at_end; /* of threads that captured in their own stream */
-    bool has_key;
-} threads = {.once = PTHREAD_ONCE_INIT};
-
-static uint64_t thread_number(void)
+uint64_t gc_shim_thread_number(void)
 {
+    static atomic_uint_fast64_t last;
+
     if (gc_thread.number == 0)
-        gc_thread.number = atomic_fetch_add_explicit(&threads.last, 1, memory_order_relaxed) + 1;
+        gc_thread.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
     return gc_thread.number;
 }
 
@@ -96,7 +90,7 @@ static bool is_in_the_way(const struct gc_handle *capture, const void *argument)
 
 CUresult gc_capture_check(void)
 {
-    struct asker asker = {.thread = thread_number()};
+    struct asker asker = {.thread = gc_shim_thread_number()};
     struct gc_capture_guard guard;
     CUdeviceptr refused = 0;
 
@@ -130,7 +124,7 @@ static uint64_t key_of(CUstream stream)
     if (stream != CU_STREAM_PER_THREAD)
         return (uintptr_t)stream;
     (void)GC_USE(cuCtxGetCurrent, &context);
-    return gc_mix_u64(thread_number()) ^ (uintptr_t)context;
+    return gc_mix_u64(gc_shim_thread_number()) ^ (uintptr_t)context;
 }
 
 static void count_begin(CUstream stream, struct gc_context *context, uint64_t extra)
@@ -196,28 +190,20 @@ static bool is_of_own_stream(const struct gc_handle *handle, const void *number)
            handle->extra >> THREAD_SHIFT == *(const uint64_t *)number;
 }
 
-static void end_thread(void *unused)
+void gc_captures_end_thread(void)
 {
-    (void)unused;
-    if (gc_shim_life() == GC_LIFE_READY)
+    if (gc_shim_life() == GC_LIFE_READY && gc_capture_is_any())
         end_all(is_of_own_stream, &gc_thread.number);
-}
-
-static void make_key(void)
-{
-    threads.has_key = pthread_key_create(&threads.at_end, end_thread) == 0;
 }
 
 /* How a capture in the stream is entered. */
 static uint64_t extra_of(CUstream stream, CUstreamCaptureMode mode)
 {
-    const uint64_t extra = thread_number() << THREAD_SHIFT | ((unsigned)mode & MODE_MASK);
+    const uint64_t extra = gc_shim_thread_number() << THREAD_SHIFT | ((unsigned)mode & MODE_MASK);
 
     if (stream != CU_STREAM_PER_THREAD)
         return extra;
-    pthread_once(&threads.once, make_key);
-    if (threads.has_key)
-        pthread_setspecific(threads.at_end, &gc_thread);
+    (void)gc_hot_watch_end();
     return extra | OWN_STREAM;
 }
 

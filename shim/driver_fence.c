@@ -192,21 +192,13 @@ static void fence_release(void *self, uint64_t context, uint64_t fence)
 #define THREADS_OWN (UINT64_C(1) << 62)
 #define NUMBER_BITS 16
 
-static uint64_t own_number(void)
-{
-    static atomic_uint_fast64_t last;
-
-    if (gc_thread.stream_number == 0)
-        gc_thread.stream_number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-    return gc_thread.stream_number;
-}
-
 uint64_t gc_driver_name_stream(CUstream stream, uint16_t number)
 {
     if (number == 0)
         return 0;
-    return stream == CU_STREAM_LEGACY ? 2 * (uint64_t)number - 1
-                                      : THREADS_OWN | own_number() << NUMBER_BITS | number;
+    return stream == CU_STREAM_LEGACY
+               ? 2 * (uint64_t)number - 1
+               : THREADS_OWN | gc_shim_thread_number() << NUMBER_BITS | number;
 }
 
 static CUstream stream_of(uint64_t stream)
@@ -223,7 +215,7 @@ static bool find_stream(uint64_t name, CUstream *stream)
         *stream = CU_STREAM_PER_THREAD;
     else
         *stream = (name & 1) != 0 ? CU_STREAM_LEGACY : stream_of(name);
-    return !is_threads_own || (name & ~THREADS_OWN) >> NUMBER_BITS == own_number();
+    return !is_threads_own || (name & ~THREADS_OWN) >> NUMBER_BITS == gc_shim_thread_number();
 }
 
 static uint64_t stream_context(void *self, uint64_t name)

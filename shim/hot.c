@@ -1,10 +1,11 @@
 /* What a thread has of the library's: its cache, made at the first allocation or free that needs
- * one, and its tenant. Handed back when the thread ends, by the destructor of a pthread key:
- * setting it takes no lock, where __cxa_thread_atexit_impl takes the dynamic linker's, which
- * another thread may hold while it waits for this one. The thread that ends the process ends by
- * exit, where everything stays as it is. */
+ * one, its tenant, and captures in its own stream. Handed back when the thread ends, by the
+ * destructor of a pthread key: setting it takes no lock, where __cxa_thread_atexit_impl takes the
+ * dynamic linker's, which another thread may hold while it waits for this one. The thread that ends
+ * the process ends by exit, where everything stays as it is. */
 #include "shim/hot.h"
 
+#include "shim/mempool.h"
 #include "shim/resolve.h"
 #include "shim/tenant.h"
 
@@ -19,6 +20,7 @@ static void end_thread(void *unused)
     (void)unused;
     gc_thread.ends_watched = false; /* a destructor may set a tenant again */
     gc_tenants_end_thread();
+    gc_captures_end_thread();
     gc_thread.is_ending = true;
     gc_thread.cache = NULL;
     if (cache != NULL && *gc_shim.hot != 0) /* not in a forked child: its parent's accounts */

@@ -2,8 +2,8 @@
  * pool holds; a record keeps what of it is charged. A look reads the driver's figure without the
  * lock and applies the difference under it, unless another look came between: then it reads again.
  *
- * Calls of ours that name the pool are made inside its door (core/door.h), which whoever destroys the
- * pool closes first.
+ * Calls of ours that name the pool are made inside its door (core/door.h), which whoever destroys
+ * the pool closes first.
  *
  * Records are linked once and never unlinked, so that a walk needs no lock; the record of a pool
  * that is gone serves the next new one. What allocations under way claim: mempool_claim.c. */

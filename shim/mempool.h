@@ -79,6 +79,8 @@ CUstream gc_stream_explicit(CUstream stream, bool is_per_thread);
 /* True if this stream captures now. Costs one load when nothing captures. */
 bool gc_stream_is_capturing(CUstream stream);
 bool gc_capture_is_any(void);
+/* The thread ends, and with it the captures in its own stream. */
+void gc_captures_end_thread(void);
 /* The context is gone, its captures with it. */
 void gc_capture_drop_context(struct gc_context *context);
 

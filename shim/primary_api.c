@@ -118,16 +118,6 @@ static struct gc_context *begin_end(CUdevice ordinal)
                : NULL;
 }
 
-/* With the primary context all allocations of the device go, those of its pool too. */
-static void end(CUdevice ordinal, struct gc_context *ending, bool is_gone)
-{
-    struct gc_device *device = gc_core_find_device(gc_shim.core, ordinal);
-
-    gc_contexts_end(ending, is_gone);
-    if (ending != NULL && is_gone && device != NULL)
-        gc_device_drop_ordered(device);
-}
-
 /* Where others were thought to hold it, what is inside is waited for only now. */
 static void finish_release(CUdevice ordinal, struct gc_context *ending, CUresult result)
 {
@@ -137,7 +127,7 @@ static void finish_release(CUdevice ordinal, struct gc_context *ending, CUresult
         count_holds(ordinal, 1);
     if (is_gone && ending == NULL)
         ending = begin_end(ordinal);
-    end(ordinal, ending, is_gone);
+    gc_contexts_end(ending, is_gone);
 }
 
 /* What is inside the context is waited for only where it may end: a release that leaves it to
@@ -149,7 +139,8 @@ static struct gc_context *begin_release(CUdevice ordinal)
 
 static void finish_reset(CUdevice ordinal, struct gc_context *ending, CUresult result)
 {
-    end(ordinal, ending, result == CUDA_SUCCESS);
+    (void)ordinal;
+    gc_contexts_end(ending, result == CUDA_SUCCESS);
 }
 
 #define END_PRIMARY(symbol, begin, finish)                                                         \

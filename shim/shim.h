@@ -127,7 +127,6 @@ struct gc_thread {
     uint64_t tenant_handle;        /* its handle; 0: none */
     struct gc_tenant *last_tenant; /* whom the rules last named for a call of the thread's */
     const void *caller;            /* who called the outermost entry point; NULL: not noted */
-    uint64_t stream_number;        /* of its own stream; 0: none yet (driver_fence.c) */
     bool is_loading;               /* it was about to load objects (outside.h) */
     bool ends_watched;             /* at its end the thread hands back what it has (hot.c) */
     uint64_t number;               /* its own; 0: not given yet (capture_api.c) */
@@ -210,6 +209,9 @@ static inline CUresult gc_shim_note_result(CUresult result)
  * captures forbid) also that a capture forbids it, which ends that capture as the plain call
  * does. *current: as gc_shim_current_context. */
 CUresult gc_shim_check_state(bool is_unsafe, struct gc_context **current);
+
+/* The calling thread's number, from 1, which no other has or had. */
+uint64_t gc_shim_thread_number(void);
 
 /* ---- devices and contexts (device.c) ---- */
 

@@ -127,21 +127,6 @@ static void a_capture_leaves_it_to_the_driver(void **state)
     workbench_close(&bench);
 }
 
-static void a_reset_takes_all(void **state)
-{
-    struct workbench bench;
-    (void)state;
-    struct gc_context *ordered = open_bench(&bench);
-    const uint64_t block = workbench_alloc_in(&bench, ordered, BYTES);
-    gc_device_drop_ordered(bench.device);
-    assert_false(is_known(&bench, block));
-    assert_int_equal(workbench_figures(&bench).reserved.current, 0);
-    struct gc_context *next = gc_context_ordered(bench.contexts[0]);
-    assert_ptr_not_equal(next, ordered);
-    expect_waiting_for(&bench, next, SECOND);
-    workbench_close(&bench);
-}
-
 static void it_is_swapped_out_and_back(void **state)
 {
     struct workbench bench;
@@ -166,7 +151,6 @@ int main(void)
         cmocka_unit_test(a_free_waits_for_every_context),
         cmocka_unit_test(a_wait_for_the_only_context_retires_it),
         cmocka_unit_test(a_capture_leaves_it_to_the_driver),
-        cmocka_unit_test(a_reset_takes_all),
         cmocka_unit_test(it_is_swapped_out_and_back),
     };
     return cmocka_run_group_tests_name("ordered", tests, NULL, NULL);
