@@ -198,6 +198,14 @@ static bool announce_wait(struct gc_context *context, struct gc_wait_set *set)
     return atomic_load_explicit(&context->capture_count, memory_order_seq_cst) == 0;
 }
 
+static bool is_in(const struct gc_wait_set *set, const struct gc_context *context)
+{
+    for (uint32_t i = 0; i < set->count; i++)
+        if (set->contexts[i]->head == context->head)
+            return true;
+    return false;
+}
+
 static bool announce_everyone(struct gc_core *core, struct gc_wait_set *set)
 {
     atomic_fetch_add_explicit(&core->everyone_count, 1, memory_order_seq_cst);
@@ -214,7 +222,16 @@ bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set
         if (!gc_context_is_dropped(context->peers[i]))
             may_wait = announce_wait(context->peers[i], set);
     }
-    if (may_wait && context->is_crowded)
+    bool is_crowded = context->is_crowded;
+    const struct gc_core *core = context->core;
+    for (struct gc_context *roaming = gc_context_first_roaming(core);
+         may_wait && !is_crowded && roaming != NULL; roaming = gc_context_next_roaming(roaming)) {
+        if (gc_context_is_dropped(roaming) || is_in(set, roaming))
+            continue;
+        is_crowded = set->count > GC_PEER_MAX;
+        may_wait = is_crowded || announce_wait(roaming, set);
+    }
+    if (may_wait && is_crowded)
         may_wait = announce_everyone(context->core, set);
     if (!may_wait)
         gc_context_wait_end(set);

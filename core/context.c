@@ -261,10 +261,26 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
     gc_lock_release(&core->registry);
     if (*context != created)
         destroy_context(core, created);
+    /* Sequentially consistent: either gc_core_set_conservative finds it, or this sees the word. */
+    if (atomic_load_explicit(&core->work.is_conservative, memory_order_seq_cst))
+        gc_context_set_roaming(*context);
     int ignored; /* work that comes before memory is idle is held up */
     if (is_second)
         (void)gc_work_leave_single(core, &ignored);
     return GC_OK;
+}
+
+void gc_core_each_context(struct gc_core *core,
+                          void (*function)(struct gc_context *context, void *argument),
+                          void *argument)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL; context = gc_context_next(context))
+            if (context->head == context && !context->is_device && !gc_context_is_dropped(context))
+                function(context, argument);
+    }
 }
 
 bool gc_core_has_several_contexts(const struct gc_core *core)
@@ -330,6 +346,45 @@ static bool claim_record_locked(struct gc_context *record)
     return true;
 }
 
+/* ---- roaming ---- */
+
+struct gc_context *gc_context_first_roaming(const struct gc_core *core)
+{
+    return follow(&core->roaming);
+}
+
+bool gc_context_is_roamed(const struct gc_context *context)
+{
+    const struct gc_context *first = gc_context_first_roaming(context->core);
+    return first != NULL && (first != context->head || gc_context_next_roaming(first) != NULL);
+}
+
+static bool begin_roaming(struct gc_context *head)
+{
+    struct gc_core *core = head->core;
+    gc_lock_acquire(&core->registry);
+    const bool is_new = !head->is_roaming && !gc_context_is_dropped(head);
+    if (is_new) {
+        push(&core->roaming, &head->next_roaming, head);
+        head->is_roaming = true;
+    }
+    gc_lock_release(&core->registry);
+    return is_new;
+}
+
+void gc_context_set_roaming(struct gc_context *context)
+{
+    struct gc_context *head = context->head;
+    const struct gc_context *known = gc_context_first_roaming(head->core);
+    while (known != NULL && known != head)
+        known = gc_context_next_roaming(known);
+    if (known == head || !begin_roaming(head))
+        return;
+    /* Whoever reads a count of work with this in it finds the context in the list: fences of
+     * before do not answer for what is freed from now on. */
+    gc_work_end(&head->core->work);
+}
+
 /* ---- claims ---- */
 
 bool gc_context_claim_record(struct gc_context *record)
@@ -348,6 +403,8 @@ struct gc_context *gc_context_claim_handle(struct gc_context *head)
     gc_lock_acquire(&core->registry);
     unlink(bucket_of(core, head->handle), head, offsetof(struct gc_context, next_in_bucket));
     core->live_contexts -= !head->is_device;
+    if (head->is_roaming)
+        unlink(&core->roaming, head, offsetof(struct gc_context, next_roaming));
     for (struct gc_context *record = head; record != NULL;
          record = gc_context_next_record(record)) {
         if (!claim_record_locked(record))

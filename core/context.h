@@ -60,9 +60,12 @@ struct gc_context {
     struct gc_context *peers[GC_PEER_MAX]; /* if there are more, one of each device at least */
     bool is_crowded;                       /* there are more: every context is waited for */
     struct gc_range *given_up;             /* of a head: reserved until the driver's context ends */
+    /* Of a head: its work may reach any context's memory. Under the registry's lock, for good. */
+    bool is_roaming;
+    _Atomic(struct gc_context *) next_roaming; /* of core; lock-free to read */
 };
 
-/* Whose work a free must wait for: the context and its peers. */
+/* Whose work a free must wait for: the context, its peers, and contexts that roam. */
 struct gc_wait_set {
     struct gc_core *everyone; /* not NULL: all contexts of the process besides */
     uint32_t count;
@@ -80,6 +83,17 @@ static inline struct gc_context *gc_context_next(const struct gc_context *contex
 {
     return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
 }
+
+/* The heads of contexts that roam, one after the other, as above. */
+struct gc_context *gc_context_first_roaming(const struct gc_core *core);
+
+static inline struct gc_context *gc_context_next_roaming(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->next_roaming, memory_order_acquire);
+}
+
+/* Whether others than the context itself and its peers may reach its memory. */
+bool gc_context_is_roamed(const struct gc_context *context);
 
 /* The records of a handle, beginning with its head. Acquire: as above. */
 static inline struct gc_context *gc_context_next_record(const struct gc_context *record)

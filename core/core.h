@@ -142,6 +142,11 @@ enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct
                                    struct gc_context **context) GC_CHECKED;
 /* NULL if unknown or dropped. Lock-free. */
 struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle);
+/* Calls `function` for every context there is: the record of the handle, not of a tenant. No lock
+ * is held; one that comes or goes meanwhile may be left out, or gone. */
+void gc_core_each_context(struct gc_core *core,
+                          void (*function)(struct gc_context *context, void *argument),
+                          void *argument);
 /* Whether more than one was ever added. One relaxed load. */
 bool gc_core_has_several_contexts(const struct gc_core *core);
 /* The end of a context: begin before the driver is asked to destroy or reset it, then finish, or
@@ -190,6 +195,10 @@ bool gc_context_is_capturing(const struct gc_context *context);
  * what it has queued may run long after it lost access. Call before its work is submitted, or, if
  * that is too late, before the free. */
 void gc_context_add_peer(struct gc_context *context, struct gc_context *peer);
+/* What work of `context` reaches is not wholly known: frees in every context, present and future,
+ * wait for it too. For good, and before such work is submitted. Opens no memory to other devices:
+ * what is not open to a device its work cannot reach. Cheap when it is known already. */
+void gc_context_set_roaming(struct gc_context *context);
 
 /* ---- memory out of the device and back: swap.h ---- */
 

@@ -63,12 +63,13 @@ struct gc_core {
     struct gc_slab fence_rings; /* of contexts that are not dropped */
     struct gc_slab range_records;
 
-    struct gc_lock registry; /* guards changes of the five below; reading takes no lock */
+    struct gc_lock registry; /* guards changes of the six below; reading takes no lock */
     _Atomic(struct gc_device *) devices[GC_DEVICE_MAX];
     _Atomic(struct gc_context *) buckets[GC_CONTEXT_BUCKETS];
     struct gc_context *all_contexts;
-    atomic_uint hidden_count; /* pools of contexts that are about to end */
-    atomic_uint shown_count;  /* how often such a one stayed */
+    _Atomic(struct gc_context *) roaming; /* heads whose work may reach any context's memory */
+    atomic_uint hidden_count;             /* pools of contexts that are about to end */
+    atomic_uint shown_count;              /* how often such a one stayed */
     uint32_t live_contexts;
     _Atomic(struct gc_tenant *) tenants; /* all there ever were, the oldest first */
     atomic_uint capture_count;           /* of all contexts together */

@@ -249,9 +249,12 @@ static bool is_all_of(struct gc_context *context, const struct gc_context *waite
     gc_pool_acquire_plain(&context->pool);
     bool is_all = !context->is_crowded && (context->is_device || context->head == waited->head);
     for (uint32_t i = 0; i < context->peer_count; i++)
-        is_all &= gc_context_is_dropped(context->peers[i]) ||
-                  context->peers[i]->head == waited->head;
+        is_all &=
+            gc_context_is_dropped(context->peers[i]) || context->peers[i]->head == waited->head;
     gc_pool_release(&context->pool);
+    for (const struct gc_context *roaming = gc_context_first_roaming(context->core);
+         roaming != NULL; roaming = gc_context_next_roaming(roaming))
+        is_all &= roaming == waited->head;
     return is_all;
 }
 

@@ -266,11 +266,9 @@ static bool follow_mark(struct gc_core *core, uint64_t stream, int *driver_code)
     if (ask_mark(core, false) == 0)
         return true;
     if (stream == GC_STREAM_OTHER)
-        *driver_code = ask_mark(core, driver->fence_wait);
-    else
-        *driver_code =
-            GC_IN_CONTEXT(context, driver->stream_follow(driver->self, stream & ~GC_STREAM_LOOSE,
-                                                         work->mark.fence));
+        return wait_for_mark(core, driver_code);
+    *driver_code = GC_IN_CONTEXT(
+        context, driver->stream_follow(driver->self, stream & ~GC_STREAM_LOOSE, work->mark.fence));
     return *driver_code == 0 || *driver_code == driver->context_is_gone;
 }
 
@@ -293,11 +291,19 @@ bool gc_work_begin(struct gc_core *core, uint64_t stream, int *driver_code)
            follow_mark(core, stream, driver_code);
 }
 
+/* Nothing is known of what goes unseen. */
+static void set_roaming(struct gc_context *context, void *unused)
+{
+    (void)unused;
+    gc_context_set_roaming(context);
+}
+
 bool gc_core_set_conservative(struct gc_core *core)
 {
     const bool was =
         atomic_exchange_explicit(&core->work.is_conservative, true, memory_order_seq_cst);
     int ignored; /* work that comes before it is idle is held up */
     (void)gc_work_leave_single(core, &ignored);
+    gc_core_each_context(core, set_roaming, NULL);
     return !was;
 }

@@ -310,6 +310,16 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     return result;
 }
 
+void gc_stream_end(CUstream stream)
+{
+    struct gc_handle ignored;
+
+    gc_stream_close(stream);
+    if (gc_capture_is_any())
+        (void)count_end(stream, &ignored);
+    gc_stream_list_remove(stream);
+}
+
 /* A destroyed stream takes its capture along. The count goes first: the driver may give the handle
  * to another thread's new stream at once. */
 #define DESTROY_STREAM(symbol)                                                                     \
@@ -322,6 +332,7 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
         struct gc_handle capture;                                                                  \
         bool is_capturing = gc_capture_is_any() && count_end(stream, &capture);                    \
         gc_stream_list_remove(stream);                                                             \
+        (void)gc_handles_remove(GC_HANDLE_GREEN_STREAM, (uintptr_t)stream, NULL);                  \
         CUresult result = GC_CALL(gc_shim_current_device(), symbol, stream);                       \
         if (result != CUDA_SUCCESS && is_capturing)                                                \
             count_begin(stream, (struct gc_context *)(uintptr_t)capture.value, capture.extra);     \

@@ -59,6 +59,7 @@ void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api
     bool is_prepared = gc_handles_prepare();
 
     gc_contexts_end(gc_contexts_end_begin(handle), true);
+    (void)gc_handles_remove(GC_HANDLE_GREEN, (uintptr_t)handle, NULL);
     if (gc_core_add_context(gc_shim.core, (uintptr_t)handle, device, &context) != GC_OK) {
         gc_direct_adjust(device, -taken);
         return;
@@ -181,6 +182,33 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
                         CUdevice ordinal)
 {
     CREATE_CONTEXT(cuCtxCreate_v4, context, params, flags, ordinal);
+}
+
+/* For OpenGL and VDPAU. */
+GC_EXPORT
+CUresult cuGLCtxCreate(CUcontext *context, unsigned flags, CUdevice ordinal)
+{
+    CREATE_CONTEXT(cuGLCtxCreate, context, flags, ordinal);
+}
+
+GC_EXPORT
+CUresult cuGLCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice ordinal)
+{
+    CREATE_CONTEXT(cuGLCtxCreate_v2, context, flags, ordinal);
+}
+
+GC_EXPORT
+CUresult cuVDPAUCtxCreate(CUcontext *context, unsigned flags, CUdevice ordinal, cuuint32_t vdpau,
+                          void *get_address)
+{
+    CREATE_CONTEXT(cuVDPAUCtxCreate, context, flags, ordinal, vdpau, get_address);
+}
+
+GC_EXPORT
+CUresult cuVDPAUCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice ordinal, cuuint32_t vdpau,
+                             void *get_address)
+{
+    CREATE_CONTEXT(cuVDPAUCtxCreate_v2, context, flags, ordinal, vdpau, get_address);
 }
 
 #define DESTROY_CONTEXT(symbol)                                                                    \

@@ -35,4 +35,9 @@ int64_t gc_contexts_settle(struct gc_device *device, uint64_t expected,
 void gc_primary_turn_begin(CUdevice ordinal);
 void gc_primary_turn_end(CUdevice ordinal);
 
+/* The context is a green one of the device: from now on it is taken for the primary context. */
+void gc_primary_note_green(CUcontext context, CUdevice ordinal);
+/* Whether the current context is a green one. */
+bool gc_primary_is_green(void);
+
 #endif

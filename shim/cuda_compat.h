@@ -25,13 +25,26 @@ typedef struct CUmulticastObjectProp_st CUmulticastObjectProp;
 #endif
 
 #if CUDA_VERSION < 12020
-/* Looked into for memory nodes alone. */
+/* Looked into for memory nodes, and for the memory that others name. */
 typedef struct CUgraphNodeParams_st {
     CUgraphNodeType type;
     int reserved0[3];
     union {
         long long reserved1[29];
         CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+        struct {
+            int flags[2];
+            CUcontext copyCtx;
+            CUDA_MEMCPY3D copyParams;
+        } memcpy;
+        struct {
+            CUdeviceptr dst;
+            size_t pitch;
+            unsigned value[2];
+            size_t width, height;
+            CUcontext ctx;
+        } memset;
+        CUDA_BATCH_MEM_OP_NODE_PARAMS memOp;
     };
     long long reserved2;
 } CUgraphNodeParams;
@@ -43,6 +56,7 @@ typedef struct CUgraphEdgeData_st CUgraphEdgeData;
 
 #if CUDA_VERSION < 12040
 typedef struct CUgreenCtx_st *CUgreenCtx;
+typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
 #endif
 
 #if CUDA_VERSION < 12050
@@ -50,7 +64,14 @@ typedef struct CUctxCreateParams_st CUctxCreateParams;
 #endif
 
 #if CUDA_VERSION < 12060
-typedef struct CUmemDecompressParams_st CUmemDecompressParams;
+typedef struct CUmemDecompressParams_st {
+    size_t bytes[2];
+    cuuint32_t *dstActBytes;
+    const void *src;
+    void *dst;
+    int algo;
+    unsigned char padding[20];
+} CUmemDecompressParams;
 #endif
 
 #if CUDA_VERSION < 12080

@@ -1,6 +1,7 @@
 /* Devices and contexts as core knows them, added when they are first seen. Every driver call here
  * is made from inside a wrapper, by the thread whose context is in question. */
 #include "shim/backend.h"
+#include "shim/contexts.h"
 #include "shim/handles.h"
 #include "shim/tenant.h"
 
@@ -77,6 +78,15 @@ static CUcontext primary_of(CUcontext handle)
     return (CUcontext)(uintptr_t)primary.value;
 }
 
+/* Whether the current context is a green one, and so a part of a primary context: those that were
+ * not seen to be made too. */
+static bool is_green(void)
+{
+    CUgreenCtx green = NULL;
+
+    return GC_USE(cuStreamGetGreenCtx, CU_STREAM_LEGACY, &green) == CUDA_SUCCESS && green != NULL;
+}
+
 /* For the hot path, which asks core whether the record is still good. */
 static struct gc_context *remember(CUcontext handle, struct gc_context *context)
 {
@@ -106,8 +116,13 @@ struct gc_context *gc_shim_current_context(void)
     if (context != NULL)
         return context;
     if (GC_USE(cuCtxGetDevice, &ordinal) != CUDA_SUCCESS ||
-        (device = gc_shim_device(ordinal)) == NULL ||
-        gc_core_add_context(gc_shim.core, (uint64_t)(uintptr_t)handle, device, &context) != GC_OK)
+        (device = gc_shim_device(ordinal)) == NULL)
+        return NULL;
+    if (is_green()) {
+        gc_primary_note_green(handle, ordinal);
+        handle = primary_of(handle);
+    }
+    if (gc_core_add_context(gc_shim.core, (uint64_t)(uintptr_t)handle, device, &context) != GC_OK)
         return NULL;
     return remember(handle, context);
 }

@@ -14,19 +14,20 @@
 
 enum gc_handle_kind {
     GC_HANDLE_NONE,
-    GC_HANDLE_CONTEXT,  /* context → record */
-    GC_HANDLE_PRIMARY,  /* device ordinal + 1 → primary context */
-    GC_HANDLE_GREEN,    /* green context → device ordinal + 1, the key of its primary context */
-    GC_HANDLE_CAPTURE,  /* stream → context */
-    GC_HANDLE_POOL,     /* stream-ordered pool → record */
-    GC_HANDLE_ASYNC,    /* stream-ordered address → its pool's record */
-    GC_HANDLE_PHYSICAL, /* physical memory handle → record */
-    GC_HANDLE_MAPPING,  /* mapped address → record, length */
-    GC_HANDLE_SPARSE,   /* hash of a sparse tile → record, array */
-    GC_HANDLE_EVENTS,   /* context → idle events of ours */
-    GC_HANDLE_STREAM,   /* stream of the program → its context */
-    GC_HANDLE_JOIN,     /* context → stream of ours that follows all of its streams */
-    GC_HANDLE_RELEASING /* hash of (direct kind, key): the driver is releasing it now */
+    GC_HANDLE_CONTEXT, /* context → record */
+    GC_HANDLE_PRIMARY, /* device ordinal + 1 → primary context */
+    GC_HANDLE_GREEN,   /* green context → device ordinal + 1, the key of its primary context */
+    GC_HANDLE_GREEN_STREAM, /* stream of a green context → the context's handle */
+    GC_HANDLE_CAPTURE,      /* stream → context */
+    GC_HANDLE_POOL,         /* stream-ordered pool → record */
+    GC_HANDLE_ASYNC,        /* stream-ordered address → its pool's record */
+    GC_HANDLE_PHYSICAL,     /* physical memory handle → record */
+    GC_HANDLE_MAPPING,      /* mapped address → record, length */
+    GC_HANDLE_SPARSE,       /* hash of a sparse tile → record, array */
+    GC_HANDLE_EVENTS,       /* context → idle events of ours */
+    GC_HANDLE_STREAM,       /* stream of the program → its context */
+    GC_HANDLE_JOIN,         /* context → stream of ours that follows all of its streams */
+    GC_HANDLE_RELEASING     /* hash of (direct kind, key): the driver is releasing it now */
 };
 
 struct gc_handle {

@@ -17,6 +17,8 @@ struct gc_mempool; /* record of a pool; never unmapped, used again once pool and
 struct gc_mempool *gc_mempool_find(CUmemoryPool pool, struct gc_device *device);
 /* The stream is about to be destroyed: what was freed in its order waits for a fence. */
 void gc_stream_close(CUstream stream);
+/* The stream goes with its context: all that is known of it is forgotten. */
+void gc_stream_end(CUstream stream);
 /* The device whose default pool it is, for which the cache serves; NULL: none's. Only devices that
  * were used are looked at. */
 struct gc_device *gc_mempool_plain_device(CUmemoryPool pool);

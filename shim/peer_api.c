@@ -31,7 +31,8 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 
 /* The copy runs in its stream, or in one of either side; each side's memory may be freed while it
  * is queued. Noted before the driver is asked: the other thread may free at once. */
-static void note_copy(CUcontext to, CUcontext from, CUstream stream)
+static void note_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_address,
+                      uint64_t from_address)
 {
     struct gc_context *current = gc_shim_current_context();
     struct gc_context *worker = gc_shim_stream_context(stream);
@@ -42,6 +43,9 @@ static void note_copy(CUcontext to, CUcontext from, CUstream stream)
         gc_peer_note(sides[i], worker);
         gc_peer_note(sides[i], sides[1 - i]);
     }
+    /* Either's memory may be another context's of the same device. */
+    struct gc_reach reach_ = gc_reach_of_stream(stream, false);
+    GC_REACH_PAIR(to_address, from_address);
 }
 
 /* For PEER_COPY, where what the copy uses must not be away. */
@@ -54,10 +58,10 @@ static void await_memory(struct gc_work *work, uint64_t to, uint64_t from, const
 #define PEER_COPY(symbol, is_per_thread, stream, to, from, to_address, from_address, ...)          \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
-            return GC_SUBMIT(stream, is_per_thread, GC_FORWARD(symbol, __VA_ARGS__));              \
+            return GC_SUBMIT(stream, is_per_thread, NOTED, GC_FORWARD(symbol, __VA_ARGS__));       \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        note_copy(to, from, stream);                                                               \
-        CUresult result = GC_SUBMIT(stream, is_per_thread, ({                                      \
+        note_copy(to, from, stream, to_address, from_address);                                     \
+        CUresult result = GC_SUBMIT(stream, is_per_thread, NOTED, ({                               \
                                         await_memory(work_, to_address, from_address, GC_CALLER);  \
                                         GC_FORWARD(symbol, __VA_ARGS__);                           \
                                     }));                                                           \

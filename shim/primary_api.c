@@ -5,6 +5,8 @@
 #include "shim/contexts.h"
 #include "shim/direct.h"
 #include "shim/handles.h"
+#include "shim/mempool.h"
+#include "shim/submit.h"
 
 #include <pthread.h>
 
@@ -198,24 +200,138 @@ static void learn_primary(CUdevice ordinal)
     gc_primary_turn_end(ordinal);
 }
 
-/* A green context is a part of a device's primary context: it uses the same memory, and work in
- * either may touch any of it. So what happens in it happens, for core, in the primary context. */
+/* ---- green contexts ----
+ *
+ * A green context is a part of a device's primary context: it uses the same memory, and work in
+ * either may touch any of it. So what happens in it happens, for core, in the primary context. But
+ * each has a default stream of its own, by the same name. */
+
+static atomic_bool has_green; /* for good */
+
+void gc_primary_note_green(CUcontext context, CUdevice ordinal)
+{
+    atomic_store_explicit(&has_green, true, memory_order_relaxed);
+    learn_primary(ordinal);
+    (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)context, primary_key(ordinal), 0);
+}
+
+bool gc_primary_is_green(void)
+{
+    struct gc_handle known;
+    CUcontext context;
+
+    return atomic_load_explicit(&has_green, memory_order_relaxed) &&
+           GC_USE(cuCtxGetCurrent, &context) == CUDA_SUCCESS &&
+           gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)context, &known);
+}
+
+/* Known by either handle: a stream's context is told by the one, destroyed it is by the other. */
+static void note_created(CUgreenCtx green, CUdevice ordinal)
+{
+    CUcontext context;
+
+    (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)green, primary_key(ordinal), 0);
+    if (GC_USE(cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS)
+        gc_primary_note_green(context, ordinal);
+}
+
+/* The primary context is retained for as long as the green one lives: it is made, measured and
+ * known before. */
+static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc description, CUdevice ordinal,
+                             unsigned flags, struct gc_device *device)
+{
+    CUcontext primary;
+    CUresult result = retain(&primary, ordinal, device);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = GC_CALL(device, cuGreenCtxCreate, green, description, ordinal, flags);
+    if (result == CUDA_SUCCESS) {
+        note_created(*green, ordinal);
+        (void)GC_CALL(device, cuDevicePrimaryCtxRelease_v2, ordinal); /* the green one holds it */
+    } else {
+        struct gc_context *ending = begin_release(ordinal);
+        finish_release(ordinal, ending, GC_CALL(device, cuDevicePrimaryCtxRelease_v2, ordinal));
+    }
+    return result;
+}
+
+GC_EXPORT
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUdevice ordinal,
+                          unsigned flags)
+{
+    struct gc_work *work;
+
+    if (!gc_shim_ready() || green == NULL || !GC_HAVE(cuGreenCtxCreate))
+        return GC_FORWARD(cuGreenCtxCreate, green, description, ordinal, flags);
+    /* Two default streams, and one of them cannot be joined from the primary context. */
+    (void)gc_submit_begin(GC_STREAM_NONE, &work);
+    gc_stream_list_set_incomplete();
+    gc_shim_enter(GC_API_cuGreenCtxCreate);
+    struct gc_device *device = gc_shim_device(ordinal);
+    gc_primary_turn_begin(ordinal);
+    CUresult result = create_green(green, description, ordinal, flags, device);
+    gc_primary_turn_end(ordinal);
+    gc_shim_leave();
+    return result;
+}
+
+/* Its streams go with it. */
+static void end_green(CUcontext context)
+{
+    uint64_t stream;
+
+    gc_handles_lock();
+    while (gc_handles_collect_locked(GC_HANDLE_GREEN_STREAM, (uintptr_t)context, &stream, 1) > 0) {
+        gc_handles_remove_locked(GC_HANDLE_GREEN_STREAM, stream, NULL);
+        gc_handles_unlock();
+        gc_stream_end((CUstream)(uintptr_t)stream); /* NOLINT: an integer */
+        gc_handles_lock();
+    }
+    gc_handles_remove_locked(GC_HANDLE_GREEN, (uintptr_t)context, NULL);
+    gc_handles_unlock();
+}
+
+GC_EXPORT
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    struct gc_handle known;
+    CUcontext context;
+
+    if (!gc_shim_ready() || !gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)green, &known))
+        return GC_FORWARD(cuGreenCtxDestroy, green);
+    gc_shim_enter(GC_API_cuGreenCtxDestroy);
+    const CUdevice ordinal = (CUdevice)(known.value - 1);
+    /* Before the driver gives a handle to another. */
+    if (GC_USE(cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS)
+        end_green(context);
+    gc_primary_turn_begin(ordinal);
+    struct gc_context *ending = begin_release(ordinal);
+    CUresult result = GC_CALL(gc_shim_device(ordinal), cuGreenCtxDestroy, green);
+    if (result == CUDA_SUCCESS)
+        (void)gc_handles_remove(GC_HANDLE_GREEN, (uintptr_t)green, NULL);
+    finish_release(ordinal, ending, result);
+    gc_primary_turn_end(ordinal);
+    gc_shim_leave();
+    return result;
+}
+
 GC_EXPORT
 CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
 {
     CUcontext popped;
     CUdevice ordinal;
+    struct gc_handle known;
 
     if (!gc_shim_ready())
         return GC_FORWARD(cuCtxFromGreenCtx, context, green);
     gc_shim_enter(GC_API_cuCtxFromGreenCtx);
     CUresult result = GC_CALL(gc_shim_current_device(), cuCtxFromGreenCtx, context, green);
     if (result == CUDA_SUCCESS && context != NULL &&
+        !gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)*context, &known) &&
         GC_USE(cuCtxPushCurrent_v2, *context) == CUDA_SUCCESS) {
-        if (GC_USE(cuCtxGetDevice, &ordinal) == CUDA_SUCCESS) {
-            learn_primary(ordinal);
-            (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)*context, primary_key(ordinal), 0);
-        }
+        if (GC_USE(cuCtxGetDevice, &ordinal) == CUDA_SUCCESS)
+            gc_primary_note_green(*context, ordinal);
         (void)GC_USE(cuCtxPopCurrent_v2, &popped);
     }
     gc_shim_leave();

@@ -79,22 +79,38 @@ CUresult gc_shim_check_state(bool is_unsafe, struct gc_context **current)
         return GC_FORWARD(symbol, __VA_ARGS__);                                                    \
     } while (0)
 
+/* A context that becomes current is known from then on, however it was made, so that its default
+ * stream is not taken for another context's. */
+#define MAKE_CURRENT(symbol)                                                                       \
+    do {                                                                                           \
+        gc_thread.is_unsettled = 1;                                                                \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, context);                                                    \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        CUresult result = GC_CALL(NULL, symbol, context);                                          \
+        if (result == CUDA_SUCCESS && context != NULL &&                                           \
+            gc_core_find_context(gc_shim.core, (uintptr_t)context) == NULL)                        \
+            (void)gc_shim_current_context();                                                       \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
 GC_EXPORT
 CUresult cuCtxSetCurrent(CUcontext context)
 {
-    SWITCH(cuCtxSetCurrent, context);
+    MAKE_CURRENT(cuCtxSetCurrent);
 }
 
 GC_EXPORT
 CUresult cuCtxPushCurrent(CUcontext context)
 {
-    SWITCH(cuCtxPushCurrent, context);
+    MAKE_CURRENT(cuCtxPushCurrent);
 }
 
 GC_EXPORT
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
-    SWITCH(cuCtxPushCurrent_v2, context);
+    MAKE_CURRENT(cuCtxPushCurrent_v2);
 }
 
 GC_EXPORT

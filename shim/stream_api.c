@@ -6,6 +6,7 @@
  * charged), its pool is charged for what the driver reserves, see mempool.c. An allocation in a
  * capturing stream is a graph node: graph_api.c looks after its memory. */
 #include "core/work.h"
+#include "shim/contexts.h"
 #include "shim/direct.h"
 #include "shim/mempool.h"
 #include "shim/peer.h"
@@ -127,11 +128,14 @@ static CUresult alloc_from_pool(struct gc_direct_request *request, const struct 
 
 /* ---- served from the cache ---- */
 
-/* The stream of `context` as core tells it apart; 0: no order is known. */
+/* The stream of `context` as core tells it apart; 0: no order is known. A green context's legacy
+ * stream has the handle of the primary one's. */
 static uint64_t order_key(CUstream stream, const struct gc_context *context)
 {
     const uint16_t number = gc_context_number(context);
 
+    if (stream == CU_STREAM_LEGACY && gc_primary_is_green())
+        return 0;
     if (stream == CU_STREAM_PER_THREAD || stream == CU_STREAM_LEGACY)
         return gc_driver_name_stream(stream, number);
     return (uintptr_t)stream;

@@ -28,14 +28,27 @@ bool gc_stream_list_is_needed(void)
     return !GC_HAVE(cuCtxRecordEvent) || gc_resolve_driver_version() < CONTEXT_EVENTS_SINCE;
 }
 
+/* The stream goes when the context does, if that is a green one. */
+static void note_green(CUstream stream, CUcontext context)
+{
+    struct gc_handle green;
+
+    if (gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)context, &green))
+        (void)gc_handles_put(GC_HANDLE_GREEN_STREAM, (uintptr_t)stream, (uintptr_t)context, 0);
+}
+
+/* Of the current context, or of the primary one of which that is a part. */
 static void add(CUstream stream)
 {
-    CUcontext context = NULL;
+    CUcontext handle = NULL;
 
+    if (GC_USE(cuCtxGetCurrent, &handle) == CUDA_SUCCESS)
+        note_green(stream, handle);
     if (!gc_stream_list_is_needed())
         return;
-    if (GC_USE(cuCtxGetCurrent, &context) != CUDA_SUCCESS ||
-        !gc_handles_put(GC_HANDLE_STREAM, (uintptr_t)stream, (uintptr_t)context, 0))
+    const struct gc_context *context = gc_shim_current_context();
+    if (context == NULL ||
+        !gc_handles_put(GC_HANDLE_STREAM, (uintptr_t)stream, gc_context_handle(context), 0))
         gc_stream_list_set_incomplete();
 }
 
@@ -197,7 +210,16 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
 GC_EXPORT
 CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned flags, int priority)
 {
-    if (gc_shim_ready())
-        gc_stream_list_set_incomplete();
-    return GC_FORWARD(cuGreenCtxStreamCreate, stream, context, flags, priority);
+    CUcontext handle;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuGreenCtxStreamCreate, stream, context, flags, priority);
+    gc_stream_list_set_incomplete();
+    gc_shim_enter(GC_API_cuGreenCtxStreamCreate);
+    CUresult result =
+        GC_CALL(gc_shim_current_device(), cuGreenCtxStreamCreate, stream, context, flags, priority);
+    if (result == CUDA_SUCCESS && GC_USE(cuCtxFromGreenCtx, &handle, context) == CUDA_SUCCESS)
+        note_green(*stream, handle);
+    gc_shim_leave();
+    return result;
 }

@@ -1,12 +1,14 @@
 /* Work that the program submits, counted (core/work.h). A wrapper that submits says for which
- * stream before the driver is asked, and counts after it:
- *     CUresult result = GC_SUBMIT(stream, is_per_thread, GC_CALL(device, cuX, …));
+ * stream before the driver is asked, and whose memory the work may reach (a word of reach.h), and
+ * counts after it:
+ *     CUresult result = GC_SUBMIT(stream, is_per_thread, ANY, GC_CALL(device, cuX, …));
  * Also inside other wrappers; not for the library's own work, which uses no memory of the program.
  */
 #ifndef GC_SUBMIT_H
 #define GC_SUBMIT_H
 
 #include "core/work.h"
+#include "shim/reach.h"
 #include "shim/stream_list.h"
 
 /* The count, NULL where nothing is to be counted: passing through, or a forked child. Starts the
@@ -120,12 +122,13 @@ static inline void gc_submit_end(struct gc_work *work)
         answer_;                                                                                   \
     })
 
-#define GC_SUBMIT(stream, is_per_thread, call)                                                     \
+#define GC_SUBMIT(stream, is_per_thread, reach, call)                                              \
     ({                                                                                             \
         struct gc_work *work_;                                                                     \
         CUresult submitted_ =                                                                      \
             gc_submit_enter(gc_submit_key((stream), (is_per_thread)), &work_, GC_CALLER);          \
         if (submitted_ == CUDA_SUCCESS) {                                                          \
+            GC_SUBMIT_REACH_##reach(work_, (stream));                                              \
             submitted_ = (call);                                                                   \
             gc_submit_end(work_);                                                                  \
         }                                                                                          \

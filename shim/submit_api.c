@@ -5,16 +5,12 @@
  * "Synchronous" calls count like the others: a fill or a copy within the device returns before it
  * is done.
  *
- * While a tenant is paused the addresses of copies and fills are looked at: what is of the tenant
- * waits. With several contexts they are looked at too: under unified
- * addressing the driver finds out whose memory it is, and needs no peer access. A stream of one
- * context then reads or writes memory of another, and a free in the owner has to wait for that
- * stream's context. */
+ * With several contexts it is noted whose memory the work may reach (reach.h). While a tenant is
+ * paused the addresses that it names are looked at too: what is of the tenant waits. */
 #include "shim/submit.h"
 
 #include "core/pause.h"
 #include "shim/mempool.h"
-#include "shim/peer.h"
 #include "shim/resolve.h"
 #include "shim/tenant.h"
 
@@ -106,71 +102,7 @@ static CUstream stream_at(const CUstream *stream)
     return stream == NULL ? NULL : *stream;
 }
 
-/* ---- whose memory: in a process with several contexts, and while a tenant is paused ---- */
-
-/* What is to be looked for at the addresses of a piece of work, and what was found. */
-struct search {
-    bool notes;  /* whose memory it is, for the two that may do the work: */
-    bool guards; /* whether a paused tenant has it */
-    struct gc_context *current;
-    struct gc_context *of_stream; /* a stream's context need not be the current one */
-    const struct gc_tenant *away;
-};
-
-static void note_address(struct search *search, uint64_t address)
-{
-    struct gc_block_info block;
-    struct gc_context *owner;
-
-    if (address == 0)
-        return;
-    if (search->guards && search->away == NULL)
-        search->away = gc_core_find_paused(gc_shim.core, address);
-    if (!search->notes || gc_core_find_block(gc_shim.core, address, &block) != GC_OK)
-        return;
-    owner = gc_core_find_context(gc_shim.core, block.context);
-    gc_peer_note(owner, search->current);
-    gc_peer_note(owner, search->of_stream);
-}
-
-static void note_pair(struct search *search, uint64_t to, uint64_t from)
-{
-    note_address(search, to);
-    note_address(search, from);
-}
-
-static void note_batch(struct search *search, const CUdeviceptr *to, const CUdeviceptr *from,
-                       size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        note_address(search, to == NULL ? 0 : to[i]);
-        note_address(search, from == NULL ? 0 : from[i]);
-    }
-}
-
-static uint64_t operand_address(const CUmemcpy3DOperand *operand)
-{
-    return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER ? operand->op.ptr.ptr : 0;
-}
-
-static void note_batch_3d(struct search *search, const CUDA_MEMCPY3D_BATCH_OP *list, size_t count)
-{
-    for (size_t i = 0; list != NULL && i < count; i++) {
-        note_address(search, operand_address(&list[i].src));
-        note_address(search, operand_address(&list[i].dst));
-    }
-}
-
-#define NOTHING (void)0
-#define PAIR(to, from) note_pair(&search_, to, from)
-#define BATCH(to, from, count) note_batch(&search_, to, from, count)
-#define BATCH_3D(list, count) note_batch_3d(&search_, list, count)
-#define ADDRESS(type, device)                                                                      \
-    ((type) == CU_MEMORYTYPE_DEVICE || (type) == CU_MEMORYTYPE_UNIFIED ? (device) : 0)
-#define SHAPED(copy)                                                                               \
-    ((copy) == NULL ? (void)0                                                                      \
-                    : note_pair(&search_, ADDRESS((copy)->dstMemoryType, (copy)->dstDevice),       \
-                                ADDRESS((copy)->srcMemoryType, (copy)->srcDevice)))
+/* ---- whose memory: with several contexts, and while a tenant is paused (reach.h) ---- */
 
 /* Whether there may be anything to look for. */
 static inline bool must_search(const struct gc_work *work)
@@ -180,25 +112,12 @@ static inline bool must_search(const struct gc_work *work)
            gc_thread.depth == 0;
 }
 
-static struct search begin_search(const struct gc_work *work, CUstream stream)
-{
-    struct search search = {.notes = gc_core_has_several_contexts(gc_shim.core),
-                            .guards = gc_submit_is_guarded(work)};
-
-    if (search.notes) {
-        search.current = gc_shim_current_context();
-        search.of_stream =
-            gc_shim_stream_context(stream == SEVERAL_STREAMS ? NULL : gc_submit_stream(stream));
-    }
-    return search;
-}
-
 /* True: the memory was away, and is to be looked at again. */
-static bool end_search(const struct search *search, struct gc_work *work, const void *caller)
+static bool is_still_away(const struct gc_reach *reach, struct gc_work *work, const void *caller)
 {
-    if (search->away == NULL)
+    if (reach->away == NULL)
         return false;
-    await_tenant(work, search->away, caller);
+    await_tenant(work, reach->away, caller);
     return true;
 }
 
@@ -242,13 +161,13 @@ static inline bool is_there(enum gc_row_id row)
                                                                                                    \
         if (__builtin_expect(result != CUDA_SUCCESS, 0))                                           \
             return result;                                                                         \
-        bool is_away = must_search(work);                                                          \
+        bool is_away = GC_REACH_LOOKS(#reach) && must_search(work);                                \
         while (__builtin_expect(is_away, 0)) {                                                     \
             gc_shim_enter(GC_API_##symbol);                                                        \
-            struct search search_ = begin_search(work, stream);                                    \
-            reach;                                                                                 \
+            struct gc_reach reach_ = gc_reach_of_stream(stream, gc_submit_is_guarded(work));       \
+            GC_REACH_##reach;                                                                      \
             gc_shim_leave();                                                                       \
-            is_away = end_search(&search_, work, GC_CALLER);                                       \
+            is_away = is_still_away(&reach_, work, GC_CALLER);                                     \
         }                                                                                          \
         result = ASK(symbol, arguments);                                                           \
         gc_submit_end(work);                                                                       \

@@ -183,10 +183,11 @@ static void follow_tiles(const CUarrayMapInfo *list, unsigned count)
 #define MAP_ARRAY(symbol, is_per_thread)                                                           \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
-            return GC_SUBMIT(stream, is_per_thread, GC_FORWARD(symbol, list, count, stream));      \
+            return GC_SUBMIT(stream, is_per_thread, NOTHING,                                       \
+                             GC_FORWARD(symbol, list, count, stream));                             \
         gc_shim_enter(GC_API_##symbol);                                                            \
         CUresult result =                                                                          \
-            GC_SUBMIT(stream, is_per_thread,                                                       \
+            GC_SUBMIT(stream, is_per_thread, NOTHING,                                              \
                       GC_CALL(gc_shim_current_device(), symbol, list, count, stream));             \
         if (result == CUDA_SUCCESS)                                                                \
             follow_tiles(list, count);                                                             \

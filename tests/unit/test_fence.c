@@ -219,6 +219,70 @@ static void late_peer_is_waited_for(void **state)
     workbench_close(&bench);
 }
 
+/* Work that may reach any memory: contexts that are there, and that come, wait for its context. */
+static void roaming_context_is_fenced_by_all(void **state)
+{
+    struct workbench bench;
+    struct gc_context *late;
+    (void)state;
+    workbench_open_fenced(&bench, GC_MIB(64));
+    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(20));
+    const uint64_t b = workbench_alloc(&bench, 0, GC_MIB(20));
+    sim_driver_submit(&bench.sim, 1, a, GC_MIB(20));
+    workbench_free(&bench, a);
+    assert_true(gc_fence_record(bench.contexts[0]));
+    gc_context_set_roaming(bench.contexts[1]);
+    gc_context_set_roaming(bench.contexts[1]);
+    sim_driver_submit(&bench.sim, 2, b, GC_MIB(20));
+    workbench_free(&bench, b); /* the fence of before says nothing of this one */
+    sim_driver_complete(&bench.sim, 1);
+    assert_true(gc_fence_poll(bench.contexts[0]));
+    gc_reuse_collect(bench.contexts[0]);
+    assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(20));
+    workbench_retire(&bench); /* the owner's own wait neither */
+    assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(20));
+    assert_true(gc_fence_record(bench.contexts[0]));
+    assert_false(gc_fence_poll(bench.contexts[0]));
+    sim_driver_complete(&bench.sim, 2);
+    assert_true(gc_fence_poll(bench.contexts[0]));
+    assert_status(gc_core_add_context(bench.core, 1000, bench.device, &late), GC_OK);
+    struct gc_wait_set set;
+    gc_pool_acquire_plain(&late->pool);
+    assert_true(gc_context_wait_begin_locked(late, &set));
+    gc_pool_release(&late->pool);
+    assert_int_equal(set.count, 2);
+    assert_ptr_equal(set.contexts[1], bench.contexts[1]);
+    gc_context_wait_end(&set);
+    gc_core_drop_context(bench.core, gc_context_handle(bench.contexts[1]));
+    gc_pool_acquire_plain(&late->pool);
+    assert_true(gc_context_wait_begin_locked(late, &set));
+    gc_pool_release(&late->pool);
+    assert_int_equal(set.count, 1);
+    gc_context_wait_end(&set);
+    workbench_close(&bench);
+}
+
+/* Nothing is known of work that goes unseen. */
+static void unseen_work_roams(void **state)
+{
+    struct workbench bench;
+    struct gc_context *late;
+    (void)state;
+    workbench_open_fenced(&bench, GC_MIB(64));
+    assert_true(gc_core_set_conservative(bench.core));
+    assert_status(gc_core_add_context(bench.core, 1000, bench.device, &late), GC_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        struct gc_context *context = i == 0 ? bench.contexts[0] : late;
+        struct gc_wait_set set;
+        gc_pool_acquire_plain(&context->pool);
+        assert_true(gc_context_wait_begin_locked(context, &set));
+        gc_pool_release(&context->pool);
+        assert_int_equal(set.count, WORKBENCH_CONTEXTS + 1);
+        gc_context_wait_end(&set);
+    }
+    workbench_close(&bench);
+}
+
 /* More peers than a fence has room for. */
 static void crowd_of_peers_is_waited_for(void **state)
 {
@@ -409,6 +473,8 @@ int main(void)
         cmocka_unit_test(shortage_waits_for_the_oldest),
         cmocka_unit_test(peers_are_fenced_too),
         cmocka_unit_test(late_peer_is_waited_for),
+        cmocka_unit_test(roaming_context_is_fenced_by_all),
+        cmocka_unit_test(unseen_work_roams),
         cmocka_unit_test(crowd_of_peers_is_waited_for),
         cmocka_unit_test(capture_is_left_alone),
         cmocka_unit_test(one_stream_reuses_at_once_and_waits_when_it_ends),
