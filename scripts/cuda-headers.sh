@@ -2,13 +2,17 @@
 # Fetches the CUDA headers of one version from PyPI, nothing else of the toolkit.
 #
 # usage: scripts/cuda-headers.sh 11.8|12.4|13.0 FOLDER      leaves FOLDER/include/cuda.h
+#
+# The runtime's package lacks the folder crt, which its own headers include: the compiler's package has that, or from
+# CUDA 13 on a package of its own.
 set -eu
 version=$1
 folder=$2
-[ -e "$folder/include/cuda.h" ] && exit 0
+# The file that came last: a folder without it is fetched again.
+[ -e "$folder/include/crt/host_defines.h" ] && exit 0
 case $version in
-11.8) packages=(nvidia-cuda-runtime-cu11==11.8.89) ;;
-12.4) packages=(nvidia-cuda-runtime-cu12==12.4.127) ;;
+11.8) packages=(nvidia-cuda-runtime-cu11==11.8.89 nvidia-cuda-nvcc-cu11==11.8.89) ;;
+12.4) packages=(nvidia-cuda-runtime-cu12==12.4.127 nvidia-cuda-nvcc-cu12==12.4.131) ;;
 13.0) packages=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*') ;;
 *)
     echo "usage: scripts/cuda-headers.sh 11.8|12.4|13.0 FOLDER" >&2
@@ -21,9 +25,12 @@ trap 'rm -rf "$work"' EXIT
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install -q --disable-pip-version-check --no-input --no-deps --only-binary :all: \
     --target "$work/site" "${packages[@]}" < /dev/null
-header=$(find "$work/site" -name cuda.h | head -n 1)
-[ -n "$header" ] || { echo "the packages hold no cuda.h" >&2; exit 1; }
+mkdir -p "$work/toolkit/include"
+for include in "$work"/site/nvidia/*/include; do
+    cp -R "$include/." "$work/toolkit/include"
+done
+for header in cuda.h cuda_runtime_api.h crt/host_defines.h; do
+    [ -e "$work/toolkit/include/$header" ] || { echo "the packages hold no $header" >&2; exit 1; }
+done
 rm -rf "$folder"
-mkdir "$work/toolkit"
-mv "$(dirname "$header")" "$work/toolkit/include"
 mv "$work/toolkit" "$folder"

@@ -1,26 +1,33 @@
 #!/bin/sh
-# Builds the Debian packages into build/deb, from the files git knows, and has lintian read them.
-# Needs debhelper, lintian (scripts/deps.sh deb) and the CUDA headers, as every build does.
+# Builds the Debian packages into build/deb, from a copy of the tree's own files, and has lintian read them.
+# Needs what scripts/deps.sh deb installs, the CUDA headers among it.
 set -eu
 cd "$(dirname "$0")/.."
 out=$PWD/build/deb
 tree=$out/gpucache
 rm -rf "$out"
 mkdir -p "$tree"
-git ls-files -co --exclude-standard | while read -r file; do [ -e "$file" ] && echo "$file"; done |
-    tar -c -T - | tar -x -C "$tree"
+scripts/files.sh | tar -c -T - | tar -x -C "$tree"
+# The copy finds headers where this tree does.
+mkdir "$tree/build"
+ln -s "$PWD/build/cuda" "$tree/build/cuda"
 version=$(cat VERSION)
 [ "$(dpkg-parsechangelog -l debian/changelog -S Version)" = "$version" ] || {
     echo "debian/changelog is not of version $version" >&2
     exit 1
 }
+echo "building packages; the log is build/deb/log"
 cd "$tree"
-dpkg-buildpackage -us -uc -b -j2 > "$out/log" 2>&1 || {
+# It is a build of its own, not part of the make that may have called; a copy needs no cleaning.
+env -u MAKEFLAGS -u MAKELEVEL dpkg-buildpackage -us -uc -b -nc -j"$(nproc)" > "$out/log" 2>&1 || {
     tail -n 30 "$out/log" >&2
     echo "the package was not built; all of it: $out/log" >&2
     exit 1
 }
 cd "$out"
 rm -rf "$tree"
-lintian --fail-on error,warning --tag-display-limit 0 -- *.changes
+# lintian leaves files in its TMPDIR.
+mkdir "$out/tmp"
+TMPDIR=$out/tmp lintian --allow-root --fail-on error,warning --tag-display-limit 0 -- *.changes
+rm -rf "$out/tmp"
 ls -1 "$out"/*.deb

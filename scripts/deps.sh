@@ -1,161 +1,153 @@
-#!/bin/sh
+#!/bin/bash
 # Installs what building, testing or checking needs and this machine lacks.
 #
-# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|aarch64|readers|all]
+# usage: scripts/deps.sh [build|demo|test|bench|lint|deb|aarch64|readers|fresh|all]
 #
-# `readers` is in no other set: promtool, which Debian has in `prometheus` only, a package that starts a server.
+# One table says what each set needs, and everything that is missing is found before anything is installed: the
+# CUDA headers too, which come from CUDA_HOME, /usr/local/cuda, /usr, or, as a last resort, from PyPI into build/cuda
+# (headers are all that is needed), and then Python is among what is missing.
 #
-# A set that is complete costs a few milliseconds and prints nothing. Missing Debian/Ubuntu packages are
-# installed if we are root, else the one line to run is printed and the status is 1. Never asks anything.
-# The CUDA headers come from CUDA_HOME, /usr/local/cuda, /usr/include, or, as a last resort, from the PyPI
-# packages nvidia-cuda-runtime and nvidia-cuda-crt into build/cuda: headers are all that is needed.
-set -eu
+# A set that is complete costs a few milliseconds and prints nothing. Missing Debian/Ubuntu packages are installed if
+# we are root, else the one line to run is printed and the status is 1. Never asks anything.
+set -eu -o pipefail
 cd "$(dirname "$0")/.."
 set_name=${1:-all}
-missing=
+cc=${CC:-gcc} cxx=${CXX:-g++}
 
-# have_command PACKAGE COMMAND, have_header PACKAGE HEADER
-have_command() {
-    command -v "$2" > /dev/null 2>&1 || missing="$missing $1"
-}
-have_header() {
-    for folder in /usr/include /usr/local/include /usr/include/*-linux-gnu; do
-        [ -e "$folder/$2" ] && return 0
-    done
-    missing="$missing $1"
-}
-
-check_build() {
-    have_command gcc "${CC:-gcc}"
-    have_command make make
-    have_command binutils ar
-    have_header libc6-dev dlfcn.h
-    have_header libjansson-dev jansson.h
-    have_header libncurses-dev curses.h
-    have_header libelf-dev gelf.h
-    have_header libdw-dev elfutils/libdwfl.h
-}
-check_test() {
-    have_header libcmocka-dev cmocka.h
-    have_command python3 python3
-    have_command ffmpeg ffmpeg
-    have_command pkg-config pkg-config
-    python3 -c 'import ensurepip, venv' 2> /dev/null || missing="$missing python3-venv"
-    check_browser
-}
-check_bench() {
-    have_command g++ "${CXX:-g++}"
-    for folder in /usr/lib /usr/local/lib /usr/lib/*-linux-gnu; do
-        [ -e "$folder/libmimalloc.so.2" ] && return 0
-    done
-    missing="$missing libmimalloc-dev"
-}
-check_deb() {
-    have_command dpkg-dev dpkg-buildpackage
-    have_command debhelper dh
-    have_command lintian lintian
-}
-check_aarch64() {
-    have_command gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
-    have_command libc6-dev-arm64-cross aarch64-linux-gnu-gcc
-    have_command qemu-user qemu-aarch64
-}
-check_lint() {
-    have_command clang-format clang-format
-    have_command clang-tidy clang-tidy
-    have_command cppcheck cppcheck
-    have_command shellcheck shellcheck
-    have_command python3 python3
-    have_command abigail-tools abidw
-    have_header libcmocka-dev cmocka.h
-}
-# A browser for the report's page. On Debian it is a package like others; elsewhere its test is skipped without one.
-check_browser() {
-    for name in chromium chromium-browser google-chrome google-chrome-stable; do
-        command -v "$name" > /dev/null 2>&1 && return 0
-    done
-    grep -qs '^ID=debian$' /etc/os-release && missing="$missing chromium"
-    return 0
-}
-check_readers() {
-    have_command prometheus promtool
-}
+# What a set is made of: groups of the table.
 case $set_name in
-build) check_build ;;
-demo)
-    check_build
-    have_command python3 python3
-    ;;
-test)
-    check_build
-    check_test
-    check_deb
-    ;;
-aarch64)
-    check_build
-    check_aarch64
-    ;;
-deb)
-    check_build
-    check_deb
-    ;;
-bench)
-    check_build
-    have_command python3 python3
-    check_bench
-    ;;
-lint)
-    check_build
-    check_lint
-    ;;
-readers) check_readers ;;
-all)
-    check_build
-    check_bench
-    check_test
-    check_lint
-    check_deb
-    have_command valgrind valgrind
-    ;;
+build) groups="build" ;;
+demo) groups="build python" ;;
+test) groups="build python test deb" ;;
+bench) groups="build python bench" ;;
+lint) groups="build python lint" ;;
+deb) groups="build deb" ;;
+aarch64) groups="build aarch64" ;;
+readers) groups="readers" ;;
+fresh) groups="fresh" ;;
+all) groups="build python test bench lint deb fresh" ;;
 *)
-    echo "usage: scripts/deps.sh [build|demo|test|bench|lint|deb|aarch64|readers|all]" >&2
+    sed -n 's/^# usage: /usage: /p' "$0" >&2
     exit 2
     ;;
 esac
 
-if [ -n "$missing" ]; then
-    # shellcheck disable=SC2086 # a list of words
-    missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ')
-    missing=${missing% }
-    if ! command -v apt-get > /dev/null 2>&1; then
-        echo "missing: $missing (names as in Debian); install them with this system's package manager" >&2
+# `readers` is in no other set: promtool, which Debian has in `prometheus` only, a package that starts a server.
+# A package is looked for itself only where its presence is what is asked: dpkg-buildpackage asks so.
+table() {
+    cat << END
+build    command ${cc%% *}                 gcc
+build    command make                      make
+build    command ar                        binutils
+build    header  dlfcn.h                   libc6-dev
+build    header  jansson.h                 libjansson-dev
+build    header  curses.h                  libncurses-dev
+build    header  gelf.h                    libelf-dev
+build    header  elfutils/libdwfl.h        libdw-dev
+python   command python3                   python3
+headers  command python3                   python3
+headers  module  ensurepip                 python3-venv
+test     module  ensurepip                 python3-venv
+test     command ${cxx%% *}                g++
+test     header  cmocka.h                  libcmocka-dev
+test     command ffmpeg                    ffmpeg
+test     command pkg-config                pkg-config
+test     command abidw                     abigail-tools
+test     command man                       man-db
+test     command script                    bsdutils
+test     command setpriv                   util-linux
+test     command pdfinfo                   poppler-utils
+bench    command ${cxx%% *}                g++
+bench    library libmimalloc.so.2          libmimalloc-dev
+bench    command valgrind                  valgrind
+lint     command clang-format              clang-format
+lint     command clang-tidy                clang-tidy
+lint     command cppcheck                  cppcheck
+lint     command shellcheck                shellcheck
+lint     command abidw                     abigail-tools
+lint     header  cmocka.h                  libcmocka-dev
+deb      package build-essential           build-essential
+deb      command dpkg-buildpackage         dpkg-dev
+deb      command lintian                   lintian
+aarch64  command aarch64-linux-gnu-gcc     gcc-aarch64-linux-gnu
+aarch64  command aarch64-linux-gnu-gcc     libc6-dev-arm64-cross
+aarch64  command qemu-aarch64              qemu-user
+readers  command promtool                  prometheus
+fresh    command debootstrap               debootstrap
+fresh    command git                       git
+fresh    command unshare                   util-linux
+END
+    # What the Debian packages are built with is declared where dpkg-buildpackage reads it.
+    sed -n 's/^Build-Depends: //p' debian/control | tr ',' '\n' | sed 's/-compat//; s/(.*//' |
+        while read -r package; do echo "deb package $package $package"; done
+    # The report's page is looked at in a browser. Debian has one as a package like others; Ubuntu has not, and there
+    # its tests are skipped.
+    if grep -qs '^ID=debian$' /etc/os-release && ! command -v chromium-browser google-chrome google-chrome-stable > /dev/null; then
+        echo "test command chromium chromium"
+    fi
+}
+
+is_there() { # is_there KIND NAME
+    local path
+    case $1 in
+    command) command -v "$2" > /dev/null ;;
+    package) dpkg-query -W -f '${Status}' "$2" 2> /dev/null | grep -q 'ok installed' ;;
+    module) python3 -c "import $2" 2> /dev/null ;;
+    header) for path in /usr/include /usr/local/include /usr/include/*-linux-gnu; do [ -e "$path/$2" ] && return; done; return 1 ;;
+    library) for path in /usr/lib /usr/local/lib /usr/lib/*-linux-gnu; do [ -e "$path/$2" ] && return; done; return 1 ;;
+    esac
+}
+
+# The library takes CUDA's headers from 11.8 on; the simulated device takes CUDA 13's.
+has_cuda_headers() {
+    local folder
+    for folder in ${CUDA_HOME:+"$CUDA_HOME"} /usr/local/cuda "$PWD/build/cuda" /usr; do
+        grep -qs 'define CUDA_VERSION 13' "$folder/include/cuda.h" && return
+    done
+    return 1
+}
+wants_headers=
+case " $groups " in *" build "*) has_cuda_headers || { wants_headers=yes; groups="$groups headers"; } ;; esac
+
+missing=()
+while read -r group kind name package; do
+    case " $groups " in *" $group "*) ;; *) continue ;; esac
+    case " ${missing[*]} " in *" $package "*) continue ;; esac
+    is_there "$kind" "$name" || missing+=("$package")
+done < <(table)
+
+# Shows how far apt-get is: each package is unpacked, then set up.
+show_progress() {
+    awk '/ newly installed/ { sub(/.*upgraded, /, ""); steps = 2 * $1 }
+        /^(Unpacking|Setting up) / && steps { done++; tenth = int(10 * done / steps)
+            if (tenth > shown) { shown = tenth; printf "  %d %% of %d packages\n", 10 * tenth, steps / 2; fflush() } }'
+}
+install_packages() {
+    apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "$@" < /dev/null 2> "$log" | show_progress
+}
+if [ ${#missing[@]} -gt 0 ]; then
+    if ! command -v apt-get > /dev/null; then
+        echo "missing: ${missing[*]} (names as in Debian); install them with this system's package manager" >&2
         exit 1
     fi
     if [ "$(id -u)" -ne 0 ]; then
-        echo "missing packages; run: sudo apt-get install -y --no-install-recommends $missing" >&2
+        echo "missing packages; run: sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}" >&2
         exit 1
     fi
-    echo "installing: $missing"
-    export DEBIAN_FRONTEND=noninteractive
+    echo "installing: ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
     # The package lists are fetched only where the installed ones do not do.
-    # shellcheck disable=SC2086 # a list of words
-    apt-get install -y -qq --no-install-recommends $missing < /dev/null > /dev/null 2>&1 ||
-        { apt-get update -qq < /dev/null && apt-get install -y -qq --no-install-recommends $missing < /dev/null > /dev/null; } ||
-        { echo "could not install: $missing" >&2; exit 1; }
+    install_packages "${missing[@]}" ||
+        { apt-get update -qq < /dev/null 2> "$log" && install_packages "${missing[@]}"; } ||
+        { tail -n 20 "$log" >&2; echo "could not install: ${missing[*]}" >&2; exit 1; }
 fi
 
-# ---- CUDA headers ----
-# The library takes them from 11.8 on; the simulated device takes CUDA 13's.
-for folder in ${CUDA_HOME:+"$CUDA_HOME"} /usr/local/cuda "$PWD/build/cuda" /usr; do
-    if grep -qs 'define CUDA_VERSION 13' "$folder/include/cuda.h"; then exit 0; fi
-done
-have_command python3 python3
-python3 -c 'import ensurepip, venv' 2> /dev/null || {
-    echo "no CUDA 13 headers: set CUDA_HOME to a toolkit, or install python3-venv so that they can be fetched" >&2
-    exit 1
-}
-echo "fetching the CUDA 13.0 headers from PyPI into build/cuda"
-scripts/cuda-headers.sh 13.0 "$PWD/build/cuda" || {
-    echo "no CUDA 13 headers: none in /usr/local/cuda, and PyPI's nvidia-cuda-runtime could not be had; set CUDA_HOME" >&2
-    exit 1
-}
+if [ -n "$wants_headers" ]; then
+    echo "fetching the CUDA 13.0 headers from PyPI into build/cuda"
+    scripts/cuda-headers.sh 13.0 "$PWD/build/cuda" || {
+        echo "no CUDA 13 headers: none in /usr/local/cuda, and PyPI's nvidia-cuda-runtime could not be had; set CUDA_HOME" >&2
+        exit 1
+    }
+fi
