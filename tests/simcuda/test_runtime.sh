@@ -60,8 +60,11 @@ printf '%s\n' '#include <cuda_runtime_api.h>' '#include <stdio.h>' 'int main(voi
     'driver = cudaDriverGetVersion(&version); devices = cudaGetDeviceCount(&count);' \
     'printf("%d %d %d %d %d\n", driver, version, devices, cudaFree(NULL), cudaGetLastError());' \
     'return 0; }' > "$TMP/start.c"
-if [ -e "${CUDA_HOME:-/usr/local/cuda}/include/cuda_runtime_api.h" ] &&
-    ${CC:-gcc} -I"${CUDA_HOME:-/usr/local/cuda}/include" -o "$TMP/start" "$TMP/start.c" "$SIM_DIR/libcudart.so.13"; then
+for cuda in "${CUDA_HOME:-/usr/local/cuda}" "$ROOT/build/cuda" /usr; do
+    [ -e "$cuda/include/cuda_runtime_api.h" ] && break
+done
+if [ -e "$cuda/include/cuda_runtime_api.h" ] &&
+    ${CC:-gcc} -I"$cuda/include" -o "$TMP/start" "$TMP/start.c" "$SIM_DIR/libcudart.so.13"; then
     mkdir "$TMP/alone" && cp "$SIM_DIR/libcudart.so.13" "$TMP/alone"
     if ldconfig -p 2> /dev/null | grep -q 'libcuda\.so\.1'; then
         skip "without a driver" "there is one"
