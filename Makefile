@@ -14,6 +14,16 @@ PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 T ?=
 RUN := python3 tests/run --build $(OUT)
+# Every processor, unless -j says otherwise. Several goals go one after another where one of them calls make itself
+# or removes files: two makes at once would build the same files.
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+ifneq ($(word 2,$(MAKECMDGOALS)),)
+ifneq ($(filter-out all sim examples programs %-programs page compile_commands.json build/% $(OUT)/%,$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+endif
+endif
 
 include scripts/rules.mk
 
@@ -24,7 +34,11 @@ endif
 
 ##@ Build
 .PHONY: all
-all: $(if $(CORE_SRC),$(LIB)) $(if $(TOOL_SRC),$(TOOL)) sim examples ## the library, the tool, the simulated device, the examples
+all: has-headers $(if $(CORE_SRC),$(LIB)) $(if $(TOOL_SRC),$(TOOL)) sim examples demo-programs ## the library, the tool, the simulated device, the examples
+.PHONY: has-headers
+has-headers:
+	@[ -e $(CUDA_HOME)/include/cuda.h ] || \
+		{ echo 'no CUDA headers in $(CUDA_HOME): make deps fetches some, CUDA_HOME=FOLDER names others' >&2; exit 1; }
 
 # What goes where, below DESTDIR: install takes its files from here, uninstall its names.
 # The library is preloaded as libgpucache.so and linked as $(SONAME): all three names are needed to run.
@@ -90,7 +104,7 @@ compile_commands.json: Makefile scripts/rules.mk $(CORE_SRC) $(SHIM_SRC) $(TOOL_
 .PHONY: demo
 demo: ## run a CUDA program without and with the library, and show both
 	$(Q)scripts/deps.sh demo
-	$(Q)$(MAKE) --no-print-directory all demo-programs
+	$(Q)$(MAKE) --no-print-directory all
 	$(Q)BUILD_DIR=$(abspath $(OUT)) CUDA_HOME=$(CUDA_HOME) demo/run.sh
 .PHONY: demo-programs
 demo-programs: $(filter $(OUT)/tests/demo/%,$(PROG_PROGRAMS) $(CU_PROGRAMS))
@@ -107,6 +121,10 @@ test-clients: ## real programs on the simulated device: ffmpeg, cuda-bindings, c
 	$(Q)scripts/deps.sh test
 	$(Q)$(MAKE) --no-print-directory all programs
 	$(Q)$(RUN) tests/clients/ $(T)
+
+.PHONY: fresh
+fresh: ## demo, test and deb on bare Debian and Ubuntu systems; SUITE=, TARGET=, WHO=, FROM= choose (scripts/fresh-machine.sh)
+	$(Q)scripts/fresh-machine.sh $(or $(SUITE),all) $(or $(TARGET),all) $(or $(WHO),all) $(or $(FROM),all)
 
 # Under a sanitizer the programs that link core or the simulated driver run; under that for threads the
 # torture test too, with the sanitizer's own library preloaded before ours.

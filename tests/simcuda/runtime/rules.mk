@@ -14,7 +14,10 @@ CUDART_MAJOR := $(shell sed -n 's/^\#define CUDART_VERSION  *\([0-9]*\)0[0-9]0$$
 ifeq ($(CUDART_MAJOR),13)
 SIM_TARGETS += $(RUNTIME_SO) $(RUNTIME_LINK) $(RUNTIME_ARCHIVE)
 else
-$(warning the stand-in runtime takes CUDA 13 headers, $(SIM_CUDA_HOME) has $(or $(CUDART_MAJOR),none): not built)
+SIM_TARGETS += no-runtime
+.PHONY: no-runtime
+no-runtime:
+	@echo 'not built: the stand-in runtime, which takes CUDA 13 headers; $(SIM_CUDA_HOME) has $(or $(CUDART_MAJOR),none)'
 endif
 
 $(RUNTIME_SO): $(RUNTIME_OBJ) $(RUNTIME_DIR)/runtime.map
