@@ -44,11 +44,11 @@ static void workload_free(void *block)
     CHECK(cudaFree(block));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     int device = 0;
     cudaDeviceProp properties;
     CHECK(cudaGetDevice(&device));
     CHECK(cudaGetDeviceProperties(&properties, device));
-    return workload_run(properties.name);
+    return workload_run(properties.name, argc, argv);
 }

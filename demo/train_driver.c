@@ -56,7 +56,7 @@ static void find(void *driver, const char *name, void *function)
     *(void **)function = address;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     CUdevice device;
     CUcontext context;
@@ -82,7 +82,7 @@ int main(void)
     check(device_get_name(name, (int)sizeof(name), device), "cuDeviceGetName");
     check(primary_retain(&context, device), "cuDevicePrimaryCtxRetain");
     check(set_current(context), "cuCtxSetCurrent");
-    int status = workload_run(name);
+    int status = workload_run(name, argc, argv);
     check(primary_release(device), "cuDevicePrimaryCtxRelease");
     return status;
 }

@@ -17,7 +17,7 @@
 #include <time.h>
 
 #define WORKLOAD_SLOTS 64
-#define WORKLOAD_STEPS 4000
+#define WORKLOAD_STEPS 4000ul
 #define WORKLOAD_READ_BYTES 512u
 
 static void *workload_alloc(size_t bytes);
@@ -47,14 +47,17 @@ static uint64_t workload_random(uint64_t *state)
     return *state;
 }
 
-static int workload_run(const char *device_name)
+/* The first argument may be the number of steps. */
+static int workload_run(const char *device_name, int argc, char **argv)
 {
+    unsigned long asked = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
+    unsigned long steps = asked > 0 ? asked : WORKLOAD_STEPS;
     struct workload_slot slots[WORKLOAD_SLOTS] = {{NULL, 0, 0}};
     uint64_t state = 88172645463325252u, checksum = 14695981039346656037u, memory_ns = 0, taken = 0;
     uint64_t requested_bytes = 0, wrong_bytes = 0;
     unsigned char sample[WORKLOAD_READ_BYTES];
 
-    for (unsigned step = 0; step < WORKLOAD_STEPS + WORKLOAD_SLOTS; step++) {
+    for (unsigned long step = 0; step < steps + WORKLOAD_SLOTS; step++) {
         struct workload_slot *slot = &slots[step % WORKLOAD_SLOTS];
         if (slot->block != NULL) {
             size_t bytes = slot->bytes < sizeof(sample) ? slot->bytes : sizeof(sample);
@@ -68,7 +71,7 @@ static int workload_run(const char *device_name)
             memory_ns += workload_now_ns() - start;
             slot->block = NULL;
         }
-        if (step >= WORKLOAD_STEPS)
+        if (step >= steps)
             continue;
         /* Small blocks mostly, a few of megabytes. */
         unsigned shift = 9 + (unsigned)(workload_random(&state) % 14);

@@ -4,7 +4,9 @@ usage: docs.py ROOT SANDBOX DOCUMENT…, with the environment that examples are 
 
 A fenced block whose info is `sh run [STATUS]` is a script for bash -e, run in the document's sandbox, blocks in their
 order; it ends with STATUS (0). `console run [STATUS]` has commands behind `$ ` and below each what it prints: lines in
-that order, numbers and blanks aside; `...` stands for any lines. With the word `live` a program runs meanwhile,
+that order, numbers and blanks aside; `...` stands for any lines. With the word `keep` what a block exports holds for those
+after it. README's blocks find nothing that they do not name: there is no build folder on their PATH, no simulated device on
+their LD_LIBRARY_PATH. With the word `live` a program runs meanwhile,
 tenant llama in group team, as SANDBOX/live starts it. `sh check` blocks are run by tests/self/test_deploy.sh.
 """
 import os
@@ -76,7 +78,8 @@ def plain(line):
 
 
 def shell(sandbox, script):
-    """Runs a script; its status and what it printed."""
+    """Runs a script after what blocks before it exported; its status and what it printed."""
+    script = f"[ ! -e .kept ] || . ./.kept\n{script}"
     done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", script], cwd=sandbox, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_S, check=False)
     return done.returncode, done.stdout.decode("utf-8", "replace")
@@ -131,7 +134,7 @@ def run_block(sandbox, info, lines):
             return "the program that is to run meanwhile did not start"
         if info.startswith("console"):
             return run_console(sandbox, lines, status)
-        got, output = shell(sandbox, "\n".join(lines))
+        got, output = shell(sandbox, "\n".join([*lines, "export -p > .kept"] if "keep" in words else lines))
         return "" if got == status else f"exit status {got}, wanted {status}\n{output}"
     except subprocess.TimeoutExpired as error:
         return f"longer than {PATIENCE_S} s: {error.cmd}"
@@ -145,6 +148,9 @@ def check_blocks(document, text, template, sandboxes):
     """Runs what is marked; a block of sh that nobody runs is an error."""
     sandbox = os.path.join(sandboxes, document.replace("/", "_"))
     shutil.copytree(template, sandbox, symlinks=True)
+    if document == "README.md":
+        with open(os.path.join(sandbox, ".kept"), "w", encoding="utf-8") as stream:
+            stream.write("unset LD_LIBRARY_PATH\nPATH=$PLAIN_PATH\n")
     ran = 0
     for number, info, lines in blocks(text):
         if re.match(r"(sh|console) run\b", info):
@@ -177,7 +183,7 @@ def check_paths(root, document, text):
     """Paths of this tree, told as code."""
     if document == "docs/comparison.md":  # the last column speaks of other trees
         text = "\n".join("|".join(line.split("|")[:3]) for line in text.splitlines())
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True)
+    listed = subprocess.run([os.path.join(root, "scripts/files.sh")], capture_output=True, text=True, check=True)
     files = listed.stdout.split()
     wrong = []
     for word in re.findall(r"`([^`\s]+)`", without_blocks(text)):

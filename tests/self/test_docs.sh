@@ -8,6 +8,9 @@ cd "$ROOT" || exit 1
 # What examples find in their folder: programs, a model, a graph, a problem.
 template=$TMP/template
 mkdir -p "$template" "$TMP/model"
+# README's examples run at the tree's root; what they write stays out of it.
+ln -s "$BUILD_DIR" "$template/build"
+ln -s "$ROOT/examples" "$ROOT/tests" "$template"
 ln -s "$TMP/model" "$template/model" # not copied: it is large, though a hole
 ln -s "$BUILD_DIR/tests/demo/train_driver" "$template/train"
 ln -s "$BUILD_DIR/tests/demo/train_driver" "$template/serve"
@@ -47,7 +50,7 @@ with open(os.path.join(sys.argv[1], "model.safetensors"), "wb") as stream:
     stream.write(struct.pack("<Q", len(text)) + text)
     stream.truncate(8 + len(text) + at)
 END
-mapfile -t documents < <(git ls-files -co --exclude-standard '*.md' | grep -vE '^(CHANGELOG|tests/)')
-export PATH="$BUILD_DIR:$PATH" LD_LIBRARY_PATH="$SIM_DIR:$BUILD_DIR" GPUCACHE_LEDGER="$TMP/ledger" TERM=dumb
+mapfile -t documents < <(scripts/files.sh | grep '\.md$' | grep -vE '^(CHANGELOG|tests/)')
+export PLAIN_PATH="$PATH" PATH="$BUILD_DIR:$PATH" LD_LIBRARY_PATH="$SIM_DIR:$BUILD_DIR" GPUCACHE_LEDGER="$TMP/ledger" TERM=dumb
 unset GPUCACHE_REPORT
 python3 tests/self/docs.py "$ROOT" "$TMP" "${documents[@]}"
