@@ -9,7 +9,7 @@ BUILD_DIR=${BUILD_DIR:-$ROOT/build}
 SIM_DIR=$BUILD_DIR/simcuda
 LIB=$BUILD_DIR/libgpucache.so
 TOOL=$BUILD_DIR/gpucache
-TMP=$(mktemp -d "${TMPDIR:-/tmp}/gpucache-test.XXXXXX")
+TMP=$(mktemp -d "${TMPDIR:-/tmp/gpucache-test.}${TMPDIR:+/}XXXXXX")
 trap 'rm -rf "$TMP"' EXIT
 export GPUCACHE_LEDGER=${GPUCACHE_LEDGER-$TMP/ledger} # tests do not see each other's processes
 tap_count=0
