@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "shim/nvml.h"
 
+#include "core/text.h"
 #include "shim/elf.h"
 #include "shim/resolve.h"
 
@@ -62,13 +63,15 @@ static bool is_in_bus_order(void)
 static bool names_device(const char *entry, size_t length, unsigned index, const char *uuid,
                          bool *is_certain)
 {
-    char *end;
+    uint64_t number;
 
     if (strncmp(entry, "GPU-", 4) == 0 || strncmp(entry, "MIG-", 4) == 0)
         return length <= strlen(uuid) && strncasecmp(entry, uuid, length) == 0;
     *is_certain &= is_in_bus_order();
-    unsigned long number = strtoul(entry, &end, 10);
-    return end == entry + length && length > 0 && number == index;
+    for (; length > 0 && *entry == ' '; length--)
+        entry++;
+    /* Not strtoul: built with glibc 2.38 or later it is a symbol that older ones lack. */
+    return gc_text_uint(entry, length, &number) && number == index;
 }
 
 int gc_nvml_ordinal(struct nvmlDevice_st *device, const char *uuid)
