@@ -126,6 +126,10 @@ bool gc_reuse_collect(struct gc_context *context);
 /* The program itself waited for the work of `waited`: what was freed before `epoch` is idle, unless
  * others' work may use it. */
 void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited, uint64_t epoch);
+/* How long a request that is short waits while nothing becomes free. Work may wait for the very
+ * thread that asks, which a plain driver would have refused. */
+#define GC_SHORT_NS UINT64_C(30000000000)
+
 /* Makes sure that what is in the bins of the context is truly idle, not only in the order of the
  * one stream: waits if it must, for work before the frees (work.h). False if a capture forbids that
  * or the driver failed. For who gives memory back or unmaps it: first take it out of the bins,

@@ -164,16 +164,19 @@ static bool wait_for_oldest(const struct gc_shortage *shortage, struct gc_share 
 {
     struct gc_device *device = shortage->device;
     bool any = gc_magazine_flush_device(device, scope);
+    const uint64_t start_ns = gc_core_now_ns(device->core);
     bool is_under_way = true;
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
         any |= is_asked(context, scope) && gc_reuse_collect(context);
-    while (!any && is_under_way) {
+    bool is_over = false;
+    while (!any && is_under_way && !is_over) {
         is_under_way = false;
         any = wait_in_turn(shortage, scope, &is_under_way);
+        is_over = gc_core_now_ns(device->core) - start_ns > GC_SHORT_NS;
     }
     /* Where there are no fences. */
-    for (struct gc_context *context = gc_context_first(device); !any && context != NULL;
+    for (struct gc_context *context = gc_context_first(device); !any && !is_over && context != NULL;
          context = gc_context_next(context))
         any = is_asked(context, scope) && gc_reuse_drain(context);
     return any;
@@ -235,7 +238,7 @@ static uint64_t keep_of(const struct gc_device *device, const struct gc_share *s
 static void trim(struct gc_device *device, struct gc_share *share)
 {
     const uint64_t keep_bytes = keep_of(device, share);
-    if (gc_share_idle_bytes(device, share) > keep_bytes)
+    if (gc_share_idle_bytes(device, share) > keep_bytes && gc_work_is_settled(device->core))
         gc_shortage_give_back(device, share, keep_bytes, UINT64_MAX);
 }
 

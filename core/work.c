@@ -8,6 +8,9 @@
 #include <sched.h>
 #include <stddef.h>
 
+/* How long memory that need not go back is waited for. */
+#define TRIM_NS UINT64_C(10000000)
+
 static bool may_be_only(uint64_t stream)
 {
     return stream != GC_STREAM_NONE && stream != GC_STREAM_PER_THREAD &&
@@ -98,9 +101,9 @@ static void pass_mark(struct gc_core *core, uint64_t covered)
         atomic_store_explicit(&work->has_left, true, memory_order_release);
 }
 
-/* Asks for the mark or waits for it: the driver's code; 0: all work before it is done, and noted
- * so. While something captures nothing is asked: `not_ready`. */
-static int ask_mark(struct gc_core *core, bool waits)
+/* Asks for the mark, or waits for it for limit_ns: the driver's code; 0: all work before it is
+ * done, and noted so. While something captures nothing is asked: `not_ready`. */
+static int ask_mark(struct gc_core *core, uint64_t limit_ns)
 {
     const struct gc_driver *driver = &core->driver;
     if (atomic_load_explicit(&core->capture_count, memory_order_relaxed) != 0)
@@ -112,18 +115,18 @@ static int ask_mark(struct gc_core *core, bool waits)
      * release in mark. */
     const uint64_t covered = atomic_load_explicit(&work->mark.covered, memory_order_acquire);
     const int code = GC_IN_CONTEXT(
-        context, waits ? driver->fence_wait(driver->self, context->handle, fence, GC_FOREVER)
-                       : driver->fence_query(driver->self, context->handle, fence));
+        context, limit_ns != 0 ? driver->fence_wait(driver->self, context->handle, fence, limit_ns)
+                               : driver->fence_query(driver->self, context->handle, fence));
     if (code != 0 && code != driver->context_is_gone)
         return code;
     pass_mark(core, covered);
     return 0;
 }
 
-/* False: it failed with *driver_code, or 0 where a capture forbids to wait. */
-static bool wait_for_mark(struct gc_core *core, int *driver_code)
+/* False: it failed with *driver_code, or 0 where a capture forbids to wait, or it took too long. */
+static bool wait_for_mark(struct gc_core *core, uint64_t limit_ns, int *driver_code)
 {
-    const int code = ask_mark(core, true);
+    const int code = ask_mark(core, limit_ns);
     *driver_code = code == core->driver.not_ready ? 0 : code;
     return code == 0;
 }
@@ -203,10 +206,11 @@ bool gc_work_settle(struct gc_core *core, int *driver_code)
         return false;
     if (atomic_load_explicit(&work->has_left, memory_order_acquire))
         return true;
-    return wait_for_mark(core, driver_code);
+    return wait_for_mark(core, GC_FOREVER, driver_code);
 }
 
-bool gc_reuse_quiesce(struct gc_context *context, int *driver_code)
+/* Where no mark can be made all work is waited for. */
+static bool quiesce(struct gc_context *context, uint64_t limit_ns, int *driver_code)
 {
     struct gc_core *core = context->core;
     struct gc_work *work = &core->work;
@@ -220,11 +224,24 @@ bool gc_reuse_quiesce(struct gc_context *context, int *driver_code)
     const bool is_marked = is_over(work) || mark(core, &is_needed);
     end_turn(work);
     if (is_marked && atomic_load_explicit(&work->mark.context, memory_order_relaxed) != NULL)
-        return wait_for_mark(core, driver_code);
+        return wait_for_mark(core, limit_ns, driver_code);
     if (gc_fence_synchronize(context, driver_code) != GC_OK)
         return false;
     return gc_context_is_retired(context, given) ||
            atomic_load_explicit(&work->has_left, memory_order_acquire);
+}
+
+bool gc_reuse_quiesce(struct gc_context *context, int *driver_code)
+{
+    return quiesce(context, GC_SHORT_NS, driver_code);
+}
+
+bool gc_work_is_settled(struct gc_core *core)
+{
+    uint64_t ignored_given;
+    int ignored;
+    struct gc_context *context = find_given(&core->work, &ignored_given);
+    return context == NULL || quiesce(context, TRIM_NS, &ignored);
 }
 
 bool gc_work_catch_up(struct gc_core *core)
@@ -267,10 +284,10 @@ static bool follow_mark(struct gc_core *core, uint64_t stream, int *driver_code)
     struct gc_work *work = &core->work;
     const struct gc_driver *driver = &core->driver;
     struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
-    if (ask_mark(core, false) == 0)
+    if (ask_mark(core, 0) == 0)
         return true;
     if (stream == GC_STREAM_OTHER)
-        return wait_for_mark(core, driver_code);
+        return wait_for_mark(core, GC_FOREVER, driver_code);
     *driver_code = GC_IN_CONTEXT(
         context, driver->stream_follow(driver->self, stream & ~GC_STREAM_LOOSE, work->mark.fence));
     return *driver_code == 0 || *driver_code == driver->context_is_gone;

@@ -73,6 +73,8 @@ bool gc_work_settle(struct gc_core *core, int *driver_code);
 /* Waits on the host until what was handed out in the order of the one stream is idle; the time goes
  * on. False: it is not known to be. */
 bool gc_work_catch_up(struct gc_core *core);
+/* The same, but hardly waits: for memory that need not go back now. */
+bool gc_work_is_settled(struct gc_core *core);
 /* The stream is about to be destroyed; its handle may come back for another one, which is not
  * ordered behind what this one has queued. */
 void gc_work_close_stream(struct gc_core *core, uint64_t stream);

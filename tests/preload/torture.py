@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("BUILD_DIR", ROOT / "build")).resolve()
 PROGRAM = BUILD / "tests/preload/torture"
 LIBRARY = os.environ.get("LIB", str(BUILD / "libgpucache.so"))
-PATIENCE = 20  # seconds for one step
+PATIENCE = 75  # seconds for one step: a request that is short waits for up to 30
 CONTEXT_MIB = 64  # what a context takes of the simulated device
 WORDS = ("programs", "steps", "wrong", "errors", "hangs", "crashes", "leaks")
 
