@@ -162,6 +162,9 @@ struct gc_context *gc_core_end_begin(struct gc_core *core, uint64_t handle)
         head = gc_core_find_context(core, handle); /* it went; another may have the handle now */
     if (head == NULL)
         return NULL;
+    for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
+        if (!head->is_device)
+            gc_reuse_await_others(record);
     /* First, since who changes mappings may have to go in to end it. */
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
         gc_context_hide(record);

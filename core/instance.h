@@ -120,6 +120,9 @@ bool gc_reuse_drain(struct gc_context *context);
 /* The same for the oldest pending memory only, where fences can tell it from the rest, and for
  * about limit_ns. *is_under_way: set if its work is not done by then. */
 bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
+/* The context is about to end, and its memory with it: what was freed is waited for as the plain
+ * driver's free would have, where work of other contexts may use it. */
+void gc_reuse_await_others(struct gc_context *context);
 /* `retired` may have risen: what is pending and idle now goes into the bins. True if anything did.
  */
 bool gc_reuse_collect(struct gc_context *context);

@@ -15,6 +15,7 @@
 #include "core/bits.h"
 #include "core/check.h"
 #include "core/instance.h"
+#include "core/magazine.h"
 
 #include <stddef.h>
 
@@ -27,6 +28,7 @@
  * since the work may go on for as long as the program does. */
 #define PENDING_SHARE 8
 #define PENDING_WAIT_NS UINT64_C(250000000)
+#define AWAIT_NS UINT64_C(10000000)
 /* And fences are asked again each time this share was missed. */
 #define ASK_SHARE 2048
 
@@ -154,6 +156,34 @@ bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *i
            poll_streams(context);
 }
 
+/* Whether the work of `waited` is all that may use the context's memory. A moment's answer. */
+static bool is_all_of(struct gc_context *context, const struct gc_context *waited)
+{
+    gc_pool_acquire_plain(&context->pool);
+    bool is_all = !context->is_crowded && (context->is_device || context->head == waited->head);
+    for (uint32_t i = 0; i < context->peer_count; i++)
+        is_all &=
+            gc_context_is_dropped(context->peers[i]) || context->peers[i]->head == waited->head;
+    gc_pool_release(&context->pool);
+    for (const struct gc_context *roaming = gc_context_first_roaming(context->core);
+         roaming != NULL; roaming = gc_context_next_roaming(roaming))
+        is_all &= roaming == waited->head;
+    return is_all;
+}
+
+void gc_reuse_await_others(struct gc_context *context)
+{
+    const uint64_t start_ns = gc_core_now_ns(context->core);
+    bool goes_on = !is_all_of(context, context);
+    if (goes_on)
+        gc_magazine_flush_device(context->device, NULL);
+    while (goes_on && look(context).bytes > 0 &&
+           gc_core_now_ns(context->core) - start_ns < GC_SHORT_NS) {
+        bool is_under_way = false;
+        goes_on = gc_reuse_wait_oldest(context, AWAIT_NS, &is_under_way) || is_under_way;
+    }
+}
+
 /* Too much is pending: waits for the oldest of it, once. If its work goes on for longer there is
  * fresh memory, or the request waits where it is short (shortage.c). */
 static bool wait_a_while(struct gc_context *context)
@@ -241,21 +271,6 @@ void gc_reuse_note_handed(struct gc_context *context)
 {
     consider_fence(context);
     gc_shortage_trim(context);
-}
-
-/* Whether the work of `waited` is all that may use the context's memory. A moment's answer. */
-static bool is_all_of(struct gc_context *context, const struct gc_context *waited)
-{
-    gc_pool_acquire_plain(&context->pool);
-    bool is_all = !context->is_crowded && (context->is_device || context->head == waited->head);
-    for (uint32_t i = 0; i < context->peer_count; i++)
-        is_all &=
-            gc_context_is_dropped(context->peers[i]) || context->peers[i]->head == waited->head;
-    gc_pool_release(&context->pool);
-    for (const struct gc_context *roaming = gc_context_first_roaming(context->core);
-         roaming != NULL; roaming = gc_context_next_roaming(roaming))
-        is_all &= roaming == waited->head;
-    return is_all;
 }
 
 /* A wait that the driver let through counts in a capture too: what is captured is no work yet. */
