@@ -4,6 +4,7 @@
  * wrapper, so nothing here is wrapped again. */
 #include "core/clock.h"
 #include "shim/direct.h"
+#include "shim/stream_list.h"
 
 CUresult gc_driver_enter_context(uint64_t context, bool *pushed)
 {
@@ -57,6 +58,19 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
     return (int)result;
 }
 
+/* cuMemFree waits for whatever the device is doing, and that may be waiting for the program. What
+ * is idle is freed in a stream that has nothing to wait for. */
+static CUresult free_idle(uint64_t context, CUdeviceptr address)
+{
+    struct gc_device *device = gc_driver_device(context);
+    CUstream stream = GC_HAVE(cuMemFreeAsync) ? gc_stream_idle(context) : NULL;
+
+    if (stream == NULL || GC_CALL(device, cuMemFreeAsync, address, stream) != CUDA_SUCCESS)
+        return GC_CALL(device, cuMemFree_v2, address);
+    (void)GC_CALL(device, cuStreamSynchronize, stream); /* then the memory is there again */
+    return CUDA_SUCCESS;
+}
+
 static int mem_free(void *self, uint64_t context, uint64_t address)
 {
     struct gc_capture_guard guard;
@@ -68,7 +82,9 @@ static int mem_free(void *self, uint64_t context, uint64_t address)
     if (result != CUDA_SUCCESS)
         return (int)result;
     gc_capture_relax(&guard);
-    result = GC_CALL(gc_driver_device(context), cuMemFree_v2, (CUdeviceptr)address);
+    result = gc_shim.options->mode == GC_MODE_CACHE
+                 ? free_idle(context, address)
+                 : GC_CALL(gc_driver_device(context), cuMemFree_v2, (CUdeviceptr)address);
     gc_capture_restore(&guard);
     gc_driver_leave_context(pushed);
     return (int)result;

@@ -231,23 +231,18 @@ static uint64_t stream_context(void *self, uint64_t name)
                                                                              : 0;
 }
 
-static int stream_mark(void *self, uint64_t context, uint64_t name, uint64_t *fence)
+static CUresult mark(uint64_t context, CUstream stream, uint64_t *fence)
 {
     CUevent event = (CUevent)(uintptr_t)*fence; /* NOLINT: as above */
     CUresult result;
     struct gc_capture_guard guard;
     bool pushed;
 
-    CUstream stream;
-
-    (void)self;
-    if (!find_stream(name, &stream))
-        return CUDA_ERROR_NOT_SUPPORTED;
     if (gc_stream_is_capturing(stream))
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     result = enter(context, &pushed, &guard);
     if (result != CUDA_SUCCESS)
-        return (int)result;
+        return result;
     if (event == NULL)
         result = take_event(context, &event);
     if (result == CUDA_SUCCESS)
@@ -257,7 +252,16 @@ static int stream_mark(void *self, uint64_t context, uint64_t name, uint64_t *fe
     else if (*fence == 0 && event != NULL)
         give_event(context, event);
     leave(pushed, &guard);
-    return (int)result;
+    return result;
+}
+
+static int stream_mark(void *self, uint64_t context, uint64_t name, uint64_t *fence)
+{
+    CUstream stream;
+
+    (void)self;
+    return find_stream(name, &stream) ? (int)mark(context, stream, fence)
+                                      : (int)CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static int stream_follow(void *self, uint64_t stream, uint64_t fence)
@@ -274,10 +278,10 @@ static int stream_follow(void *self, uint64_t stream, uint64_t fence)
                        0); /* NOLINT: as above */
 }
 
-CUresult gc_driver_place_in_legacy(uint64_t context)
+CUresult gc_driver_place(uint64_t context, CUstream stream)
 {
     uint64_t fence = 0;
-    CUresult result = (CUresult)stream_mark(NULL, context, GC_STREAM_LEGACY, &fence);
+    CUresult result = mark(context, stream, &fence);
 
     if (result == CUDA_SUCCESS)
         fence_release(NULL, context, fence);

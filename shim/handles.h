@@ -27,6 +27,7 @@ enum gc_handle_kind {
     GC_HANDLE_EVENTS,       /* context → idle events of ours */
     GC_HANDLE_STREAM,       /* stream of the program → its context */
     GC_HANDLE_JOIN,         /* context → stream of ours that follows all of its streams */
+    GC_HANDLE_IDLE,         /* context → stream of ours in which nothing is ever waited for */
     GC_HANDLE_RELEASING     /* hash of (direct kind, key): the driver is releasing it now */
 };
 

@@ -303,8 +303,8 @@ void gc_driver_map_init(struct gc_driver *driver);   /* driver_map.c */
  * by the number of the context, and that of the thread, which no other has or had. 0: the context
  * has no number. */
 uint64_t gc_driver_name_stream(CUstream stream, uint16_t number);
-/* Puts an operation that does nothing into the legacy stream of the context. */
-CUresult gc_driver_place_in_legacy(uint64_t context);
+/* Puts an operation that does nothing into a stream of the context. */
+CUresult gc_driver_place(uint64_t context, CUstream stream);
 /* The context is gone, and with it its events. */
 void gc_driver_fence_drop(uint64_t context);
 /* Makes `context` current for a call of the platform's; *pushed says whether leave_context has

@@ -141,17 +141,21 @@ static uint64_t order_key(CUstream stream, const struct gc_context *context)
     return (uintptr_t)stream;
 }
 
-/* An allocation and a free are operations of their stream. In the legacy one they order the work of
- * all blocking streams, so there has to be one where other streams may have work. */
+/* An allocation and a free are operations of their stream: they order the legacy stream and the
+ * blocking ones against each other, so there has to be one where several streams may have work. */
 static CUresult place_in_order(struct gc_context *context, CUstream stream)
 {
     struct gc_work *work = gc_core_work(gc_shim.core);
     const uint64_t only = atomic_load_explicit(&work->only_stream, memory_order_relaxed);
+    unsigned flags = 0;
 
-    if (stream != CU_STREAM_LEGACY || only == GC_STREAM_NONE ||
-        gc_work_is_only_stream(work, GC_STREAM_LEGACY))
+    if (only == GC_STREAM_NONE || gc_work_is_only_stream(work, (uintptr_t)stream))
         return CUDA_SUCCESS;
-    return gc_driver_place_in_legacy(gc_context_handle(context));
+    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
+        (GC_USE(cuStreamGetFlags, stream, &flags) != CUDA_SUCCESS ||
+         (flags & CU_STREAM_NON_BLOCKING) != 0))
+        return CUDA_SUCCESS;
+    return gc_driver_place(gc_context_handle(context), stream);
 }
 
 /* Whichever context is current, or none: a stream may be destroyed from anywhere. */

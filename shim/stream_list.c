@@ -52,34 +52,45 @@ static void add(CUstream stream)
         gc_stream_list_set_incomplete();
 }
 
-/* ---- the joining stream of a context ---- */
+/* ---- streams of ours in a context ---- */
 
 /* Of two threads that make one at once the first one's stays; all must use the same. */
-static CUstream keep_joining(uint64_t context, CUstream stream)
+static CUstream keep_own(enum gc_handle_kind kind, uint64_t context, CUstream stream)
 {
     bool is_prepared = gc_handles_prepare();
 
     gc_handles_lock();
-    const struct gc_handle *found = gc_handles_find_locked(GC_HANDLE_JOIN, context);
+    const struct gc_handle *found = gc_handles_find_locked(kind, context);
     if (found != NULL)
         stream = (CUstream)(uintptr_t)found->value;
-    else if (!is_prepared || !gc_handles_put_locked(GC_HANDLE_JOIN, context, (uintptr_t)stream, 0))
+    else if (!is_prepared || !gc_handles_put_locked(kind, context, (uintptr_t)stream, 0))
         stream = NULL;
     gc_handles_unlock();
     return stream;
 }
 
-static CUstream joining_stream(uint64_t context)
+static CUstream own_stream(enum gc_handle_kind kind, uint64_t context)
 {
     struct gc_handle found;
     CUstream stream = NULL;
 
-    if (gc_handles_get(GC_HANDLE_JOIN, context, &found))
+    if (gc_handles_get(kind, context, &found))
         return (CUstream)(uintptr_t)found.value;
     if (GC_CALL(gc_driver_device(context), cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING) !=
         CUDA_SUCCESS)
         return NULL;
-    return keep_joining(context, stream);
+    return keep_own(kind, context, stream);
+}
+
+/* Follows all streams of the context. */
+static CUstream joining_stream(uint64_t context)
+{
+    return own_stream(GC_HANDLE_JOIN, context);
+}
+
+CUstream gc_stream_idle(uint64_t context)
+{
+    return own_stream(GC_HANDLE_IDLE, context);
 }
 
 static CUresult join(uint64_t context, CUstream joining, CUstream stream, CUevent event)
@@ -169,8 +180,6 @@ void gc_stream_list_drop(uint64_t context)
     uint64_t streams[STREAMS_MAX];
     size_t count;
 
-    if (!gc_stream_list_is_needed())
-        return;
     gc_handles_lock();
     do {
         count = gc_handles_collect_locked(GC_HANDLE_STREAM, context, streams, STREAMS_MAX);
@@ -178,6 +187,7 @@ void gc_stream_list_drop(uint64_t context)
             gc_handles_remove_locked(GC_HANDLE_STREAM, streams[i], NULL);
     } while (count > STREAMS_MAX);
     gc_handles_remove_locked(GC_HANDLE_JOIN, context, NULL);
+    gc_handles_remove_locked(GC_HANDLE_IDLE, context, NULL);
     gc_handles_unlock();
 }
 

@@ -28,6 +28,9 @@ void gc_stream_list_remove(CUstream stream);
 /* Records `event` behind all work of the current context, whose handle this is.
  * CUDA_ERROR_NOT_SUPPORTED: not all of its streams are known. */
 CUresult gc_stream_list_record(uint64_t context, CUevent event);
+/* A stream of ours in the current context, whose handle this is, in which there is never work to
+ * wait for; NULL: none is to be had. */
+CUstream gc_stream_idle(uint64_t context);
 /* The context is gone. */
 void gc_stream_list_drop(uint64_t context);
 
