@@ -42,6 +42,7 @@ struct gc_context {
     /* The highest stamp that was handed out, or put into bins, in the order of the one stream and
      * before it was retired. Only rises. */
     atomic_uint_fast64_t given;
+    atomic_bool is_fenceless; /* the driver cannot mark all work: frees wait, as plain ones do */
     atomic_uint_fast64_t stuck_mark;           /* of a fence that was waited for in vain */
     uint16_t number;                           /* from 1; 0: one too many to have magazines */
     atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
@@ -96,6 +97,11 @@ static inline struct gc_context *gc_context_next_roaming(const struct gc_context
 static inline struct gc_context *gc_context_next_record(const struct gc_context *record)
 {
     return atomic_load_explicit(&record->next_record, memory_order_acquire);
+}
+
+static inline bool gc_context_is_fenceless(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->is_fenceless, memory_order_relaxed);
 }
 
 /* Whether a block of the context that was freed with `stamp` is idle. */

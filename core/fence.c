@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "core/instance.h"
+#include "core/magazine.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -113,6 +114,13 @@ static int record_all(const struct gc_wait_set *set, uint64_t mark, struct gc_fe
     return code;
 }
 
+/* What a thread frees must come to the pool from now on, where it waits. */
+static void set_fenceless(struct gc_context *context)
+{
+    atomic_store_explicit(&context->is_fenceless, true, memory_order_relaxed);
+    gc_magazine_size(context);
+}
+
 bool gc_fence_record(struct gc_context *context)
 {
     const struct gc_driver *driver = driver_of(context);
@@ -124,11 +132,14 @@ bool gc_fence_record(struct gc_context *context)
     struct gc_fences *fences = context->fences;
     bool is_recorded = false;
     /* More contexts than a fence has room for are waited for. */
-    if (!fences->is_unsupported && set.everyone == NULL && fences->count < GC_FENCES_MAX) {
+    if (!gc_context_is_fenceless(context) && set.everyone == NULL &&
+        fences->count < GC_FENCES_MAX) {
         struct gc_fence *fence = &fences->ring[(fences->first + fences->count) % GC_FENCES_MAX];
         const int code = record_all(&set, mark, fence);
         is_recorded = code == 0;
-        fences->is_unsupported = code != 0 && code == driver->not_supported;
+        fences->is_tried = true;
+        if (code != 0 && code == driver->not_supported)
+            set_fenceless(context);
     }
     gc_context_wait_end(&set);
     end_asking(context, is_recorded);

@@ -34,7 +34,7 @@ struct gc_fence {
 struct gc_fences {
     bool is_asking;        /* a thread is at the driver; the ring is its own */
     bool is_at_streams;    /* a thread is at the driver with the lists' marks; never for long */
-    bool is_unsupported;   /* the driver cannot mark all work: only waiting tells */
+    bool is_tried;         /* one was recorded, or could not be */
     uint64_t missed_bytes; /* asked for in vain since fences were last asked */
     uint32_t first;
     uint32_t count;

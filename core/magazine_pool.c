@@ -25,8 +25,8 @@ void gc_magazine_size(struct gc_context *context)
     if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) ||
         (share != NULL && atomic_load_explicit(&share->is_over_limit, memory_order_relaxed)))
         cap = 0;
-    if (gc_follow_is_owner(context))
-        cap = 0; /* every request is to be seen */
+    if (gc_follow_is_owner(context) || gc_context_is_fenceless(context))
+        cap = 0; /* every request, or free, is to be seen */
     atomic_store_explicit(&context->magazine_bytes, cap, memory_order_relaxed);
     atomic_store_explicit(&context->magazine_block_bytes,
                           gc_min_u64(cap / 2, GC_MAGAZINE_BLOCK_MAX), memory_order_relaxed);

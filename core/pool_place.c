@@ -54,7 +54,7 @@ struct gc_block *gc_pool_take_place_locked(struct gc_pool *pool, const struct gc
                                            const struct gc_claim *claim)
 {
     struct gc_segment *segment = gc_block_segment(place->hole);
-    const bool keep = gc_context_is_capturing(pool->context);
+    const bool keep = false;
     if (segment->arena != NULL &&
         !gc_pages_try_use_locked(pool, segment->arena, place->address, claim->bytes, keep))
         return NULL;

@@ -36,7 +36,7 @@ struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *seg
     struct gc_block *block = gc_pool_pop_record_locked(pool);
     segment->arena = NULL;
     segment->is_idle = false;
-    segment->is_kept = segment->class != GC_CLASS_ONCE && gc_context_is_capturing(pool->context);
+    segment->is_kept = false;
     link_segment(pool, segment, block);
     gc_pool_split_off_locked(pool, block, claim->bytes);
     gc_pool_make_live_locked(pool, block, claim);

@@ -215,7 +215,7 @@ static bool is_fence_due(struct gc_context *context)
     struct gc_fences *fences = context->fences;
     const bool is_due =
         !pool->is_dropped &&
-        (pool->unfenced_count - fences->considered_count >= FENCE_COUNT ||
+        (!fences->is_tried || pool->unfenced_count - fences->considered_count >= FENCE_COUNT ||
          pool->unfenced_bytes - fences->considered_bytes >= part_of(context, FENCE_SHARE));
     if (is_due) {
         fences->considered_count = pool->unfenced_count;
@@ -412,8 +412,11 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     /* In the order of a stream it serves that stream: who gets it otherwise would have to follow.
      */
     const bool is_in_order = entry.stream != 0 && !gc_context_is_retired(context, stamp);
-    if (is_once || is_in_order || !may_reuse(context, stamp))
+    if (is_once || is_in_order || !may_reuse(context, stamp)) {
+        if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
+            return free_waiting(context, block, &entry, is_once, driver_code);
         return free_pending(context, block, &entry, stamp);
+    }
     free_pooled(context, block, &entry);
     gc_shortage_trim(context);
     return GC_OK;

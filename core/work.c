@@ -76,24 +76,25 @@ static bool mark(struct gc_core *core, bool *is_needed)
                       driver->stream_mark(driver->self, context->handle, stream, &fence)) != 0)
         return false;
     work->mark.fence = fence;
-    atomic_store_explicit(&work->mark.covered, covered, memory_order_relaxed);
     atomic_store_explicit(&work->mark.context, context, memory_order_relaxed);
+    atomic_store_explicit(&work->mark.covered, covered, memory_order_release);
     return true;
 }
 
 /* All work before the mark is done: of the whole process, since it went to the one stream. */
-static void pass_mark(struct gc_core *core)
+static void pass_mark(struct gc_core *core, uint64_t covered)
 {
     struct gc_work *work = &core->work;
-    const uint64_t covered = atomic_load_explicit(&work->mark.covered, memory_order_relaxed);
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
         const struct gc_device *device = gc_core_find_device(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context))
             gc_context_raise_retired(context, covered);
     }
-    /* Release: pairs with the acquire in gc_work_begin. */
-    if (atomic_load_explicit(&work->mark.is_followed, memory_order_acquire))
+    /* No mark is made after the one that is followed. Release: pairs with the acquire in
+     * gc_work_begin. */
+    if (atomic_load_explicit(&work->mark.is_followed, memory_order_acquire) &&
+        covered == atomic_load_explicit(&work->mark.covered, memory_order_relaxed))
         atomic_store_explicit(&work->has_left, true, memory_order_release);
 }
 
@@ -107,12 +108,15 @@ static int ask_mark(struct gc_core *core, bool waits)
     struct gc_work *work = &core->work;
     struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
     const uint64_t fence = work->mark.fence;
+    /* Before the driver is asked: the mark may be made anew meanwhile. Acquire: pairs with the
+     * release in mark. */
+    const uint64_t covered = atomic_load_explicit(&work->mark.covered, memory_order_acquire);
     const int code = GC_IN_CONTEXT(
         context, waits ? driver->fence_wait(driver->self, context->handle, fence, GC_FOREVER)
                        : driver->fence_query(driver->self, context->handle, fence));
     if (code != 0 && code != driver->context_is_gone)
         return code;
-    pass_mark(core);
+    pass_mark(core, covered);
     return 0;
 }
 
