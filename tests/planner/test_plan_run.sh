@@ -70,7 +70,7 @@ is "several streams: part follows, part is waited for" "$(plan streams '[d["leak
 # ---- torture ----
 torture=$BUILD_DIR/tests/preload/torture
 seed=${TORTURE_SEED:-$RANDOM}
-program=("$torture" "$seed" 3000 4 all,-handles) # blocks of their own have no places
+program=("$torture" "$seed" 3000 4 "all,-handles") # blocks of their own have no places
 GPUCACHE_TRACE=$TMP/run.trace GPUCACHE_REPORT=none preloaded "${program[@]}" > /dev/null
 ok "torture: its run is planned" "$TOOL" plan run.trace --output run.plan --deadline 1
 for backend in vmm driver; do
