@@ -353,12 +353,6 @@ struct gc_context *gc_context_first_roaming(const struct gc_core *core)
     return follow(&core->roaming);
 }
 
-bool gc_context_is_roamed(const struct gc_context *context)
-{
-    const struct gc_context *first = gc_context_first_roaming(context->core);
-    return first != NULL && (first != context->head || gc_context_next_roaming(first) != NULL);
-}
-
 static bool begin_roaming(struct gc_context *head)
 {
     struct gc_core *core = head->core;

@@ -93,9 +93,6 @@ static inline struct gc_context *gc_context_next_roaming(const struct gc_context
     return atomic_load_explicit(&context->next_roaming, memory_order_acquire);
 }
 
-/* Whether others than the context itself and its peers may reach its memory. */
-bool gc_context_is_roamed(const struct gc_context *context);
-
 /* The records of a handle, beginning with its head. Acquire: as above. */
 static inline struct gc_context *gc_context_next_record(const struct gc_context *record)
 {

@@ -58,7 +58,7 @@ struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
 
 static bool has_peers_locked(const struct gc_context *context)
 {
-    bool has_peers = context->is_crowded || (!context->is_device && gc_context_is_roamed(context));
+    bool has_peers = context->is_crowded;
     /* Contexts of one device are held up and waited for together, whatever they share. */
     for (uint32_t i = 0; i < context->peer_count; i++)
         has_peers |= !gc_context_is_dropped(context->peers[i]) &&

@@ -59,7 +59,7 @@ ok "a leak: how to see from where" advises leaks.json 'said("1 allocation of 1.0
 GPUCACHE_STACKS=leaks run known.json -- "$progs/stacks"
 ok "which is not said where it is known" advises known.json 'said("was never freed on device 0$")'
 
-run sync.json GPUCACHE_REUSE=sync SIMCUDA_WORK_US=200 -- "$progs/torture" 1000 2 7 4
+run sync.json GPUCACHE_REUSE=sync SIMCUDA_WORK_US=200 -- "$progs/torture" 7 300 4 streams
 ok "frees that wait" advises sync.json \
     'said("frees wait for the device .GPUCACHE_REUSE=sync.") and r["latency_ns"]["free"]["p50"] > 10000'
 

@@ -68,8 +68,8 @@ class Program:
             if room:
                 self.settings["GPUCACHE_LIMIT"] = f"{5 * CONTEXT_MIB + room}MiB"
         self.settings.update(options.settings)
-        if self.settings.get("GPUCACHE_BACKEND") == "vmm" and "handles" in self.aspects:
-            self.aspects.remove("handles")  # mapped memory has none
+        if self.settings.get("GPUCACHE_BACKEND", "whole") != "whole":  # blocks in pieces have none
+            self.aspects = [name for name in self.aspects if name != "handles"] or ["none"]
 
     def arguments(self):
         return [str(PROGRAM), str(self.number), str(self.steps), str(self.threads),

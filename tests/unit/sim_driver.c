@@ -154,7 +154,7 @@ static int mem_free(void *self, uint64_t context, uint64_t address)
         return sim_driver_end(sim, injected);
     if (sim->free_waits)
         complete(sim, context);
-    if (sim->is_capturing[context])
+    if (sim->is_capturing[context] && !sim->free_waits)
         sim_driver_violate(sim, "memory given back during a capture", address);
     for (uint64_t i = 0; i < sim->allocation_count; i++) {
         const struct sim_allocation *found = &sim->allocations[i];

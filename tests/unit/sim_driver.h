@@ -138,7 +138,9 @@ struct sim_driver {
     uint64_t next_range;
     uint64_t next_handle;
     bool is_capturing[SIM_CONTEXTS]; /* by handle */
-    bool free_waits;                 /* mem_free completes the work first, as a driver's does */
+    /* mem_free is the program's own call, as without a cache: it completes the work first, and in a
+     * capture the driver judges it. */
+    bool free_waits;
     uint64_t calls[SIM_CALL_COUNT];
     uint64_t total_calls;
     uint64_t fail_from; /* call number, from 1; 0: never */

@@ -155,6 +155,25 @@ static void what_cannot_go_is_refused(void **state)
     stock_close(&stock);
 }
 
+/* Its work may reach any memory, which is waited for; that opens none of it to another device. */
+static void roaming_work_is_waited_for(void **state)
+{
+    struct stock stock;
+    struct gc_swap_result result;
+    uint64_t contents[BLOCKS];
+    (void)state;
+    stock_open(&stock);
+    stock_read(&stock, contents);
+    gc_context_set_roaming(stock.bench.contexts[1]);
+    sim_driver_submit(&stock.bench.sim, 2, stock.blocks[0], 4096);
+    assert_true(gc_core_swap_out(context_of(&stock), true, &result));
+    assert_int_equal(stock.bench.sim.use_count, 0);
+    assert_true(gc_core_swap_in(context_of(&stock), &result));
+    assert_same(&stock, contents);
+    workbench_check(&stock.bench);
+    stock_close(&stock);
+}
+
 static void plain_memory_stays(void **state)
 {
     struct workbench bench;
@@ -287,6 +306,7 @@ int main(void)
         cmocka_unit_test(what_is_freed_meanwhile_does_not_return),
         cmocka_unit_test(dropped_content_costs_no_copy),
         cmocka_unit_test(what_cannot_go_is_refused),
+        cmocka_unit_test(roaming_work_is_waited_for),
         cmocka_unit_test(plain_memory_stays),
         cmocka_unit_test(a_full_device_is_told),
         cmocka_unit_test(failures_lose_nothing),
