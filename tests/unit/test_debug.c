@@ -323,7 +323,7 @@ static void a_capture_gets_plain_memory_and_loses_none(void **state)
     workbench_free(&f.bench, c);
     gc_core_empty(f.bench.core, f.bench.device);
     assert_int_equal(f.bench.sim.page_count, 0);
-    assert_int_equal(f.bench.sim.allocation_count, 1); /* a graph may use it: it stays */
+    assert_int_equal(f.bench.sim.allocation_count, 0);
     close_all(&f);
 }
 
