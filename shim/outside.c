@@ -8,8 +8,9 @@
 #define _GNU_SOURCE
 #include "shim/outside.h"
 
+#include "core/elf.h"
 #include "core/work.h"
-#include "shim/elf.h"
+#include "shim/resolve.h"
 
 #include <string.h>
 
@@ -49,10 +50,12 @@ void gc_outside_look(void)
     gc_thread.is_loading = false;
 }
 
-/* In a wrapper the objects are the driver's. */
-void gc_outside_note_load(const char *path)
+/* In a wrapper the objects are the driver's. So are those that it loads itself, in calls that are
+ * not wrapped, with its own locks held. */
+void gc_outside_note_load(const char *path, const void *caller)
 {
-    if (path == NULL || gc_thread.depth > 0 || gc_shim_life() != GC_LIFE_READY || has_left())
+    if (path == NULL || gc_thread.depth > 0 || gc_shim_life() != GC_LIFE_READY || has_left() ||
+        gc_resolve_is_driver_code(caller))
         return;
     gc_shim_enter(GC_API_COUNT);
     if (!gc_thread.is_loading) {

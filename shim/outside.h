@@ -9,8 +9,9 @@
  * Anything but CUDA_SUCCESS: memory is not known to be idle, and the call must not go on. */
 CUresult gc_outside_expect(void);
 
-/* The calling thread is about to load objects, `path` and what it needs; NULL: none. */
-void gc_outside_note_load(const char *path);
+/* The calling thread is about to load objects, `path` and what it needs; NULL: none. `caller`: who
+ * asks for it. */
+void gc_outside_note_load(const char *path, const void *caller);
 /* Looks at what is loaded; at the start. */
 void gc_outside_look(void);
 /* The calling thread is in a call of its own again: what it loaded is looked at. */

@@ -2,7 +2,7 @@
 #include "shim/tenant.h"
 
 #include "core/tenant_rules.h"
-#include "shim/elf.h"
+#include "core/elf.h"
 #include "shim/route.h"
 
 #include <string.h>
