@@ -173,7 +173,8 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     route.jump = (void *)libc->dlsym;
     if (gc_thread.depth > 0)
         return route;
-    gc_outside_note_thread();
+    if (gc_thread.is_loading && !gc_resolve_is_driver_code(caller))
+        gc_outside_end_load();
     if (row == NULL && name != NULL && is_driver_name(name) && !gc_resolve_is_driver_code(caller))
         gc_unknown_note_symbol(name);
     if (row == NULL || gc_resolve_is_driver_code(caller))
