@@ -55,7 +55,7 @@ void gc_outside_end_load(void)
     gc_shim_enter(GC_API_COUNT);
     gc_outside_look();
     gc_shim_leave();
-    atomic_fetch_sub_explicit(&gc_core_work(gc_shim.core)->loader_count, 1, memory_order_relaxed);
+    gc_work_end_load(gc_core_work(gc_shim.core));
 }
 
 /* In a wrapper the objects are the driver's. So are those that it loads itself, in calls that are
@@ -69,8 +69,7 @@ void gc_outside_note_load(const char *path, const void *caller)
     (void)gc_hot_watch_end();
     if (!gc_thread.is_loading) {
         gc_thread.is_loading = true;
-        atomic_fetch_add_explicit(&gc_core_work(gc_shim.core)->loader_count, 1,
-                                  memory_order_relaxed);
+        gc_work_begin_load(gc_core_work(gc_shim.core));
     }
     (void)gc_work_catch_up(gc_shim.core);
     gc_shim_leave();
