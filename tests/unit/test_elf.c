@@ -99,7 +99,7 @@ static void places_are_the_linkers(void **unused)
     (void)unused;
     for (int i = 0; i < object_count; i++)
         for (uintptr_t at = objects[i].code; at < objects[i].end; at += STEP) {
-            struct gc_elf_spot spot;
+            struct gc_elf_spot spot = {.path = NULL};
             Dl_info info;
 
             gc_elf_visit_place((const void *)at, keep_spot, &spot);
