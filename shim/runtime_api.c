@@ -103,7 +103,7 @@ static void *look_up(const struct gc_row *row, const void *caller)
      * is not what we see. */
     if (real == NULL)
         real = gc_elf_find_function(GC_ROUTE_RUNTIME, row->symbol);
-    if (real == NULL)
+    if (real == NULL) /* loaded since for all to see: rather with the lock than not at all */
         real = gc_route_behind_us_now(row);
     if (real == NULL || (!gc_route_is_in_runtime(real) && gc_elf_is_same_object(real, caller)))
         return NULL;
