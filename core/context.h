@@ -118,18 +118,17 @@ static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_wo
 {
     if (gc_context_is_retired(context, stamp))
         return true;
-    if (!atomic_load_explicit(&work->is_single, memory_order_relaxed) ||
-        atomic_load_explicit(&work->loader_count, memory_order_relaxed) != 0)
+    if (atomic_load_explicit(&work->hindered, memory_order_relaxed) != 0)
         return false;
-    /* Sequentially consistent, as in gc_work_leave_single: either that sees the stamp and waits for
-     * it, or this sees that the time is over. */
+    /* Sequentially consistent, as in gc_work_leave_single and gc_work_begin_load: either those see
+     * the stamp and wait for it, or this sees them. */
     uint_fast64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
     while (given < stamp &&
            !atomic_compare_exchange_weak_explicit(&context->given, &given, stamp,
                                                   memory_order_seq_cst, memory_order_seq_cst))
         ;
     gc_work_ask_for_mark(work, context);
-    return atomic_load_explicit(&work->is_single, memory_order_seq_cst);
+    return atomic_load_explicit(&work->hindered, memory_order_seq_cst) == 0;
 }
 
 /* ---- all of them; for gc_core_create and gc_core_destroy ---- */

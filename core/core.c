@@ -42,7 +42,7 @@ static void set_up(struct gc_core *core, const struct gc_core_config *config)
     core->api_names = config->api_names;
     core->api_count = config->api_count;
     core->next_block_id = 1;
-    atomic_init(&core->work.is_single, true);
+    atomic_init(&core->work.hindered, 0);
     atomic_init(&core->work.quick_stream, GC_STREAM_ASK);
 }
 

@@ -5,15 +5,14 @@
 #include "core/stack_frames.h"
 
 #include "core/bits.h"
+#include "core/elf.h"
 #include "core/stacks.h"
 #include "core/text.h"
 
-#include <dlfcn.h>
 #include <execinfo.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #define WALK_MAX 64
@@ -122,47 +121,55 @@ uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uin
     return count;
 }
 
-/* The main program goes by what it was called as, which need not be a path from the root. */
-static const char *file_of(int (*look_up)(const void *, Dl_info *), const Dl_info *info, char *path,
-                           size_t size)
+/* The program itself goes by no name. */
+static const char *file_of(const struct gc_elf_spot *spot, char *path, size_t size)
 {
-    Dl_info program;
-    if (info->dli_fname[0] == '/' || look_up((void *)getauxval(AT_PHDR), &program) == 0 ||
-        program.dli_fbase != info->dli_fbase)
-        return info->dli_fname;
-    const ssize_t length = readlink("/proc/self/exe", path, size);
+    if (spot->path[0] == '/')
+        return spot->path;
+    const ssize_t length = spot->path[0] == '\0' ? readlink("/proc/self/exe", path, size) : 0;
     if (length <= 0 || (size_t)length == size)
-        return info->dli_fname;
+        return spot->path;
     path[length] = '\0';
     return path;
 }
 
+struct description {
+    uint64_t address;
+    uintptr_t start; /* of the object that had it */
+    const char *name;
+    char *text;
+    size_t size;
+};
+
+static void describe(void *argument, const struct gc_elf_spot *spot)
+{
+    const struct description *of = argument;
+    const uintptr_t page = (uintptr_t)getpagesize() - 1;
+    const uintptr_t start = spot != NULL ? spot->start & ~page : 0;
+    /* Long names are kept by their ends. */
+    if (of->name != NULL &&
+        (spot == NULL || start != of->start || !gc_text_ends_with(spot->path, of->name))) {
+        snprintf(of->text, of->size, "%s+0x%llx", of->name,
+                 (unsigned long long)(of->address - of->start));
+        return;
+    }
+    if (spot == NULL) {
+        snprintf(of->text, of->size, "0x%llx", (unsigned long long)of->address);
+        return;
+    }
+    const unsigned long long offset = of->address - start;
+    char path[GC_STACK_TEXT_BYTES];
+    const char *file = file_of(spot, path, sizeof(path));
+    if (spot->symbol != NULL)
+        snprintf(of->text, of->size, "%s+0x%llx (%s+0x%llx)", spot->symbol,
+                 (unsigned long long)(of->address - spot->symbol_start), file, offset);
+    else
+        snprintf(of->text, of->size, "%s+0x%llx", file, offset);
+}
+
 void gc_stack_describe(uint64_t address, uintptr_t start, const char *name, char *text, size_t size)
 {
-    /* Not linked against: its symbol has another version in newer C libraries. */
-    int (*look_up)(const void *, Dl_info *);
-    Dl_info info;
-    *(void **)&look_up = dlsym(RTLD_DEFAULT, "dladdr");
+    struct description of = {address, start, name, text, size};
     /* A return address may be behind its function's end: the call is before it. */
-    const bool is_known = look_up != NULL &&
-                          look_up((void *)(uintptr_t)(address - 1), &info) != 0 &&
-                          info.dli_fname != NULL;
-    /* Long names are kept by their ends. */
-    if (name != NULL && (!is_known || (uintptr_t)info.dli_fbase != start ||
-                         !gc_text_ends_with(info.dli_fname, name))) {
-        snprintf(text, size, "%s+0x%llx", name, (unsigned long long)(address - start));
-        return;
-    }
-    if (!is_known) {
-        snprintf(text, size, "0x%llx", (unsigned long long)address);
-        return;
-    }
-    const unsigned long long offset = address - (uintptr_t)info.dli_fbase;
-    char path[GC_STACK_TEXT_BYTES];
-    const char *file = file_of(look_up, &info, path, sizeof(path));
-    if (info.dli_sname != NULL)
-        snprintf(text, size, "%s+0x%llx (%s+0x%llx)", info.dli_sname,
-                 (unsigned long long)(address - (uintptr_t)info.dli_saddr), file, offset);
-    else
-        snprintf(text, size, "%s+0x%llx", file, offset);
+    gc_elf_visit_place((const void *)(uintptr_t)(address - 1), describe, &of);
 }

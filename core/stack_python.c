@@ -10,7 +10,8 @@
 #define _GNU_SOURCE
 #include "core/stack_frames.h"
 
-#include <dlfcn.h>
+#include "core/elf.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -67,33 +68,40 @@ struct gc_python {
     unsigned late;
 };
 
-static bool find(const char *name, void *function)
+/* All of one interpreter: a process may hold two. Every thread may look, whatever it is called
+ * from: see core/elf.h. */
+static bool find(struct gc_python *python, const char *name, void *function)
 {
-    *(void **)function = dlsym(RTLD_DEFAULT, name);
+    *(void **)function = gc_elf_find_beside(*(void **)&python->frame_of, name);
     return *(void **)function != NULL;
 }
 
 static bool find_all(struct gc_python *python)
 {
-    if (!find("Py_IsFinalizing", &python->is_finalising))
-        (void)find("_Py_IsFinalizing", &python->is_finalising);
-    return find("PyThreadState_GetFrame", &python->frame_of) &&
-           gc_stack_find_object((uintptr_t)python->frame_of, &python->object, NULL) &&
-           find("PyGILState_GetThisThreadState", &python->this_state) &&
-           (find("PyThreadState_GetUnchecked", &python->current_state) ||
-            find("_PyThreadState_UncheckedGet", &python->current_state)) &&
-           find("Py_IsInitialized", &python->is_initialised) &&
-           find("PyThreadState_GetInterpreter", &python->interpreter_of) &&
-           find("PyInterpreterState_Main", &python->main_interpreter) &&
-           find("PyFrame_GetBack", &python->back) && find("PyFrame_GetCode", &python->code) &&
-           find("PyFrame_GetLineNumber", &python->line) &&
-           find("PyObject_GetAttrString", &python->attribute) &&
-           find("PyUnicode_AsUTF8AndSize", &python->text) && find("Py_DecRef", &python->release) &&
-           find("PyErr_Fetch", &python->fetch) && find("PyErr_Restore", &python->restore) &&
-           find("PyGC_Disable", &python->stop_collector) &&
-           find("PyGC_Enable", &python->start_collector) &&
-           find("PyGILState_Ensure", &python->take_lock) &&
-           find("PyGILState_Release", &python->leave_lock);
+    *(void **)&python->frame_of = gc_elf_find_function("", "PyThreadState_GetFrame");
+    if (python->frame_of == NULL ||
+        !gc_stack_find_object((uintptr_t)python->frame_of, &python->object, NULL))
+        return false;
+    if (!find(python, "Py_IsFinalizing", &python->is_finalising))
+        (void)find(python, "_Py_IsFinalizing", &python->is_finalising);
+    return find(python, "PyGILState_GetThisThreadState", &python->this_state) &&
+           (find(python, "PyThreadState_GetUnchecked", &python->current_state) ||
+            find(python, "_PyThreadState_UncheckedGet", &python->current_state)) &&
+           find(python, "Py_IsInitialized", &python->is_initialised) &&
+           find(python, "PyThreadState_GetInterpreter", &python->interpreter_of) &&
+           find(python, "PyInterpreterState_Main", &python->main_interpreter) &&
+           find(python, "PyFrame_GetBack", &python->back) &&
+           find(python, "PyFrame_GetCode", &python->code) &&
+           find(python, "PyFrame_GetLineNumber", &python->line) &&
+           find(python, "PyObject_GetAttrString", &python->attribute) &&
+           find(python, "PyUnicode_AsUTF8AndSize", &python->text) &&
+           find(python, "Py_DecRef", &python->release) &&
+           find(python, "PyErr_Fetch", &python->fetch) &&
+           find(python, "PyErr_Restore", &python->restore) &&
+           find(python, "PyGC_Disable", &python->stop_collector) &&
+           find(python, "PyGC_Enable", &python->start_collector) &&
+           find(python, "PyGILState_Ensure", &python->take_lock) &&
+           find(python, "PyGILState_Release", &python->leave_lock);
 }
 
 struct gc_python *gc_python_find(struct gc_stack_scope *scope, struct gc_host *host,
@@ -122,9 +130,12 @@ struct gc_python *gc_python_find(struct gc_stack_scope *scope, struct gc_host *h
     return python;
 }
 
+/* It may have been unloaded, and another object be where it was; while it runs it stays. */
 bool gc_python_has(const struct gc_python *python, uintptr_t address)
 {
-    return address >= python->object.start && address < python->object.end;
+    const void *frame_of = *(void *const *)&python->frame_of;
+    return address >= python->object.start && address < python->object.end &&
+           gc_elf_find_beside(frame_of, "PyThreadState_GetFrame") == frame_of;
 }
 
 /* The text of an attribute, alive as long as the code it is of; "?" if it has none. */
@@ -217,7 +228,8 @@ static bool start_reader(struct gc_python *python)
     pthread_t thread;
     sigset_t all;
     sigset_t before;
-    if (!find("pthread_create", &create) || pthread_attr_init(&detached) != 0)
+    *(void **)&create = gc_elf_find_function("", "pthread_create");
+    if (create == NULL || pthread_attr_init(&detached) != 0)
         return false;
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);

@@ -45,7 +45,7 @@ void gc_stacks_note_free(struct gc_stack_table *stacks, int ordinal, uint64_t ad
 uint32_t gc_stacks_find(struct gc_stack_table *stacks, int ordinal, uint64_t address);
 
 /* Frame `index` of a site, innermost first, as one line: "function+0x12 (/path/object+0x345)" or
- * "function (/path/file.py:12)"; false behind the last. Asks the loader for names. */
+ * "function (/path/file.py:12)"; false behind the last. Names are exported ones. */
 #define GC_STACK_TEXT_BYTES 512
 bool gc_stacks_frame(const struct gc_stack_table *stacks, uint32_t site, uint32_t index,
                      char text[GC_STACK_TEXT_BYTES]);

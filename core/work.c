@@ -183,7 +183,7 @@ bool gc_work_leave_single(struct gc_core *core, int *driver_code)
     GC_ASSERT(gc_lock_held_count() == 0);
     begin_turn(work);
     /* Sequentially consistent: the partner is gc_context_may_reuse. */
-    atomic_store_explicit(&work->is_single, false, memory_order_seq_cst);
+    atomic_fetch_or_explicit(&work->hindered, GC_WORK_SEVERAL, memory_order_seq_cst);
     if (!is_over(work) && mark(core, &is_needed))
         atomic_store_explicit(is_needed ? &work->mark.is_followed : &work->has_left, true,
                               memory_order_release);

@@ -37,17 +37,19 @@ struct gc_core;
 #define GC_STREAM_LOOSE (UINT64_C(1) << 63)
 /* In `quick_stream`: the next work is to be looked at, whatever its stream. */
 #define GC_STREAM_ASK (UINT64_MAX - 1)
+/* In `hindered`: work went to several streams, or may have. */
+#define GC_WORK_SEVERAL (1U << 31)
 
 struct gc_work {
     _Alignas(64) atomic_uint_fast64_t submitted;
     _Alignas(64) atomic_uint_fast64_t quick_stream; /* work for this one needs no look */
     atomic_bool has_left;        /* nothing handed out in that time is busy: work may go anywhere */
-    atomic_bool is_single;       /* all work so far went to one stream: frees may count on it */
     atomic_bool is_conservative; /* work may be submitted unseen */
     atomic_uint_fast64_t only_stream; /* GC_STREAM_NONE: no work yet */
-    /* > 0: threads may be loading code that reaches memory outside all streams. Nothing is reused
+    /* 0: all work so far went to one stream, and frees may count on it. GC_WORK_SEVERAL, and how
+     * many threads may be loading code that reaches memory outside all streams: nothing is reused
      * in the order of the one stream meanwhile. */
-    atomic_uint loader_count;
+    atomic_uint hindered;
     /* Of the memory that was freed in the order of the one stream. */
     _Atomic(struct gc_context *) giver;
     atomic_uint synchronous_count; /* blocks of which copies and fills are done when they return */
@@ -69,6 +71,17 @@ bool gc_work_leave_single(struct gc_core *core, int *driver_code);
 /* The same for what reaches memory outside all streams (exported memory, network cards): waits on
  * the host until nothing that was handed out in the order of the one stream is busy. */
 bool gc_work_settle(struct gc_core *core, int *driver_code);
+
+/* A thread is about to load code, before gc_work_catch_up; it has. */
+static inline void gc_work_begin_load(struct gc_work *work)
+{
+    /* Sequentially consistent: the partner is gc_context_may_reuse. */
+    atomic_fetch_add_explicit(&work->hindered, 1, memory_order_seq_cst);
+}
+static inline void gc_work_end_load(struct gc_work *work)
+{
+    atomic_fetch_sub_explicit(&work->hindered, 1, memory_order_release);
+}
 
 /* Waits on the host until what was handed out in the order of the one stream is idle; the time goes
  * on. False: it is not known to be. */
@@ -111,7 +124,7 @@ static inline uint64_t gc_work_count(struct gc_work *work)
  * work in that count. */
 static inline bool gc_work_is_only_stream(struct gc_work *work, uint64_t stream)
 {
-    return atomic_load_explicit(&work->is_single, memory_order_acquire) &&
+    return (atomic_load_explicit(&work->hindered, memory_order_acquire) & GC_WORK_SEVERAL) == 0 &&
            atomic_load_explicit(&work->only_stream, memory_order_relaxed) == stream;
 }
 

@@ -33,6 +33,10 @@ for name in $needed; do
 done
 foreign=$(nm -D --undefined-only "$lib" | awk '{print $NF}' | grep -E '^(cu|cuda|nvml)[A-Z]')
 [ -z "$foreign" ] || complain "leaves undefined: ${foreign//$'\n'/ }"
+# What takes the dynamic linker's lock is asked for where scripts/check-layers.sh says, by pointers of core/elf.c.
+locking=$(nm -D --undefined-only "$lib" | awk '{print $NF}' |
+    grep -E '^(dl(v?sym|m?open|close|addr1?|info)|__cxa_thread_atexit_impl|__tls_get_addr|pthread_exit)(@|$)')
+[ -z "$locking" ] || complain "imports what takes the dynamic linker's lock: ${locking//$'\n'/ }"
 readelf -d "$lib" | grep -q 'BIND_NOW\|NOW' || complain "is not bound at load"
 readelf -d "$lib" | grep -q '(SONAME).*\[libgpucache.so\.[0-9]*\]' || complain "has no soname libgpucache.so.N"
 readelf -lW "$lib" | grep -q 'GNU_STACK.*RWE' && complain "has an executable stack"

@@ -7,7 +7,7 @@
 #include "shim/backend.h"
 #include "core/out.h"
 
-#include "shim/elf.h"
+#include "core/elf.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include "shim/hot.h"
 
 #include "shim/mempool.h"
+#include "shim/outside.h"
 #include "shim/resolve.h"
 #include "shim/tenant.h"
 
@@ -19,6 +20,7 @@ static void end_thread(void *unused)
 
     (void)unused;
     gc_thread.ends_watched = false; /* a destructor may set a tenant again */
+    gc_outside_note_thread();
     gc_tenants_end_thread();
     gc_captures_end_thread();
     gc_thread.is_ending = true;

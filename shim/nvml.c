@@ -6,8 +6,8 @@
 #define _GNU_SOURCE
 #include "shim/nvml.h"
 
+#include "core/elf.h"
 #include "core/text.h"
-#include "shim/elf.h"
 #include "shim/resolve.h"
 
 #include <stdlib.h>
@@ -17,6 +17,7 @@
 #define NVML_LIBRARY "libnvidia-ml.so.1"
 
 static atomic_bool is_filled;
+static atomic_bool is_missing; /* it cannot be loaded */
 
 bool gc_nvml_resolve(bool load)
 {
@@ -27,13 +28,16 @@ bool gc_nvml_resolve(bool load)
     if (atomic_load_explicit(&is_filled, memory_order_acquire))
         return true;
     libc = gc_elf_libc();
-    library = libc == NULL ? NULL : libc->dlopen(NVML_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
-    if (library == NULL && libc != NULL && load)
-        library = libc->dlopen(NVML_LIBRARY, RTLD_LAZY);
-    if (libc != NULL)
-        libc->dlerror(); /* the program shall not read of our misses */
-    if (library == NULL)
+    /* Where it is not, the dynamic linker's lock is not taken for it. */
+    if (libc == NULL || (gc_elf_find_function(NVML_LIBRARY, "nvmlDeviceGetMemoryInfo") == NULL &&
+                         (!load || atomic_load_explicit(&is_missing, memory_order_relaxed))))
         return false;
+    library = libc->dlopen(NVML_LIBRARY, load ? RTLD_LAZY : RTLD_LAZY | RTLD_NOLOAD);
+    libc->dlerror(); /* the program shall not read of our misses */
+    if (library == NULL) {
+        atomic_store_explicit(&is_missing, load, memory_order_relaxed);
+        return false;
+    }
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
         void *real = row->type == GC_ROW_TYPE_NVML ? libc->dlsym(library, row->symbol) : NULL;
 

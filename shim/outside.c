@@ -4,12 +4,16 @@
  * whenever a thread has loaded objects.
  *
  * dlopen (dlsym.S) comes here before it goes on, and nobody is called when it returns: until the
- * thread is seen again nothing is reused in the order of the one stream. */
+ * thread is seen again, or ends, nothing is reused in the order of the one stream.
+ *
+ * dlopen waits then for memory that was reused so already: for work before its free, for which the
+ * free itself would have waited, and never for the host. */
 #define _GNU_SOURCE
 #include "shim/outside.h"
 
+#include "core/elf.h"
 #include "core/work.h"
-#include "shim/elf.h"
+#include "shim/resolve.h"
 
 #include <string.h>
 
@@ -39,26 +43,33 @@ static bool has_left(void)
 
 void gc_outside_look(void)
 {
-    if (gc_shim.core == NULL || has_left())
-        return;
-    if (is_any_loaded())
+    if (gc_shim.core != NULL && !has_left() && is_any_loaded())
         (void)gc_outside_expect(); /* work that comes before memory is idle is held up */
-    if (gc_thread.is_loading)
-        atomic_fetch_sub_explicit(&gc_core_work(gc_shim.core)->loader_count, 1,
-                                  memory_order_relaxed);
-    gc_thread.is_loading = false;
 }
 
-/* In a wrapper the objects are the driver's. */
-void gc_outside_note_load(const char *path)
+void gc_outside_end_load(void)
 {
-    if (path == NULL || gc_thread.depth > 0 || gc_shim_life() != GC_LIFE_READY || has_left())
+    gc_thread.is_loading = false; /* first: the driver may look names up */
+    if (gc_shim_life() != GC_LIFE_READY)
+        return; /* a forked child */
+    gc_shim_enter(GC_API_COUNT);
+    gc_outside_look();
+    gc_shim_leave();
+    gc_work_end_load(gc_core_work(gc_shim.core));
+}
+
+/* In a wrapper the objects are the driver's. So are those that it loads itself, in calls that are
+ * not wrapped, with its own locks held. */
+void gc_outside_note_load(const char *path, const void *caller)
+{
+    if (path == NULL || gc_thread.depth > 0 || gc_shim_life() != GC_LIFE_READY || has_left() ||
+        gc_resolve_is_driver_code(caller))
         return;
     gc_shim_enter(GC_API_COUNT);
+    (void)gc_hot_watch_end();
     if (!gc_thread.is_loading) {
         gc_thread.is_loading = true;
-        atomic_fetch_add_explicit(&gc_core_work(gc_shim.core)->loader_count, 1,
-                                  memory_order_relaxed);
+        gc_work_begin_load(gc_core_work(gc_shim.core));
     }
     (void)gc_work_catch_up(gc_shim.core);
     gc_shim_leave();

@@ -8,7 +8,9 @@
 #define _GNU_SOURCE
 #include "shim/resolve.h"
 
-#include "shim/elf.h"
+#include "core/elf.h"
+#include "shim/nvml.h"
+#include "shim/route.h"
 #include "shim/unknown.h"
 
 #include <string.h>
@@ -130,6 +132,9 @@ bool gc_resolve_driver(bool load)
             gc_row_record(row, real);
     }
     find_thread_calls(libc, handle);
+    /* What later calls would take the lock for. */
+    gc_route_look_behind();
+    gc_nvml_resolve(false);
     libc->dlerror(); /* the program shall not read of symbols that we missed */
     anchor = gc_row_real(&gc_rows[GC_ROW_cuInit]);
     if (anchor == NULL)

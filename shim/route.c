@@ -10,7 +10,7 @@
  * by libcuda itself are never touched. */
 #define _GNU_SOURCE
 #include "shim/route.h"
-#include "shim/elf.h"
+#include "core/elf.h"
 #include "shim/nvml.h"
 #include "shim/outside.h"
 #include "shim/resolve.h"
@@ -50,7 +50,7 @@ static void *find_behind_us(const struct gc_libc *libc, const struct gc_row *row
 
 static void look_for_runtime(void *is_it, const char *path)
 {
-    static const char prefix[] = "libcudart.so";
+    static const char prefix[] = GC_ROUTE_RUNTIME;
     const char *slash = path == NULL ? NULL : strrchr(path, '/');
     const char *name = slash == NULL ? path : slash + 1;
 
@@ -65,12 +65,69 @@ bool gc_route_is_in_runtime(const void *code)
     return is_it;
 }
 
-bool gc_route_is_same_object(const struct gc_libc *libc, const void *a, const void *b)
-{
-    Dl_info of_a, of_b;
+/* ---- the runtimes ---- */
 
-    return libc->dladdr(a, &of_a) != 0 && libc->dladdr(b, &of_b) != 0 &&
-           of_a.dli_fbase == of_b.dli_fbase;
+#define KEPT_MAX 16 /* more are looked up anew each time */
+
+static _Atomic(uintptr_t) kept[KEPT_MAX]; /* where the objects begin that stay */
+static void *_Atomic behind_us[GC_ROW_COUNT];
+static atomic_bool is_behind_known;
+
+void gc_route_keep(const void *code)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    uintptr_t low, high;
+    Dl_info info;
+
+    if (libc == NULL || !gc_elf_find_range(code, &low, &high))
+        return;
+    for (size_t i = 0; i < KEPT_MAX; i++)
+        if (atomic_load_explicit(&kept[i], memory_order_relaxed) == low)
+            return;
+    if (libc->dladdr(code, &info) != 0 && info.dli_fname != NULL)
+        libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    libc->dlerror(); /* the program shall not read of our misses: it stays loaded anyhow */
+    for (size_t i = 0; i < KEPT_MAX; i++) {
+        uintptr_t none = 0;
+
+        if (atomic_compare_exchange_strong_explicit(&kept[i], &none, low, memory_order_relaxed,
+                                                    memory_order_relaxed))
+            return;
+    }
+}
+
+void *gc_route_behind_us_now(const struct gc_row *row)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    void *found = libc == NULL ? NULL : libc->dlsym(RTLD_NEXT, row->symbol);
+
+    if (libc != NULL)
+        libc->dlerror(); /* the program shall not read of our misses */
+    return found;
+}
+
+void gc_route_look_behind(void)
+{
+    /* acquire: pairs with the release at the end */
+    if (atomic_load_explicit(&is_behind_known, memory_order_acquire))
+        return;
+    for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
+        void *found = row->type == GC_ROW_TYPE_RUNTIME ? gc_route_behind_us_now(row) : NULL;
+
+        if (found != NULL)
+            gc_route_keep(found);
+        atomic_store_explicit(&behind_us[row - gc_rows], found, memory_order_relaxed);
+    }
+    const void *runtime = gc_elf_find_function(GC_ROUTE_RUNTIME, "cudaMalloc");
+    if (runtime != NULL)
+        gc_route_keep(runtime);
+    atomic_store_explicit(&is_behind_known, true, memory_order_release);
+}
+
+void *gc_route_behind_us(const struct gc_row *row)
+{
+    gc_route_look_behind();
+    return atomic_load_explicit(&behind_us[row - gc_rows], memory_order_relaxed);
 }
 
 /* What an object behind us that defines the name itself finds next. For the driver's own names that
@@ -116,7 +173,8 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     route.jump = (void *)libc->dlsym;
     if (gc_thread.depth > 0)
         return route;
-    gc_outside_note_thread();
+    if (gc_thread.is_loading && !gc_resolve_is_driver_code(caller))
+        gc_outside_end_load();
     if (row == NULL && name != NULL && is_driver_name(name) && !gc_resolve_is_driver_code(caller))
         gc_unknown_note_symbol(name);
     if (row == NULL || gc_resolve_is_driver_code(caller))
@@ -144,11 +202,11 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
     return route;
 }
 
-void *gc_route_dlopen(const char *path)
+void *gc_route_dlopen(const char *path, const void *caller)
 {
     const struct gc_libc *libc = gc_elf_libc();
 
-    gc_outside_note_load(path);
+    gc_outside_note_load(path, caller);
     return libc == NULL ? NULL : (void *)libc->dlopen;
 }
 

@@ -13,7 +13,7 @@
  * behind us, else one that is loaded. Answers are kept in a table by return address; the runtimes
  * themselves are held so that they stay. */
 #define _GNU_SOURCE
-#include "shim/elf.h"
+#include "core/elf.h"
 #include "shim/hot.h"
 #include "shim/resolve.h"
 #include "shim/route.h"
@@ -22,7 +22,6 @@
 
 #define CALLER_BITS 12
 #define CALLER_PROBES 8
-#define PATH_BYTES 4096
 
 /* A call site and its answer: written once, then never changed. */
 struct caller {
@@ -58,58 +57,22 @@ static inline const struct caller *find_caller(const struct gc_row *row, const v
     return NULL;
 }
 
-/* Keeps the object that holds `code` loaded for good. */
-static void pin(const struct gc_libc *libc, const void *code)
-{
-    Dl_info info;
-
-    if (libc->dladdr(code, &info) != 0 && info.dli_fname != NULL)
-        libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-}
-
 /* What the object that holds `caller` sees under the row's name in its own dependencies. */
-static void *find_in_scope_of(const struct gc_libc *libc, const struct gc_row *row,
-                              const void *caller)
+static void *find_in_scope_of(const struct gc_row *row, const void *caller)
 {
-    Dl_info info;
-    void *handle, *found;
+    void *found = gc_elf_find_in_scope(caller, row->symbol);
 
-    if (libc->dladdr(caller, &info) == 0 || info.dli_fname == NULL)
-        return NULL;
-    handle = libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == NULL)
-        return NULL; /* the main program: its scope is the one behind us */
-    found = libc->dlsym(handle, row->symbol);
-    libc->dlclose(handle);
     /* Another library's function of that name, the caller's own above all, would come back to us.
      */
     return found != row->wrapper && gc_route_is_in_runtime(found) ? found : NULL;
 }
 
-/* The runtime that is loaded, wherever: a library that nobody else sees calls it, and its own
- * return address is not what we see, since its last act was the call. */
-static void *find_in_loaded_runtime(const struct gc_libc *libc, const struct gc_row *row)
-{
-    char path[PATH_BYTES];
-    void *handle, *found;
-
-    if (!gc_elf_find_path("libcudart.so", path, sizeof(path)))
-        return NULL;
-    handle = libc->dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == NULL)
-        return NULL;
-    found = libc->dlsym(handle, row->symbol);
-    libc->dlclose(handle);
-    return found;
-}
-
 /* Where no slot is free near by, the answer is found anew each time. */
-static void remember(const struct gc_libc *libc, const struct gc_row *row, const void *address,
-                     void *real)
+static void remember(const struct gc_row *row, const void *address, void *real)
 {
-    Dl_info info;
+    uintptr_t low, high;
 
-    if (libc->dladdr(real, &info) == 0)
+    if (!gc_elf_find_range(real, &low, &high))
         return;
     for (unsigned i = 0; i < CALLER_PROBES; i++) {
         struct caller *slot = slot_of(address, i);
@@ -120,34 +83,34 @@ static void remember(const struct gc_libc *libc, const struct gc_row *row, const
             continue;
         slot->row = row;
         slot->real = real;
-        slot->runtime = gc_route_is_in_runtime(real) ? info.dli_fbase : NULL;
+        slot->runtime = gc_route_is_in_runtime(real) ? (const void *)low : NULL;
         atomic_store_explicit(&slot->address, address, memory_order_release);
         return;
     }
 }
 
+/* A new call site takes no lock of the dynamic linker's, once the library has started: only a
+ * runtime's first call does, as the runtime itself does to find the driver. */
 static void *look_up(const struct gc_row *row, const void *caller)
 {
-    const struct gc_libc *libc = gc_elf_libc();
-    void *real;
+    void *real = find_in_scope_of(row, caller);
 
-    if (libc == NULL)
-        return NULL;
-    real = find_in_scope_of(libc, row, caller);
     if (real == NULL)
         real = gc_row_real(row);
     if (real == NULL)
-        real = libc->dlsym(RTLD_NEXT, row->symbol);
+        real = gc_route_behind_us(row);
+    /* A library that nobody else sees may call the runtime as its last act: its own return address
+     * is not what we see. */
     if (real == NULL)
-        real = find_in_loaded_runtime(libc, row);
-    libc->dlerror(); /* the program shall not read of our misses */
-    if (real == NULL ||
-        (!gc_route_is_in_runtime(real) && gc_route_is_same_object(libc, real, caller)))
+        real = gc_elf_find_function(GC_ROUTE_RUNTIME, row->symbol);
+    if (real == NULL) /* loaded since for all to see: rather with the lock than not at all */
+        real = gc_route_behind_us_now(row);
+    if (real == NULL || (!gc_route_is_in_runtime(real) && gc_elf_is_same_object(real, caller)))
         return NULL;
-    pin(libc, real);
+    gc_route_keep(real);
     if (gc_route_is_in_runtime(real))
         gc_row_record(row, real);
-    remember(libc, row, caller, real);
+    remember(row, caller, real);
     return real;
 }
 

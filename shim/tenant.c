@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
 #include "shim/tenant.h"
 
+#include "core/elf.h"
 #include "core/tenant_rules.h"
-#include "shim/elf.h"
 #include "shim/route.h"
 
 #include <string.h>

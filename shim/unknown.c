@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "shim/unknown.h"
 
-#include "shim/elf.h"
+#include "core/elf.h"
 #include "shim/resolve.h"
 
 #include <stdio.h>
@@ -100,20 +100,22 @@ void gc_unknown_note_symbol(const char *name)
 }
 
 /* By the names of the driver's libraries: any other holds a runtime of its own, maybe. */
-void gc_unknown_note_export_table(const void *caller)
+static void note_tables_of(void *unused, const char *path)
 {
     static const char *const prefixes[] = {"libnvcuvid.", "libnvidia-", "libnvoptix."};
-    const struct gc_libc *libc = gc_elf_libc();
-    Dl_info info;
+    const char *slash = path == NULL ? NULL : strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path != NULL ? path : "";
 
-    if (libc == NULL || libc->dladdr(caller, &info) == 0 || info.dli_fname == NULL)
-        return;
-    const char *slash = strrchr(info.dli_fname, '/');
-    const char *name = slash == NULL ? info.dli_fname : slash + 1;
+    (void)unused;
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) {
             char what[64];
             snprintf(what, sizeof(what), "the driver's tables (%s)", name);
             gc_unknown_see(what, 0);
         }
+}
+
+void gc_unknown_note_export_table(const void *caller)
+{
+    gc_elf_visit_path(caller, note_tables_of, NULL);
 }

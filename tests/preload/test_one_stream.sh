@@ -32,6 +32,8 @@ for backend in vmm driver; do
     done
     is "$backend: a library of network cards is heeded" "$(run library "$TMP/cards/libibverbs.so.1" | xargs)" "done 0"
     is "$backend: so is one that another library needs" "$(run library "$TMP/cards/libuser.so" | xargs)" "done 0"
+    is "$backend: so is one that a thread loads which ends" "$(run hidden "$TMP/cards/libuser.so" | xargs)" "done 0"
+    is "$backend: a thread that loads others and ends changes nothing" "$(run harmless "$BUILD_DIR/tests/preload/libnames.so" | xargs)" "done 0"
     is "$backend: the legacy stream orders blocking ones" "$(run legacy | xargs)" "done 0"
     for case in async closing thread plain; do
         is "$backend, $case: an endless stream holds nobody up" "$(run $case | xargs)" "done 0"

@@ -271,7 +271,7 @@ void workbench_pretend_one_stream(struct workbench *bench)
     struct gc_work *work = gc_core_work(bench->core);
     atomic_store(&work->has_left, false);
     atomic_store(&work->mark.is_followed, false);
-    atomic_store(&work->is_single, true);
+    atomic_store(&work->hindered, 0);
     atomic_store(&work->only_stream, GC_STREAM_NONE);
     atomic_store(&work->quick_stream, GC_STREAM_ASK);
 }

@@ -8,7 +8,8 @@
  * or the memory is reached outside all streams: its new life begins when the work of its old one
  * is done:
  *   export, flag, token, library: an exported range, SYNC_MEMOPS of a context, a token, a library
- *     of network cards (the second argument) is loaded.
+ *     of network cards (the second argument) is loaded; hidden: by a thread that ends then.
+ *   harmless: a thread loads another library and ends: memory serves again as before
  * Streams that never end beside others:
  *   legacy: an allocation in the legacy stream orders blocking streams
  *   async, closing, thread: memory freed in the order of streams serves again although another
@@ -112,8 +113,35 @@ static void end_of_one(const char *how)
     CHECK(cuMemFree(again));
 }
 
+static void *load(void *library)
+{
+    require(dlopen(library, RTLD_NOW) != NULL, "the library was not loaded");
+    return NULL;
+}
+
+static void load_in_thread(char *library)
+{
+    pthread_t thread;
+    require(pthread_create(&thread, NULL, load, library) == 0, "no thread");
+    pthread_join(thread, NULL);
+}
+
+static void harmless(char *library)
+{
+    CUstream only = make_stream(CU_STREAM_NON_BLOCKING);
+    load_in_thread(library);
+    CUdeviceptr first = take(BYTES);
+    block(only);
+    CHECK(cuMemsetD8Async(first, 1, BYTES, only));
+    CHECK(cuMemFree(first));
+    CUdeviceptr next = take(BYTES);
+    sem_post(&gate);
+    require(next == first, "memory was not handed out in the order of the stream");
+    CHECK(cuMemFree(next));
+}
+
 /* What reaches memory outside all streams must not find work of a former life under way. */
-static void outside(const char *how, const char *library)
+static void outside(const char *how, char *library)
 {
     CUstream only = make_stream(CU_STREAM_NON_BLOCKING);
     CUdeviceptr again = take_again(only, BYTES);
@@ -128,7 +156,9 @@ static void outside(const char *how, const char *library)
         (void)cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, again);
     }
     if (strcmp(how, "library") == 0)
-        require(dlopen(library, RTLD_NOW) != NULL, "the library was not loaded");
+        load(library);
+    if (strcmp(how, "hidden") == 0)
+        load_in_thread(library);
     require(cuStreamQuery(only) == CUDA_SUCCESS, "work of a former life is under way");
     /* And so it stays. */
     CHECK(cuMemsetD8Async(again, 3, BYTES, only));
@@ -215,8 +245,10 @@ int main(int argc, char **argv)
     program_start();
     if (strstr("work destroy capture context", how) != NULL)
         end_of_one(how);
-    else if (strstr("export flag token library", how) != NULL)
+    else if (strstr("export flag token library hidden", how) != NULL)
         outside(how, argc > 2 ? argv[2] : "");
+    else if (strcmp(how, "harmless") == 0)
+        harmless(argc > 2 ? argv[2] : "");
     else if (strcmp(how, "legacy") == 0)
         legacy();
     else

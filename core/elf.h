@@ -1,4 +1,7 @@
-/* Reads the loaded objects' own symbol tables.
+/* Reads the loaded objects' own symbol tables. Nothing here takes the dynamic linker's lock that is
+ * held while constructors run: a thread that a constructor waits for gets its answer. dlsym, dladdr
+ * and their kin take it, so who asks while a program's call is served asks here
+ * (scripts/check-layers.sh).
  *
  * The library exports dlsym and dlvsym, so it cannot ask either for the real ones: a reference by
  * name, with a version or without, binds to our own unversioned definition. libc's table is read
@@ -44,6 +47,30 @@ void gc_elf_visit_path(const void *address, gc_elf_visit *visit, void *argument)
  * where it stands: behind us it may be what called us, before us we are its next one. */
 enum gc_elf_place { GC_ELF_NO_DEFINER, GC_ELF_BEFORE_US, GC_ELF_BEHIND_US };
 enum gc_elf_place gc_elf_find_definer(const void *address, const char *name);
+
+/* The function of that name that the first loaded object defines whose file name begins with
+ * `prefix` ("": any); that the object which contains `address` defines; NULL: there is none.
+ * Versions of symbols and the scopes of objects do not count. The object may be unloaded once it is
+ * not used. */
+void *gc_elf_find_function(const char *prefix, const char *name);
+void *gc_elf_find_beside(const void *address, const char *name);
+/* The function of that name that the object which contains `address` finds first in itself and in
+ * what it needs, as dlsym on its handle does; NULL: it has none, or is the program itself. */
+void *gc_elf_find_in_scope(const void *address, const char *name);
+/* Whether one loaded object contains both addresses. */
+bool gc_elf_is_same_object(const void *a, const void *b);
+
+/* Where an address lies. */
+struct gc_elf_spot {
+    const char *path;   /* "": the program itself */
+    uintptr_t start;    /* of the object */
+    const char *symbol; /* NULL: none that is exported */
+    uintptr_t symbol_start;
+};
+
+/* Calls `visit` while the object cannot be unloaded; NULL: it is code of no object. */
+typedef void gc_elf_visit_place_function(void *argument, const struct gc_elf_spot *spot);
+void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit, void *argument);
 
 /* Whether the program's own executable asks for that name from another object. */
 bool gc_elf_program_imports(const char *name);

@@ -2,7 +2,7 @@
  * on has it. A symbol counts only if it is a defined function. Tables are read in place; nothing is
  * allocated. */
 #define _GNU_SOURCE
-#include "shim/elf.h"
+#include "core/elf.h"
 
 #include <elf.h>
 #include <link.h>
@@ -12,6 +12,7 @@
 
 struct object {
     uintptr_t base;
+    const ElfW(Dyn) * dynamic;
     const char *strings;
     const ElfW(Sym) * symbols;
     const uint32_t *gnu_hash;
@@ -29,10 +30,10 @@ static bool object_open(struct object *object, const struct dl_phdr_info *info)
     const ElfW(Dyn) *dynamic = NULL;
     uintptr_t soname = 0;
 
-    *object = (struct object){.base = info->dlpi_addr};
     for (unsigned i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
             dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    *object = (struct object){.base = info->dlpi_addr, .dynamic = dynamic};
     for (; dynamic != NULL && dynamic->d_tag != DT_NULL; dynamic++) {
         if (dynamic->d_tag == DT_STRTAB)
             object->strings = table_at(object->base, dynamic->d_un.d_ptr);
@@ -267,6 +268,13 @@ enum gc_elf_place gc_elf_find_definer(const void *address, const char *name)
     return definer.is_behind_us ? GC_ELF_BEHIND_US : GC_ELF_BEFORE_US;
 }
 
+static const char *file_name(const char *path)
+{
+    const char *slash = path == NULL ? NULL : strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path != NULL ? path : "";
+}
+
 struct named {
     const char *prefix;
     char *path;
@@ -277,11 +285,10 @@ static int find_named(struct dl_phdr_info *info, size_t size, void *argument)
 {
     const struct named *named = argument;
     const char *path = info->dlpi_name != NULL ? info->dlpi_name : "";
-    const char *slash = strrchr(path, '/');
     const size_t length = strlen(path);
 
     (void)size;
-    if (strncmp(slash == NULL ? path : slash + 1, named->prefix, strlen(named->prefix)) != 0 ||
+    if (strncmp(file_name(path), named->prefix, strlen(named->prefix)) != 0 ||
         length >= named->bytes)
         return 0;
     memcpy(named->path, path, length + 1);
@@ -293,6 +300,203 @@ bool gc_elf_find_path(const char *prefix, char *path, size_t bytes)
     struct named named = {prefix, path, bytes};
 
     return dl_iterate_phdr(find_named, &named) != 0;
+}
+
+/* ---- functions by name ---- */
+
+struct function_search {
+    struct range beside; /* address 0: in any object */
+    const char *prefix;
+    const char *name;
+    void *found;
+};
+
+static int find_function(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct function_search *search = argument;
+    struct object object;
+
+    (void)size;
+    if ((search->beside.address == 0 || holds(info, &search->beside)) &&
+        strncmp(file_name(info->dlpi_name), search->prefix, strlen(search->prefix)) == 0 &&
+        object_open(&object, info))
+        search->found = object_find(&object, search->name);
+    return search->found != NULL;
+}
+
+void *gc_elf_find_function(const char *prefix, const char *name)
+{
+    struct function_search search = {.prefix = prefix, .name = name};
+
+    dl_iterate_phdr(find_function, &search);
+    return search.found;
+}
+
+void *gc_elf_find_beside(const void *address, const char *name)
+{
+    struct function_search search = {
+        .beside.address = (uintptr_t)address, .prefix = "", .name = name};
+
+    dl_iterate_phdr(find_function, &search);
+    return search.found;
+}
+
+bool gc_elf_is_same_object(const void *a, const void *b)
+{
+    uintptr_t low, high;
+
+    return gc_elf_find_range(a, &low, &high) && (uintptr_t)b >= low && (uintptr_t)b < high;
+}
+
+/* ---- an object's own scope ---- */
+
+#define SCOPE_MAX 256 /* the nearest ones */
+
+/* The objects that one needs, directly or not, nearest first, as dlsym goes through them. */
+struct scope {
+    struct range holder;
+    const char *name;
+    void *found;
+    uint32_t count;
+    struct {
+        uintptr_t base;
+        const ElfW(Dyn) * dynamic;
+    } members[SCOPE_MAX];
+};
+
+/* Whether the name is found now. */
+static bool scope_add(struct scope *scope, const struct object *object)
+{
+    for (uint32_t i = 0; i < scope->count; i++)
+        if (scope->members[i].dynamic == object->dynamic)
+            return false;
+    if (scope->count == SCOPE_MAX)
+        return false;
+    scope->members[scope->count].base = object->base;
+    scope->members[scope->count++].dynamic = object->dynamic;
+    scope->found = object_find(object, scope->name);
+    return scope->found != NULL;
+}
+
+struct need {
+    struct scope *scope;
+    const char *name;
+};
+
+static int find_needed(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    const struct need *need = argument;
+    struct object object;
+
+    (void)size;
+    if (!object_open(&object, info) || (strcmp(file_name(info->dlpi_name), need->name) != 0 &&
+                                        strcmp(object.soname, need->name) != 0))
+        return 0;
+    (void)scope_add(need->scope, &object);
+    return 1;
+}
+
+static void add_needed(struct scope *scope, uint32_t member)
+{
+    const uintptr_t base = scope->members[member].base;
+    const ElfW(Dyn) *const first = scope->members[member].dynamic;
+    const char *strings = NULL;
+
+    for (const ElfW(Dyn) *at = first; at->d_tag != DT_NULL; at++)
+        if (at->d_tag == DT_STRTAB)
+            strings = table_at(base, at->d_un.d_ptr);
+    for (const ElfW(Dyn) *at = first; at->d_tag != DT_NULL && scope->found == NULL; at++) {
+        if (at->d_tag != DT_NEEDED)
+            continue;
+        struct need need = {scope, file_name(strings + at->d_un.d_val)};
+        dl_iterate_phdr(find_needed, &need);
+    }
+}
+
+/* The lock is recursive: while it is held here, no object goes. */
+static int search_scope(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct scope *scope = argument;
+    struct object object;
+
+    (void)size;
+    if (!holds(info, &scope->holder))
+        return 0;
+    if (file_name(info->dlpi_name)[0] != '\0' && object_open(&object, info) &&
+        !scope_add(scope, &object))
+        for (uint32_t i = 0; i < scope->count && scope->found == NULL; i++)
+            add_needed(scope, i);
+    return 1;
+}
+
+void *gc_elf_find_in_scope(const void *address, const char *name)
+{
+    struct scope scope; /* not all of it set to zero: it is large */
+
+    scope.holder.address = (uintptr_t)address;
+    scope.name = name;
+    scope.found = NULL;
+    scope.count = 0;
+    dl_iterate_phdr(search_scope, &scope);
+    return scope.found;
+}
+
+/* ---- what an address is ---- */
+
+struct place_search {
+    struct range range;
+    gc_elf_visit_place_function *visit;
+    void *argument;
+};
+
+/* The function, as dladdr finds it: of those that hold the address the one that begins last. */
+static void name_place(const struct object *object, uintptr_t address, struct gc_elf_spot *spot)
+{
+    const uint32_t bucket_count = object->gnu_hash[0], first = object->gnu_hash[1];
+    const uint32_t *buckets =
+        object->gnu_hash + 4 + object->gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+    const uint32_t *chain = buckets + bucket_count;
+
+    for (uint32_t bucket = 0; bucket < bucket_count; bucket++) {
+        uint32_t i = buckets[bucket];
+
+        for (bool is_last = i < first; !is_last; i++) {
+            const ElfW(Sym) *symbol = &object->symbols[i];
+            const uintptr_t start = object->base + symbol->st_value;
+
+            is_last = chain[i - first] & 1;
+            if (symbol->st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol->st_info) != STT_TLS &&
+                address >= start && (address < start + symbol->st_size || address == start) &&
+                start > spot->symbol_start) {
+                spot->symbol_start = start;
+                spot->symbol = object->strings + symbol->st_name;
+            }
+        }
+    }
+}
+
+static int visit_place(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct place_search *search = argument;
+    struct object object;
+
+    (void)size;
+    if (!holds(info, &search->range))
+        return 0;
+    struct gc_elf_spot spot = {.path = info->dlpi_name != NULL ? info->dlpi_name : "",
+                               .start = search->range.low};
+    if (object_open(&object, info))
+        name_place(&object, search->range.address, &spot);
+    search->visit(search->argument, &spot);
+    return 1;
+}
+
+void gc_elf_visit_place(const void *address, gc_elf_visit_place_function *visit, void *argument)
+{
+    struct place_search search = {{.address = (uintptr_t)address}, visit, argument};
+
+    if (dl_iterate_phdr(visit_place, &search) == 0)
+        visit(argument, NULL);
 }
 
 /* ---- what the program imports ---- */
@@ -322,16 +526,12 @@ static int find_import(struct dl_phdr_info *info, size_t size, void *argument)
     const ElfW(Rela) * tables[2] = {NULL, NULL};
     size_t bytes[2] = {0, 0};
     struct imports *imports = argument;
-    const ElfW(Dyn) *dynamic = NULL;
     struct object object;
 
     (void)size;
     if (!object_open(&object, info))
         return 1;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
-            dynamic = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-    for (; dynamic != NULL && dynamic->d_tag != DT_NULL; dynamic++) {
+    for (const ElfW(Dyn) *dynamic = object.dynamic; dynamic->d_tag != DT_NULL; dynamic++) {
         if (dynamic->d_tag == DT_RELA)
             tables[0] = table_at(object.base, dynamic->d_un.d_ptr);
         else if (dynamic->d_tag == DT_RELASZ)
