@@ -132,6 +132,8 @@ void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited
 /* How long a request that is short waits while nothing becomes free. Work may wait for the very
  * thread that asks, which a plain driver would have refused. */
 #define GC_SHORT_NS UINT64_C(30000000000)
+/* And how long one fence is waited for before something else is looked at. */
+#define GC_TURN_NS UINT64_C(10000000)
 
 /* Makes sure that what is in the bins of the context is truly idle, not only in the order of the
  * one stream: waits if it must, for work before the frees (work.h). False if a capture forbids that

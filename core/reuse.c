@@ -28,7 +28,6 @@
  * since the work may go on for as long as the program does. */
 #define PENDING_SHARE 8
 #define PENDING_WAIT_NS UINT64_C(250000000)
-#define AWAIT_NS UINT64_C(10000000)
 /* And fences are asked again each time this share was missed. */
 #define ASK_SHARE 2048
 
@@ -126,16 +125,6 @@ void gc_reuse_look(struct gc_context *context)
         gc_reuse_collect(context);
 }
 
-bool gc_reuse_drain(struct gc_context *context)
-{
-    int ignored;
-    if (look(context).bytes == 0)
-        return false;
-    if (gc_fence_synchronize(context, &ignored) != GC_OK)
-        return false;
-    return gc_reuse_collect(context);
-}
-
 /* Streams are looked at one by one where a fence of all of them is not passed. */
 static bool poll_streams(struct gc_context *context)
 {
@@ -156,6 +145,34 @@ bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *i
            poll_streams(context);
 }
 
+/* Waits for all that is pending, as long as that comes to an end. *is_stuck: it did not. */
+static bool wait_out(struct gc_context *context, bool *is_stuck)
+{
+    const uint64_t start_ns = gc_core_now_ns(context->core);
+    bool any = false;
+    bool goes_on = true;
+    *is_stuck = false;
+    while (goes_on && !*is_stuck && look(context).bytes > 0) {
+        bool is_under_way = false;
+        const bool is_freed = gc_reuse_wait_oldest(context, GC_TURN_NS, &is_under_way);
+        any |= is_freed;
+        goes_on = is_freed || is_under_way;
+        *is_stuck = gc_core_now_ns(context->core) - start_ns > GC_SHORT_NS;
+    }
+    return any;
+}
+
+bool gc_reuse_drain(struct gc_context *context)
+{
+    bool is_stuck;
+    int ignored;
+    const bool any = wait_out(context, &is_stuck);
+    if (is_stuck || look(context).bytes == 0)
+        return any;
+    /* There are no fences. */
+    return gc_fence_synchronize(context, &ignored) == GC_OK && gc_reuse_collect(context);
+}
+
 /* Whether the work of `waited` is all that may use the context's memory. A moment's answer. */
 static bool is_all_of(struct gc_context *context, const struct gc_context *waited)
 {
@@ -173,15 +190,11 @@ static bool is_all_of(struct gc_context *context, const struct gc_context *waite
 
 void gc_reuse_await_others(struct gc_context *context)
 {
-    const uint64_t start_ns = gc_core_now_ns(context->core);
-    bool goes_on = !is_all_of(context, context);
-    if (goes_on)
-        gc_magazine_flush_device(context->device, NULL);
-    while (goes_on && look(context).bytes > 0 &&
-           gc_core_now_ns(context->core) - start_ns < GC_SHORT_NS) {
-        bool is_under_way = false;
-        goes_on = gc_reuse_wait_oldest(context, AWAIT_NS, &is_under_way) || is_under_way;
-    }
+    bool ignored;
+    if (is_all_of(context, context))
+        return;
+    gc_magazine_flush_device(context->device, NULL);
+    (void)wait_out(context, &ignored);
 }
 
 /* Too much is pending: waits for the oldest of it, once. If its work goes on for longer there is

@@ -21,8 +21,6 @@
 /* Others may take every time what was made free; then the request fails, as it might without a
  * cache. */
 #define ATTEMPTS_MAX 64
-/* How long one context is waited for before the next is looked at. */
-#define TURN_NS UINT64_C(10000000)
 
 /* Whether the context is one of those that are asked. */
 static bool is_asked(const struct gc_context *context, const struct gc_share *share)
@@ -152,10 +150,10 @@ static bool wait_in_turn(const struct gc_shortage *shortage, struct gc_share *sc
                          bool *is_under_way)
 {
     bool any = shortage->pool != NULL &&
-               gc_reuse_wait_oldest(shortage->pool->context, TURN_NS, is_under_way);
+               gc_reuse_wait_oldest(shortage->pool->context, GC_TURN_NS, is_under_way);
     for (struct gc_context *context = gc_context_first(shortage->device); !any && context != NULL;
          context = gc_context_next(context))
-        any = is_asked(context, scope) && gc_reuse_wait_oldest(context, TURN_NS, is_under_way);
+        any = is_asked(context, scope) && gc_reuse_wait_oldest(context, GC_TURN_NS, is_under_way);
     return any;
 }
 

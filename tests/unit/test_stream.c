@@ -41,8 +41,10 @@ static void same_stream_gets_it_at_once(void **state)
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(1024));
     const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
-    const uint64_t calls = bench.sim.total_calls;
+    uint64_t calls = 0;
     for (unsigned i = 0; i < 100; i++) {
+        if (i == 1) /* the first free finds out whether there are fences */
+            calls = bench.sim.total_calls;
         sim_driver_submit(&bench.sim, 1, a, 4096);
         free_in(&bench, a, STREAM_A);
         assert_int_equal(workbench_figures(&bench).pending.current, 4096);
