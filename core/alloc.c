@@ -16,6 +16,8 @@
  * this much. */
 #define WHOLE_IDLE_SHARE 2
 #define WHOLE_IDLE_MIN GC_MIB(128)
+/* Others may take what was given back. */
+#define PLAIN_ATTEMPTS 8
 
 /* One request on its way. */
 struct order {
@@ -169,6 +171,34 @@ static bool relieve_driver(const struct order *order)
            driver->relieve(driver->self, order->context->handle, order->plan.bytes);
 }
 
+/* While something captures nothing that is freed becomes free memory. So that memory comes and goes
+ * as without us, it is the driver's: an allocation of its own, which the driver frees. What is
+ * stream-ordered has the order of its stream, or comes from the driver's pool. */
+static bool is_beside_capture(const struct order *order)
+{
+    const struct gc_context *context = order->context;
+    return gc_context_is_capturing(context) && context->core->debug == NULL &&
+           !order->claim.is_ordered;
+}
+
+static enum gc_status take_plain(struct order *order)
+{
+    struct gc_context *context = order->context;
+    const struct gc_segment_plan plain = {.class = GC_CLASS_ONCE,
+                                          .is_plain = true,
+                                          .bytes = order->claim.bytes,
+                                          .driver_bytes = order->claim.requested_bytes};
+    enum gc_status status = GC_OUT_OF_MEMORY;
+    bool goes_on = true;
+    for (unsigned i = 0; goes_on && i < PLAIN_ATTEMPTS; i++) {
+        status =
+            gc_segment_create(context, &plain, &order->claim, &order->address, &order->refusal);
+        goes_on = status == GC_OUT_OF_MEMORY &&
+                  gc_shortage_give_idle(context->device, context->share, plain.bytes);
+    }
+    return status;
+}
+
 static enum gc_status serve(struct order *order)
 {
     struct gc_device *device = order->context->device;
@@ -182,6 +212,8 @@ static enum gc_status serve(struct order *order)
             return GC_OUT_OF_MEMORY;
     if (order->plan.class != GC_CLASS_ONCE && !is_suspect(order)) {
         status = follow_plan(order);
+        if (status == GC_OUT_OF_MEMORY && is_beside_capture(order))
+            status = take_plain(order);
         if (status == GC_OUT_OF_MEMORY)
             status = take_free(order, false); /* the hot path: one lock, no driver */
     }

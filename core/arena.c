@@ -101,7 +101,7 @@ enum gc_status gc_arena_change_begin(struct gc_context *context, struct gc_chang
 
 enum gc_status gc_arena_change_try_begin(struct gc_context *context, struct gc_change *change)
 {
-    return begin_change(context, change, WAITS_FOR_WORK);
+    return begin_change(context, change, 0);
 }
 
 enum gc_status gc_arena_share_begin(struct gc_context *context, struct gc_change *change)

@@ -230,6 +230,7 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
             .owner = pool->context,
             .id = id,
             .api = block->api,
+            .is_plain = segment->is_plain,
             .is_ordered = block->is_ordered,
             .is_synchronous = block->is_synchronous,
         };

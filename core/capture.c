@@ -27,12 +27,24 @@ static bool is_waited_for(struct gc_core *core)
     return is_waited;
 }
 
+/* Inside the capture no fence can be recorded for what is pending already. */
+static void mark_pending(struct gc_core *core)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL; context = gc_context_next(context))
+            gc_reuse_mark(context);
+    }
+}
+
 void gc_context_capture_begin(struct gc_context *context)
 {
     struct timespec pause = {0, CAPTURE_PAUSE_NS};
     struct gc_core *core = context->core;
     int ignored;
     (void)gc_work_leave_single(core, &ignored); /* inside the capture it could not wait */
+    mark_pending(core);
     atomic_store_explicit(&core->has_captured, true, memory_order_relaxed);
     gc_lock_acquire(&core->registry); /* a record that is made meanwhile has the same count */
     for (struct gc_context *record = core->all_contexts; record != NULL;
@@ -41,7 +53,7 @@ void gc_context_capture_begin(struct gc_context *context)
     atomic_fetch_add_explicit(&core->capture_count, 1, memory_order_seq_cst);
     gc_lock_release(&core->registry);
     /* A synchronisation of ours that ended inside the capture would invalidate it. No wait begins
-     * any more; those under way are the device's to end, so not for ever. */
+     * any more; those under way are the device's to end, so not for ever. Looks end at once. */
     for (unsigned i = 0; i < CAPTURE_PAUSES_MAX; i++) {
         if (!is_waited_for(core))
             return;
@@ -246,6 +258,16 @@ void gc_context_wait_end(struct gc_wait_set *set)
         atomic_fetch_sub_explicit(&set->everyone->everyone_count, 1, memory_order_seq_cst);
     set->count = 0;
     set->everyone = NULL;
+}
+
+void gc_core_look_begin(struct gc_core *core)
+{
+    atomic_fetch_add_explicit(&core->everyone_count, 1, memory_order_seq_cst);
+}
+
+void gc_core_look_end(struct gc_core *core)
+{
+    atomic_fetch_sub_explicit(&core->everyone_count, 1, memory_order_seq_cst);
 }
 
 uint64_t gc_context_epoch(struct gc_context *context)

@@ -267,4 +267,9 @@ bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set
 /* The wait is over, or was not needed. Empties the set; no lock needed. */
 void gc_context_wait_end(struct gc_wait_set *set);
 
+/* Around driver calls that beside a capture are made in relaxed mode, and do it no harm: one that
+ * begins meanwhile waits for their end, since where nothing captures the mode is left alone. */
+void gc_core_look_begin(struct gc_core *core);
+void gc_core_look_end(struct gc_core *core);
+
 #endif

@@ -287,6 +287,7 @@ struct gc_block_info {
         *owner;  /* the record whose pool it is in: a tenant's own, or that of the handle */
     uint64_t id; /* unique in the process, never reused */
     uint16_t api;
+    bool is_plain; /* the driver frees it, as without a cache */
     bool is_ordered;
     bool is_synchronous; /* see gc_core_set_synchronous */
 };

@@ -22,11 +22,11 @@ struct gc_driver {
     /* Takes `bytes` of device memory in `context`. Sets *address (aligned to 512 at least) on
      * success. */
     int (*mem_alloc)(void *self, uint64_t context, uint64_t bytes, uint64_t *address);
-    /* Gives back what mem_alloc returned. The memory is idle, except in mode `track`, where the
-     * driver's own waiting must do. */
+    /* The program's free of what mem_alloc returned: waits for work that may use it. */
     int (*mem_free)(void *self, uint64_t context, uint64_t address);
-    /* The same in the order of `stream`, a handle of the program's, without a wait: mode `track`.
-     */
+    /* The same for memory that is known to be idle: waits for nothing. NULL: as mem_free. */
+    int (*mem_free_idle)(void *self, uint64_t context, uint64_t address);
+    /* The program's free in the order of `stream`, a handle of its own, without a wait. */
     int (*mem_free_ordered)(void *self, uint64_t context, uint64_t address, uint64_t stream);
     /* The device's own free and total bytes, as seen from `context`. */
     int (*mem_info)(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes);
@@ -45,7 +45,7 @@ struct gc_driver {
     int not_ready;     /* fence_query's code for work that is still under way */
     int not_supported; /* fence_record's code where it cannot mark all work of the context */
     /* Marks the end of all work submitted to `context` so far, by whatever stream. Illegal while
-     * one of its streams captures, as are the next two. *fence is given back by fence_release. */
+     * one of its streams captures, as is fence_wait. *fence is given back by fence_release. */
     int (*fence_record)(void *self, uint64_t context, uint64_t *fence);
     /* 0 once everything before the mark is done. */
     int (*fence_query)(void *self, uint64_t context, uint64_t fence);

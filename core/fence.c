@@ -39,7 +39,7 @@ static void release_members(const struct gc_fence *fence)
 /* ---- one thread at the driver ---- */
 
 /* Takes the ring for the calling thread and reads the count of work. False: another has it, the
- * context is gone, or a context of the set captures.
+ * context is gone, or a context of the set captures; without a set captures are not asked for.
  *
  * The count comes before the set, under one lock: a peer whose work is in the count was added
  * before that work was submitted, so it is in the set. */
@@ -49,7 +49,7 @@ static bool begin_asking(struct gc_context *context, struct gc_wait_set *set, ui
     struct gc_fences *fences = context->fences;
     *mark = gc_work_count(&context->core->work);
     const bool is_free = !context->pool.is_dropped && !fences->is_asking &&
-                         gc_context_wait_begin_locked(context, set);
+                         (set == NULL || gc_context_wait_begin_locked(context, set));
     if (is_free) {
         fences->is_asking = true;
         fences->covered_bytes = context->pool.unfenced_bytes;
@@ -201,11 +201,11 @@ static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_u
 {
     struct gc_wait_set set = {.count = 0};
     uint64_t mark;
-    if (!has_open(context) || !begin_asking(context, &set, &mark))
+    bool any = false;
+    if (!has_open(context) || !begin_asking(context, limit_ns == 0 ? NULL : &set, &mark))
         return false;
     GC_ASSERT(gc_lock_held_count() == 0);
     struct gc_fences *fences = context->fences;
-    bool any = false;
     while (fences->count > 0) {
         const struct gc_fence *fence = &fences->ring[fences->first];
         /* A wait since then may have answered already. */
@@ -223,7 +223,10 @@ static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_u
 bool gc_fence_poll(struct gc_context *context)
 {
     bool ignored = false;
-    return ask_oldest(context, 0, &ignored);
+    gc_core_look_begin(context->core);
+    const bool any = ask_oldest(context, 0, &ignored);
+    gc_core_look_end(context->core);
+    return any;
 }
 
 uint64_t gc_fence_oldest_mark(struct gc_context *context)

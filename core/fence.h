@@ -4,7 +4,7 @@
  *
  * A fence's mark is the count of work (work.h) read before the driver was asked: when the fence has
  * completed, all work counted up to the mark is done and the context's `retired` rises to it. While
- * a context of the set captures, nothing is recorded, asked or waited for. */
+ * a context of the set captures, nothing is recorded or waited for. */
 #ifndef GC_FENCE_H
 #define GC_FENCE_H
 

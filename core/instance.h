@@ -112,6 +112,8 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
  * if memory became free.
  */
 bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes);
+/* What is pending can be asked about from now on, also beside captures. */
+void gc_reuse_mark(struct gc_context *context);
 /* What is pending and is done by now becomes free; waits for nothing. */
 void gc_reuse_look(struct gc_context *context);
 /* Waits for all that is pending, if there is any and no capture forbids it. True if memory became
@@ -152,11 +154,15 @@ void gc_reuse_note_handed(struct gc_context *context);
  */
 
 /* Gives idle segments back, the longest idle of each pool first, until at most `keep_bytes` are
- * idle or `enough_bytes` went back. Pools that capture are left alone. Returns bytes given back. */
+ * idle or `enough_bytes` went back. Returns bytes given back. */
 uint64_t gc_shortage_give_back(struct gc_device *device, struct gc_share *share,
                                uint64_t keep_bytes, uint64_t enough_bytes);
 
-/* Gives everything idle of one record back, unless something captures. */
+/* Gives back what is wanted of what is idle, or is so by now; waits for nothing. True if anything
+ * went back. */
+bool gc_shortage_give_idle(struct gc_device *device, struct gc_share *share, uint64_t wanted_bytes);
+
+/* Gives everything idle of one record back. */
 void gc_shortage_empty_pool(struct gc_context *context);
 
 /* What is freed becomes free: the threads' magazines are emptied, and what is pending is waited for

@@ -50,6 +50,7 @@ static void add_free(struct gc_pool *pool, struct gc_segment *segment, struct gc
     segment->arena = arena;
     segment->is_idle = false;
     segment->is_kept = false;
+    segment->is_plain = false;
     link_segment(pool, segment, block);
     gc_pool_bin_locked(pool, block);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
@@ -102,6 +103,7 @@ void gc_pool_export_locked(struct gc_block *block)
     if (pool->planned == segment)
         pool->planned = NULL;
     segment->class = GC_CLASS_ONCE;
+    segment->is_plain = false;
     segment->is_kept = false; /* the program's free is meant for the driver */
     atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
 }

@@ -10,8 +10,8 @@
  * the wait fails the block is live as before. In a capture nothing may be waited for, and a free in
  * a stream's order never waits: the block is pending.
  *
- * Without a cache each block is an allocation of the driver's, whose own free does what it does
- * without us. */
+ * Without a cache, and of what is taken while something captures (alloc.c), each block is an
+ * allocation of the driver's, whose own free does what it does without us. */
 #include "core/bits.h"
 #include "core/check.h"
 #include "core/instance.h"
@@ -31,18 +31,14 @@
 /* And fences are asked again each time this share was missed. */
 #define ASK_SHARE 2048
 
-/* The longest idle segment that serves once, out of the pool, unless a capture forbids giving it
- * back; the set is then announced. */
-static struct gc_segment *take_once(struct gc_context *context, struct gc_wait_set *set,
-                                    struct gc_block **block)
+/* The longest idle segment that serves once, out of the pool. */
+static struct gc_segment *take_once(struct gc_context *context, struct gc_block **block)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     struct gc_segment *segment = pool->idle_oldest;
     while (segment != NULL && segment->class != GC_CLASS_ONCE)
         segment = segment->idle_next;
-    if (segment != NULL && !gc_context_wait_begin_locked(context, set))
-        segment = NULL;
     if (segment != NULL)
         *block = gc_pool_remove_locked(pool, segment);
     gc_pool_release(pool);
@@ -54,12 +50,12 @@ static void give_back_once(struct gc_context *context)
 {
     bool goes_on = true;
     while (goes_on) {
-        struct gc_wait_set set = {.count = 0};
         struct gc_block *block = NULL;
         gc_device_give_back_begin(context->device, context->share);
-        struct gc_segment *segment = take_once(context, &set, &block);
+        gc_core_look_begin(context->core);
+        struct gc_segment *segment = take_once(context, &block);
         goes_on = segment != NULL && gc_segment_give_back(context, segment, block, NULL) == 0;
-        gc_context_wait_end(&set);
+        gc_core_look_end(context->core);
         gc_device_give_back_end(context->device, context->share);
     }
 }
@@ -114,6 +110,14 @@ static uint64_t part_of(const struct gc_context *context, uint64_t parts)
 static bool is_synchronous(const struct gc_context *context)
 {
     return context->core->options->reuse == GC_REUSE_SYNC;
+}
+
+void gc_reuse_mark(struct gc_context *context)
+{
+    if (look(context).unfenced_count == 0)
+        return;
+    (void)gc_fence_poll(context); /* the ring may be full */
+    gc_fence_record(context);
 }
 
 void gc_reuse_look(struct gc_context *context)
@@ -298,17 +302,6 @@ void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited
 
 /* ---- frees ---- */
 
-/* A moment's answer; who waits or unmaps asks with the gate of context.h. */
-static bool is_any_capturing(struct gc_context *context)
-{
-    struct gc_wait_set set = {.count = 0};
-    gc_pool_acquire_plain(&context->pool);
-    const bool may_wait = gc_context_wait_begin_locked(context, &set);
-    gc_pool_release(&context->pool);
-    gc_context_wait_end(&set);
-    return !may_wait;
-}
-
 /* The program's free is done, whenever the memory becomes idle. */
 static enum gc_status free_pending(struct gc_context *context, struct gc_block *block,
                                    const struct gc_entry *entry, uint64_t stamp)
@@ -414,7 +407,7 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
 {
     const struct gc_segment *segment = gc_block_segment(block);
     const bool is_once = segment->class == GC_CLASS_ONCE;
-    const bool is_driven = context->core->mode != GC_MODE_CACHE;
+    const bool is_driven = context->core->mode != GC_MODE_CACHE || segment->is_plain;
     const bool is_pooled = !is_once && segment->class != GC_CLASS_WHOLE && !block->is_shared &&
                            !is_synchronous(context);
     const bool is_named = stream != GC_STREAM_OTHER && (is_pooled || is_driven);
@@ -435,7 +428,7 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     if (is_synchronous(context) && stream == GC_STREAM_NONE)
         return free_waiting(context, block, &entry, is_once, driver_code);
     const uint64_t stamp = gc_work_stamp(&context->core->work);
-    if (is_once && gc_context_is_retired(context, stamp) && !is_any_capturing(context))
+    if (is_once && gc_context_is_retired(context, stamp))
         return free_once(context, block, &entry, driver_code);
     /* In the order of a stream it serves that stream: who gets it otherwise would have to follow.
      */

@@ -24,19 +24,27 @@ static int ask_memory(struct gc_context *context, const struct gc_segment_plan *
     return code;
 }
 
-/* The driver's own free; `stream`: in its order, GC_STREAM_NONE: in none. */
-static int mem_free(struct gc_context *context, uint64_t address, uint64_t stream)
+/* How memory goes back: in the order of a stream, or in none; known to be idle, or as the program's
+ * own free, which waits. */
+struct manner {
+    uint64_t stream; /* GC_STREAM_NONE: in none */
+    bool is_idle;
+};
+
+static int mem_free(struct gc_context *context, uint64_t address, struct manner manner)
 {
     const struct gc_driver *driver = &context->core->driver;
     const uint64_t handle = context->handle;
-    if (stream != GC_STREAM_NONE && driver->mem_free_ordered != NULL)
-        return GC_IN_CONTEXT(context,
-                             driver->mem_free_ordered(driver->self, handle, address, stream));
+    if (manner.stream != GC_STREAM_NONE && driver->mem_free_ordered != NULL)
+        return GC_IN_CONTEXT(
+            context, driver->mem_free_ordered(driver->self, handle, address, manner.stream));
+    if (manner.is_idle && driver->mem_free_idle != NULL)
+        return GC_IN_CONTEXT(context, driver->mem_free_idle(driver->self, handle, address));
     return GC_IN_CONTEXT(context, driver->mem_free(driver->self, handle, address));
 }
 
 static int return_memory(struct gc_context *context, uint64_t address, uint64_t bytes,
-                         uint64_t stream)
+                         struct manner manner)
 {
     const struct gc_driver *driver = &context->core->driver;
     const bool is_debugged = context->core->debug != NULL;
@@ -44,9 +52,9 @@ static int return_memory(struct gc_context *context, uint64_t address, uint64_t 
     if (is_debugged)
         gc_debug_leaves(context, address, bytes);
     if (!is_debugged || !gc_debug_mem_free(context, address, &code))
-        code = mem_free(context, address, stream);
+        code = mem_free(context, address, manner);
     /* And the memory with it; of a stream's order it may be said of the stream's. */
-    if (code == driver->context_is_gone && stream == GC_STREAM_NONE)
+    if (code == driver->context_is_gone && manner.stream == GC_STREAM_NONE)
         code = 0;
     if (code == 0)
         gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, address, bytes);
@@ -57,7 +65,8 @@ static int return_memory(struct gc_context *context, uint64_t address, uint64_t 
  */
 static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_t bytes)
 {
-    if (return_memory(context, address, bytes, GC_STREAM_NONE) == 0)
+    const struct manner unused = {.stream = GC_STREAM_NONE, .is_idle = true};
+    if (return_memory(context, address, bytes, unused) == 0)
         gc_context_release(context, bytes);
 }
 
@@ -151,6 +160,7 @@ enum gc_status gc_segment_create(struct gc_context *context, const struct gc_seg
     segment->address = base;
     segment->bytes = plan->bytes;
     segment->class = (uint8_t)plan->class;
+    segment->is_plain = plan->is_plain;
     status = add_to_pool(context, segment, claim);
     if (status != GC_OK)
         goto fail;
@@ -195,9 +205,11 @@ int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
     /* What comes from the bins may be idle in the order of the one stream only. */
     int ignored;
     const bool is_idle = noted != NULL || gc_reuse_quiesce(context, &ignored);
-    const uint64_t stream = noted != NULL ? noted->stream : GC_STREAM_NONE;
+    const bool is_driven = context->core->mode != GC_MODE_CACHE || segment->is_plain;
+    const struct manner manner = {.stream = noted != NULL ? noted->stream : GC_STREAM_NONE,
+                                  .is_idle = noted == NULL || !is_driven};
     const int code =
-        is_idle ? return_memory(context, segment->address, segment->bytes, stream) : NOT_IDLE;
+        is_idle ? return_memory(context, segment->address, segment->bytes, manner) : NOT_IDLE;
     if (code != 0 && restore(context, segment, block, noted))
         return code;
     gc_context_release(context, segment->bytes);

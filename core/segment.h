@@ -50,7 +50,8 @@ struct gc_segment {
     uint8_t class; /* enum gc_class: which bins its free blocks are in */
     bool is_idle;  /* wholly free: in the idle list */
     bool is_kept;  /* a graph may use it for ever: goes back with its context only */
-    uint8_t unused[53];
+    bool is_plain; /* of class once: the driver's own free judges and waits, as without a cache */
+    uint8_t unused[52];
 };
 _Static_assert(sizeof(struct gc_segment) == 128, "two cache lines");
 
@@ -77,6 +78,7 @@ struct gc_segment_plan {
     uint64_t bytes; /* driver_bytes in whole granules */
     enum gc_class class;
     bool is_own_mapping; /* debug_map.c */
+    bool is_plain;       /* as a segment's */
     bool is_tight;       /* of mapped memory, no page more than must be */
     uint64_t at;         /* an address of class planned, there or not at all; 0: anywhere */
 };

@@ -35,14 +35,11 @@ static uint64_t give_back_oldest(struct gc_context *context, uint64_t enough_byt
     struct gc_device *device = context->device;
     struct gc_pool *pool = &context->pool;
     struct gc_block *block = NULL;
-    struct gc_wait_set set = {.count = 0};
     uint64_t bytes = 0;
     gc_device_give_back_begin(device, context->share);
+    gc_core_look_begin(device->core);
     gc_pool_acquire_plain(pool);
-    /* What would have to be waited for captures: nothing is unmapped then either. */
     struct gc_segment *segment = pool->idle_oldest;
-    if (segment != NULL && !gc_context_wait_begin_locked(context, &set))
-        segment = NULL;
     if (segment != NULL) {
         bytes = segment->bytes;
         block = gc_pool_remove_locked(pool, segment);
@@ -50,9 +47,9 @@ static uint64_t give_back_oldest(struct gc_context *context, uint64_t enough_byt
     gc_pool_release(pool);
     if (segment != NULL && gc_segment_give_back(context, segment, block, NULL) != 0)
         bytes = 0;
-    gc_context_wait_end(&set);
     if (segment == NULL)
         bytes = gc_arena_give_back(context, enough_bytes);
+    gc_core_look_end(device->core);
     if (bytes != 0)
         gc_counter_add(&device->stats.trim_count, 1);
     gc_device_give_back_end(device, context->share);
@@ -80,6 +77,18 @@ uint64_t gc_shortage_give_back(struct gc_device *device, struct gc_share *share,
     if (given < enough_bytes)
         given += gc_elastic_give_back(device, share, keep_bytes, enough_bytes - given);
     return given;
+}
+
+bool gc_shortage_give_idle(struct gc_device *device, struct gc_share *share, uint64_t wanted_bytes)
+{
+    if (gc_shortage_give_back(device, share, 0, wanted_bytes) > 0)
+        return true;
+    (void)gc_magazine_flush_device(device, share);
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        if (is_asked(context, share))
+            gc_reuse_look(context);
+    return gc_shortage_give_back(device, share, 0, wanted_bytes) > 0;
 }
 
 void gc_shortage_empty_pool(struct gc_context *context)

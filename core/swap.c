@@ -77,7 +77,7 @@ static enum gc_swap_refusal check_locked(const struct gc_context *context)
     bool has_plain = false;
     for (const struct gc_segment *segment = pool->segments; segment != NULL;
          segment = segment->next) {
-        has_once |= segment->class == GC_CLASS_ONCE && !segment->is_idle;
+        has_once |= segment->class == GC_CLASS_ONCE && !segment->is_idle && !segment->is_plain;
         has_plain |= segment->arena == NULL;
     }
     if (pool->pages.arenas == NULL)

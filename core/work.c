@@ -101,12 +101,22 @@ static void pass_mark(struct gc_core *core, uint64_t covered)
         atomic_store_explicit(&work->has_left, true, memory_order_release);
 }
 
+static int query(struct gc_core *core, struct gc_context *context, uint64_t fence)
+{
+    const struct gc_driver *driver = &core->driver;
+    gc_core_look_begin(core);
+    const int code =
+        GC_IN_CONTEXT(context, driver->fence_query(driver->self, context->handle, fence));
+    gc_core_look_end(core);
+    return code;
+}
+
 /* Asks for the mark, or waits for it for limit_ns: the driver's code; 0: all work before it is
- * done, and noted so. While something captures nothing is asked: `not_ready`. */
+ * done, and noted so. While something captures nothing is waited for: `not_ready`. */
 static int ask_mark(struct gc_core *core, uint64_t limit_ns)
 {
     const struct gc_driver *driver = &core->driver;
-    if (atomic_load_explicit(&core->capture_count, memory_order_relaxed) != 0)
+    if (limit_ns != 0 && atomic_load_explicit(&core->capture_count, memory_order_relaxed) != 0)
         return driver->not_ready;
     struct gc_work *work = &core->work;
     struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
@@ -114,9 +124,10 @@ static int ask_mark(struct gc_core *core, uint64_t limit_ns)
     /* Before the driver is asked: the mark may be made anew meanwhile. Acquire: pairs with the
      * release in mark. */
     const uint64_t covered = atomic_load_explicit(&work->mark.covered, memory_order_acquire);
-    const int code = GC_IN_CONTEXT(
-        context, limit_ns != 0 ? driver->fence_wait(driver->self, context->handle, fence, limit_ns)
-                               : driver->fence_query(driver->self, context->handle, fence));
+    const int code = limit_ns != 0
+                         ? GC_IN_CONTEXT(context, driver->fence_wait(driver->self, context->handle,
+                                                                     fence, limit_ns))
+                         : query(core, context, fence);
     if (code != 0 && code != driver->context_is_gone)
         return code;
     pass_mark(core, covered);

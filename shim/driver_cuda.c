@@ -58,6 +58,11 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
     return (int)result;
 }
 
+static CUresult free_waiting(uint64_t context, CUdeviceptr address)
+{
+    return GC_CALL(gc_driver_device(context), cuMemFree_v2, address);
+}
+
 /* cuMemFree waits for whatever the device is doing, and that may be waiting for the program. What
  * is idle is freed in a stream that has nothing to wait for. */
 static CUresult free_idle(uint64_t context, CUdeviceptr address)
@@ -66,28 +71,37 @@ static CUresult free_idle(uint64_t context, CUdeviceptr address)
     CUstream stream = GC_HAVE(cuMemFreeAsync) ? gc_stream_idle(context) : NULL;
 
     if (stream == NULL || GC_CALL(device, cuMemFreeAsync, address, stream) != CUDA_SUCCESS)
-        return GC_CALL(device, cuMemFree_v2, address);
+        return free_waiting(context, address);
     (void)GC_CALL(device, cuStreamSynchronize, stream); /* then the memory is there again */
     return CUDA_SUCCESS;
 }
 
-static int mem_free(void *self, uint64_t context, uint64_t address)
+static int free_by(CUresult (*way)(uint64_t, CUdeviceptr), uint64_t context, uint64_t address)
 {
     struct gc_capture_guard guard;
     CUresult result;
     bool pushed;
 
-    (void)self;
     result = gc_driver_enter_context(context, &pushed);
     if (result != CUDA_SUCCESS)
         return (int)result;
     gc_capture_relax(&guard);
-    result = gc_shim.options->mode == GC_MODE_CACHE
-                 ? free_idle(context, address)
-                 : GC_CALL(gc_driver_device(context), cuMemFree_v2, (CUdeviceptr)address);
+    result = way(context, (CUdeviceptr)address);
     gc_capture_restore(&guard);
     gc_driver_leave_context(pushed);
     return (int)result;
+}
+
+static int mem_free(void *self, uint64_t context, uint64_t address)
+{
+    (void)self;
+    return free_by(free_waiting, context, address);
+}
+
+static int mem_free_idle(void *self, uint64_t context, uint64_t address)
+{
+    (void)self;
+    return free_by(free_idle, context, address);
 }
 
 /* Of the thread's own current context, as the program's call: the stream says where it belongs. */
@@ -154,6 +168,7 @@ void gc_driver_cuda_init(struct gc_driver *driver)
         .context_is_gone = CUDA_ERROR_CONTEXT_IS_DESTROYED,
         .mem_alloc = mem_alloc,
         .mem_free = mem_free,
+        .mem_free_idle = mem_free_idle,
         .mem_free_ordered = mem_free_ordered,
         .mem_info = mem_info,
         .synchronize = synchronize,

@@ -342,13 +342,14 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
     return gc_shim_result(status, driver_code);
 }
 
-/* Without a cache each block is an allocation of the driver's, which judges and frees it. */
+/* Without a cache, or of memory taken while something captured, each block is an allocation of the
+ * driver's, which judges and frees it. */
 static CUresult free_block(enum gc_api api, const struct gc_block_info *block, CUdeviceptr dptr,
                            CUstream stream)
 {
     int driver_code = 0;
 
-    if (gc_shim.options->mode == GC_MODE_CACHE)
+    if (gc_shim.options->mode == GC_MODE_CACHE && !block->is_plain)
         return free_cached(api, block, dptr, stream);
     enum gc_status status =
         gc_core_free_ordered(gc_shim.core, dptr, (uintptr_t)stream, (uint16_t)api, &driver_code);

@@ -119,6 +119,12 @@ static uint64_t find_hole(const struct sim_driver *sim, uint64_t bytes, uint64_t
     return start;
 }
 
+static void complete_all(struct sim_driver *sim)
+{
+    for (uint64_t i = 0; i < SIM_CONTEXTS; i++)
+        complete(sim, i);
+}
+
 static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *address)
 {
     struct sim_driver *sim = self;
@@ -146,16 +152,13 @@ static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *add
     return sim_driver_end(sim, 0);
 }
 
-static int mem_free(void *self, uint64_t context, uint64_t address)
+static int free_memory(struct sim_driver *sim, uint64_t context, uint64_t address, bool waits)
 {
-    struct sim_driver *sim = self;
     const int injected = sim_driver_begin(sim, SIM_MEM_FREE, context);
     if (injected != 0)
         return sim_driver_end(sim, injected);
-    if (sim->free_waits)
-        complete(sim, context);
-    if (sim->is_capturing[context] && !sim->free_waits)
-        sim_driver_violate(sim, "memory given back during a capture", address);
+    if (waits)
+        complete_all(sim);
     for (uint64_t i = 0; i < sim->allocation_count; i++) {
         const struct sim_allocation *found = &sim->allocations[i];
         if (found->address != address)
@@ -169,6 +172,16 @@ static int mem_free(void *self, uint64_t context, uint64_t address)
     }
     sim_driver_violate(sim, "a free of no allocation", address);
     return sim_driver_end(sim, 1);
+}
+
+static int mem_free(void *self, uint64_t context, uint64_t address)
+{
+    return free_memory(self, context, address, true);
+}
+
+static int mem_free_idle(void *self, uint64_t context, uint64_t address)
+{
+    return free_memory(self, context, address, false);
 }
 
 static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes)
@@ -210,6 +223,7 @@ void sim_driver_init(struct sim_driver *sim, uint64_t capacity_bytes)
         .context_is_gone = SIM_CONTEXT_IS_GONE,
         .mem_alloc = mem_alloc,
         .mem_free = mem_free,
+        .mem_free_idle = mem_free_idle,
         .mem_info = mem_info,
         .synchronize = synchronize,
         .clock_ns = clock_ns,

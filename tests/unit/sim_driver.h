@@ -138,9 +138,6 @@ struct sim_driver {
     uint64_t next_range;
     uint64_t next_handle;
     bool is_capturing[SIM_CONTEXTS]; /* by handle */
-    /* mem_free is the program's own call, as without a cache: it completes the work first, and in a
-     * capture the driver judges it. */
-    bool free_waits;
     uint64_t calls[SIM_CALL_COUNT];
     uint64_t total_calls;
     uint64_t fail_from; /* call number, from 1; 0: never */

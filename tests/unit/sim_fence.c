@@ -75,7 +75,6 @@ static int fence_query(void *self, uint64_t context, uint64_t handle)
     const int code = sim_driver_begin(sim, SIM_FENCE_QUERY, context);
     if (code != 0)
         return sim_driver_end(sim, code);
-    check_capture(sim, context, "a fence asked in a capture");
     const struct sim_fence *fence = fence_of(sim, context, handle);
     if (fence == NULL)
         return sim_driver_end(sim, SIM_BROKEN);

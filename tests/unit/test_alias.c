@@ -172,12 +172,19 @@ static void take(struct scene *scene)
     come(scene, address, request.bytes, context);
 }
 
+/* Where the driver fails to free what is its own, that stays. */
+static void give_one(struct scene *scene, unsigned i)
+{
+    const enum gc_status status = workbench_try_free(&scene->bench, scene->live[i].address);
+    if (status == GC_DRIVER && scene->may_fail)
+        return;
+    assert_status(status, GC_OK);
+    scene->live[i] = scene->live[--scene->count];
+}
+
 static void give(struct scene *scene)
 {
-    const unsigned i = (unsigned)draw(scene, scene->count);
-    const struct live live = scene->live[i];
-    scene->live[i] = scene->live[--scene->count];
-    workbench_free(&scene->bench, live.address);
+    give_one(scene, (unsigned)draw(scene, scene->count));
 }
 
 static void wait_for(struct scene *scene, unsigned context)
@@ -232,8 +239,7 @@ static void replace_tenant(struct scene *scene)
         assert_status(gc_core_find_block(scene->bench.core, address, &info), GC_OK);
         if (gc_context_tenant(info.owner) != scene->tenants[tenant])
             continue;
-        scene->live[i] = scene->live[--scene->count];
-        workbench_free(&scene->bench, address);
+        give_one(scene, i);
     }
     if (gc_core_remove_tenant(scene->bench.core, scene->tenants[tenant]) != GC_OK)
         return;

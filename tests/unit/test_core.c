@@ -158,7 +158,6 @@ static void track_mode_keeps_nothing(void **state)
     uint64_t address;
     (void)state;
     workbench_open(&bench, &setup);
-    bench.sim.free_waits = true;
     const uint64_t first = workbench_alloc(&bench, 0, 5000);
     sim_driver_submit(&bench.sim, 1, first, 5000);
     assert_int_equal(bench.sim.used_bytes, 5000);

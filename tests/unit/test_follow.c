@@ -264,7 +264,6 @@ static void debug_aids_and_no_cache_follow_nothing(void **state)
     struct workbench bench;
     (void)state;
     workbench_open(&bench, &setup);
-    bench.sim.free_waits = true;
     (void)workbench_alloc(&bench, 0, FIRST);
     assert_int_equal(figures_of(&bench).entry_count, 0);
     workbench_close(&bench);

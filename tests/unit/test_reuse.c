@@ -208,7 +208,8 @@ static void exported_block_freed_in_a_capture_goes_back_later(void **state)
     workbench_close(&bench);
 }
 
-static void capture_leaves_idle_segments_alone(void **state)
+/* Also beside a capture: it has no use for it. */
+static void idle_memory_gives_way_beside_a_capture(void **state)
 {
     const struct workbench_setup setup = {
         .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(64), .trim_percent = 100};
@@ -218,10 +219,41 @@ static void capture_leaves_idle_segments_alone(void **state)
     workbench_open(&bench, &setup);
     workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
     workbench_capture(&bench, 0, true);
-    assert_status(workbench_try_alloc(&bench, 1, GC_MIB(60), &address), GC_OUT_OF_MEMORY);
-    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), 0);
+    const uint64_t first = workbench_alloc(&bench, 1, GC_MIB(60));
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(60), &address), GC_OUT_OF_MEMORY);
+    sim_driver_submit(&bench.sim, 1, first, GC_MIB(60));
+    workbench_free(&bench, first); /* the driver waits */
+    const uint64_t second = workbench_alloc(&bench, 0, GC_MIB(60));
     workbench_capture(&bench, 0, false);
-    workbench_alloc(&bench, 1, GC_MIB(60));
+    workbench_free(&bench, second);
+    assert_int_equal(bench.sim.used_bytes, 0);
+    workbench_close(&bench);
+}
+
+/* What was pending when a capture began is asked about inside; what became so later is not. */
+static void pending_memory_becomes_free_beside_a_capture(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(64),
+                                          .trim_percent = 100,
+                                          .is_fenced = true};
+    struct workbench bench;
+    uint64_t address;
+    (void)state;
+    workbench_open(&bench, &setup);
+    const uint64_t before = workbench_alloc(&bench, 0, GC_MIB(20));
+    const uint64_t inside = workbench_alloc(&bench, 0, GC_MIB(20));
+    sim_driver_submit(&bench.sim, 1, before, GC_MIB(20));
+    workbench_free(&bench, before);
+    workbench_capture(&bench, 0, true);
+    sim_driver_submit(&bench.sim, 1, inside, GC_MIB(20));
+    workbench_free(&bench, inside);
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(40), &address), GC_OUT_OF_MEMORY);
+    bench.sim.is_prompt = true;
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(40)));
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(60), &address), GC_OUT_OF_MEMORY);
+    workbench_capture(&bench, 0, false);
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
     workbench_close(&bench);
 }
 
@@ -437,7 +469,8 @@ int main(void)
         cmocka_unit_test(failed_wait_keeps_pending_blocks_pending),
         cmocka_unit_test(peers_are_waited_for),
         cmocka_unit_test(exported_block_freed_in_a_capture_goes_back_later),
-        cmocka_unit_test(capture_leaves_idle_segments_alone),
+        cmocka_unit_test(idle_memory_gives_way_beside_a_capture),
+        cmocka_unit_test(pending_memory_becomes_free_beside_a_capture),
         cmocka_unit_test(dropped_context_takes_its_memory_along),
         cmocka_unit_test(handle_may_be_used_again_by_a_new_context),
         cmocka_unit_test(second_free_during_the_wait_is_refused),

@@ -205,6 +205,15 @@ uint64_t workbench_alloc(struct workbench *bench, unsigned context, uint64_t byt
     return address;
 }
 
+uint64_t workbench_alloc_ordered(struct workbench *bench, struct gc_context *record, uint64_t bytes)
+{
+    const struct gc_request request = {.bytes = bytes, .api = API_MALLOC, .is_ordered = true};
+    uint64_t address = 0;
+    assert_status(gc_core_alloc(bench->core, record, &request, &address, &bench->driver_code),
+                  GC_OK);
+    return address;
+}
+
 enum gc_status workbench_try_free(struct workbench *bench, uint64_t address)
 {
     return gc_core_free(bench->core, address, API_OTHER, &bench->driver_code);

@@ -65,6 +65,9 @@ void workbench_export(struct workbench *bench, uint64_t address);
 /* Must succeed. */
 uint64_t workbench_alloc(struct workbench *bench, unsigned context, uint64_t bytes);
 enum gc_status workbench_try_free(struct workbench *bench, uint64_t address);
+/* In the order of a stream, of none that is named. */
+uint64_t workbench_alloc_ordered(struct workbench *bench, struct gc_context *record,
+                                 uint64_t bytes);
 void workbench_free(struct workbench *bench, uint64_t address);
 /* Allocates in the first context and frees while work of the context `handle` on it is queued. */
 uint64_t workbench_free_busy(struct workbench *bench, uint64_t handle, uint64_t bytes);

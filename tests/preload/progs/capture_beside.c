@@ -4,7 +4,8 @@
  *
  * abandoned: threads end that have begun to capture in their own default stream; reborn: and a
  *            later thread captures in its own. Then memory comes and goes many times over.
- * elsewhere: a thread captures for as long as another one's memory comes and goes.
+ * elsewhere: a thread captures for as long as another one's memory comes and goes, on every device;
+ *            when it begins most of the device is idle, or just freed.
  * context:   another context captures while this one's memory comes and goes, waited for.
  * spread:    a capture takes a stream of a second context in, where memory comes and goes.
  * held:      memory of cuMemAlloc is freed in a stream that waits for the host. */
@@ -62,6 +63,44 @@ static void run_thread(void *(*body)(void *))
     pthread_join(thread, NULL);
 }
 
+/* Memory of sizes up to most of the device, used and freed in streams of all kinds. */
+static void come_and_go_in_all_ways(void)
+{
+    CUstream streams[] = {NULL, NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    const size_t sizes[] = {1000, BLOCK_BYTES, 5 * BLOCK_BYTES, 24 * BLOCK_BYTES};
+
+    CHECK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+    CHECK(cuStreamCreate(&streams[1], CU_STREAM_DEFAULT));
+    for (unsigned i = 0; i < 2 * LAPS; i++) {
+        const size_t bytes = sizes[i / 2 % 4];
+        const CUdeviceptr block = program_alloc(bytes);
+
+        CHECK(cuMemsetD8Async(block, 1, 1000, streams[i / 8 % 4]));
+        if (i % 3 == 0)
+            CHECK(cuStreamSynchronize(streams[i / 8 % 4]));
+        CHECK(i % 2 == 0 ? cuMemFree(block) : cuMemFreeAsync(block, streams[i / 8 % 4]));
+        if (i % 2 != 0)
+            CHECK(cuStreamSynchronize(streams[i / 8 % 4]));
+    }
+    CHECK(cuStreamDestroy(streams[0]));
+    CHECK(cuStreamDestroy(streams[1]));
+}
+
+/* Most of the device. */
+static void fill_and_free(bool is_busy)
+{
+    CUdeviceptr blocks[28];
+
+    for (int i = 0; i < 28; i++) {
+        blocks[i] = program_alloc(BLOCK_BYTES);
+        CHECK(cuMemsetD8Async(blocks[i], 1, 4096, i % 2 == 0 ? stream : second));
+    }
+    if (!is_busy)
+        CHECK(cuCtxSynchronize());
+    for (int i = 0; i < 28; i++)
+        CHECK(cuMemFree(blocks[i]));
+}
+
 static pthread_barrier_t begun, ended;
 
 static void *capture_for_long(void *unused)
@@ -80,17 +119,34 @@ static void *capture_for_long(void *unused)
     return NULL;
 }
 
-static void beside_long_capture(void)
+static void come_and_go_on_all_devices(void)
+{
+    int count;
+
+    CHECK(cuDeviceGetCount(&count));
+    for (int i = 0; i < count; i++) {
+        CUcontext own = NULL;
+
+        if (i > 0)
+            CHECK(cuDevicePrimaryCtxRetain(&own, i));
+        CHECK(cuCtxSetCurrent(i > 0 ? own : context));
+        come_and_go_in_all_ways();
+    }
+    CHECK(cuCtxSetCurrent(context));
+}
+
+static void beside_long_capture(bool is_busy)
 {
     pthread_t thread;
 
-    come_and_go(false); /* some memory is there already */
+    fill_and_free(is_busy);
     pthread_barrier_init(&begun, NULL, 2);
     pthread_barrier_init(&ended, NULL, 2);
     if (pthread_create(&thread, NULL, capture_for_long, NULL) != 0)
         exit(EXIT_FAILURE);
     pthread_barrier_wait(&begun);
     come_and_go(false);
+    come_and_go_on_all_devices();
     pthread_barrier_wait(&ended);
     pthread_join(thread, NULL);
     come_and_go(false);
@@ -189,7 +245,8 @@ int main(int argument_count, char **arguments)
             run_thread(capture);
         come_and_go(false);
     } else if (strcmp(what, "elsewhere") == 0) {
-        beside_long_capture();
+        beside_long_capture(true);
+        beside_long_capture(false);
     } else if (strcmp(what, "context") == 0 || strcmp(what, "spread") == 0) {
         spread(strcmp(what, "spread") == 0);
     } else if (strcmp(what, "held") == 0) {
