@@ -264,7 +264,6 @@ static void fail_each(const struct play *play, bool for_good, int code)
     for (n = 1; n < RUNS_MAX; n++) {
         struct run run = {.refused = 0};
         workbench_open(&run.bench, &play->setup);
-        run.bench.sim.free_waits = play->setup.mode == GC_MODE_TRACK;
         sim_driver_fail(&run.bench.sim, n, for_good, code);
         play->scenario(&run);
         run.fired = run.bench.sim.failed_count > 0;

@@ -313,7 +313,6 @@ static void run_seed(uint64_t seed, enum gc_mode mode, bool has_mapping, bool ha
         .is_fenced = draw(&model, 2) == 0,
         .plan = has_plan ? &model.plan : NULL};
     workbench_open(&model.bench, &setup);
-    model.bench.sim.free_waits = mode == GC_MODE_TRACK;
     for (unsigned i = 0; i < STEPS; i++) {
         step(&model);
         if (i % 16 == 0)
