@@ -14,6 +14,7 @@ static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult resu
     if (context != NULL)
         gc_core_retire(gc_shim.core, context, epoch);
     gc_mempool_refresh(NULL); /* the driver trims its pools when it synchronises */
+    gc_graph_refresh_all();   /* and drops what graphs that are destroyed had */
     return result;
 }
 

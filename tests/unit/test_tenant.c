@@ -206,7 +206,7 @@ static void start_capture(void *argument, enum sim_call call, uint64_t context)
 {
     struct waiting *waiting = argument;
     (void)context;
-    if (call != SIM_SYNCHRONIZE)
+    if (call != SIM_FENCE_WAIT)
         return;
     waiting->bench->sim.hook = NULL;
     assert_int_equal(pthread_create(&waiting->thread, NULL, begin_capture, waiting), 0);
