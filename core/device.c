@@ -215,9 +215,9 @@ bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share 
 {
     const uint32_t *count = share != NULL ? &share->give_back_count : &device->give_back_count;
     gc_lock_acquire(&device->give_back_lock);
-    const bool waited = *count > 0;
-    while (*count > 0)
-        gc_lock_wait(&device->give_back_lock, &device->give_back_done);
+    bool waited = *count > 0;
+    while (waited && *count > 0) /* not for ever: the driver may hold the thread that gives back */
+        waited = gc_lock_wait_for(&device->give_back_lock, &device->give_back_done, GC_SHORT_NS);
     gc_lock_release(&device->give_back_lock);
     return waited;
 }

@@ -197,13 +197,29 @@ static bool has_open(struct gc_context *context)
     return any;
 }
 
+/* Whether another thread is at it: then a moment goes by, for one that waits. */
+static bool is_being_asked(struct gc_context *context, uint64_t limit_ns)
+{
+    const struct timespec moment = {0, 1000000};
+    gc_pool_acquire_plain(&context->pool);
+    const bool is_asked = !context->pool.is_dropped && context->fences->is_asking;
+    gc_pool_release(&context->pool);
+    if (is_asked && limit_ns != 0)
+        nanosleep(&moment, NULL);
+    return is_asked;
+}
+
 static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
     struct gc_wait_set set = {.count = 0};
     uint64_t mark;
     bool any = false;
-    if (!has_open(context) || !begin_asking(context, limit_ns == 0 ? NULL : &set, &mark))
+    if (!has_open(context))
         return false;
+    if (!begin_asking(context, limit_ns == 0 ? NULL : &set, &mark)) {
+        *is_under_way |= is_being_asked(context, limit_ns);
+        return false;
+    }
     GC_ASSERT(gc_lock_held_count() == 0);
     struct gc_fences *fences = context->fences;
     while (fences->count > 0) {

@@ -2,6 +2,8 @@
 
 #include "core/check.h"
 
+#include <time.h>
+
 #include <stdatomic.h>
 
 /* Bit r: the thread holds a lock of rank r, or is about to or just did. Never two of one rank, so
@@ -39,6 +41,18 @@ void gc_lock_wait(struct gc_lock *lock, pthread_cond_t *condition)
 {
     GC_ASSERT(held_ranks == 1U << lock->rank);
     pthread_cond_wait(condition, &lock->mutex);
+}
+
+bool gc_lock_wait_for(struct gc_lock *lock, pthread_cond_t *condition, uint64_t limit_ns)
+{
+    const uint64_t second_ns = 1000000000;
+    struct timespec end;
+    GC_ASSERT(held_ranks == 1U << lock->rank);
+    clock_gettime(CLOCK_REALTIME, &end);
+    const uint64_t end_ns = (uint64_t)end.tv_nsec + limit_ns;
+    end.tv_sec += (time_t)(end_ns / second_ns);
+    end.tv_nsec = (long)(end_ns % second_ns);
+    return pthread_cond_timedwait(condition, &lock->mutex, &end) == 0;
 }
 
 unsigned gc_lock_held_count(void)

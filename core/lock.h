@@ -8,6 +8,8 @@
 #define GC_LOCK_H
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* What each guards is said in README.md of this folder. */
 enum gc_lock_rank {
@@ -34,6 +36,8 @@ void gc_lock_acquire(struct gc_lock *lock);
 void gc_lock_release(struct gc_lock *lock);
 /* Waits for `condition` with `lock` held, which must be the only one. */
 void gc_lock_wait(struct gc_lock *lock, pthread_cond_t *condition);
+/* The same, but for limit_ns at most; false: that long. */
+bool gc_lock_wait_for(struct gc_lock *lock, pthread_cond_t *condition, uint64_t limit_ns);
 /* How many locks of this kind the calling thread holds. In a signal handler: or is about to. */
 unsigned gc_lock_held_count(void);
 

@@ -166,14 +166,19 @@ static bool wait_out(struct gc_context *context, bool *is_stuck)
     return any;
 }
 
+static bool has_no_fences(const struct gc_context *context)
+{
+    return context->core->driver.fence_record == NULL || gc_context_is_fenceless(context) ||
+           context->is_crowded;
+}
+
 bool gc_reuse_drain(struct gc_context *context)
 {
     bool is_stuck;
     int ignored;
     const bool any = wait_out(context, &is_stuck);
-    if (is_stuck || look(context).bytes == 0)
+    if (is_stuck || !has_no_fences(context) || look(context).bytes == 0)
         return any;
-    /* There are no fences. */
     return gc_fence_synchronize(context, &ignored) == GC_OK && gc_reuse_collect(context);
 }
 
