@@ -164,8 +164,6 @@ void gc_pool_export_locked(struct gc_block *block);
 /* Puts back what gc_pool_remove_locked took. */
 void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
                             struct gc_block *block, enum gc_block_state state);
-/* Graphs that use its memory will not run any more: it goes back like any other. */
-void gc_pool_unkeep_locked(struct gc_pool *pool);
 void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
 
 /* Memory of the pool has become idle, or is no more. */

@@ -46,9 +46,8 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
         previous = block;
     }
     REQUIRE(segment->first != NULL && address == segment->address + segment->bytes);
-    REQUIRE(segment->is_idle ==
-            (segment->first->state == GC_BLOCK_FREE && segment->first->next == NULL &&
-             segment->arena == NULL && !segment->is_kept));
+    REQUIRE(segment->is_idle == (segment->first->state == GC_BLOCK_FREE &&
+                                 segment->first->next == NULL && segment->arena == NULL));
     if (segment->is_idle)
         sums->idle_count++;
     return true;
