@@ -40,8 +40,9 @@ static void same_stream_gets_it_at_once(void **state)
     struct workbench bench;
     (void)state;
     workbench_open_fenced(&bench, GC_MIB(1024));
-    const uint64_t a = alloc_in(&bench, 4096, STREAM_A);
-    const uint64_t calls = bench.sim.total_calls;
+    const uint64_t a = free_busy_in(&bench, 4096, STREAM_A);
+    assert_int_equal(alloc_in(&bench, 4096, STREAM_A), a);
+    const uint64_t calls = bench.sim.total_calls; /* the first free looked for fences */
     for (unsigned i = 0; i < 100; i++) {
         sim_driver_submit(&bench.sim, 1, a, 4096);
         free_in(&bench, a, STREAM_A);
