@@ -1,6 +1,6 @@
 /* What a malloc could get now: room in the limit and on the device, idle memory, and what will be
  * idle once pending work is done. Pending blocks beside live ones, in a segment or a page, are not
- * counted: they serve again, but give no room to others. Nor is what a graph may use for ever. */
+ * counted: they serve again, but give no room to others. */
 #include "core/bits.h"
 #include "core/instance.h"
 #include "core/magazine.h"
@@ -21,7 +21,7 @@ static uint64_t pages_between(const struct gc_pool *pool, const struct gc_arena 
     const uint64_t last = gc_min_u64((end - base) / page_bytes, arena->touched_count);
     uint64_t count = 0;
     for (uint64_t i = (start - base + page_bytes - 1) / page_bytes; i < last; i++)
-        count += arena->slots[i].use_count > 0 && !arena->slots[i].is_kept;
+        count += arena->slots[i].use_count > 0;
     return count * page_bytes;
 }
 
@@ -42,7 +42,7 @@ static uint64_t run_bytes(const struct gc_pool *pool, const struct gc_block *blo
     if (segment->arena != NULL)
         return pages_between(pool, segment->arena, first->address, last->address + last->bytes);
     const bool is_whole = first->previous == NULL && last->next == NULL;
-    return is_whole && !segment->is_kept ? segment->bytes : 0;
+    return is_whole ? segment->bytes : 0;
 }
 
 static uint64_t list_bytes(const struct gc_pool *pool, const struct gc_block *first)
@@ -57,7 +57,7 @@ static uint64_t pool_bytes(struct gc_pool *pool)
 {
     gc_pool_acquire_plain(pool);
     uint64_t bytes = list_bytes(pool, pool->pending_first);
-    for (unsigned i = 0; i < GC_STREAM_LISTS; i++)
+    for (unsigned i = 0; i < pool->stream_count; i++)
         bytes += list_bytes(pool, pool->streams[i].first);
     gc_pool_release(pool);
     return bytes;

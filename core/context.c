@@ -33,7 +33,7 @@ struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle)
 void gc_contexts_init(struct gc_core *core)
 {
     gc_slab_init_small(&core->context_records, &core->host, RECORD_BYTES);
-    gc_slab_init_small(&core->fence_rings, &core->host, sizeof(struct gc_fences));
+    gc_slab_init(&core->fence_rings, &core->host, sizeof(struct gc_fences));
     gc_slab_init_small(&core->range_records, &core->host, sizeof(struct gc_range));
 }
 
@@ -82,6 +82,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         .page_bytes = device->page_bytes,
     };
     gc_pool_init(&context->pool, context, &shared);
+    context->pool.streams = context->fences->streams;
     gc_magazine_size(context);
     return context;
 }

@@ -27,7 +27,7 @@ void gc_pool_empty_lists_locked(struct gc_pool *pool)
     pool->pending_first = NULL;
     pool->pending_last = NULL;
     pool->pending_bytes = 0;
-    for (unsigned i = 0; i < GC_STREAM_LISTS; i++)
+    for (unsigned i = 0; i < pool->stream_count; i++)
         pool->streams[i] = (struct gc_stream_list){0};
 }
 
@@ -42,7 +42,7 @@ static void move_out_locked(struct gc_pool *pool, struct gc_pool_hidden *hidden)
     hidden->pending_first = pool->pending_first;
     hidden->pending_last = pool->pending_last;
     hidden->pending_bytes = pool->pending_bytes;
-    for (unsigned i = 0; i < GC_STREAM_LISTS; i++)
+    for (unsigned i = 0; i < pool->stream_count; i++)
         hidden->streams[i] = pool->streams[i];
     gc_pool_empty_lists_locked(pool);
 }
@@ -58,7 +58,7 @@ void gc_pool_move_back_locked(struct gc_pool *pool, const struct gc_pool_hidden 
     pool->pending_first = hidden->pending_first;
     pool->pending_last = hidden->pending_last;
     pool->pending_bytes = hidden->pending_bytes;
-    for (unsigned i = 0; i < GC_STREAM_LISTS; i++)
+    for (unsigned i = 0; i < pool->stream_count; i++)
         pool->streams[i] = hidden->streams[i];
 }
 

@@ -357,7 +357,7 @@ void gc_fence_mark_streams(struct gc_context *context, uint64_t only)
     struct gc_stream_list seen;
     if (driver_of(context)->stream_mark == NULL || !begin_streams(context, &set))
         return;
-    for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
+    for (unsigned i = 0; i < context->pool.stream_count; i++) {
         struct gc_stream_list *list = &context->pool.streams[i];
         if (begin_mark(context, list, only, &seen) &&
             mark_stream(context, seen.stream, &context->fences->stream_marks[i]))
@@ -402,7 +402,7 @@ bool gc_fence_poll_streams(struct gc_context *context)
     bool any = false;
     if (driver_of(context)->stream_mark == NULL || !begin_streams(context, &set))
         return false;
-    for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
+    for (unsigned i = 0; i < context->pool.stream_count; i++) {
         struct gc_stream_list *list = &context->pool.streams[i];
         if (!is_marked(context, list, &seen) || !is_passed(&context->fences->stream_marks[i]))
             continue;
@@ -422,6 +422,7 @@ static bool take_oldest_locked(struct gc_context *context, struct gc_fence *fenc
         return false;
     if (fences->count == 0) {
         context->fences = NULL;
+        context->pool.stream_count = 0;
         gc_slab_put(&context->core->fence_rings, fences);
         return false;
     }

@@ -43,6 +43,7 @@ struct gc_fences {
     uint64_t considered_bytes; /* of it, when a fence for it was last thought of */
     uint64_t considered_count;
     struct gc_fence ring[GC_FENCES_MAX];
+    struct gc_stream_list streams[GC_STREAM_LISTS];       /* the pool's */
     struct gc_fence_member stream_marks[GC_STREAM_LISTS]; /* of the pool's lists; handle 0: none */
 };
 

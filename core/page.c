@@ -98,7 +98,7 @@ static void unuse(struct gc_pool *pool, struct gc_slot *slot)
 }
 
 bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
-                             uint64_t bytes, bool keep)
+                             uint64_t bytes)
 {
     struct gc_pages *pages = &pool->pages;
     const uint64_t before = pages->idle_count;
@@ -112,11 +112,6 @@ bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint6
         while (i-- > first)
             unuse(pool, &arena->slots[i]);
         return false; /* the same pages are idle as before */
-    }
-    for (i = first; keep && i < end; i++) {
-        struct gc_slot *slot = &arena->slots[i];
-        slot->use_count += !slot->is_kept;
-        slot->is_kept = true;
     }
     gc_pages_settle_locked(pool, before);
     return true;
@@ -171,20 +166,6 @@ bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_
     for (uint64_t i = first; i < end; i++)
         unuse(pool, &arena->slots[i]);
     return gc_pages_settle_locked(pool, before);
-}
-
-void gc_pages_unkeep_locked(struct gc_pool *pool)
-{
-    const uint64_t before = pool->pages.idle_count;
-    for (struct gc_arena *arena = pool->pages.arenas; arena != NULL; arena = arena->next) {
-        for (uint64_t i = 0; i < arena->touched_count; i++) {
-            if (!arena->slots[i].is_kept)
-                continue;
-            arena->slots[i].is_kept = false;
-            unuse(pool, &arena->slots[i]);
-        }
-    }
-    gc_pages_settle_locked(pool, before);
 }
 
 /* ---- lending ---- */

@@ -35,7 +35,6 @@ struct gc_slot {
     struct gc_slot *next;    /* another one where `page` is mapped */
     uint32_t use_count;      /* blocks that are not free and touch it */
     bool has_access;         /* of `page`: usable, not only mapped */
-    bool is_kept;            /* a graph may use it for ever: counted once in use_count */
     uint8_t stage;           /* enum gc_slot_stage */
     bool is_changing;        /* who makes the change has it: no block may come in meanwhile */
 };
@@ -104,10 +103,9 @@ static inline bool gc_slot_is_backed(const struct gc_slot *slot)
            (slot->page->user == slot || slot->page->user == NULL);
 }
 
-/* Counts a use of each slot of the range if all are backed; `keep` keeps them so for good. False
- * with nothing changed. */
+/* Counts a use of each slot of the range if all are backed. False with nothing changed. */
 bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
-                             uint64_t bytes, bool keep);
+                             uint64_t bytes);
 /* Counts the use in any case, takes the idle pages of the slots that have them and marks the others
  * GC_SLOT_NEEDS. Returns how many those are. */
 uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
@@ -119,9 +117,6 @@ bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_
 /* Whether all slots of the range are backed. */
 bool gc_pages_are_backed_locked(const struct gc_pool *pool, const struct gc_arena *arena,
                                 uint64_t address, uint64_t bytes);
-
-/* No slot is kept for a graph any more. */
-void gc_pages_unkeep_locked(struct gc_pool *pool);
 
 /* Where the search for pages to lend goes on, under one hold of the lock. */
 struct gc_donor_search {

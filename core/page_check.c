@@ -94,7 +94,7 @@ struct gc_hole_sums gc_pool_measure_locked(const struct gc_pool *pool)
 static bool check_slot(const struct gc_slot *slot, uint64_t uses)
 {
     const struct gc_page *page = slot->page;
-    REQUIRE(slot->use_count == uses + slot->is_kept);
+    REQUIRE(slot->use_count == uses);
     if (page == NULL) {
         REQUIRE(!slot->has_access && slot->use_count == 0);
         return true;

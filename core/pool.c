@@ -158,7 +158,7 @@ void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
     struct gc_segment *segment = gc_block_segment(block);
     gc_block_set_state(block, GC_BLOCK_FREE);
     gc_bins_insert(&pool->bins[segment->class], block);
-    if (gc_block_spans_segment(block) && segment->arena == NULL && !segment->is_kept)
+    if (gc_block_spans_segment(block) && segment->arena == NULL)
         gc_pool_set_idle_locked(pool, segment);
 }
 

@@ -82,8 +82,9 @@ struct gc_pool {
     uint64_t pending_bytes;  /* of the streams' lists too */
     uint64_t unfenced_bytes; /* became pending since the last fence was recorded */
     uint64_t unfenced_count;
-    struct gc_stream_list streams[GC_STREAM_LISTS];
-    struct gc_block *spares; /* block records at hand, linked by `next` */
+    struct gc_stream_list *streams; /* GC_STREAM_LISTS, of the fences of its context */
+    unsigned stream_count;          /* of them that were ever used: the first ones */
+    struct gc_block *spares;        /* block records at hand, linked by `next` */
     uint32_t spare_count;
     bool is_dropped; /* the context is gone, or about to be, and with it every segment */
     struct gc_pool_hidden *hidden; /* what it had, while that is about to be (context_end.c) */
@@ -164,8 +165,6 @@ void gc_pool_export_locked(struct gc_block *block);
 /* Puts back what gc_pool_remove_locked took. */
 void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
                             struct gc_block *block, enum gc_block_state state);
-/* Graphs that use its memory will not run any more: it goes back like any other. */
-void gc_pool_unkeep_locked(struct gc_pool *pool);
 void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
 
 /* Memory of the pool has become idle, or is no more. */

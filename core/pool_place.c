@@ -54,14 +54,11 @@ struct gc_block *gc_pool_take_place_locked(struct gc_pool *pool, const struct gc
                                            const struct gc_claim *claim)
 {
     struct gc_segment *segment = gc_block_segment(place->hole);
-    const bool keep = false;
     if (segment->arena != NULL &&
-        !gc_pages_try_use_locked(pool, segment->arena, place->address, claim->bytes, keep))
+        !gc_pages_try_use_locked(pool, segment->arena, place->address, claim->bytes))
         return NULL;
     struct gc_block *block = gc_pool_carve_locked(pool, place, claim->bytes);
     GC_ASSERT(segment->class != GC_CLASS_ONCE);
-    if (keep)
-        segment->is_kept = true;
     gc_pool_make_live_locked(pool, block, claim);
     return block;
 }

@@ -36,7 +36,6 @@ struct gc_block *gc_pool_add_locked(struct gc_pool *pool, struct gc_segment *seg
     struct gc_block *block = gc_pool_pop_record_locked(pool);
     segment->arena = NULL;
     segment->is_idle = false;
-    segment->is_kept = false;
     link_segment(pool, segment, block);
     gc_pool_split_off_locked(pool, block, claim->bytes);
     gc_pool_make_live_locked(pool, block, claim);
@@ -49,7 +48,6 @@ static void add_free(struct gc_pool *pool, struct gc_segment *segment, struct gc
     struct gc_block *block = gc_pool_pop_record_locked(pool);
     segment->arena = arena;
     segment->is_idle = false;
-    segment->is_kept = false;
     segment->is_plain = false;
     link_segment(pool, segment, block);
     gc_pool_bin_locked(pool, block);
@@ -104,7 +102,6 @@ void gc_pool_export_locked(struct gc_block *block)
         pool->planned = NULL;
     segment->class = GC_CLASS_ONCE;
     segment->is_plain = false;
-    segment->is_kept = false; /* the program's free is meant for the driver */
     atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
 }
 
@@ -116,16 +113,4 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
     if (state == GC_BLOCK_FREE)
         gc_pool_bin_locked(pool, block);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
-}
-
-void gc_pool_unkeep_locked(struct gc_pool *pool)
-{
-    for (struct gc_segment *segment = pool->segments; segment != NULL; segment = segment->next) {
-        const bool was_kept = segment->is_kept;
-        segment->is_kept = false;
-        if (was_kept && segment->arena == NULL && segment->first->state == GC_BLOCK_FREE &&
-            gc_block_spans_segment(segment->first))
-            gc_pool_set_idle_locked(pool, segment);
-    }
-    gc_pages_unkeep_locked(pool);
 }

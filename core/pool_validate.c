@@ -46,9 +46,8 @@ static bool check_segment(const struct gc_pool *pool, const struct gc_segment *s
         previous = block;
     }
     REQUIRE(segment->first != NULL && address == segment->address + segment->bytes);
-    REQUIRE(segment->is_idle ==
-            (segment->first->state == GC_BLOCK_FREE && segment->first->next == NULL &&
-             segment->arena == NULL && !segment->is_kept));
+    REQUIRE(segment->is_idle == (segment->first->state == GC_BLOCK_FREE &&
+                                 segment->first->next == NULL && segment->arena == NULL));
     if (segment->is_idle)
         sums->idle_count++;
     return true;
@@ -91,7 +90,7 @@ static bool validate_locked(const struct gc_pool *pool)
     REQUIRE(sums.idle_count == 0);
     REQUIRE(gc_pages_validate_locked(pool));
     REQUIRE(check_pending(pool->pending_first, pool->pending_last, &sums));
-    for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
+    for (unsigned i = 0; i < pool->stream_count; i++) {
         const struct gc_stream_list *list = &pool->streams[i];
         REQUIRE((list->stream == 0) == (list->first == NULL));
         REQUIRE(check_pending(list->first, list->last, &sums));

@@ -435,9 +435,9 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     const uint64_t stamp = gc_work_stamp(&context->core->work);
     if (is_once && gc_context_is_retired(context, stamp))
         return free_once(context, block, &entry, driver_code);
-    /* In the order of a stream it serves that stream: who gets it otherwise would have to follow.
-     */
-    const bool is_in_order = entry.stream != 0 && !gc_context_is_retired(context, stamp);
+    /* In the order of a stream it serves that stream: who gets it otherwise would have to follow. A
+     * plain driver waits for nothing then. */
+    const bool is_in_order = stream != GC_STREAM_NONE && !gc_context_is_retired(context, stamp);
     if (is_once || is_in_order || !may_reuse(context, stamp)) {
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
             return free_waiting(context, block, &entry, is_once, driver_code);

@@ -49,9 +49,8 @@ struct gc_segment {
         *arena;    /* its pages, if it is a range of addresses; NULL: the driver's memory */
     uint8_t class; /* enum gc_class: which bins its free blocks are in */
     bool is_idle;  /* wholly free: in the idle list */
-    bool is_kept;  /* a graph may use it for ever: goes back with its context only */
     bool is_plain; /* of class once: the driver's own free judges and waits, as without a cache */
-    uint8_t unused[52];
+    uint8_t unused[53];
 };
 _Static_assert(sizeof(struct gc_segment) == 128, "two cache lines");
 

@@ -15,11 +15,13 @@
 /* 0: one that is unused. */
 static struct gc_stream_list *find_list(struct gc_pool *pool, uint64_t stream)
 {
-    for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
+    for (unsigned i = 0; i < pool->stream_count; i++) {
         if (pool->streams[i].stream == stream && !pool->streams[i].is_ended)
             return &pool->streams[i];
     }
-    return NULL;
+    if (stream != 0 || pool->stream_count == GC_STREAM_LISTS)
+        return NULL;
+    return &pool->streams[pool->stream_count++];
 }
 
 static void empty_list(struct gc_stream_list *list)
@@ -133,7 +135,7 @@ bool gc_stream_take_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t
 
 void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired, struct gc_pending *taken)
 {
-    for (unsigned i = 0; i < GC_STREAM_LISTS; i++) {
+    for (unsigned i = 0; i < pool->stream_count; i++) {
         struct gc_stream_list *list = &pool->streams[i];
         const uint64_t idle = gc_max_u64(retired, list->passed);
         while (list->first != NULL && list->first->pending.stamp <= idle) {

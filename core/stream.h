@@ -3,7 +3,7 @@
  * any pending block, or once the stream has passed a mark that was made behind the free
  * (fence.h): all work that may use the block was ordered before the free, by the program.
  *
- * A pool keeps a list for each of a few streams, by stamp; the blocks in them are pending and
+ * A pool keeps a list for each of so many streams, by stamp; the blocks in them are pending and
  * counted as such. What finds no list is ordinarily pending. All under the pool's lock.
  *
  * The key of a stream is its handle. A list must be closed before its stream is destroyed, since
@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GC_STREAM_LISTS 16
+#define GC_STREAM_LISTS 64
 
 struct gc_block;
 struct gc_pending;

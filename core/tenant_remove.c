@@ -92,9 +92,6 @@ static bool is_empty(struct gc_pool *pool)
 static enum gc_status empty_record(struct gc_context *record)
 {
     struct gc_pool *pool = &record->pool;
-    gc_pool_acquire_plain(pool);
-    gc_pool_unkeep_locked(pool);
-    gc_pool_release(pool);
     gc_shortage_empty_pool(record);
     /* What another thread was giving back may have been refused. */
     if (gc_device_await_give_backs(record->device, record->share))

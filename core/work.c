@@ -7,9 +7,13 @@
 
 #include <sched.h>
 #include <stddef.h>
+#include <time.h>
 
 /* How long memory that need not go back is waited for. */
 #define TRIM_NS UINT64_C(10000000)
+/* A turn is short, unless the driver holds its thread. */
+#define TURN_YIELDS 100
+#define TURN_PAUSE_NS 50000
 
 static bool may_be_only(uint64_t stream)
 {
@@ -22,8 +26,14 @@ static bool may_be_only(uint64_t stream)
 /* No lock of core's is held across the driver's calls, so threads take turns. */
 static void begin_turn(struct gc_work *work)
 {
-    while (atomic_exchange_explicit(&work->mark.is_taken, true, memory_order_acquire))
-        sched_yield();
+    const struct timespec moment = {0, TURN_PAUSE_NS};
+    for (unsigned i = 0; atomic_exchange_explicit(&work->mark.is_taken, true, memory_order_acquire);
+         i++) {
+        if (i < TURN_YIELDS)
+            sched_yield();
+        else
+            nanosleep(&moment, NULL);
+    }
 }
 
 static void end_turn(struct gc_work *work)
@@ -80,7 +90,7 @@ static bool mark(struct gc_core *core, bool *is_needed)
         return false;
     work->mark.fence = fence;
     atomic_store_explicit(&work->mark.context, context, memory_order_relaxed);
-    atomic_store_explicit(&work->mark.covered, covered, memory_order_release);
+    atomic_store_explicit(&work->mark.covered, covered, memory_order_relaxed);
     return true;
 }
 
@@ -119,11 +129,12 @@ static int ask_mark(struct gc_core *core, uint64_t limit_ns)
     if (limit_ns != 0 && atomic_load_explicit(&core->capture_count, memory_order_relaxed) != 0)
         return driver->not_ready;
     struct gc_work *work = &core->work;
+    /* The three belong together, and the mark may be made anew while the driver is asked. */
+    begin_turn(work);
     struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
     const uint64_t fence = work->mark.fence;
-    /* Before the driver is asked: the mark may be made anew meanwhile. Acquire: pairs with the
-     * release in mark. */
-    const uint64_t covered = atomic_load_explicit(&work->mark.covered, memory_order_acquire);
+    const uint64_t covered = atomic_load_explicit(&work->mark.covered, memory_order_relaxed);
+    end_turn(work);
     const int code = limit_ns != 0
                          ? GC_IN_CONTEXT(context, driver->fence_wait(driver->self, context->handle,
                                                                      fence, limit_ns))
@@ -235,7 +246,9 @@ static bool quiesce(struct gc_context *context, uint64_t limit_ns, int *driver_c
     const bool is_marked = is_over(work) || mark(core, &is_needed);
     end_turn(work);
     if (is_marked && atomic_load_explicit(&work->mark.context, memory_order_relaxed) != NULL)
-        return wait_for_mark(core, limit_ns, driver_code);
+        return wait_for_mark(core, limit_ns, driver_code) &&
+               (gc_context_is_retired(context, given) ||
+                atomic_load_explicit(&work->has_left, memory_order_acquire));
     if (gc_fence_synchronize(context, driver_code) != GC_OK)
         return false;
     return gc_context_is_retired(context, given) ||

@@ -90,7 +90,6 @@ static bool is_in_the_way(const struct gc_handle *capture, const void *argument)
 
 CUresult gc_capture_check(void)
 {
-    struct asker asker = {.thread = gc_shim_thread_number()};
     struct gc_capture_guard guard;
     CUdeviceptr refused = 0;
 
@@ -98,9 +97,9 @@ CUresult gc_capture_check(void)
         return CUDA_SUCCESS;
     gc_capture_relax(&guard); /* tells the thread's mode */
     gc_capture_restore(&guard);
-    asker.mode = guard.before;
-    if (!guard.is_exchanged || asker.mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (!guard.is_exchanged || guard.before == CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_SUCCESS;
+    const struct asker asker = {gc_shim_thread_number(), guard.before};
     gc_handles_lock();
     const bool is_forbidden =
         gc_handles_search_locked(GC_HANDLE_CAPTURE, is_in_the_way, &asker) != NULL;

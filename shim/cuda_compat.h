@@ -101,6 +101,11 @@ typedef struct CUDA_MEMCPY3D_BATCH_OP_st {
 } CUDA_MEMCPY3D_BATCH_OP;
 #endif
 
+#if CUDA_VERSION < 13000
+#define CUDA_ERROR_CONTAINED 226
+#define CUDA_ERROR_TENSOR_MEMORY_LEAK 721
+#endif
+
 /* CU_CTX_SYNC_MEMOPS of newer headers. */
 #define GC_CTX_SYNC_MEMOPS 0x80u
 

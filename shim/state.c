@@ -13,7 +13,7 @@
 /* "Leaves the process in an inconsistent state", "cannot be used anymore": cuda.h of each. */
 static bool is_lasting(CUresult result)
 {
-    switch (result) {
+    switch ((int)result) { /* some are newer than the headers may be */
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
     case CUDA_ERROR_CONTAINED:

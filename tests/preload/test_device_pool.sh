@@ -6,7 +6,8 @@
 program=$BUILD_DIR/tests/preload/device_pool
 export SIMCUDA_MEMORY=1GiB
 for answers in answers answers2; do
-    export SIMCUDA_DEVICES=$([ $answers = answers ] && echo 1 || echo 2)
+    export SIMCUDA_DEVICES=1
+    [ $answers = answers ] || SIMCUDA_DEVICES=2
     without=$(simulated timeout 60 "$program" $answers 2>&1)
     is "$answers: runs without the library" "$?" 0
     for setting in MODE=off MODE=track REUSE=sync BACKEND=vmm BACKEND=driver BACKEND=whole; do

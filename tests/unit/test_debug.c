@@ -305,7 +305,7 @@ static void a_second_free_is_refused(void **state)
     close_all(&f);
 }
 
-static void a_capture_gets_plain_memory_and_loses_none(void **state)
+static void a_capture_gets_plain_memory(void **state)
 {
     struct fixture f;
     (void)state;
@@ -471,7 +471,7 @@ int main(void)
 #endif
         cmocka_unit_test(a_write_behind_the_end_is_told),
         cmocka_unit_test(a_second_free_is_refused),
-        cmocka_unit_test(a_capture_gets_plain_memory_and_loses_none),
+        cmocka_unit_test(a_capture_gets_plain_memory),
         cmocka_unit_test(a_block_that_cannot_go_back_yet_serves_nobody),
         cmocka_unit_test(own_blocks_go_with_their_context),
         cmocka_unit_test(without_mapping_poison_stands_in),

@@ -205,6 +205,7 @@ static void other_kinds_of_memory_go_too(void **state)
     }
 }
 
+/* Nothing can be waited for meanwhile; what was freed in the capture goes back after it. */
 static void a_capture_puts_it_off(void **state)
 {
     (void)state;
