@@ -265,9 +265,13 @@ static bool is_fence_due(struct gc_context *context)
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     struct gc_fences *fences = context->fences;
+    /* The first one finds out whether there are fences: not where captures go unseen. */
+    const bool is_first =
+        !pool->is_dropped && !fences->is_tried &&
+        !atomic_load_explicit(&context->core->work.is_conservative, memory_order_relaxed);
     const bool is_due =
         !pool->is_dropped &&
-        (!fences->is_tried || pool->unfenced_count - fences->considered_count >= FENCE_COUNT ||
+        (is_first || pool->unfenced_count - fences->considered_count >= FENCE_COUNT ||
          pool->unfenced_bytes - fences->considered_bytes >= part_of(context, FENCE_SHARE));
     if (is_due) {
         fences->considered_count = pool->unfenced_count;

@@ -171,21 +171,22 @@ judge() {
     python3 "$ROOT/tests/planner/perturb.py" "$trace" "$@" > perturbed.csv
     "$TOOL" replay perturbed.csv --json > pool.json
     ok "$name, changed by $*: no failure" sh -c '"$0" replay perturbed.csv --plan run.plan --json > replay.json' "$TOOL"
-    python3 - $closest $beside > judged << 'END'
+    python3 - $closest $beside "$@" > judged << 'END'
 import json, sys
-closest, beside = map(float, sys.argv[1:])
+closest, beside = map(float, sys.argv[1:3])
 pool, plan = json.load(open("pool.json")), json.load(open("replay.json"))
 followed, fallback = plan["plan"]["followed"]["count"], plan["plan"]["fallback"]["count"]
 by_life = plan["plan"]["reasons"]["departed"]["count"]
 needed = max(plan["peak_live_bytes"], plan["plan"]["peak_bytes"])
 above = plan["peak_reserved_bytes"] / needed
-# Below 1 GiB a few pages alone are more.
-print(above <= (closest if needed >= 1 << 30 else 1.08), above <= pool["ratio"] + beside, followed + by_life > fallback - by_life)
+# Below 1 GiB a few pages alone are more; with streams what one of them freed waits for its own order.
+small = 1.09 if "stream" in sys.argv else 1.08
+print(above <= (closest if needed >= 1 << 30 else small), above <= pool["ratio"] + beside, followed + by_life > fallback - by_life)
 print(f"ratio {plan['ratio']}, {above:.4f} of what was planned or needed, without a plan {pool['ratio']}, followed {followed}, not {fallback}")
 END
     read -r thrifty fair part < judged
     echo "# $(tail -n 1 judged)"
-    is "$name, changed by $*: within $closest of what was planned or needed, 1.08 below 1 GiB" "$thrifty" True
+    is "$name, changed by $*: within $closest of what was planned or needed, 1.08 or 1.09 below 1 GiB" "$thrifty" True
     # Any of the many placements that are optimal.
     is "$name, changed by $*: not more than without a plan" "$fair" True
     is "$name, changed by $*: most is placed by it" "$part" True

@@ -184,7 +184,7 @@ if [ -r "$SHARED/tools/pt_policy.py" ] && [ -d "$SHARED/data/traces" ]; then
         is "$name: peak live as the reference has it" "$(value "$name" 'r["peak_live_bytes"]')" \
             "$(PYTHONDONTWRITEBYTECODE=1 python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import pt_policy; print(pt_policy.replay(sys.argv[2], False)[0])' "$SHARED/tools" "$trace")"
         # One training run changes its sizes from step to step: its pages are moved in each pass.
-        wanted=0
+        wanted=1 # a fence
         [ "$name" = pytorch_gpt_train_14steps ] && wanted=$(value "$name" 'r["passes"][0]["driver_calls"] // 4')
         is "$name: few driver calls in the second pass, or none" "$(value "$name" "r['passes'][1]['driver_calls'] <= $wanted")" true
         if [ "$(value "$name" 'r["peak_live_bytes"] > 1 << 30')" = true ]; then
