@@ -44,7 +44,9 @@ void gc_context_capture_begin(struct gc_context *context)
     struct gc_core *core = context->core;
     int ignored;
     (void)gc_work_leave_single(core, &ignored); /* inside the capture it could not wait */
-    mark_pending(core);
+    /* Where calls go unseen the capture may have begun already. */
+    if (!atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed))
+        mark_pending(core);
     atomic_store_explicit(&core->has_captured, true, memory_order_relaxed);
     gc_lock_acquire(&core->registry); /* a record that is made meanwhile has the same count */
     for (struct gc_context *record = core->all_contexts; record != NULL;
