@@ -445,7 +445,7 @@ static void empty_ordered(struct gc_context *ordered)
         gc_context_wait_end(&set);
         gc_pool_release(&record->pool);
         int ignored;
-        if (is_unused && gc_fence_synchronize(record, &ignored) == GC_OK) {
+        if (is_unused && gc_fence_synchronize(record, GC_FOREVER, &ignored) == GC_OK) {
             gc_reuse_collect(record);
             gc_shortage_empty_pool(record);
         }

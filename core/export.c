@@ -20,7 +20,7 @@ static enum gc_status await_former_life(struct gc_context *context, bool is_cut,
         return gc_core_expect_others(core, driver_code);
     if (gc_context_is_retired(context, gc_work_stamp(&core->work)))
         return GC_OK;
-    return gc_fence_synchronize(context, driver_code);
+    return gc_fence_synchronize(context, GC_FOREVER, driver_code);
 }
 
 enum gc_status gc_core_expect_others(struct gc_core *core, int *driver_code)

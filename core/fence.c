@@ -367,11 +367,12 @@ void gc_fence_mark_streams(struct gc_context *context, uint64_t only)
 }
 
 /* A context that is gone took its work along. */
-static bool is_passed(const struct gc_fence_member *mark)
+static bool is_passed(const struct gc_fence_member *mark, uint64_t limit_ns, bool *is_under_way)
 {
     const struct gc_driver *driver = driver_of(mark->context);
-    const int code = GC_IN_CONTEXT(
-        mark->context, driver->fence_query(driver->self, mark->context->handle, mark->handle));
+    const int code =
+        GC_IN_CONTEXT(mark->context, ask(driver, mark->context->handle, mark->handle, limit_ns));
+    *is_under_way |= code == driver->not_ready;
     return code == 0 || code == driver->context_is_gone;
 }
 
@@ -395,21 +396,24 @@ static void pass_mark(struct gc_context *context, struct gc_stream_list *list,
     gc_pool_release(&context->pool);
 }
 
-bool gc_fence_poll_streams(struct gc_context *context)
+bool gc_fence_ask_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
     struct gc_wait_set set = {.count = 0};
     struct gc_stream_list seen;
     bool any = false;
+    bool is_late = false;
     if (driver_of(context)->stream_mark == NULL || !begin_streams(context, &set))
         return false;
     for (unsigned i = 0; i < context->pool.stream_count; i++) {
         struct gc_stream_list *list = &context->pool.streams[i];
-        if (!is_marked(context, list, &seen) || !is_passed(&context->fences->stream_marks[i]))
+        if (!is_marked(context, list, &seen) ||
+            !is_passed(&context->fences->stream_marks[i], any || is_late ? 0 : limit_ns, &is_late))
             continue;
         pass_mark(context, list, &seen);
         any = true;
     }
     end_streams(context, &set);
+    *is_under_way |= is_late;
     return any;
 }
 
@@ -467,44 +471,70 @@ void gc_fence_forget(struct gc_context *context)
 
 /* ---- waiting for everything ---- */
 
-static enum gc_status wait_one(struct gc_context *context, int *driver_code)
+/* Of the driver's waits those for fences have an end. */
+static int wait_by_fence(struct gc_context *context, uint64_t limit_ns)
+{
+    const struct gc_driver *driver = driver_of(context);
+    struct gc_fence_member member = {.context = context};
+    int code =
+        GC_IN_CONTEXT(context, driver->fence_record(driver->self, context->handle, &member.handle));
+    if (code != 0)
+        return code;
+    code = GC_IN_CONTEXT(
+        context, driver->fence_wait(driver->self, context->handle, member.handle, limit_ns));
+    release_member(&member);
+    return code;
+}
+
+static enum gc_status wait_one(struct gc_context *context, uint64_t limit_ns, int *driver_code)
 {
     const struct gc_driver *driver = driver_of(context);
     if (context->is_device || gc_context_is_gone(context))
         return GC_OK;
     gc_counter_add(&context->device->stats.fence_count, 1);
-    const int code = GC_IN_CONTEXT(context, driver->synchronize(driver->self, context->handle));
+    const bool has_end = limit_ns != GC_FOREVER && driver->fence_record != NULL;
+    const int code =
+        has_end ? wait_by_fence(context, limit_ns)
+                : GC_IN_CONTEXT(context, driver->synchronize(driver->self, context->handle));
     if (code == 0 || code == driver->context_is_gone)
         return GC_OK;
+    if (has_end && (code == driver->not_ready || code == driver->not_supported ||
+                    code == driver->out_of_memory))
+        return GC_BUSY;
     note_failure(context);
     *driver_code = code;
     return GC_DRIVER;
 }
 
-static enum gc_status wait_everyone(struct gc_core *core, int *driver_code)
+static enum gc_status wait_everyone(struct gc_core *core, uint64_t limit_ns, int *driver_code)
 {
     enum gc_status status = GC_OK;
     for (int i = 0; i < GC_DEVICE_MAX && status == GC_OK; i++) {
         const struct gc_device *device = gc_core_find_device(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL && status == GC_OK; context = gc_context_next(context))
-            status = wait_one(context, driver_code);
+            status = wait_one(context, limit_ns, driver_code);
     }
+    return status;
+}
+
+static enum gc_status wait_set(const struct gc_wait_set *set, uint64_t limit_ns, int *driver_code)
+{
+    enum gc_status status = GC_OK;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    if (set->everyone != NULL)
+        return wait_everyone(set->everyone, limit_ns, driver_code);
+    for (uint32_t i = 0; i < set->count && status == GC_OK; i++)
+        status = wait_one(set->contexts[i], limit_ns, driver_code);
     return status;
 }
 
 enum gc_status gc_fence_wait_set(const struct gc_wait_set *set, int *driver_code)
 {
-    enum gc_status status = GC_OK;
-    GC_ASSERT(gc_lock_held_count() == 0);
-    if (set->everyone != NULL)
-        return wait_everyone(set->everyone, driver_code);
-    for (uint32_t i = 0; i < set->count && status == GC_OK; i++)
-        status = wait_one(set->contexts[i], driver_code);
-    return status;
+    return wait_set(set, GC_FOREVER, driver_code);
 }
 
-enum gc_status gc_fence_synchronize(struct gc_context *context, int *driver_code)
+enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_ns, int *driver_code)
 {
     struct gc_wait_set set = {.count = 0};
     gc_pool_acquire_plain(&context->pool);
@@ -513,7 +543,7 @@ enum gc_status gc_fence_synchronize(struct gc_context *context, int *driver_code
     gc_pool_release(&context->pool);
     if (!may_wait)
         return GC_CAPTURING;
-    const enum gc_status status = gc_fence_wait_set(&set, driver_code);
+    const enum gc_status status = wait_set(&set, limit_ns, driver_code);
     gc_context_wait_end(&set);
     if (status == GC_OK)
         gc_context_raise_retired(context, mark);

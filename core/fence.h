@@ -65,14 +65,17 @@ void gc_fence_await_streams_locked(struct gc_context *context);
  * whole context does not free, since other streams of it go on. `only`: that stream, which is about
  * to be destroyed, even if it is marked already; GC_STREAM_NONE: all. */
 void gc_fence_mark_streams(struct gc_context *context, uint64_t only);
-/* Asks how far these have come. True if any was passed. */
-bool gc_fence_poll_streams(struct gc_context *context);
+/* Asks how far these have come, and waits for one, for about limit_ns. True if any was passed;
+ * *is_under_way is set if one was not. */
+bool gc_fence_ask_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
 /* Waits for all work of the contexts of the set, which is announced. GC_DRIVER: the wait failed,
  * the context is suspect. */
 enum gc_status gc_fence_wait_set(const struct gc_wait_set *set, int *driver_code) GC_CHECKED;
-/* Waits for all work submitted so far. GC_CAPTURING: a capture forbids it. GC_DRIVER: the wait
- * failed, the context is suspect. */
-enum gc_status gc_fence_synchronize(struct gc_context *context, int *driver_code) GC_CHECKED;
+/* Waits for all work submitted so far, for about limit_ns in each context; GC_FOREVER: no end.
+ * GC_CAPTURING: a capture forbids it. GC_BUSY: some goes on, or it cannot be waited for with an
+ * end. GC_DRIVER: the wait failed, the context is suspect. */
+enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_ns,
+                                    int *driver_code) GC_CHECKED;
 /* The context was dropped: its open fences are forgotten. */
 void gc_fence_forget(struct gc_context *context);
 

@@ -132,10 +132,17 @@ void gc_reuse_look(struct gc_context *context)
 /* Streams are looked at one by one where a fence of all of them is not passed. */
 static bool poll_streams(struct gc_context *context)
 {
-    if (gc_fence_poll_streams(context) && gc_reuse_collect(context))
+    bool ignored;
+    if (gc_fence_ask_streams(context, 0, &ignored) && gc_reuse_collect(context))
         return true;
     gc_fence_mark_streams(context, GC_STREAM_NONE);
     return false;
+}
+
+static bool wait_for_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
+{
+    gc_fence_mark_streams(context, GC_STREAM_NONE);
+    return gc_fence_ask_streams(context, limit_ns, is_under_way) && gc_reuse_collect(context);
 }
 
 bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
@@ -146,7 +153,8 @@ bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *i
     if (backlog.open_fences == 0)
         gc_fence_record(context);
     return (gc_fence_wait_oldest(context, limit_ns, is_under_way) && gc_reuse_collect(context)) ||
-           poll_streams(context);
+           wait_for_streams(context, *is_under_way ? 0 : gc_min_u64(limit_ns, GC_TURN_NS),
+                            is_under_way);
 }
 
 /* Waits for all that is pending, as long as that comes to an end. *is_stuck: it did not. */
@@ -179,7 +187,8 @@ bool gc_reuse_drain(struct gc_context *context)
     const bool any = wait_out(context, &is_stuck);
     if (is_stuck || !has_no_fences(context) || look(context).bytes == 0)
         return any;
-    return gc_fence_synchronize(context, &ignored) == GC_OK && gc_reuse_collect(context);
+    return gc_fence_synchronize(context, GC_SHORT_NS, &ignored) == GC_OK &&
+           gc_reuse_collect(context);
 }
 
 /* Whether the work of `waited` is all that may use the context's memory. A moment's answer. */
@@ -311,6 +320,15 @@ void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited
 
 /* ---- frees ---- */
 
+/* Without fences all that is pending is waited for, as a plain driver's free does. */
+static enum gc_status settle(struct gc_context *context, int *driver_code)
+{
+    const enum gc_status status = gc_fence_synchronize(context, GC_FOREVER, driver_code);
+    if (status == GC_OK)
+        gc_reuse_collect(context);
+    return status;
+}
+
 /* The program's free is done, whenever the memory becomes idle. */
 static enum gc_status free_pending(struct gc_context *context, struct gc_block *block,
                                    const struct gc_entry *entry, uint64_t stamp)
@@ -385,14 +403,13 @@ static void revive(struct gc_context *context, struct gc_block *block, const str
 static enum gc_status free_waiting(struct gc_context *context, struct gc_block *block,
                                    const struct gc_entry *entry, bool is_once, int *driver_code)
 {
-    const enum gc_status status = gc_fence_synchronize(context, driver_code);
+    const enum gc_status status = settle(context, driver_code);
     if (status == GC_CAPTURING)
         return free_pending(context, block, entry, gc_work_stamp(&context->core->work));
     if (status != GC_OK) {
         revive(context, block, entry);
         return status;
     }
-    gc_reuse_collect(context);
     if (is_once)
         return free_once(context, block, entry, driver_code);
     free_pooled(context, block, entry);
@@ -445,7 +462,11 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     if (is_once || is_in_order || !may_reuse(context, stamp)) {
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
             return free_waiting(context, block, &entry, is_once, driver_code);
-        return free_pending(context, block, &entry, stamp);
+        const enum gc_status status = free_pending(context, block, &entry, stamp);
+        int ignored; /* it stays pending */
+        if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
+            (void)settle(context, &ignored); /* it turned out to be so just now */
+        return status;
     }
     free_pooled(context, block, &entry);
     gc_shortage_trim(context);

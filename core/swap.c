@@ -273,7 +273,7 @@ static enum gc_swap_refusal move_out(struct gc_swap *swap, bool keeps_content,
     struct gc_leaving leaving = {.change = swap->change};
     enum gc_swap_refusal refusal = GC_SWAP_OK;
     choose(swap, &leaving);
-    const enum gc_status status = gc_fence_synchronize(context, &result->driver_code);
+    const enum gc_status status = gc_fence_synchronize(context, GC_FOREVER, &result->driver_code);
     if (status != GC_OK)
         refusal = status == GC_CAPTURING ? GC_SWAP_CAPTURES : GC_SWAP_DRIVER;
     else if (keeps_content)

@@ -70,7 +70,7 @@ static enum gc_status open_record(struct gc_context *record)
 static enum gc_status settle_record(struct gc_context *record)
 {
     int ignored;
-    const enum gc_status status = gc_fence_synchronize(record, &ignored);
+    const enum gc_status status = gc_fence_synchronize(record, GC_FOREVER, &ignored);
     if (status != GC_OK)
         return status;
     gc_reuse_collect(record);

@@ -249,7 +249,7 @@ static bool quiesce(struct gc_context *context, uint64_t limit_ns, int *driver_c
         return wait_for_mark(core, limit_ns, driver_code) &&
                (gc_context_is_retired(context, given) ||
                 atomic_load_explicit(&work->has_left, memory_order_acquire));
-    if (gc_fence_synchronize(context, driver_code) != GC_OK)
+    if (gc_fence_synchronize(context, limit_ns, driver_code) != GC_OK)
         return false;
     return gc_context_is_retired(context, given) ||
            atomic_load_explicit(&work->has_left, memory_order_acquire);

@@ -25,7 +25,7 @@ static void *wait_for_peer(void *argument)
 {
     struct asking *asking = argument;
     int ignored;
-    asking->waited = gc_fence_synchronize(asking->bench.contexts[2], &ignored);
+    asking->waited = gc_fence_synchronize(asking->bench.contexts[2], GC_FOREVER, &ignored);
     return NULL;
 }
 

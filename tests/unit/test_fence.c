@@ -288,20 +288,26 @@ static void unseen_work_roams(void **state)
 }
 
 /* More peers than a fence has room for. */
+/* Of a workbench with fences. The first context has more peers than a fence has room for. */
+static void open_crowd(struct workbench *bench)
+{
+    workbench_open_fenced(bench, GC_MIB(64));
+    for (uint64_t i = 0; i < GC_PEER_MAX; i++) {
+        struct gc_context *peer;
+        assert_status(gc_core_add_context(bench->core, 1000 + i, bench->device, &peer), GC_OK);
+        gc_context_add_peer(bench->contexts[0], peer);
+    }
+    assert_true(gc_fence_record(bench->contexts[0]));
+    gc_context_add_peer(bench->contexts[0], bench->contexts[1]);
+    gc_context_add_peer(bench->contexts[0], bench->contexts[2]);
+    assert_int_equal(bench->contexts[0]->peer_count, GC_PEER_MAX);
+}
+
 static void crowd_of_peers_is_waited_for(void **state)
 {
     struct workbench bench;
     (void)state;
-    workbench_open_fenced(&bench, GC_MIB(64));
-    for (uint64_t i = 0; i < GC_PEER_MAX; i++) {
-        struct gc_context *peer;
-        assert_status(gc_core_add_context(bench.core, 1000 + i, bench.device, &peer), GC_OK);
-        gc_context_add_peer(bench.contexts[0], peer);
-    }
-    assert_true(gc_fence_record(bench.contexts[0]));
-    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
-    gc_context_add_peer(bench.contexts[0], bench.contexts[2]);
-    assert_int_equal(bench.contexts[0]->peer_count, GC_PEER_MAX);
+    open_crowd(&bench);
     for (unsigned i = 0; i < 2; i++) {
         const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
         sim_driver_submit(&bench.sim, 2 + i, a, GC_MIB(60));
@@ -316,6 +322,32 @@ static void crowd_of_peers_is_waited_for(void **state)
     workbench_capture(&bench, 2, false);
     workbench_alloc(&bench, 0, GC_MIB(60));
     workbench_close(&bench);
+}
+
+/* Work that goes on for ever, of a context without a fence, holds a request up for a while only. */
+static void endless_work_without_fences_ends_a_wait(void **state)
+{
+    for (unsigned way = 0; way < 2; way++) {
+        struct workbench bench;
+        uint64_t other;
+        (void)state;
+        if (way == 0)
+            open_crowd(&bench);
+        else
+            workbench_open_fenced(&bench, GC_MIB(64));
+        const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
+        sim_driver_submit(&bench.sim, 1, a, GC_MIB(60));
+        workbench_capture(&bench, 0, true); /* the free waits for nothing */
+        workbench_free(&bench, a);
+        workbench_capture(&bench, 0, false);
+        bench.sim.has_no_fences = way == 1;
+        bench.sim.is_endless = true;
+        const uint64_t waits = bench.sim.calls[SIM_SYNCHRONIZE];
+        assert_status(workbench_try_alloc(&bench, 0, GC_MIB(60), &other), GC_OUT_OF_MEMORY);
+        assert_int_equal(bench.sim.calls[SIM_SYNCHRONIZE], waits);
+        bench.sim.is_endless = false;
+        workbench_close(&bench);
+    }
 }
 
 static void capture_is_left_alone(void **state)
@@ -480,6 +512,7 @@ int main(void)
         cmocka_unit_test(roaming_context_is_fenced_by_all),
         cmocka_unit_test(unseen_work_roams),
         cmocka_unit_test(crowd_of_peers_is_waited_for),
+        cmocka_unit_test(endless_work_without_fences_ends_a_wait),
         cmocka_unit_test(capture_is_left_alone),
         cmocka_unit_test(one_stream_reuses_at_once_and_waits_when_it_ends),
         cmocka_unit_test(one_stream_holds_others_up_while_the_driver_fails),

@@ -86,7 +86,7 @@ static void ask(struct hand *hand)
             gc_reuse_collect(context);
         break;
     default:
-        if (gc_fence_synchronize(context, &code) == GC_OK)
+        if (gc_fence_synchronize(context, GC_FOREVER, &code) == GC_OK)
             gc_reuse_collect(context);
         break;
     }

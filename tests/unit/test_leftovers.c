@@ -48,7 +48,7 @@ static void ask_dropped(struct workbench *bench, struct gc_context *context)
     gc_reuse_note_handed(context);
     gc_fence_forget(context);
     gc_core_retire(bench->core, context, gc_context_epoch(context));
-    assert_status(gc_fence_synchronize(context, &code), GC_OK);
+    assert_status(gc_fence_synchronize(context, GC_FOREVER, &code), GC_OK);
     assert_status(workbench_try_alloc_in(bench, context, 4096, &address), GC_INVALID_ARGUMENT);
 }
 
