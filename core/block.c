@@ -146,8 +146,8 @@ static enum gc_status take_freed(struct gc_core *core, uint64_t address, struct 
     }
 }
 
-static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_t stream,
-                                 int *driver_code)
+static enum gc_status free_block(struct gc_core *core, uint64_t address, struct gc_context *worker,
+                                 uint64_t stream, int *driver_code)
 {
     const uint64_t start_ns = gc_core_now_ns(core);
     struct gc_block *block;
@@ -159,7 +159,7 @@ static enum gc_status free_block(struct gc_core *core, uint64_t address, uint64_
     if (status != GC_OK)
         return status;
     struct gc_context *context = gc_block_pool(block)->context;
-    status = gc_reuse_free_unlock(context, block, stream, driver_code);
+    status = gc_reuse_free_unlock(context, block, worker, stream, driver_code);
     if (status == GC_OK) {
         const uint64_t end_ns = gc_core_now_ns(core);
         gc_hist_add(&core->free_ns, end_ns - start_ns);
@@ -174,18 +174,19 @@ enum gc_status gc_core_free(struct gc_core *core, uint64_t address, uint16_t api
 {
     if (core->debug != NULL)
         gc_debug_before_free(core, address, api);
-    return free_block(core, address, GC_STREAM_NONE, driver_code);
+    return free_block(core, address, NULL, GC_STREAM_NONE, driver_code);
 }
 
-enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address, uint64_t stream,
-                                    uint16_t api, int *driver_code)
+enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address,
+                                    struct gc_context *worker, uint64_t stream, uint16_t api,
+                                    int *driver_code)
 {
     /* What is looked at when it is idle must not serve before. */
     const bool is_looked_at = core->debug != NULL && core->mode == GC_MODE_CACHE;
     const bool is_named = stream != GC_STREAM_NONE && !is_looked_at;
     if (core->debug != NULL)
         gc_debug_before_free(core, address, api);
-    return free_block(core, address, is_named ? stream : GC_STREAM_OTHER, driver_code);
+    return free_block(core, address, worker, is_named ? stream : GC_STREAM_OTHER, driver_code);
 }
 
 static bool is_live_now(struct gc_block *block)

@@ -137,30 +137,57 @@ static bool is_listed_locked(const struct gc_context *context, const struct gc_c
     return is_listed;
 }
 
-bool gc_context_list_peer(struct gc_context *context, struct gc_context *peer)
+static bool list_new_peer_locked(struct gc_context *context, struct gc_context *peer)
+{
+    if (is_listed_locked(context, peer))
+        return false;
+    list_peer_locked(context, peer);
+    /* Fences that do not cover the peer must not answer for what is freed from now on, though
+     * nothing was submitted since. What is still to be taken its work of before does not use. */
+    if (!context->is_device || context->pool.segments != NULL)
+        gc_work_end(&context->core->work);
+    return true;
+}
+
+void gc_context_list_peer(struct gc_context *context, struct gc_context *peer)
 {
     gc_pool_acquire_plain(&context->pool);
-    const bool is_listed = is_listed_locked(context, peer);
-    if (!is_listed) {
-        list_peer_locked(context, peer);
-        /* Fences that do not cover the peer must not answer for what is freed from now on, though
-         * nothing was submitted since. What is still to be taken its work of before does not use.
-         */
-        if (!context->is_device || context->pool.segments != NULL)
-            gc_work_end(&context->core->work);
-    }
+    (void)list_new_peer_locked(context, peer);
     gc_pool_release(&context->pool);
-    return !is_listed;
+}
+
+/* Lists the peer, and begins to open the memory to its device. False: it is open already; a thread
+ * that finds another one at it waits, as its work may come next. */
+static bool begin_opening(struct gc_context *context, struct gc_context *peer)
+{
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    const bool is_new = list_new_peer_locked(context, peer) && peer->device != context->device;
+    while (!is_new && peer->device != context->device && context->opening_count > 0)
+        gc_lock_wait(&pool->lock, &pool->pages.changed);
+    context->opening_count += is_new;
+    gc_pool_release(pool);
+    return is_new;
+}
+
+static void end_opening(struct gc_context *context)
+{
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    context->opening_count--;
+    pthread_cond_broadcast(&pool->pages.changed);
+    gc_pool_release(pool);
 }
 
 /* For one record; `peer` is a head. */
 static void add_peer(struct gc_context *context, struct gc_context *peer)
 {
-    if (gc_context_list_peer(context, peer) && peer->device != context->device) {
-        gc_context_share_mappings(context);
-        if (context->core->debug != NULL)
-            gc_debug_share(context);
-    }
+    if (!begin_opening(context, peer))
+        return;
+    gc_context_share_mappings(context);
+    if (context->core->debug != NULL)
+        gc_debug_share(context);
+    end_opening(context);
 }
 
 /* The head first: who makes a record meanwhile copies it from there. */

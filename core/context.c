@@ -140,7 +140,7 @@ static void list_in_all(struct gc_context *ordered, struct gc_context *context)
 {
     for (struct gc_context *record = ordered; record != NULL;
          record = gc_context_next_record(record))
-        (void)gc_context_list_peer(record, context);
+        gc_context_list_peer(record, context);
 }
 
 /* Before the context can be found: nothing of its work is counted yet that a fence could miss. */
@@ -433,13 +433,14 @@ void gc_context_sub_pages(struct gc_context *context, uint64_t bytes)
         atomic_fetch_sub_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
 }
 
-/* Nothing has to be waited for: all work that could use it went with its contexts. */
-static void empty_ordered(struct gc_context *ordered)
+/* Where no context is left nothing has to be waited for: all work that could use it went too. */
+static void leave_ordered(struct gc_context *ordered, const struct gc_context *ended)
 {
     for (struct gc_context *record = ordered; record != NULL;
          record = gc_context_next_record(record)) {
         struct gc_wait_set set;
         gc_pool_acquire_plain(&record->pool);
+        gc_stream_forget_locked(&record->pool, ended);
         const bool is_unused =
             gc_context_wait_begin_locked(record, &set) && set.count == 0 && set.everyone == NULL;
         gc_context_wait_end(&set);
@@ -452,25 +453,13 @@ static void empty_ordered(struct gc_context *ordered)
     }
 }
 
-void gc_contexts_empty_ordered(struct gc_core *core)
+void gc_context_leave_ordered(const struct gc_context *head)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
+        const struct gc_device *device = gc_core_find_device(head->core, i);
         if (device != NULL)
-            empty_ordered(gc_device_ordered(device));
+            leave_ordered(gc_device_ordered(device), head);
     }
-}
-
-uint64_t gc_core_find_number(struct gc_core *core, uint16_t number)
-{
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
-        const struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
-        for (; context != NULL; context = gc_context_next(context))
-            if (context->number == number && !gc_context_is_dropped(context))
-                return context->handle;
-    }
-    return 0;
 }
 
 bool gc_context_is_dropped(const struct gc_context *context)

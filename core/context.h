@@ -59,6 +59,7 @@ struct gc_context {
     struct gc_fences *fences; /* a store's; NULL once the pool is dropped and nobody asks */
     uint32_t peer_count;
     struct gc_context *peers[GC_PEER_MAX]; /* if there are more, one of each device at least */
+    uint32_t opening_count;                /* threads that open the memory to a peer's device */
     bool is_crowded;                       /* there are more: every context is waited for */
     struct gc_range *given_up;             /* of a head: reserved until the driver's context ends */
     /* Of a head: its work may reach any context's memory. Under the registry's lock, for good. */
@@ -240,16 +241,16 @@ struct gc_context *gc_context_find_record(const struct gc_context *head,
 enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *tenant,
                                      struct gc_share *share, struct gc_context **record) GC_CHECKED;
 /* The peer's work may reach the memory from now on. What is mapped is not opened to it. For one
- * record; `peer` is a head. True: it was not listed yet. */
-bool gc_context_list_peer(struct gc_context *record, struct gc_context *peer);
+ * record; `peer` is a head. */
+void gc_context_list_peer(struct gc_context *record, struct gc_context *peer);
 /* Opens what is mapped already to the devices that are to reach it. */
 void gc_context_share_mappings(struct gc_context *record);
 /* A driver context that uses the memory: itself, or of memory of a device one of the device's;
  * NULL: there is none. */
 struct gc_context *gc_context_worker(struct gc_context *context);
-/* The end of a context took peers away: memory of devices that no context uses any more goes back.
- */
-void gc_contexts_empty_ordered(struct gc_core *core);
+/* The context is gone: memory of devices waits for its streams no more, and goes back where no
+ * other context uses it. */
+void gc_context_leave_ordered(const struct gc_context *head);
 /* Makes a new record know the peers of its head. */
 void gc_context_copy_peers(struct gc_context *record);
 /* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went

@@ -191,7 +191,7 @@ void gc_core_end_finish(struct gc_context *head)
         drop_record(record);
     gc_range_return_given_up(head);
     if (!head->is_device)
-        gc_contexts_empty_ordered(head->core);
+        gc_context_leave_ordered(head);
 }
 
 void gc_core_drop_context(struct gc_core *core, uint64_t handle)

@@ -181,8 +181,6 @@ bool gc_core_is_of_device(uint64_t handle);
 void gc_device_open_ordered(struct gc_device *device, int ordinal);
 /* Tells contexts apart, from 1; 0: one too many to have a number. */
 uint16_t gc_context_number(const struct gc_context *context);
-/* The handle of the context with that number; 0: it is gone. */
-uint64_t gc_core_find_number(struct gc_core *core, uint16_t number);
 
 /* Between begin and end (nested, counted) of a capture that begins in the context nothing is
  * synchronised in any context, since the capture may spread: frees stay pending and allocation
@@ -347,9 +345,11 @@ void gc_core_settle(struct gc_core *core);
 
 /* Frees in the order of `stream`, in which request.stream's meaning is the same: the block serves
  * the same stream at once and all others when a fence says so. Never waits. Without a cache the
- * driver frees it in that stream, whose handle `stream` is. As gc_core_free otherwise. */
-enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address, uint64_t stream,
-                                    uint16_t api, int *driver_code) GC_CHECKED;
+ * driver frees it in that stream, whose handle `stream` is. `worker`: whose stream it is; NULL:
+ * that of the context whose memory it is. As gc_core_free otherwise. */
+enum gc_status gc_core_free_ordered(struct gc_core *core, uint64_t address,
+                                    struct gc_context *worker, uint64_t stream, uint16_t api,
+                                    int *driver_code) GC_CHECKED;
 /* The live block at `address` is used by another stream too than the one it was allocated for. */
 enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address,
                                      uint64_t stream) GC_CHECKED;

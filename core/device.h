@@ -24,6 +24,7 @@ struct gc_device {
     atomic_bool is_group_over; /* the group may hold more than its limit */
     atomic_bool is_over_limit; /* as gc_device_settle found it: threads keep nothing then */
     atomic_flag over_limit_said;
+    atomic_bool is_stuck; /* a request waited in vain, and nothing became free since */
     struct gc_stats stats;
     struct gc_gauge_cell ordered_marks[GC_ORDERED_MARK_COUNT]; /* as stats.ordered but for peaks */
     struct gc_supply supply;                                   /* of all pools and elastic pools */

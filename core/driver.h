@@ -58,8 +58,6 @@ struct gc_driver {
 
     /* ---- the order of one stream, named as in work.h; NULL where there are no fences ---- */
 
-    /* The context of a stream in whose order memory was freed; 0: it is not known. */
-    uint64_t (*stream_context)(void *self, uint64_t stream);
     /* Marks the end of the work that `stream`, one of the context's, has so far. *fence: 0, or a
      * mark of the same context that is used anew. Not while the stream captures: an error. */
     int (*stream_mark)(void *self, uint64_t context, uint64_t stream, uint64_t *fence);

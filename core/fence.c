@@ -326,28 +326,17 @@ static void end_mark(struct gc_context *context, struct gc_stream_list *list,
     gc_pool_release(&context->pool);
 }
 
-/* The context whose stream it is: memory of a device is freed in those of all its contexts. */
-static struct gc_context *find_worker(struct gc_context *context, uint64_t stream)
-{
-    const struct gc_driver *driver = driver_of(context);
-    return context->is_device
-               ? gc_core_find_context(context->core, driver->stream_context(driver->self, stream))
-               : context->head;
-}
-
 /* What is at hand serves again where it is of the stream's context. */
-static bool mark_stream(struct gc_context *context, uint64_t stream, struct gc_fence_member *mark)
+static bool mark_stream(const struct gc_stream_list *list, struct gc_fence_member *mark)
 {
-    const struct gc_driver *driver = driver_of(context);
-    struct gc_context *worker = find_worker(context, stream);
-    if (worker == NULL)
-        return false;
+    struct gc_context *worker = list->worker;
+    const struct gc_driver *driver = driver_of(worker);
     if (mark->handle != 0 && mark->context != worker) {
         release_member(mark);
         mark->handle = 0;
     }
     mark->context = worker;
-    return GC_IN_CONTEXT(worker, driver->stream_mark(driver->self, worker->handle, stream,
+    return GC_IN_CONTEXT(worker, driver->stream_mark(driver->self, worker->handle, list->stream,
                                                      &mark->handle)) == 0;
 }
 
@@ -360,7 +349,7 @@ void gc_fence_mark_streams(struct gc_context *context, uint64_t only)
     for (unsigned i = 0; i < context->pool.stream_count; i++) {
         struct gc_stream_list *list = &context->pool.streams[i];
         if (begin_mark(context, list, only, &seen) &&
-            mark_stream(context, seen.stream, &context->fences->stream_marks[i]))
+            mark_stream(&seen, &context->fences->stream_marks[i]))
             end_mark(context, list, &seen);
     }
     end_streams(context, &set);

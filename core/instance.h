@@ -102,11 +102,12 @@ void gc_direct_vanished(const struct gc_direct *direct);
 
 /* ---- reuse.c: how freed memory becomes free memory ---- */
 
-/* Frees a live block of the context's pool, whose lock is held and is released here. `stream`: in
- * its order, without a wait; GC_STREAM_OTHER: of one that is not named; GC_STREAM_NONE: a plain
- * free. */
+/* Frees a live block of the context's pool, whose lock is held and is released here. `stream`, of
+ * `worker` (NULL: of the context): in its order, without a wait; GC_STREAM_OTHER: of one that is
+ * not named; GC_STREAM_NONE: a plain free. */
 enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
-                                    uint64_t stream, int *driver_code) GC_CHECKED;
+                                    struct gc_context *worker, uint64_t stream,
+                                    int *driver_code) GC_CHECKED;
 /* An allocation of `wanted_bytes` misses: makes pending memory free as far as that costs no wait;
  * beyond the share of the device that may be pending it waits rather than let the pool grow. True
  * if memory became free.
@@ -116,9 +117,9 @@ bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes);
 void gc_reuse_mark(struct gc_context *context);
 /* What is pending and is done by now becomes free; waits for nothing. */
 void gc_reuse_look(struct gc_context *context);
-/* Waits for all that is pending, if there is any and no capture forbids it. True if memory became
- * free. */
-bool gc_reuse_drain(struct gc_context *context);
+/* Waits for all that is pending, if there is any and no capture forbids it, for about limit_ns.
+ * True if memory became free. */
+bool gc_reuse_drain(struct gc_context *context, uint64_t limit_ns);
 /* The same for the oldest pending memory only, where fences can tell it from the rest, and for
  * about limit_ns. *is_under_way: set if its work is not done by then. */
 bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
@@ -167,7 +168,7 @@ void gc_shortage_empty_pool(struct gc_context *context);
 
 /* What is freed becomes free: the threads' magazines are emptied, and what is pending is waited for
  * where no capture forbids it. True if anything became free. */
-bool gc_shortage_resolve(struct gc_device *device, struct gc_share *share);
+bool gc_shortage_resolve(struct gc_device *device, struct gc_share *share, uint64_t limit_ns);
 
 /* Gives back what a limit that was lowered, of the share or of the device, does not allow; after a
  * free. Cheap where there is nothing. */
@@ -181,6 +182,7 @@ struct gc_shortage {
     struct gc_share *share; /* that pays first; may be NULL, as the next */
     struct gc_pool *pool;   /* where the request would be served */
     unsigned attempts;
+    uint64_t end_ns; /* until when is waited, in all attempts together */
     uint64_t device_generation;
     uint64_t share_generation;
     uint64_t pool_generation;

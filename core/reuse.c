@@ -74,9 +74,11 @@ bool gc_reuse_collect(struct gc_context *context)
     gc_pool_release(pool);
     if (any_once)
         give_back_once(context);
-    if (pending.first != NULL)
-        gc_shortage_trim(context);
-    return pending.first != NULL;
+    if (pending.first == NULL)
+        return false;
+    atomic_store_explicit(&context->device->is_stuck, false, memory_order_relaxed);
+    gc_shortage_trim(context);
+    return true;
 }
 
 /* A moment's view. */
@@ -157,8 +159,8 @@ bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *i
                             is_under_way);
 }
 
-/* Waits for all that is pending, as long as that comes to an end. *is_stuck: it did not. */
-static bool wait_out(struct gc_context *context, bool *is_stuck)
+/* Waits for all that is pending, for about limit_ns. *is_stuck: that took longer. */
+static bool wait_out(struct gc_context *context, uint64_t limit_ns, bool *is_stuck)
 {
     const uint64_t start_ns = gc_core_now_ns(context->core);
     bool any = false;
@@ -166,10 +168,11 @@ static bool wait_out(struct gc_context *context, bool *is_stuck)
     *is_stuck = false;
     while (goes_on && !*is_stuck && look(context).bytes > 0) {
         bool is_under_way = false;
-        const bool is_freed = gc_reuse_wait_oldest(context, GC_TURN_NS, &is_under_way);
+        const bool is_freed =
+            gc_reuse_wait_oldest(context, gc_min_u64(limit_ns, GC_TURN_NS), &is_under_way);
         any |= is_freed;
         goes_on = is_freed || is_under_way;
-        *is_stuck = gc_core_now_ns(context->core) - start_ns > GC_SHORT_NS;
+        *is_stuck = gc_core_now_ns(context->core) - start_ns >= limit_ns;
     }
     return any;
 }
@@ -180,15 +183,23 @@ static bool has_no_fences(const struct gc_context *context)
            context->is_crowded;
 }
 
-bool gc_reuse_drain(struct gc_context *context)
+bool gc_reuse_drain(struct gc_context *context, uint64_t limit_ns)
 {
     bool is_stuck;
     int ignored;
-    const bool any = wait_out(context, &is_stuck);
+    const bool any = wait_out(context, limit_ns, &is_stuck);
     if (is_stuck || !has_no_fences(context) || look(context).bytes == 0)
         return any;
-    return gc_fence_synchronize(context, GC_SHORT_NS, &ignored) == GC_OK &&
-           gc_reuse_collect(context);
+    return gc_fence_synchronize(context, limit_ns, &ignored) == GC_OK && gc_reuse_collect(context);
+}
+
+/* Without fences all that is pending is waited for, as a plain driver's free does. */
+static enum gc_status settle(struct gc_context *context, int *driver_code)
+{
+    const enum gc_status status = gc_fence_synchronize(context, GC_FOREVER, driver_code);
+    if (status == GC_OK)
+        gc_reuse_collect(context);
+    return status;
 }
 
 /* Whether the work of `waited` is all that may use the context's memory. A moment's answer. */
@@ -208,11 +219,14 @@ static bool is_all_of(struct gc_context *context, const struct gc_context *waite
 
 void gc_reuse_await_others(struct gc_context *context)
 {
-    bool ignored;
+    bool is_stuck;
+    int ignored;
     if (is_all_of(context, context))
         return;
     gc_magazine_flush_device(context->device, NULL);
-    (void)wait_out(context, &ignored);
+    (void)wait_out(context, GC_SHORT_NS, &is_stuck);
+    if (!is_stuck && has_no_fences(context) && look(context).bytes > 0)
+        (void)settle(context, &ignored);
 }
 
 /* Too much is pending: waits for the oldest of it, once. If its work goes on for longer there is
@@ -227,7 +241,7 @@ static bool wait_a_while(struct gc_context *context)
     if (is_under_way)
         atomic_store_explicit(&context->stuck_mark, gc_fence_oldest_mark(context),
                               memory_order_relaxed);
-    return any || (!is_under_way && gc_reuse_drain(context));
+    return any || (!is_under_way && gc_reuse_drain(context, PENDING_WAIT_NS));
 }
 
 /* Asking is dear where many small requests miss while the device lags behind: it is done again once
@@ -320,18 +334,10 @@ void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited
 
 /* ---- frees ---- */
 
-/* Without fences all that is pending is waited for, as a plain driver's free does. */
-static enum gc_status settle(struct gc_context *context, int *driver_code)
-{
-    const enum gc_status status = gc_fence_synchronize(context, GC_FOREVER, driver_code);
-    if (status == GC_OK)
-        gc_reuse_collect(context);
-    return status;
-}
-
 /* The program's free is done, whenever the memory becomes idle. */
 static enum gc_status free_pending(struct gc_context *context, struct gc_block *block,
-                                   const struct gc_entry *entry, uint64_t stamp)
+                                   const struct gc_entry *entry, struct gc_context *worker,
+                                   uint64_t stamp)
 {
     struct gc_pool *pool = &context->pool;
     gc_context_note_free(context, entry);
@@ -340,7 +346,7 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
         gc_pool_unmark_locked(pool, block);
     /* Of a stream: where the block was freed in its order, and no other stream uses it. */
     if (!pool->is_dropped &&
-        (entry->stream == 0 || !gc_stream_push_locked(pool, entry->stream, block, stamp)))
+        (entry->stream == 0 || !gc_stream_push_locked(pool, worker, entry->stream, block, stamp)))
         gc_pool_push_pending_locked(pool, block, stamp);
     gc_pool_release(pool);
     consider_fence(context);
@@ -405,7 +411,8 @@ static enum gc_status free_waiting(struct gc_context *context, struct gc_block *
 {
     const enum gc_status status = settle(context, driver_code);
     if (status == GC_CAPTURING)
-        return free_pending(context, block, entry, gc_work_stamp(&context->core->work));
+        return free_pending(context, block, entry, context->head,
+                            gc_work_stamp(&context->core->work));
     if (status != GC_OK) {
         revive(context, block, entry);
         return status;
@@ -429,7 +436,7 @@ static bool may_reuse(struct gc_context *context, uint64_t stamp)
 }
 
 enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
-                                    uint64_t stream, int *driver_code)
+                                    struct gc_context *worker, uint64_t stream, int *driver_code)
 {
     const struct gc_segment *segment = gc_block_segment(block);
     const bool is_once = segment->class == GC_CLASS_ONCE;
@@ -462,7 +469,8 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     if (is_once || is_in_order || !may_reuse(context, stamp)) {
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
             return free_waiting(context, block, &entry, is_once, driver_code);
-        const enum gc_status status = free_pending(context, block, &entry, stamp);
+        const enum gc_status status = free_pending(
+            context, block, &entry, worker == NULL ? context->head : worker->head, stamp);
         int ignored; /* it stays pending */
         if (gc_context_is_fenceless(context) && stream == GC_STREAM_NONE)
             (void)settle(context, &ignored); /* it turned out to be so just now */

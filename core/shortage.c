@@ -97,12 +97,18 @@ void gc_shortage_empty_pool(struct gc_context *context)
         ;
 }
 
-bool gc_shortage_resolve(struct gc_device *device, struct gc_share *share)
+static uint64_t left_ns(const struct gc_device *device, uint64_t end_ns)
 {
+    return gc_sub_or_zero_u64(end_ns, gc_core_now_ns(device->core));
+}
+
+bool gc_shortage_resolve(struct gc_device *device, struct gc_share *share, uint64_t limit_ns)
+{
+    const uint64_t end_ns = gc_core_now_ns(device->core) + limit_ns;
     bool any = gc_magazine_flush_device(device, share);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
-        any |= is_asked(context, share) && gc_reuse_drain(context);
+        any |= is_asked(context, share) && gc_reuse_drain(context, left_ns(device, end_ns));
     return any;
 }
 
@@ -138,7 +144,10 @@ static bool note_generations(struct gc_shortage *shortage, const struct gc_share
 void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device,
                        struct gc_share *share, struct gc_pool *pool)
 {
-    *shortage = (struct gc_shortage){.device = device, .share = share, .pool = pool};
+    *shortage = (struct gc_shortage){.device = device,
+                                     .share = share,
+                                     .pool = pool,
+                                     .end_ns = gc_core_now_ns(device->core) + GC_SHORT_NS};
     note_generations(shortage, NULL);
 }
 
@@ -153,16 +162,26 @@ static void discount(struct gc_shortage *shortage, const struct gc_decline *decl
     shortage->seen = *decline;
 }
 
+/* How long the request may still wait. Where one waited in vain none waits until something of the
+ * device becomes free: its call may ask several times, and so may those that come. */
+static uint64_t patience_ns(const struct gc_shortage *shortage)
+{
+    const struct gc_device *device = shortage->device;
+    return atomic_load_explicit(&device->is_stuck, memory_order_relaxed)
+               ? 0
+               : left_ns(device, shortage->end_ns);
+}
+
 /* Of all contexts a little each, the request's own first, so that one whose work goes on for ever
  * does not hold the others up. */
 static bool wait_in_turn(const struct gc_shortage *shortage, struct gc_share *scope,
-                         bool *is_under_way)
+                         uint64_t limit_ns, bool *is_under_way)
 {
     bool any = shortage->pool != NULL &&
-               gc_reuse_wait_oldest(shortage->pool->context, GC_TURN_NS, is_under_way);
+               gc_reuse_wait_oldest(shortage->pool->context, limit_ns, is_under_way);
     for (struct gc_context *context = gc_context_first(shortage->device); !any && context != NULL;
          context = gc_context_next(context))
-        any = is_asked(context, scope) && gc_reuse_wait_oldest(context, GC_TURN_NS, is_under_way);
+        any = is_asked(context, scope) && gc_reuse_wait_oldest(context, limit_ns, is_under_way);
     return any;
 }
 
@@ -171,21 +190,23 @@ static bool wait_for_oldest(const struct gc_shortage *shortage, struct gc_share 
 {
     struct gc_device *device = shortage->device;
     bool any = gc_magazine_flush_device(device, scope);
-    const uint64_t start_ns = gc_core_now_ns(device->core);
     bool is_under_way = true;
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
         any |= is_asked(context, scope) && gc_reuse_collect(context);
     bool is_over = false;
     while (!any && is_under_way && !is_over) {
+        const uint64_t limit_ns = gc_min_u64(GC_TURN_NS, patience_ns(shortage));
         is_under_way = false;
-        any = wait_in_turn(shortage, scope, &is_under_way);
-        is_over = gc_core_now_ns(device->core) - start_ns > GC_SHORT_NS;
+        any = wait_in_turn(shortage, scope, limit_ns, &is_under_way);
+        is_over = limit_ns == 0;
     }
+    if (is_over && !any && scope == NULL)
+        atomic_store_explicit(&device->is_stuck, true, memory_order_relaxed);
     /* Where there are no fences. */
     for (struct gc_context *context = gc_context_first(device); !any && !is_over && context != NULL;
          context = gc_context_next(context))
-        any = is_asked(context, scope) && gc_reuse_drain(context);
+        any = is_asked(context, scope) && gc_reuse_drain(context, patience_ns(shortage));
     return any;
 }
 
@@ -195,7 +216,7 @@ static bool make_room(const struct gc_shortage *shortage, struct gc_share *scope
 {
     struct gc_device *device = shortage->device;
     if (shortage->attempts >= PATIENT_ATTEMPTS)
-        return gc_shortage_resolve(device, scope) |
+        return gc_shortage_resolve(device, scope, patience_ns(shortage)) |
                (gc_shortage_give_back(device, scope, 0, UINT64_MAX) > 0);
     if (shortage->attempts < PARTIAL_ATTEMPTS &&
         gc_shortage_give_back(device, scope, 0, wanted_bytes) > 0)
@@ -222,7 +243,7 @@ bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
 
 uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
 {
-    gc_shortage_resolve(device, NULL);
+    gc_shortage_resolve(device, NULL, GC_SHORT_NS);
     return gc_core_trim(core, device, 0);
 }
 
@@ -278,7 +299,7 @@ static bool settle(struct gc_device *device, struct gc_share *share, atomic_bool
     if (!atomic_load_explicit(is_known, memory_order_relaxed))
         return true;
     trim_all(device, share);
-    if (excess_of(device, share) > 0 && gc_shortage_resolve(device, share))
+    if (excess_of(device, share) > 0 && gc_shortage_resolve(device, share, GC_TURN_NS))
         trim_all(device, share);
     note_over_limit(device, is_known, excess_of(device, share) > 0);
     return excess_of(device, share) == 0;

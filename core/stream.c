@@ -29,8 +29,8 @@ static void empty_list(struct gc_stream_list *list)
     *list = (struct gc_stream_list){.serial = list->serial + 1};
 }
 
-bool gc_stream_push_locked(struct gc_pool *pool, uint64_t stream, struct gc_block *block,
-                           uint64_t stamp)
+bool gc_stream_push_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
+                           struct gc_block *block, uint64_t stamp)
 {
     struct gc_stream_list *list = find_list(pool, stream);
     if (list == NULL)
@@ -38,6 +38,7 @@ bool gc_stream_push_locked(struct gc_pool *pool, uint64_t stream, struct gc_bloc
     if (list == NULL)
         return false;
     list->stream = stream;
+    list->worker = worker;
     gc_block_set_state(block, GC_BLOCK_PENDING);
     block->pending.next = NULL;
     /* Stamps may come late; in order, a block waits a little longer. */
@@ -141,12 +142,7 @@ void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired, struc
         while (list->first != NULL && list->first->pending.stamp <= idle) {
             struct gc_block *block = list->first;
             list->first = block->pending.next;
-            block->pending.next = NULL;
-            if (taken->last != NULL)
-                taken->last->pending.next = block;
-            else
-                taken->first = block;
-            taken->last = block;
+            append(taken, block);
         }
         if (list->first == NULL)
             empty_list(list);
@@ -158,15 +154,8 @@ bool gc_stream_has_list_locked(struct gc_pool *pool, uint64_t stream)
     return stream != 0 && find_list(pool, stream) != NULL;
 }
 
-void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream)
+static void dissolve(struct gc_pool *pool, struct gc_stream_list *list)
 {
-    struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
-    if (list == NULL)
-        return;
-    if (list->is_marked && list->last->pending.stamp <= list->covered) {
-        list->is_ended = true;
-        return;
-    }
     struct gc_block *block = list->first;
     empty_list(list);
     while (block != NULL) {
@@ -174,5 +163,24 @@ void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream)
         gc_pool_uncount_pending_locked(pool, block);
         gc_pool_push_pending_locked(pool, block, block->pending.stamp);
         block = next;
+    }
+}
+
+void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream)
+{
+    struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
+    if (list == NULL)
+        return;
+    if (list->is_marked && list->last->pending.stamp <= list->covered)
+        list->is_ended = true;
+    else
+        dissolve(pool, list);
+}
+
+void gc_stream_forget_locked(struct gc_pool *pool, const struct gc_context *worker)
+{
+    for (unsigned i = 0; i < pool->stream_count; i++) {
+        if (pool->streams[i].worker == worker)
+            dissolve(pool, &pool->streams[i]);
     }
 }

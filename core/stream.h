@@ -3,8 +3,8 @@
  * any pending block, or once the stream has passed a mark that was made behind the free
  * (fence.h): all work that may use the block was ordered before the free, by the program.
  *
- * A pool keeps a list for each of so many streams, by stamp; the blocks in them are pending and
- * counted as such. What finds no list is ordinarily pending. All under the pool's lock.
+ * A pool keeps lists for up to GC_STREAM_LISTS streams, each by stamp; the blocks in them are
+ * pending and counted as such. What finds no list is ordinarily pending. All under the pool's lock.
  *
  * The key of a stream is its handle. A list must be closed before its stream is destroyed, since
  * the driver uses handles again. */
@@ -17,12 +17,14 @@
 #define GC_STREAM_LISTS 64
 
 struct gc_block;
+struct gc_context;
 struct gc_pending;
 struct gc_pool;
 
 struct gc_stream_list {
-    uint64_t stream; /* 0: unused */
-    uint64_t serial; /* of the list: the place may come to be another's */
+    uint64_t stream;           /* 0: unused */
+    struct gc_context *worker; /* whose stream it is: a head */
+    uint64_t serial;           /* of the list: the place may come to be another's */
     struct gc_block *first;
     struct gc_block *last;
     bool is_marked;   /* the stream was marked behind all stamps up to `covered` */
@@ -32,8 +34,8 @@ struct gc_stream_list {
 };
 
 /* False: there is no list to be had; the block is untouched. */
-bool gc_stream_push_locked(struct gc_pool *pool, uint64_t stream, struct gc_block *block,
-                           uint64_t stamp);
+bool gc_stream_push_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
+                           struct gc_block *block, uint64_t stamp);
 /* A block of just about `bytes` that was freed in this stream, in no list any more; NULL: none. */
 struct gc_block *gc_stream_take_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes);
 /* Takes the blocks of this stream that lie in a range, if they have `pending_bytes` together: all
@@ -48,5 +50,8 @@ bool gc_stream_has_list_locked(struct gc_pool *pool, uint64_t stream);
 /* The stream is about to be destroyed: its blocks wait for its mark, or, where it has none that
  * covers them, are ordinarily pending from now on. */
 void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream);
+/* The context is gone, and with it its streams and their marks: their blocks are ordinarily pending
+ * from now on, since what they waited for in other contexts' streams may go on. */
+void gc_stream_forget_locked(struct gc_pool *pool, const struct gc_context *worker);
 
 #endif

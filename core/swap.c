@@ -326,7 +326,7 @@ bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_
     if (result->refusal != GC_SWAP_OK)
         return false;
     /* What threads keep for themselves is used until it is in the pool. */
-    (void)gc_shortage_resolve(context->device, context->share);
+    (void)gc_shortage_resolve(context->device, context->share, GC_SHORT_NS);
     (void)gc_shortage_give_back(context->device, context->share, 0, UINT64_MAX);
     const enum gc_status status = gc_arena_change_begin(context, &change);
     if (status == GC_DRIVER)

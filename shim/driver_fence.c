@@ -218,19 +218,6 @@ static bool find_stream(uint64_t name, CUstream *stream)
     return !is_threads_own || (name & ~THREADS_OWN) >> NUMBER_BITS == gc_shim_thread_number();
 }
 
-static uint64_t stream_context(void *self, uint64_t name)
-{
-    CUcontext context = NULL;
-
-    (void)self;
-    if ((name & THREADS_OWN) != 0)
-        return gc_core_find_number(gc_shim.core, (uint16_t)name);
-    if ((name & 1) != 0)
-        return gc_core_find_number(gc_shim.core, (uint16_t)(name / 2 + 1));
-    return GC_USE(cuStreamGetCtx, stream_of(name), &context) == CUDA_SUCCESS ? (uintptr_t)context
-                                                                             : 0;
-}
-
 static CUresult mark(uint64_t context, CUstream stream, uint64_t *fence)
 {
     CUevent event = (CUevent)(uintptr_t)*fence; /* NOLINT: as above */
@@ -278,6 +265,32 @@ static int stream_follow(void *self, uint64_t stream, uint64_t fence)
                        0); /* NOLINT: as above */
 }
 
+/* Waits for the fence, which was made with `result`, and gives it back. */
+static CUresult await_made(CUresult result, uint64_t context, uint64_t fence, uint64_t limit_ns)
+{
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = (CUresult)fence_wait(NULL, context, fence, limit_ns);
+    fence_release(NULL, context, fence);
+    return result;
+}
+
+CUresult gc_driver_await(uint64_t context, uint64_t limit_ns)
+{
+    uint64_t fence = 0;
+    CUresult result = (CUresult)fence_record(NULL, context, &fence);
+
+    return await_made(result, context, fence, limit_ns);
+}
+
+CUresult gc_driver_await_stream(uint64_t context, CUstream stream, uint64_t limit_ns)
+{
+    uint64_t fence = 0;
+    CUresult result = mark(context, stream, &fence);
+
+    return await_made(result, context, fence, limit_ns);
+}
+
 CUresult gc_driver_place(uint64_t context, CUstream stream)
 {
     uint64_t fence = 0;
@@ -296,7 +309,6 @@ void gc_driver_fence_init(struct gc_driver *driver)
     driver->fence_query = fence_query;
     driver->fence_wait = fence_wait;
     driver->fence_release = fence_release;
-    driver->stream_context = stream_context;
     driver->stream_mark = stream_mark;
     driver->stream_follow = stream_follow;
 }

@@ -11,6 +11,8 @@
 #include "shim/mempool_record.h"
 
 #define DEVICES_MAX 64
+/* How long a request waits for memory that was freed in the order of streams. */
+#define WAIT_NS UINT64_C(2000000000)
 
 static _Atomic(struct gc_mempool *) pools;
 static atomic_uint_fast64_t charged_total; /* of all pools: nothing to look at while 0 */
@@ -233,13 +235,18 @@ static void trim_all(struct gc_device *device)
             gc_mempool_trim_one(pool);
 }
 
-/* Waits for all work of the current context: then nothing that was freed before is pending. */
+/* Waits for all work of the current context, for a while: then nothing that was freed before is
+ * pending. */
 static bool wait_for_frees(struct gc_device *device)
 {
+    const struct gc_context *context = gc_shim_current_context();
+
+    if (context == NULL)
+        return false;
     for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
         if (pool->device == device)
             atomic_store(&pool->freed_in, GC_MEMPOOL_FREED_NOWHERE);
-    if (GC_CALL(device, cuCtxSynchronize) == CUDA_SUCCESS)
+    if (gc_driver_await(gc_context_handle(context), WAIT_NS) == CUDA_SUCCESS)
         return true;
     for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
         atomic_store(&pool->freed_in, GC_MEMPOOL_FREED_ANYWHERE);

@@ -173,10 +173,10 @@ gpucache_status gpucache_free(void *pointer, gpucache_stream stream)
     if (!is_of_device)
         order = order_of(stream, &call);
     /* Without a cache the driver's own free in a stream would want a context of the program's. */
-    status =
-        gc_shim.options->mode == GC_MODE_CACHE
-            ? gc_core_free_ordered(gc_shim.core, address, order, (uint16_t)call.api, &driver_code)
-            : gc_core_free(gc_shim.core, address, (uint16_t)call.api, &driver_code);
+    status = gc_shim.options->mode == GC_MODE_CACHE
+                 ? gc_core_free_ordered(gc_shim.core, address, NULL, order, (uint16_t)call.api,
+                                        &driver_code)
+                 : gc_core_free(gc_shim.core, address, (uint16_t)call.api, &driver_code);
     if (status == GC_INVALID_POINTER || status == GC_NOT_OURS)
         gc_core_note_bad_free(gc_shim.core, address, (uint16_t)call.api);
     gc_public_leave(&call);

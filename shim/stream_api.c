@@ -11,6 +11,9 @@
 #include "shim/mempool.h"
 #include "shim/peer.h"
 
+/* How long an allocation that is undone is waited for. */
+#define UNDO_NS UINT64_C(2000000000)
+
 /* What the wrappers of one kind differ in. */
 struct async_call {
     enum gc_api symbol;
@@ -80,8 +83,8 @@ static void undo_alloc(const struct gc_direct_request *request, const struct asy
                        struct gc_mempool *pool, CUdeviceptr dptr)
 {
     (void)GC_CALL(request->device, cuMemFreeAsync, dptr, call->stream);
-    if (!gc_capture_is_any())
-        (void)GC_CALL(request->device, cuStreamSynchronize, call->stream);
+    if (!gc_capture_is_any() && request->context != NULL)
+        (void)gc_driver_await_stream(gc_context_handle(request->context), call->stream, UNDO_NS);
     gc_mempool_trim_one(pool);
 }
 
@@ -337,8 +340,9 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
                                         : owner == context);
     if (!is_own)
         gc_peer_note(owner, context);
-    enum gc_status status = gc_core_free_ordered(
-        gc_shim.core, dptr, is_own ? order_key(stream, context) : 0, (uint16_t)api, &driver_code);
+    enum gc_status status =
+        gc_core_free_ordered(gc_shim.core, dptr, context, is_own ? order_key(stream, context) : 0,
+                             (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);
 }
 
@@ -351,8 +355,8 @@ static CUresult free_block(enum gc_api api, const struct gc_block_info *block, C
 
     if (gc_shim.options->mode == GC_MODE_CACHE && !block->is_plain)
         return free_cached(api, block, dptr, stream);
-    enum gc_status status =
-        gc_core_free_ordered(gc_shim.core, dptr, (uintptr_t)stream, (uint16_t)api, &driver_code);
+    enum gc_status status = gc_core_free_ordered(gc_shim.core, dptr, NULL, (uintptr_t)stream,
+                                                 (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);
 }
 

@@ -5,6 +5,9 @@
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
+#include <pthread.h>
+#include <time.h>
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -440,6 +443,52 @@ static void peers_get_access(void **state)
     workbench_close(&bench);
 }
 
+struct opening {
+    struct workbench bench;
+    struct gc_context *peer;
+    pthread_t second;
+    unsigned calls;
+    atomic_bool is_open; /* as far as the second thread knows */
+};
+
+static void *open_too(void *argument)
+{
+    struct opening *opening = argument;
+    gc_context_add_peer(opening->bench.contexts[0], opening->peer);
+    atomic_store(&opening->is_open, true);
+    return NULL;
+}
+
+/* Another thread comes while the driver opens the memory. */
+static void meet_another(void *argument, enum sim_call call, uint64_t context)
+{
+    struct opening *opening = argument;
+    const struct timespec moment = {0, 20000000};
+    (void)context;
+    if (call != SIM_PAGE_SET_ACCESS || opening->calls++ != 0)
+        return;
+    pthread_create(&opening->second, NULL, open_too, opening);
+    nanosleep(&moment, NULL);
+    assert_false(atomic_load(&opening->is_open));
+}
+
+static void who_finds_a_peer_waits_until_memory_is_open_to_it(void **state)
+{
+    static struct opening opening;
+    struct workbench *bench = &opening.bench;
+    (void)state;
+    open_bench(bench, GC_MIB(1024), 0);
+    opening.peer = add_peer_device(bench);
+    const uint64_t memory = workbench_alloc(bench, 0, GC_MIB(5));
+    bench->sim.hook = meet_another;
+    bench->sim.hook_argument = &opening;
+    gc_context_add_peer(bench->contexts[0], opening.peer);
+    pthread_join(opening.second, NULL);
+    bench->sim.hook = NULL;
+    assert_true(sim_driver_is_open_to(&bench->sim, 3, memory, GC_MIB(5)));
+    workbench_close(bench);
+}
+
 /* What the driver refused to open to a peer is opened later. */
 static void refused_access_is_asked_for_again(void **state)
 {
@@ -651,6 +700,7 @@ int main(void)
         cmocka_unit_test(beside_captures_memory_is_the_drivers),
         cmocka_unit_test(captures_take_what_is_there_or_plain_memory),
         cmocka_unit_test(peers_get_access),
+        cmocka_unit_test(who_finds_a_peer_waits_until_memory_is_open_to_it),
         cmocka_unit_test(refused_access_is_asked_for_again),
         cmocka_unit_test(no_range_of_addresses_means_plain_memory),
         cmocka_unit_test(figures_tell_what_stitching_serves),

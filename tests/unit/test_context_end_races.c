@@ -145,8 +145,9 @@ static void a_stream_that_goes_meanwhile_orders_nothing(void **state)
     open_bench(&bench, false, NULL);
     const uint64_t busy = alloc_in_stream(&bench);
     sim_driver_submit(&bench.sim, 1, busy, 4096);
-    assert_status(gc_core_free_ordered(bench.core, busy, STREAM, API_MALLOC, &bench.driver_code),
-                  GC_OK);
+    assert_status(
+        gc_core_free_ordered(bench.core, busy, NULL, STREAM, API_MALLOC, &bench.driver_code),
+        GC_OK);
     struct gc_context *ending = gc_core_end_begin(bench.core, 1);
     gc_core_close_stream(bench.core, STREAM);
     gc_core_end_cancel(ending);

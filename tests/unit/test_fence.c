@@ -350,6 +350,64 @@ static void endless_work_without_fences_ends_a_wait(void **state)
     }
 }
 
+static void pass_time(void *argument, enum sim_call call, uint64_t context)
+{
+    struct workbench *bench = argument;
+    (void)context;
+    if (call == SIM_FENCE_WAIT)
+        atomic_fetch_add(&bench->sim.clock_ahead_ns, GC_TURN_NS);
+}
+
+/* How many waits a request makes that finds no memory. */
+static uint64_t count_waits(struct workbench *bench)
+{
+    uint64_t address;
+    const uint64_t before = bench->sim.calls[SIM_FENCE_WAIT];
+    assert_status(workbench_try_alloc(bench, 0, GC_MIB(60), &address), GC_OUT_OF_MEMORY);
+    return bench->sim.calls[SIM_FENCE_WAIT] - before;
+}
+
+/* A call of the program may ask several times, and others come. */
+static void wait_in_vain_is_not_repeated(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_fenced(&bench, GC_MIB(64));
+    bench.sim.is_endless = true;
+    bench.sim.hook = pass_time;
+    bench.sim.hook_argument = &bench;
+    for (unsigned i = 0; i < 2; i++) {
+        const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(60));
+        sim_driver_submit(&bench.sim, 1, a, GC_MIB(60));
+        workbench_free(&bench, a);
+        const uint64_t waits = count_waits(&bench);
+        assert_in_range(waits, GC_SHORT_NS / GC_TURN_NS / 2, GC_SHORT_NS / GC_TURN_NS + 10);
+        assert_in_range(count_waits(&bench), 0, 10);
+        sim_driver_complete(&bench.sim, 1); /* from now on it is worth while again */
+    }
+    workbench_close(&bench);
+}
+
+/* Memory of a context goes with it: others' work that may use what was freed is waited for. */
+static void end_of_a_context_without_fences_waits_for_others(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_fenced(&bench, GC_MIB(64));
+    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    bench.sim.has_no_fences = true;
+    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(4));
+    sim_driver_submit(&bench.sim, 2, a, GC_MIB(4));
+    workbench_capture(&bench, 0, true); /* the free waits for nothing */
+    workbench_free(&bench, a);
+    workbench_capture(&bench, 0, false);
+    assert_true(sim_driver_is_used(&bench.sim, a, GC_MIB(4)));
+    struct gc_context *ending = gc_core_end_begin(bench.core, 1);
+    assert_false(sim_driver_is_used(&bench.sim, a, GC_MIB(4)));
+    gc_core_end_cancel(ending);
+    workbench_close(&bench);
+}
+
 static void capture_is_left_alone(void **state)
 {
     struct workbench bench;
@@ -513,6 +571,8 @@ int main(void)
         cmocka_unit_test(unseen_work_roams),
         cmocka_unit_test(crowd_of_peers_is_waited_for),
         cmocka_unit_test(endless_work_without_fences_ends_a_wait),
+        cmocka_unit_test(wait_in_vain_is_not_repeated),
+        cmocka_unit_test(end_of_a_context_without_fences_waits_for_others),
         cmocka_unit_test(capture_is_left_alone),
         cmocka_unit_test(one_stream_reuses_at_once_and_waits_when_it_ends),
         cmocka_unit_test(one_stream_holds_others_up_while_the_driver_fails),

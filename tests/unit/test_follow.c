@@ -72,7 +72,8 @@ static uint64_t alloc_in(struct workbench *bench, uint64_t bytes, uint64_t strea
 static void free_in(struct workbench *bench, uint64_t address, uint64_t stream)
 {
     assert_status(
-        gc_core_free_ordered(bench->core, address, stream, API_MALLOC, &bench->driver_code), GC_OK);
+        gc_core_free_ordered(bench->core, address, NULL, stream, API_MALLOC, &bench->driver_code),
+        GC_OK);
 }
 
 static void go_round(bool has_mapping)

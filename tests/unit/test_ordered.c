@@ -11,6 +11,7 @@
 #define FIRST UINT64_C(1) /* handles of the bench's contexts */
 #define SECOND UINT64_C(2)
 #define LATER UINT64_C(7)
+#define STREAM UINT64_C(0xa000)
 
 static struct gc_context *open_bench(struct workbench *bench)
 {
@@ -96,6 +97,29 @@ static void a_free_waits_for_every_context(void **state)
     workbench_close(&bench);
 }
 
+/* What a stream was ordered behind may go on in other contexts when its own one ends. */
+static void a_mark_goes_with_its_context(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    struct gc_context *ordered = open_bench(&bench);
+    const uint64_t block = workbench_alloc_in(&bench, ordered, BYTES);
+    sim_driver_submit(&bench.sim, FIRST, block, BYTES);
+    assert_status(gc_core_free_ordered(bench.core, block, bench.contexts[1], STREAM, API_MALLOC,
+                                       &bench.driver_code),
+                  GC_OK);
+    gc_fence_mark_streams(ordered, GC_STREAM_NONE);
+    workbench_drop(&bench, 1);
+    gc_reuse_look(ordered);
+    const uint64_t other = workbench_alloc_in(&bench, ordered, BYTES);
+    assert_int_not_equal(other, block);
+    sim_driver_complete(&bench.sim, FIRST);
+    workbench_free(&bench, other);
+    (void)gc_core_trim(bench.core, bench.device, 0);
+    workbench_check(&bench);
+    workbench_close(&bench);
+}
+
 /* Where one context alone is there its own wait is enough. */
 static void a_wait_for_the_only_context_retires_it(void **state)
 {
@@ -149,6 +173,7 @@ int main(void)
         cmocka_unit_test(it_is_one_for_all_contexts_of_a_device),
         cmocka_unit_test(it_stays_when_a_context_ends),
         cmocka_unit_test(a_free_waits_for_every_context),
+        cmocka_unit_test(a_mark_goes_with_its_context),
         cmocka_unit_test(a_wait_for_the_only_context_retires_it),
         cmocka_unit_test(a_capture_leaves_it_to_the_driver),
         cmocka_unit_test(it_is_swapped_out_and_back),

@@ -228,7 +228,7 @@ static void a_capture_waits_for_the_waits_of_records(void **state)
     workbench_free(&bench, address);
     bench.sim.hook_argument = &waiting;
     bench.sim.hook = start_capture;
-    assert_true(gc_reuse_drain(waiting.record));
+    assert_true(gc_reuse_drain(waiting.record, GC_SHORT_NS));
     assert_null(bench.sim.hook);
     pthread_join(waiting.thread, NULL);
     assert_false(atomic_load(&waiting.was_early));
@@ -266,7 +266,7 @@ static void a_failure_is_that_of_all_records(void **state)
     sim_driver_submit(&bench.sim, 1, a, LARGE);
     workbench_free(&bench, a);
     sim_driver_fail(&bench.sim, 1, true, SIM_BROKEN);
-    assert_false(gc_reuse_drain(record));
+    assert_false(gc_reuse_drain(record, GC_SHORT_NS));
     sim_driver_fail(&bench.sim, 0, false, 0);
     assert_true(atomic_load(&bench.contexts[0]->is_suspect));
     struct gc_context *late = workbench_record(&bench, add_tenant(&bench, "two"), 0);
@@ -336,7 +336,7 @@ static void a_crowd_of_peers_is_one_of_all_records(void **state)
     workbench_free(&bench, a);
     gc_core_retire(bench.core, bench.contexts[0], gc_context_epoch(bench.contexts[0]));
     assert_int_equal(workbench_figures(&bench).pending.current, LARGE);
-    assert_true(gc_reuse_drain(record));
+    assert_true(gc_reuse_drain(record, GC_SHORT_NS));
     assert_int_equal(bench.sim.use_count, 0);
     workbench_close(&bench);
 }
@@ -383,7 +383,8 @@ static void a_stream_of_a_block_is_heeded(void **state)
         sim_driver_submit(&bench.sim, 1, a, LARGE);
         if (is_shared != 0)
             assert_status(gc_core_record_stream(bench.core, a, 6), GC_OK);
-        assert_status(gc_core_free_ordered(bench.core, a, 5, API_OTHER, &bench.driver_code), GC_OK);
+        assert_status(gc_core_free_ordered(bench.core, a, NULL, 5, API_OTHER, &bench.driver_code),
+                      GC_OK);
         uint64_t next;
         assert_status(gc_core_alloc(bench.core, record, &request, &next, &bench.driver_code),
                       GC_OK);

@@ -381,7 +381,7 @@ static bool live(struct workbench *bench, struct gc_context *peer, struct gc_ten
     take(bench, record, GC_MIB(60), left);
     if (captures)
         workbench_capture(bench, 0, false);
-    (void)gc_reuse_drain(record);
+    (void)gc_reuse_drain(record, GC_SHORT_NS);
     gc_core_trim(bench->core, bench->device, GC_MIB(8));
     give(bench, left);
     return gc_core_remove_tenant(bench->core, tenant) == GC_OK;
