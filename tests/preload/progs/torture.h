@@ -336,6 +336,8 @@ void note_write(struct block *block, struct access access);
 bool is_done(const struct worker *worker, struct access access);
 void wait_for(struct worker *worker, struct access access);
 void wait_for_block(struct worker *worker, const struct block *block);
+/* The context whose wait is for this one, too: of a green context the primary one. */
+unsigned waited_with(const struct world *world, unsigned context);
 void wait_for_context(struct worker *worker, unsigned context);
 CUevent record_on(struct worker *worker, unsigned lane);
 void wait_on(struct worker *worker, unsigned lane, CUevent event);

@@ -350,8 +350,10 @@ void capture_graph(struct worker *worker)
                                ? some_context(worker)
                                : graph->context;
     const unsigned second = other * STREAMS + SECOND_OWN;
-    const unsigned low = graph->context < other ? graph->context : other;
-    const unsigned high = graph->context < other ? other : graph->context;
+    const unsigned one = waited_with(worker->world, graph->context);
+    const unsigned two = waited_with(worker->world, other);
+    const unsigned low = one < two ? one : two;
+    const unsigned high = one < two ? two : one;
     pthread_rwlock_t *captures = worker->world->captures;
     pthread_rwlock_rdlock(&captures[low]);
     if (high != low)

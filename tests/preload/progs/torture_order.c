@@ -193,13 +193,24 @@ void wait_for_block(struct worker *worker, const struct block *block)
         wait_for(worker, block->reads[i]);
 }
 
+unsigned waited_with(const struct world *world, unsigned context)
+{
+    for (unsigned i = 0; i < CONTEXTS; i++)
+        if (world->contexts[context].green != NULL && world->contexts[i].is_primary &&
+            world->contexts[i].device == world->contexts[context].device)
+            return i;
+    return context;
+}
+
 void wait_for_context(struct worker *worker, unsigned context)
 {
+    pthread_rwlock_t *captures = &worker->world->captures[waited_with(worker->world, context)];
+
     release_hold(worker);
     enter(worker, context);
-    pthread_rwlock_wrlock(&worker->world->captures[context]);
+    pthread_rwlock_wrlock(captures);
     CHECK(cuCtxSynchronize());
-    pthread_rwlock_unlock(&worker->world->captures[context]);
+    pthread_rwlock_unlock(captures);
     for (unsigned i = context * STREAMS; i < (context + 1) * STREAMS; i++)
         join(&worker->host, &worker->lanes[i].tail);
 }
