@@ -441,8 +441,7 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
     const struct gc_segment *segment = gc_block_segment(block);
     const bool is_once = segment->class == GC_CLASS_ONCE;
     const bool is_driven = context->core->mode != GC_MODE_CACHE || segment->is_plain;
-    const bool is_pooled = !is_once && segment->class != GC_CLASS_WHOLE && !block->is_shared &&
-                           !is_synchronous(context);
+    const bool is_pooled = !is_once && !block->is_shared && !is_synchronous(context);
     const bool is_named = stream != GC_STREAM_OTHER && (is_pooled || is_driven);
     const struct gc_entry entry = {
         .address = block->address,

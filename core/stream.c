@@ -53,11 +53,11 @@ bool gc_stream_push_locked(struct gc_pool *pool, struct gc_context *worker, uint
     return true;
 }
 
-/* Places of a plan are kept for it. */
+/* Places of a plan are kept for it, whole allocations for those who ask for such. */
 static bool fits(const struct gc_block *block, uint64_t bytes)
 {
     const struct gc_segment *segment = gc_block_segment(block);
-    if (segment->class == GC_CLASS_PLANNED)
+    if (segment->class >= GC_CLASS_PLANNED)
         return false;
     return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_SHARE;
 }

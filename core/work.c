@@ -231,6 +231,13 @@ bool gc_work_settle(struct gc_core *core, int *driver_code)
     return wait_for_mark(core, GC_FOREVER, driver_code);
 }
 
+/* Nothing of the context's that was handed out in the order of the one stream is busy. */
+static bool is_quiet(const struct gc_context *context, uint64_t given)
+{
+    return gc_context_is_retired(context, given) ||
+           atomic_load_explicit(&context->core->work.has_left, memory_order_acquire);
+}
+
 /* Where no mark can be made all work is waited for. */
 static bool quiesce(struct gc_context *context, uint64_t limit_ns, int *driver_code)
 {
@@ -239,20 +246,16 @@ static bool quiesce(struct gc_context *context, uint64_t limit_ns, int *driver_c
     /* Sequentially consistent: the partner is gc_context_may_reuse. */
     const uint64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
     bool is_needed = false;
-    if (gc_context_is_retired(context, given) || gc_context_is_dropped(context) ||
-        atomic_load_explicit(&work->has_left, memory_order_acquire))
+    if (is_quiet(context, given) || gc_context_is_dropped(context))
         return true;
     begin_turn(work);
     const bool is_marked = is_over(work) || mark(core, &is_needed);
     end_turn(work);
     if (is_marked && atomic_load_explicit(&work->mark.context, memory_order_relaxed) != NULL)
-        return wait_for_mark(core, limit_ns, driver_code) &&
-               (gc_context_is_retired(context, given) ||
-                atomic_load_explicit(&work->has_left, memory_order_acquire));
+        return wait_for_mark(core, limit_ns, driver_code) && is_quiet(context, given);
     if (gc_fence_synchronize(context, limit_ns, driver_code) != GC_OK)
         return false;
-    return gc_context_is_retired(context, given) ||
-           atomic_load_explicit(&work->has_left, memory_order_acquire);
+    return is_quiet(context, given);
 }
 
 bool gc_reuse_quiesce(struct gc_context *context, int *driver_code)
@@ -260,20 +263,22 @@ bool gc_reuse_quiesce(struct gc_context *context, int *driver_code)
     return quiesce(context, GC_SHORT_NS, driver_code);
 }
 
-bool gc_work_is_settled(struct gc_core *core)
+static bool catch_up(struct gc_core *core, uint64_t limit_ns)
 {
     uint64_t ignored_given;
     int ignored;
     struct gc_context *context = find_given(&core->work, &ignored_given);
-    return context == NULL || quiesce(context, TRIM_NS, &ignored);
+    return context == NULL || quiesce(context, limit_ns, &ignored);
 }
 
 bool gc_work_catch_up(struct gc_core *core)
 {
-    uint64_t ignored_given;
-    int ignored;
-    struct gc_context *context = find_given(&core->work, &ignored_given);
-    return context == NULL || gc_reuse_quiesce(context, &ignored);
+    return catch_up(core, GC_SHORT_NS);
+}
+
+bool gc_work_is_settled(struct gc_core *core)
+{
+    return catch_up(core, TRIM_NS);
 }
 
 /* ---- before work ---- */

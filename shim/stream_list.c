@@ -79,7 +79,10 @@ static CUstream own_stream(enum gc_handle_kind kind, uint64_t context)
     if (GC_CALL(gc_driver_device(context), cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING) !=
         CUDA_SUCCESS)
         return NULL;
-    return keep_own(kind, context, stream);
+    CUstream kept = keep_own(kind, context, stream);
+    if (kept != stream)
+        (void)GC_CALL(gc_driver_device(context), cuStreamDestroy_v2, stream);
+    return kept;
 }
 
 /* Follows all streams of the context. */

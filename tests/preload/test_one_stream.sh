@@ -35,10 +35,13 @@ for backend in vmm driver; do
     is "$backend: so is one that a thread loads which ends" "$(run hidden "$TMP/cards/libuser.so" | xargs)" "done 0"
     is "$backend: a thread that loads others and ends changes nothing" "$(run harmless "$BUILD_DIR/tests/preload/libnames.so" | xargs)" "done 0"
     is "$backend: the legacy stream orders blocking ones" "$(run legacy | xargs)" "done 0"
-    for case in async closing thread plain; do
+    for case in async closing thread plain mixed; do
         is "$backend, $case: an endless stream holds nobody up" "$(run $case | xargs)" "done 0"
         is "$backend, $case: all was freed" "$(json "$GPUCACHE_REPORT" 'd["requested_bytes"]["current"]')" 0
     done
 done
+export GPUCACHE_BACKEND=whole
+is "whole, mixed: an endless stream holds nobody up" "$(run mixed | xargs)" "done 0"
+is "whole, mixed: memory serves again" "$(json "$GPUCACHE_REPORT" 'd["reserved_bytes"]["peak"] < 100 << 20')" true
 is "without the library the cards' programs run alike" "$(SIMCUDA_WORK_US=0 simulated timeout 20 "$program" work 2>&1)" "done"
 done_testing

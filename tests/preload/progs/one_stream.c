@@ -14,7 +14,8 @@
  *   legacy: an allocation in the legacy stream orders blocking streams
  *   async, closing, thread: memory freed in the order of streams serves again although another
  *     stream goes on for ever; with streams made and destroyed; in the threads' own streams
- *   plain: with memory freed plainly a request gets fresh memory in the end */
+ *   plain: with memory freed plainly a request gets fresh memory in the end
+ *   mixed: plain memory that is freed in a stream's order serves again */
 #include "program.h"
 
 #include <dlfcn.h>
@@ -225,6 +226,11 @@ static void beside_endless(const char *how)
             CUdeviceptr address = take(MIB);
             CHECK(cuMemsetD8Async(address, 5, SAMPLE, stream));
             CHECK(cuMemFree(address));
+        } else if (strcmp(how, "mixed") == 0) {
+            CUdeviceptr address = take(MIB);
+            CHECK(cuMemsetD8Async(address, 5, SAMPLE, stream));
+            CHECK(cuMemFreeAsync(address, stream));
+            CHECK(cuStreamSynchronize(stream));
         } else if (strcmp(how, "thread") != 0) {
             use_in(stream, i);
         }
