@@ -236,6 +236,25 @@ uint16_t gc_context_number(const struct gc_context *context)
     return context->number;
 }
 
+static void forget_streams(struct gc_device *device, const struct gc_context *worker)
+{
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
+        gc_pool_acquire_plain(&context->pool);
+        gc_stream_forget_locked(&context->pool, worker);
+        gc_pool_release(&context->pool);
+    }
+}
+
+void gc_context_forget_streams(const struct gc_context *head)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_core_find_device(head->core, i);
+        if (device != NULL)
+            forget_streams(device, head);
+    }
+}
+
 /* ---- contexts of the driver ---- */
 
 enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
@@ -433,14 +452,13 @@ void gc_context_sub_pages(struct gc_context *context, uint64_t bytes)
         atomic_fetch_sub_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
 }
 
-/* Where no context is left nothing has to be waited for: all work that could use it went too. */
-static void leave_ordered(struct gc_context *ordered, const struct gc_context *ended)
+/* Nothing has to be waited for: all work that could use it went with its contexts. */
+static void empty_ordered(struct gc_context *ordered)
 {
     for (struct gc_context *record = ordered; record != NULL;
          record = gc_context_next_record(record)) {
         struct gc_wait_set set;
         gc_pool_acquire_plain(&record->pool);
-        gc_stream_forget_locked(&record->pool, ended);
         const bool is_unused =
             gc_context_wait_begin_locked(record, &set) && set.count == 0 && set.everyone == NULL;
         gc_context_wait_end(&set);
@@ -453,12 +471,12 @@ static void leave_ordered(struct gc_context *ordered, const struct gc_context *e
     }
 }
 
-void gc_context_leave_ordered(const struct gc_context *head)
+void gc_contexts_empty_ordered(struct gc_core *core)
 {
     for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(head->core, i);
+        const struct gc_device *device = gc_core_find_device(core, i);
         if (device != NULL)
-            leave_ordered(gc_device_ordered(device), head);
+            empty_ordered(gc_device_ordered(device));
     }
 }
 

@@ -248,9 +248,12 @@ void gc_context_share_mappings(struct gc_context *record);
 /* A driver context that uses the memory: itself, or of memory of a device one of the device's;
  * NULL: there is none. */
 struct gc_context *gc_context_worker(struct gc_context *context);
-/* The context is gone: memory of devices waits for its streams no more, and goes back where no
- * other context uses it. */
-void gc_context_leave_ordered(const struct gc_context *head);
+/* The end of a context took peers away: memory of devices that no context uses any more goes back.
+ */
+void gc_contexts_empty_ordered(struct gc_core *core);
+/* The context is about to end: nothing that was freed in the order of its streams, whosever the
+ * memory is, waits for their marks, which go with it. */
+void gc_context_forget_streams(const struct gc_context *head);
 /* Makes a new record know the peers of its head. */
 void gc_context_copy_peers(struct gc_context *record);
 /* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went
@@ -267,10 +270,5 @@ void gc_context_forget_record(struct gc_context *record);
 bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set);
 /* The wait is over, or was not needed. Empties the set; no lock needed. */
 void gc_context_wait_end(struct gc_wait_set *set);
-
-/* Around driver calls that beside a capture are made in relaxed mode, and do it no harm: one that
- * begins meanwhile waits for their end, since where nothing captures the mode is left alone. */
-void gc_core_look_begin(struct gc_core *core);
-void gc_core_look_end(struct gc_core *core);
 
 #endif

@@ -169,6 +169,7 @@ struct gc_context *gc_core_end_begin(struct gc_core *core, uint64_t handle)
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
         gc_context_hide(record);
     gc_door_close(&head->door);
+    gc_context_forget_streams(head);
     return head;
 }
 
@@ -191,7 +192,7 @@ void gc_core_end_finish(struct gc_context *head)
         drop_record(record);
     gc_range_return_given_up(head);
     if (!head->is_device)
-        gc_context_leave_ordered(head);
+        gc_contexts_empty_ordered(head->core);
 }
 
 void gc_core_drop_context(struct gc_core *core, uint64_t handle)

@@ -188,6 +188,10 @@ uint16_t gc_context_number(const struct gc_context *context);
  * miss or retire does. */
 void gc_context_capture_begin(struct gc_context *context);
 void gc_context_capture_end(struct gc_context *context);
+/* Around driver calls that beside a capture are made in relaxed mode, and do it no harm: one that
+ * begins meanwhile waits for their end, since where nothing captures the mode is left alone. */
+void gc_core_look_begin(struct gc_core *core);
+void gc_core_look_end(struct gc_core *core);
 bool gc_context_is_capturing(const struct gc_context *context);
 /* `peer` may from now on work on memory of `context`: frees in `context` wait for it too. For good:
  * what it has queued may run long after it lost access. Call before its work is submitted, or, if

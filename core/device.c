@@ -211,13 +211,14 @@ void gc_device_give_back_end(struct gc_device *device, struct gc_share *share)
     gc_lock_release(&device->give_back_lock);
 }
 
-bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share)
+bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share,
+                                uint64_t limit_ns)
 {
     const uint32_t *count = share != NULL ? &share->give_back_count : &device->give_back_count;
     gc_lock_acquire(&device->give_back_lock);
     bool waited = *count > 0;
     while (waited && *count > 0) /* not for ever: the driver may hold the thread that gives back */
-        waited = gc_lock_wait_for(&device->give_back_lock, &device->give_back_done, GC_SHORT_NS);
+        waited = gc_lock_wait_for(&device->give_back_lock, &device->give_back_done, limit_ns);
     gc_lock_release(&device->give_back_lock);
     return waited;
 }

@@ -24,7 +24,7 @@ struct gc_device {
     atomic_bool is_group_over; /* the group may hold more than its limit */
     atomic_bool is_over_limit; /* as gc_device_settle found it: threads keep nothing then */
     atomic_flag over_limit_said;
-    atomic_bool is_stuck; /* a request waited in vain, and nothing became free since */
+    atomic_bool is_stuck; /* a request waited in vain; nothing became free or pending since */
     struct gc_stats stats;
     struct gc_gauge_cell ordered_marks[GC_ORDERED_MARK_COUNT]; /* as stats.ordered but for peaks */
     struct gc_supply supply;                                   /* of all pools and elastic pools */
@@ -70,7 +70,8 @@ void gc_device_give_back_begin(struct gc_device *device, struct gc_share *share)
 void gc_device_give_back_end(struct gc_device *device, struct gc_share *share);
 /* Waits until no give-back is under way, of a share if one is named; false if none was. The caller
  * has none of its own, and no lock. */
-bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share);
+bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share,
+                                uint64_t limit_ns);
 /* Releases budget and makes those look again who found none. */
 void gc_device_release(struct gc_device *device, uint64_t bytes);
 /* The same for an amount that was measured by difference and may be more than is held. */

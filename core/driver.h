@@ -45,9 +45,10 @@ struct gc_driver {
     int not_ready;     /* fence_query's code for work that is still under way */
     int not_supported; /* fence_record's code where it cannot mark all work of the context */
     /* Marks the end of all work submitted to `context` so far, by whatever stream. Illegal while
-     * one of its streams captures, as is fence_wait. *fence is given back by fence_release. */
+     * one of its streams captures. *fence is given back by fence_release. */
     int (*fence_record)(void *self, uint64_t context, uint64_t *fence);
-    /* 0 once everything before the mark is done. */
+    /* 0 once everything before the mark is done. Captures, of whatever thread, take no harm; nor by
+     * fence_wait, in which one may begin. */
     int (*fence_query)(void *self, uint64_t context, uint64_t fence);
     /* Returns 0 once everything before the mark is done, not_ready where that takes longer than
      * about limit_ns. GC_FOREVER: no end. */

@@ -211,12 +211,11 @@ static bool is_being_asked(struct gc_context *context, uint64_t limit_ns)
 
 static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
-    struct gc_wait_set set = {.count = 0};
     uint64_t mark;
     bool any = false;
     if (!has_open(context))
         return false;
-    if (!begin_asking(context, limit_ns == 0 ? NULL : &set, &mark)) {
+    if (!begin_asking(context, NULL, &mark)) {
         *is_under_way |= is_being_asked(context, limit_ns);
         return false;
     }
@@ -231,7 +230,6 @@ static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_u
         any |= !is_known;
         retire_oldest(context);
     }
-    gc_context_wait_end(&set);
     end_asking(context, false);
     return any;
 }
@@ -239,10 +237,7 @@ static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_u
 bool gc_fence_poll(struct gc_context *context)
 {
     bool ignored = false;
-    gc_core_look_begin(context->core);
-    const bool any = ask_oldest(context, 0, &ignored);
-    gc_core_look_end(context->core);
-    return any;
+    return ask_oldest(context, 0, &ignored);
 }
 
 uint64_t gc_fence_oldest_mark(struct gc_context *context)
@@ -263,21 +258,21 @@ bool gc_fence_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *i
 
 /* ---- single streams ---- */
 
-/* False: another thread is at it, the context is gone, or one that would be waited for captures. */
+/* False: another thread is at it, the context is gone, or a context of the set captures; without a
+ * set captures are not asked for. */
 static bool begin_streams(struct gc_context *context, struct gc_wait_set *set)
 {
     gc_pool_acquire_plain(&context->pool);
     const bool is_free = !context->pool.is_dropped && !context->fences->is_at_streams &&
-                         gc_context_wait_begin_locked(context, set);
+                         (set == NULL || gc_context_wait_begin_locked(context, set));
     if (is_free)
         context->fences->is_at_streams = true;
     gc_pool_release(&context->pool);
     return is_free;
 }
 
-static void end_streams(struct gc_context *context, struct gc_wait_set *set)
+static void end_streams(struct gc_context *context)
 {
-    gc_context_wait_end(set);
     gc_pool_acquire_plain(&context->pool);
     context->fences->is_at_streams = false;
     const bool is_dropped = gc_context_is_dropped(context) && context->pool.is_dropped;
@@ -352,17 +347,18 @@ void gc_fence_mark_streams(struct gc_context *context, uint64_t only)
             mark_stream(&seen, &context->fences->stream_marks[i]))
             end_mark(context, list, &seen);
     }
-    end_streams(context, &set);
+    gc_context_wait_end(&set);
+    end_streams(context);
 }
 
-/* A context that is gone took its work along. */
+/* Not where the context is gone: what its stream waited for in others may go on. */
 static bool is_passed(const struct gc_fence_member *mark, uint64_t limit_ns, bool *is_under_way)
 {
     const struct gc_driver *driver = driver_of(mark->context);
     const int code =
         GC_IN_CONTEXT(mark->context, ask(driver, mark->context->handle, mark->handle, limit_ns));
     *is_under_way |= code == driver->not_ready;
-    return code == 0 || code == driver->context_is_gone;
+    return code == 0;
 }
 
 static bool is_marked(struct gc_context *context, const struct gc_stream_list *list,
@@ -387,11 +383,10 @@ static void pass_mark(struct gc_context *context, struct gc_stream_list *list,
 
 bool gc_fence_ask_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
-    struct gc_wait_set set = {.count = 0};
     struct gc_stream_list seen;
     bool any = false;
     bool is_late = false;
-    if (driver_of(context)->stream_mark == NULL || !begin_streams(context, &set))
+    if (driver_of(context)->stream_mark == NULL || !begin_streams(context, NULL))
         return false;
     for (unsigned i = 0; i < context->pool.stream_count; i++) {
         struct gc_stream_list *list = &context->pool.streams[i];
@@ -401,7 +396,7 @@ bool gc_fence_ask_streams(struct gc_context *context, uint64_t limit_ns, bool *i
         pass_mark(context, list, &seen);
         any = true;
     }
-    end_streams(context, &set);
+    end_streams(context);
     *is_under_way |= is_late;
     return any;
 }

@@ -162,14 +162,20 @@ static void discount(struct gc_shortage *shortage, const struct gc_decline *decl
     shortage->seen = *decline;
 }
 
-/* How long the request may still wait. Where one waited in vain none waits until something of the
- * device becomes free: its call may ask several times, and so may those that come. */
+/* How long the request may still wait. Where one waited in vain none waits until more becomes free
+ * or pending: its call may ask several times, and so may those that come. */
 static uint64_t patience_ns(const struct gc_shortage *shortage)
 {
     const struct gc_device *device = shortage->device;
     return atomic_load_explicit(&device->is_stuck, memory_order_relaxed)
                ? 0
                : left_ns(device, shortage->end_ns);
+}
+
+static void note_stuck(const struct gc_shortage *shortage, const struct gc_share *scope)
+{
+    if (scope == NULL && left_ns(shortage->device, shortage->end_ns) == 0)
+        atomic_store_explicit(&shortage->device->is_stuck, true, memory_order_relaxed);
 }
 
 /* Of all contexts a little each, the request's own first, so that one whose work goes on for ever
@@ -201,8 +207,8 @@ static bool wait_for_oldest(const struct gc_shortage *shortage, struct gc_share 
         any = wait_in_turn(shortage, scope, limit_ns, &is_under_way);
         is_over = limit_ns == 0;
     }
-    if (is_over && !any && scope == NULL)
-        atomic_store_explicit(&device->is_stuck, true, memory_order_relaxed);
+    if (is_over && !any)
+        note_stuck(shortage, scope);
     /* Where there are no fences. */
     for (struct gc_context *context = gc_context_first(device); !any && !is_over && context != NULL;
          context = gc_context_next(context))
@@ -235,7 +241,9 @@ bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
     discount(shortage, decline);
     bool changed = make_room(shortage, scope, wanted_bytes);
     if (!changed)
-        changed = gc_device_await_give_backs(device, scope);
+        changed = gc_device_await_give_backs(device, scope, patience_ns(shortage));
+    if (!changed)
+        note_stuck(shortage, scope);
     changed |= note_generations(shortage, scope);
     shortage->attempts++;
     return changed;

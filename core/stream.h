@@ -50,8 +50,8 @@ bool gc_stream_has_list_locked(struct gc_pool *pool, uint64_t stream);
 /* The stream is about to be destroyed: its blocks wait for its mark, or, where it has none that
  * covers them, are ordinarily pending from now on. */
 void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream);
-/* The context is gone, and with it its streams and their marks: their blocks are ordinarily pending
- * from now on, since what they waited for in other contexts' streams may go on. */
+/* The context is about to end, and with it its streams and their marks: their blocks are ordinarily
+ * pending from now on, since what they waited for in other contexts' streams may go on. */
 void gc_stream_forget_locked(struct gc_pool *pool, const struct gc_context *worker);
 
 #endif

@@ -94,7 +94,7 @@ static enum gc_status empty_record(struct gc_context *record)
     struct gc_pool *pool = &record->pool;
     gc_shortage_empty_pool(record);
     /* What another thread was giving back may have been refused. */
-    if (gc_device_await_give_backs(record->device, record->share))
+    if (gc_device_await_give_backs(record->device, record->share, GC_SHORT_NS))
         gc_shortage_empty_pool(record);
     if (!is_empty(pool) && !gc_context_is_dropped(record))
         return gc_context_is_capturing(record) ? GC_CAPTURING : GC_DRIVER;

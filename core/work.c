@@ -111,23 +111,11 @@ static void pass_mark(struct gc_core *core, uint64_t covered)
         atomic_store_explicit(&work->has_left, true, memory_order_release);
 }
 
-static int query(struct gc_core *core, struct gc_context *context, uint64_t fence)
-{
-    const struct gc_driver *driver = &core->driver;
-    gc_core_look_begin(core);
-    const int code =
-        GC_IN_CONTEXT(context, driver->fence_query(driver->self, context->handle, fence));
-    gc_core_look_end(core);
-    return code;
-}
-
 /* Asks for the mark, or waits for it for limit_ns: the driver's code; 0: all work before it is
- * done, and noted so. While something captures nothing is waited for: `not_ready`. */
+ * done, and noted so. */
 static int ask_mark(struct gc_core *core, uint64_t limit_ns)
 {
     const struct gc_driver *driver = &core->driver;
-    if (limit_ns != 0 && atomic_load_explicit(&core->capture_count, memory_order_relaxed) != 0)
-        return driver->not_ready;
     struct gc_work *work = &core->work;
     /* The three belong together, and the mark may be made anew while the driver is asked. */
     begin_turn(work);
@@ -135,17 +123,16 @@ static int ask_mark(struct gc_core *core, uint64_t limit_ns)
     const uint64_t fence = work->mark.fence;
     const uint64_t covered = atomic_load_explicit(&work->mark.covered, memory_order_relaxed);
     end_turn(work);
-    const int code = limit_ns != 0
-                         ? GC_IN_CONTEXT(context, driver->fence_wait(driver->self, context->handle,
-                                                                     fence, limit_ns))
-                         : query(core, context, fence);
+    const int code = GC_IN_CONTEXT(
+        context, limit_ns != 0 ? driver->fence_wait(driver->self, context->handle, fence, limit_ns)
+                               : driver->fence_query(driver->self, context->handle, fence));
     if (code != 0 && code != driver->context_is_gone)
         return code;
     pass_mark(core, covered);
     return 0;
 }
 
-/* False: it failed with *driver_code, or 0 where a capture forbids to wait, or it took too long. */
+/* False: it failed with *driver_code, or 0 where it took too long. */
 static bool wait_for_mark(struct gc_core *core, uint64_t limit_ns, int *driver_code)
 {
     const int code = ask_mark(core, limit_ns);

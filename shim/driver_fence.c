@@ -130,53 +130,43 @@ static int fence_record(void *self, uint64_t context, uint64_t *fence)
     return (int)result;
 }
 
-static int fence_query(void *self, uint64_t context, uint64_t fence)
+/* A capture that another thread begins meanwhile waits for the look's end. */
+static CUresult look_at(uint64_t context, CUevent event)
 {
-    CUresult result;
     struct gc_capture_guard guard;
     bool pushed;
 
-    (void)self;
-    result = enter(context, &pushed, &guard);
-    if (result != CUDA_SUCCESS)
-        return (int)result;
-    result = GC_CALL(gc_driver_device(context), cuEventQuery,
-                     (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
-    leave(pushed, &guard);
-    return (int)result;
+    gc_core_look_begin(gc_shim.core);
+    CUresult result = enter(context, &pushed, &guard);
+    if (result == CUDA_SUCCESS) {
+        result = GC_CALL(gc_driver_device(context), cuEventQuery, event);
+        leave(pushed, &guard);
+    }
+    gc_core_look_end(gc_shim.core);
+    return result;
 }
 
-/* Asked again and again, with pauses that grow: an event's own wait has no end. */
-static CUresult wait_until(uint64_t context, CUevent event, uint64_t limit_ns)
+static int fence_query(void *self, uint64_t context, uint64_t fence)
+{
+    (void)self;
+    return (int)look_at(context, (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
+}
+
+/* Looks again and again, with pauses that grow: an event's own wait has no end, and is no business
+ * beside a capture. */
+static int fence_wait(void *self, uint64_t context, uint64_t fence, uint64_t limit_ns)
 {
     const uint64_t start_ns = gc_clock_ns();
     struct timespec pause = {0, PAUSE_MIN_NS};
-    CUresult result = GC_CALL(gc_driver_device(context), cuEventQuery, event);
+    int result = fence_query(self, context, fence);
 
     while (result == CUDA_ERROR_NOT_READY && gc_clock_ns() - start_ns < limit_ns) {
         nanosleep(&pause, NULL);
         if (pause.tv_nsec < PAUSE_MAX_NS)
             pause.tv_nsec *= 2;
-        result = GC_CALL(gc_driver_device(context), cuEventQuery, event);
+        result = fence_query(self, context, fence);
     }
     return result;
-}
-
-static int fence_wait(void *self, uint64_t context, uint64_t fence, uint64_t limit_ns)
-{
-    CUevent event = (CUevent)(uintptr_t)fence; /* NOLINT: handles are integers */
-    CUresult result;
-    struct gc_capture_guard guard;
-    bool pushed;
-
-    (void)self;
-    result = enter(context, &pushed, &guard);
-    if (result != CUDA_SUCCESS)
-        return (int)result;
-    result = limit_ns == GC_FOREVER ? GC_CALL(gc_driver_device(context), cuEventSynchronize, event)
-                                    : wait_until(context, event, limit_ns);
-    leave(pushed, &guard);
-    return (int)result;
 }
 
 static void fence_release(void *self, uint64_t context, uint64_t fence)
@@ -278,8 +268,11 @@ static CUresult await_made(CUresult result, uint64_t context, uint64_t fence, ui
 CUresult gc_driver_await(uint64_t context, uint64_t limit_ns)
 {
     uint64_t fence = 0;
-    CUresult result = (CUresult)fence_record(NULL, context, &fence);
 
+    gc_core_look_begin(gc_shim.core);
+    CUresult result =
+        gc_capture_is_any() ? CUDA_ERROR_NOT_READY : (CUresult)fence_record(NULL, context, &fence);
+    gc_core_look_end(gc_shim.core);
     return await_made(result, context, fence, limit_ns);
 }
 

@@ -340,9 +340,10 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
                                         : owner == context);
     if (!is_own)
         gc_peer_note(owner, context);
+    /* All work that may use the block is ordered before the free, whosever the stream is. */
+    const uint64_t order = context == NULL ? 0 : order_key(stream, context);
     enum gc_status status =
-        gc_core_free_ordered(gc_shim.core, dptr, context, is_own ? order_key(stream, context) : 0,
-                             (uint16_t)api, &driver_code);
+        gc_core_free_ordered(gc_shim.core, dptr, context, order, (uint16_t)api, &driver_code);
     return gc_shim_result(status, driver_code);
 }
 

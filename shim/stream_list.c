@@ -15,12 +15,12 @@
 #define STREAMS_MAX 256
 #define CONTEXT_EVENTS_SINCE 12050
 
-atomic_bool gc_stream_list_is_incomplete;
+static atomic_bool is_incomplete;
 static atomic_uint recording_count;
 
 void gc_stream_list_set_incomplete(void)
 {
-    atomic_store_explicit(&gc_stream_list_is_incomplete, true, memory_order_relaxed);
+    atomic_store_explicit(&is_incomplete, true, memory_order_relaxed);
 }
 
 bool gc_stream_list_is_needed(void)
@@ -108,6 +108,7 @@ static CUresult record_all(uint64_t context, CUevent event, const uint64_t *stre
     CUstream joining = joining_stream(context);
     CUresult result = joining == NULL ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 
+    /* With all blocking streams, among them each thread's own one. */
     if (result == CUDA_SUCCESS)
         result = join(context, joining, CU_STREAM_LEGACY, event);
     for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++)
@@ -117,9 +118,9 @@ static CUresult record_all(uint64_t context, CUevent event, const uint64_t *stre
     return result;
 }
 
-static bool is_incomplete(void)
+static bool may_miss_some(void)
 {
-    return atomic_load_explicit(&gc_stream_list_is_incomplete, memory_order_relaxed) ||
+    return atomic_load_explicit(&is_incomplete, memory_order_relaxed) ||
            atomic_load_explicit(&gc_core_work(gc_shim.core)->is_conservative, memory_order_relaxed);
 }
 
@@ -134,7 +135,7 @@ CUresult gc_stream_list_record(uint64_t context, CUevent event)
     gc_handles_lock();
     const size_t count = gc_handles_collect_locked(GC_HANDLE_STREAM, context, streams, STREAMS_MAX);
     gc_handles_unlock();
-    if (count <= STREAMS_MAX && !is_incomplete())
+    if (count <= STREAMS_MAX && !may_miss_some())
         result = record_all(context, event, streams, count);
     atomic_fetch_sub_explicit(&recording_count, 1, memory_order_seq_cst);
     return result;
@@ -161,19 +162,20 @@ static CUresult join_last(uint64_t context, CUstream stream)
 
 void gc_stream_list_remove(CUstream stream)
 {
-    struct gc_handle removed;
+    struct gc_handle found;
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     bool pushed;
 
-    if (!gc_stream_list_is_needed() ||
-        !gc_handles_remove(GC_HANDLE_STREAM, (uintptr_t)stream, &removed))
+    if (!gc_stream_list_is_needed() || !gc_handles_get(GC_HANDLE_STREAM, (uintptr_t)stream, &found))
         return;
-    if (!gc_capture_is_any() && gc_driver_enter_context(removed.value, &pushed) == CUDA_SUCCESS) {
-        result = join_last(removed.value, stream);
+    if (!gc_capture_is_any() && gc_driver_enter_context(found.value, &pushed) == CUDA_SUCCESS) {
+        result = join_last(found.value, stream);
         gc_driver_leave_context(pushed);
     }
     if (result != CUDA_SUCCESS)
         gc_stream_list_set_incomplete(); /* what it has queued would not be waited for */
+    /* Only now: a record meanwhile must find what it has queued here or there. */
+    (void)gc_handles_remove(GC_HANDLE_STREAM, (uintptr_t)stream, &found);
     while (atomic_load_explicit(&recording_count, memory_order_seq_cst) != 0)
         sched_yield();
 }

@@ -2,9 +2,10 @@
  * CUDA 12.5): a fence there is an event behind one on every stream. A stream of our own joins them:
  * it waits for an event recorded on each, and the fence is recorded behind.
  *
- * A destroyed stream's work goes on, so the joining stream waits for it first. Per-thread default
- * streams cannot be recorded on from other threads, and streams of green contexts are not listed:
- * once such are used there is no fence but waiting. Nothing is done here with newer drivers. */
+ * A destroyed stream's work goes on, so the joining stream waits for it first. Threads' own default
+ * streams need no place: the legacy stream, which is joined, waits for them as for all blocking
+ * ones. Streams of green contexts are not listed: once there are such there is no fence but waiting.
+ * Nothing is done here with newer drivers. */
 #ifndef GC_STREAM_LIST_H
 #define GC_STREAM_LIST_H
 
@@ -14,15 +15,6 @@
 bool gc_stream_list_is_needed(void);
 /* Work went, or may go, to a stream that is not listed. For good. */
 void gc_stream_list_set_incomplete(void);
-/* Work goes to a per-thread default stream. */
-static inline void gc_stream_list_note_thread(void)
-{
-    extern atomic_bool gc_stream_list_is_incomplete;
-
-    if (!atomic_load_explicit(&gc_stream_list_is_incomplete, memory_order_relaxed))
-        gc_stream_list_set_incomplete();
-}
-
 /* Before the driver destroys it. */
 void gc_stream_list_remove(CUstream stream);
 /* Records `event` behind all work of the current context, whose handle this is.

@@ -28,10 +28,8 @@ static inline uint64_t gc_submit_key(CUstream named, bool is_per_thread)
     const uint64_t loose = (uintptr_t)named & GC_STREAM_LOOSE;
     CUstream stream = gc_submit_stream(named);
 
-    if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_per_thread)) {
-        gc_stream_list_note_thread();
+    if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_per_thread))
         return GC_STREAM_PER_THREAD | loose;
-    }
     return (stream == NULL ? GC_STREAM_LEGACY : (uintptr_t)stream) | loose;
 }
 

@@ -89,7 +89,6 @@ static int fence_wait(void *self, uint64_t context, uint64_t handle, uint64_t li
     const int code = sim_driver_begin(sim, SIM_FENCE_WAIT, context);
     if (code != 0)
         return sim_driver_end(sim, code);
-    check_capture(sim, context, "a fence waited for in a capture");
     const struct sim_fence *fence = fence_of(sim, context, handle);
     if (fence == NULL)
         return sim_driver_end(sim, SIM_BROKEN);

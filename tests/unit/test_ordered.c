@@ -97,19 +97,35 @@ static void a_free_waits_for_every_context(void **state)
     workbench_close(&bench);
 }
 
+/* Another thread comes while the context's memory goes. */
+static void ask_meanwhile(void *argument, enum sim_call call, uint64_t context)
+{
+    struct gc_context *ordered = argument;
+    bool ignored;
+    (void)context;
+    if (call != SIM_PAGE_UNMAP)
+        return;
+    (void)gc_fence_ask_streams(ordered, 0, &ignored);
+    (void)gc_reuse_collect(ordered);
+}
+
 /* What a stream was ordered behind may go on in other contexts when its own one ends. */
 static void a_mark_goes_with_its_context(void **state)
 {
     struct workbench bench;
     (void)state;
     struct gc_context *ordered = open_bench(&bench);
+    (void)workbench_alloc(&bench, 1, BYTES); /* that goes */
     const uint64_t block = workbench_alloc_in(&bench, ordered, BYTES);
     sim_driver_submit(&bench.sim, FIRST, block, BYTES);
     assert_status(gc_core_free_ordered(bench.core, block, bench.contexts[1], STREAM, API_MALLOC,
                                        &bench.driver_code),
                   GC_OK);
     gc_fence_mark_streams(ordered, GC_STREAM_NONE);
+    bench.sim.hook = ask_meanwhile;
+    bench.sim.hook_argument = ordered;
     workbench_drop(&bench, 1);
+    bench.sim.hook = NULL;
     gc_reuse_look(ordered);
     const uint64_t other = workbench_alloc_in(&bench, ordered, BYTES);
     assert_int_not_equal(other, block);

@@ -206,7 +206,7 @@ static void start_capture(void *argument, enum sim_call call, uint64_t context)
 {
     struct waiting *waiting = argument;
     (void)context;
-    if (call != SIM_FENCE_WAIT)
+    if (call != SIM_SYNCHRONIZE)
         return;
     waiting->bench->sim.hook = NULL;
     assert_int_equal(pthread_create(&waiting->thread, NULL, begin_capture, waiting), 0);
@@ -228,7 +228,8 @@ static void a_capture_waits_for_the_waits_of_records(void **state)
     workbench_free(&bench, address);
     bench.sim.hook_argument = &waiting;
     bench.sim.hook = start_capture;
-    assert_true(gc_reuse_drain(waiting.record, GC_SHORT_NS));
+    int ignored;
+    assert_status(gc_fence_synchronize(waiting.record, GC_FOREVER, &ignored), GC_OK);
     assert_null(bench.sim.hook);
     pthread_join(waiting.thread, NULL);
     assert_false(atomic_load(&waiting.was_early));
