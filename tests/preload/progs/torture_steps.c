@@ -29,7 +29,7 @@ static void begin_block(struct worker *worker, struct block *block)
 {
     struct effect effect;
 
-    if (with(worker, WITH_exported) && chance(worker, 15))
+    if (with(worker, WITH_exported) && chance(worker, 15) && !worker->is_holding) /* it may wait */
         export_block(worker, block);
     if (!block->is_written) {
         const unsigned lane = lane_for(worker, block, TO_FILL);
