@@ -4,8 +4,8 @@
  *
  * A destroyed stream's work goes on, so the joining stream waits for it first. Threads' own default
  * streams need no place: the legacy stream, which is joined, waits for them as for all blocking
- * ones. Streams of green contexts are not listed: once there are such there is no fence but waiting.
- * Nothing is done here with newer drivers. */
+ * ones. Streams of green contexts are not listed: once there are such there is no fence but
+ * waiting. Nothing is done here with newer drivers. */
 #ifndef GC_STREAM_LIST_H
 #define GC_STREAM_LIST_H
 
