@@ -121,7 +121,7 @@ void gc_reuse_look(struct gc_context *context);
  * True if memory became free. */
 bool gc_reuse_drain(struct gc_context *context, uint64_t limit_ns);
 /* The same for the oldest pending memory only, where fences can tell it from the rest, and for
- * about limit_ns. *is_under_way: set if its work is not done by then. */
+ * about limit_ns. *is_under_way: set if there is more to wait for. */
 bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
 /* The context is about to end, and its memory with it: what was freed is waited for as the plain
  * driver's free would have, where work of other contexts may use it. */

@@ -152,7 +152,11 @@ static bool poll_streams(struct gc_context *context)
 static bool wait_for_streams(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
 {
     gc_fence_mark_streams(context, GC_STREAM_NONE);
-    return gc_fence_ask_streams(context, limit_ns, is_under_way) && gc_reuse_collect(context);
+    const bool is_passed = gc_fence_ask_streams(context, limit_ns, is_under_way);
+    if (is_passed && gc_reuse_collect(context))
+        return true;
+    *is_under_way |= is_passed;
+    return false;
 }
 
 bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
@@ -162,8 +166,11 @@ bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *i
         return false;
     if (backlog.open_fences == 0)
         gc_fence_record(context);
-    return (gc_fence_wait_oldest(context, limit_ns, is_under_way) && gc_reuse_collect(context)) ||
-           wait_for_streams(context, *is_under_way ? 0 : gc_min_u64(limit_ns, GC_TURN_NS),
+    const bool is_passed = gc_fence_wait_oldest(context, limit_ns, is_under_way);
+    if (is_passed && gc_reuse_collect(context))
+        return true;
+    *is_under_way |= is_passed; /* what is pending is behind it */
+    return wait_for_streams(context, *is_under_way ? 0 : gc_min_u64(limit_ns, GC_TURN_NS),
                             is_under_way);
 }
 

@@ -44,7 +44,7 @@ broken() {
 }
 broken "the legacy stream left out" 's/result = join(context, joining, CU_STREAM_LEGACY, event);/result = CUDA_SUCCESS;/' 0
 broken "the listed streams left out" 's/result == CUDA_SUCCESS && i < count; i++/false \&\& i < count; i++/' 235
-broken "a destroyed stream left out" 's/result = join_last(removed.value, stream);/result = CUDA_SUCCESS;/' 4
+broken "a destroyed stream left out" 's/result = join_last(found.value, stream);/result = CUDA_SUCCESS;/' 4
 broken "streams that nothing waits for" \
     's/return result == CUDA_SUCCESS ? GC_USE(cuStreamWaitEvent, joining, event, 0) : result;/(void)joining; return result;/' 012345
 done_testing

@@ -408,6 +408,24 @@ static void end_of_a_context_without_fences_waits_for_others(void **state)
     workbench_close(&bench);
 }
 
+/* Also where an open fence is passed that has nothing of it. */
+static void end_of_a_context_waits_for_what_no_fence_covers(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_fenced(&bench, GC_MIB(64));
+    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(1));
+    assert_true(gc_fence_record(bench.contexts[0]));
+    sim_driver_submit(&bench.sim, 2, a, GC_MIB(1));
+    workbench_free(&bench, a);
+    assert_true(sim_driver_is_used(&bench.sim, a, GC_MIB(1)));
+    struct gc_context *ending = gc_core_end_begin(bench.core, 1);
+    assert_false(sim_driver_is_used(&bench.sim, a, GC_MIB(1)));
+    gc_core_end_cancel(ending);
+    workbench_close(&bench);
+}
+
 static void capture_is_left_alone(void **state)
 {
     struct workbench bench;
@@ -573,6 +591,7 @@ int main(void)
         cmocka_unit_test(endless_work_without_fences_ends_a_wait),
         cmocka_unit_test(wait_in_vain_is_not_repeated),
         cmocka_unit_test(end_of_a_context_without_fences_waits_for_others),
+        cmocka_unit_test(end_of_a_context_waits_for_what_no_fence_covers),
         cmocka_unit_test(capture_is_left_alone),
         cmocka_unit_test(one_stream_reuses_at_once_and_waits_when_it_ends),
         cmocka_unit_test(one_stream_holds_others_up_while_the_driver_fails),
