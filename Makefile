@@ -38,7 +38,7 @@ all: has-headers $(if $(CORE_SRC),$(LIB)) $(if $(TOOL_SRC),$(TOOL)) sim examples
 .PHONY: has-headers
 has-headers:
 	@[ -e $(CUDA_HOME)/include/cuda.h ] || \
-		{ echo 'no CUDA headers in $(CUDA_HOME): make deps fetches some, CUDA_HOME=FOLDER names others' >&2; exit 1; }
+		{ echo 'no CUDA headers in $(CUDA_HOME): make demo fetches some, as does make deps with what the tests need; CUDA_HOME=FOLDER names others' >&2; exit 1; }
 
 # What goes where, below DESTDIR: install takes its files from here, uninstall its names.
 # The library is preloaded as libgpucache.so and linked as $(SONAME): all three names are needed to run.
