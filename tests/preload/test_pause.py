@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """gpucache pause and resume on real programs on the simulated device: two that do not fit together take turns and lose
 nothing, with a group and without; what cannot be paused is refused with a reason, and goes on."""
+import atexit
+import contextlib
 import json
 import os
 import select
@@ -14,8 +16,15 @@ DEVICE = 512  # MiB; each context takes 64
 NEED = 310  # more than 70 % of what two contexts leave
 
 
+def forget_device(name):
+    """What the simulated device leaves for those who come to it later."""
+    with contextlib.suppress(OSError):
+        os.unlink(f"/dev/shm/simcuda-{os.getuid()}-{name}")
+
+
 def settings(base, group):
     """Two programs on one device."""
+    atexit.register(forget_device, "pause-" + os.path.basename(base))
     shared = {"SIMCUDA_MEMORY": f"{DEVICE}MiB", "SIMCUDA_SHARED": "pause-" + os.path.basename(base),
               "SIMCUDA_WORK_US": "200"}
     if group:

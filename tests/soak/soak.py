@@ -11,6 +11,8 @@ the last third's mean may be above the first third's only by what noise explains
 verdicts; exit status 1 if one does not hold.
 """
 import argparse
+import atexit
+import contextlib
 import ctypes
 import json
 import os
@@ -60,6 +62,12 @@ class Device:
         return memory.used
 
 
+def forget_device(shared):
+    """What the simulated device leaves for those who come to it later."""
+    with contextlib.suppress(OSError):
+        os.unlink(f"/dev/shm/simcuda-{os.getuid()}-{shared}")
+
+
 class Soak:
     """One run."""
 
@@ -69,6 +77,7 @@ class Soak:
         self.program = os.path.join(self.tests, "soak/soak")
         self.objects = [os.path.join(self.tests, "preload", name) for name in ("libtenant.so", "libplugin.so")]
         self.shared = f"soak-{os.getpid()}"
+        atexit.register(forget_device, self.shared)
         self.counts, self.refusals, self.rows, self.faults = {}, {}, [], []
         self.neighbour = None
 
