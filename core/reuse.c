@@ -18,6 +18,7 @@
 #include "core/magazine.h"
 
 #include <stddef.h>
+#include <time.h>
 
 /* A fence is recorded once this much became pending since the last one: often enough that pending
  * memory stays small beside the device, seldom enough that a program which frees at every step
@@ -232,6 +233,19 @@ static bool is_all_of(struct gc_context *context, const struct gc_context *waite
     return is_all;
 }
 
+/* While anything captures no fence is made for what was freed since. Not for ever: the thread that
+ * waits may be the one that captures. */
+static void await_captures(struct gc_context *context)
+{
+    const struct timespec moment = {0, 1000000};
+    const uint64_t end_ns = gc_core_now_ns(context->core) + GC_SHORT_NS;
+    while (look(context).bytes > 0 && gc_context_is_capturing(context) &&
+           gc_core_now_ns(context->core) < end_ns) {
+        nanosleep(&moment, NULL);
+        gc_reuse_look(context);
+    }
+}
+
 void gc_reuse_await_others(struct gc_context *context)
 {
     bool is_stuck;
@@ -239,6 +253,7 @@ void gc_reuse_await_others(struct gc_context *context)
     if (is_all_of(context, context))
         return;
     gc_magazine_flush_device(context->device, NULL);
+    await_captures(context);
     (void)wait_out(context, GC_SHORT_NS, &is_stuck);
     if (!is_stuck && has_no_fences(context) && look(context).bytes > 0)
         (void)settle(context, &ignored);

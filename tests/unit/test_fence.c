@@ -6,6 +6,7 @@
 #include "tests/unit/workbench.h"
 
 #include <pthread.h>
+#include <time.h>
 
 static void free_with_queued_work_calls_nothing(void **state)
 {
@@ -426,6 +427,34 @@ static void end_of_a_context_waits_for_what_no_fence_covers(void **state)
     workbench_close(&bench);
 }
 
+static void *end_capture_later(void *argument)
+{
+    const struct timespec moment = {0, 20000000};
+    nanosleep(&moment, NULL);
+    workbench_capture(argument, 2, false);
+    return NULL;
+}
+
+/* And for what was freed while another thread captures. */
+static void end_of_a_context_waits_for_captures(void **state)
+{
+    struct workbench bench;
+    pthread_t thread;
+    (void)state;
+    workbench_open_fenced(&bench, GC_MIB(64));
+    gc_context_add_peer(bench.contexts[0], bench.contexts[1]);
+    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(1));
+    workbench_capture(&bench, 2, true);
+    sim_driver_submit(&bench.sim, 2, a, GC_MIB(1));
+    workbench_free(&bench, a);
+    assert_int_equal(pthread_create(&thread, NULL, end_capture_later, &bench), 0);
+    struct gc_context *ending = gc_core_end_begin(bench.core, 1);
+    pthread_join(thread, NULL);
+    assert_false(sim_driver_is_used(&bench.sim, a, GC_MIB(1)));
+    gc_core_end_cancel(ending);
+    workbench_close(&bench);
+}
+
 static void capture_is_left_alone(void **state)
 {
     struct workbench bench;
@@ -592,6 +621,7 @@ int main(void)
         cmocka_unit_test(wait_in_vain_is_not_repeated),
         cmocka_unit_test(end_of_a_context_without_fences_waits_for_others),
         cmocka_unit_test(end_of_a_context_waits_for_what_no_fence_covers),
+        cmocka_unit_test(end_of_a_context_waits_for_captures),
         cmocka_unit_test(capture_is_left_alone),
         cmocka_unit_test(one_stream_reuses_at_once_and_waits_when_it_ends),
         cmocka_unit_test(one_stream_holds_others_up_while_the_driver_fails),
