@@ -25,6 +25,7 @@ like "its output is shown" "$output" '\| # detail'
 output=$(run 'echo "ok 1 - a # SKIP no device"; echo "ok 2 - b"; echo 1..2')
 last "a skip is counted apart" "$output" "1 passed, 0 failed, 1 skipped" 0
 like "a skip is listed with its reason" "$output" 'tests/x/test_x.sh: a: no device'
+last "a skip is one whatever stands before it" "$(run 'echo 1..2; echo "not ok 1 # SKIP a"; echo ok 2 - b')" "1 passed, 0 failed, 1 skipped" 0
 last "a whole file may be skipped" "$(run 'echo "1..0 # SKIP not here"')" "0 passed, 0 failed, 1 skipped" 0
 last "a file that runs nothing fails" "$(run 'echo 1..0')" "0 passed, 1 failed, 0 skipped" 1
 last "a silent file fails" "$(run 'exit 0')" "0 passed, 1 failed, 0 skipped" 1
