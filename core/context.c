@@ -239,11 +239,8 @@ uint16_t gc_context_number(const struct gc_context *context)
 static void forget_streams(struct gc_device *device, const struct gc_context *worker)
 {
     for (struct gc_context *context = gc_context_first(device); context != NULL;
-         context = gc_context_next(context)) {
-        gc_pool_acquire_plain(&context->pool);
-        gc_stream_forget_locked(&context->pool, worker);
-        gc_pool_release(&context->pool);
-    }
+         context = gc_context_next(context))
+        gc_context_forget_worker(context, worker);
 }
 
 void gc_context_forget_streams(const struct gc_context *head)

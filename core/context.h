@@ -254,6 +254,8 @@ void gc_contexts_empty_ordered(struct gc_core *core);
 /* The context is about to end: nothing that was freed in the order of its streams, whosever the
  * memory is, waits for their marks, which go with it. */
 void gc_context_forget_streams(const struct gc_context *head);
+/* The same for one record's memory, hidden or not: context_hide.c. */
+void gc_context_forget_worker(struct gc_context *record, const struct gc_context *worker);
 /* Makes a new record know the peers of its head. */
 void gc_context_copy_peers(struct gc_context *record);
 /* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went

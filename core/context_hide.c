@@ -189,6 +189,18 @@ void gc_context_show(struct gc_context *context)
     gc_context_discard_hidden(context->core, hidden);
 }
 
+void gc_context_forget_worker(struct gc_context *context, const struct gc_context *worker)
+{
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    if (pool->hidden != NULL)
+        gc_pool_move_back_locked(pool, pool->hidden);
+    gc_stream_forget_locked(pool, worker);
+    if (pool->hidden != NULL)
+        move_out_locked(pool, pool->hidden);
+    gc_pool_release(pool);
+}
+
 void gc_context_close_stream(struct gc_context *context, uint64_t stream)
 {
     struct gc_pool *pool = &context->pool;

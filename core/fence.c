@@ -188,25 +188,27 @@ static void retire_oldest(struct gc_context *context)
     gc_pool_release(&context->pool);
 }
 
-/* Whether there is anything to ask about; a moment's answer. */
+/* Whether there is anything to ask about, or another thread may be recording it; a moment's answer.
+ */
 static bool has_open(struct gc_context *context)
 {
     gc_pool_acquire_plain(&context->pool);
-    const bool any = !context->pool.is_dropped && context->fences->count > 0;
+    const struct gc_fences *fences = context->fences;
+    const bool any = !context->pool.is_dropped && (fences->count > 0 || fences->is_asking);
     gc_pool_release(&context->pool);
     return any;
 }
 
-/* Whether another thread is at it: then a moment goes by, for one that waits. */
-static bool is_being_asked(struct gc_context *context, uint64_t limit_ns)
+/* Another thread is at it: a moment goes by, for one that waits. False: the pool is dropped. */
+static bool give_way(struct gc_context *context, uint64_t limit_ns)
 {
     const struct timespec moment = {0, 1000000};
     gc_pool_acquire_plain(&context->pool);
-    const bool is_asked = !context->pool.is_dropped && context->fences->is_asking;
+    const bool is_there = !context->pool.is_dropped;
     gc_pool_release(&context->pool);
-    if (is_asked && limit_ns != 0)
+    if (is_there && limit_ns != 0)
         nanosleep(&moment, NULL);
-    return is_asked;
+    return is_there;
 }
 
 static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way)
@@ -216,7 +218,7 @@ static bool ask_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_u
     if (!has_open(context))
         return false;
     if (!begin_asking(context, NULL, &mark)) {
-        *is_under_way |= is_being_asked(context, limit_ns);
+        *is_under_way |= give_way(context, limit_ns);
         return false;
     }
     GC_ASSERT(gc_lock_held_count() == 0);
@@ -386,8 +388,12 @@ bool gc_fence_ask_streams(struct gc_context *context, uint64_t limit_ns, bool *i
     struct gc_stream_list seen;
     bool any = false;
     bool is_late = false;
-    if (driver_of(context)->stream_mark == NULL || !begin_streams(context, NULL))
+    if (driver_of(context)->stream_mark == NULL)
         return false;
+    if (!begin_streams(context, NULL)) {
+        *is_under_way |= give_way(context, limit_ns);
+        return false;
+    }
     for (unsigned i = 0; i < context->pool.stream_count; i++) {
         struct gc_stream_list *list = &context->pool.streams[i];
         if (!is_marked(context, list, &seen) ||

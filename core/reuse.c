@@ -254,8 +254,9 @@ void gc_reuse_await_others(struct gc_context *context)
         return;
     gc_magazine_flush_device(context->device, NULL);
     await_captures(context);
+    gc_magazine_flush_device(context->device, NULL);
     (void)wait_out(context, GC_SHORT_NS, &is_stuck);
-    if (!is_stuck && has_no_fences(context) && look(context).bytes > 0)
+    if (!is_stuck && look(context).bytes > 0) /* no fence could be recorded */
         (void)settle(context, &ignored);
 }
 
@@ -348,6 +349,7 @@ static void consider_fence(struct gc_context *context)
 
 void gc_reuse_note_handed(struct gc_context *context)
 {
+    note_change(context);
     consider_fence(context);
     gc_shortage_trim(context);
 }

@@ -197,6 +197,8 @@ static bool wait_for_oldest(const struct gc_shortage *shortage, struct gc_share 
     struct gc_device *device = shortage->device;
     bool any = gc_magazine_flush_device(device, scope);
     bool is_under_way = true;
+    if (any) /* it may be pending now */
+        atomic_store_explicit(&device->is_stuck, false, memory_order_relaxed);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
         any |= is_asked(context, scope) && gc_reuse_collect(context);
@@ -241,7 +243,7 @@ bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
     discount(shortage, decline);
     bool changed = make_room(shortage, scope, wanted_bytes);
     if (!changed)
-        changed = gc_device_await_give_backs(device, scope, patience_ns(shortage));
+        changed = gc_device_await_give_backs(device, scope, left_ns(device, shortage->end_ns));
     if (!changed)
         note_stuck(shortage, scope);
     changed |= note_generations(shortage, scope);

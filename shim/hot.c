@@ -8,6 +8,7 @@
 #include "shim/mempool.h"
 #include "shim/outside.h"
 #include "shim/resolve.h"
+#include "shim/stream_list.h"
 #include "shim/tenant.h"
 
 static pthread_key_t end_key;
@@ -23,6 +24,7 @@ static void end_thread(void *unused)
     gc_outside_note_thread();
     gc_tenants_end_thread();
     gc_captures_end_thread();
+    gc_stream_list_end_thread();
     gc_thread.is_ending = true;
     gc_thread.cache = NULL;
     if (cache != NULL && *gc_shim.hot != 0) /* not in a forked child: its parent's accounts */

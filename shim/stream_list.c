@@ -28,6 +28,20 @@ bool gc_stream_list_is_needed(void)
     return !GC_HAVE(cuCtxRecordEvent) || gc_resolve_driver_version() < CONTEXT_EVENTS_SINCE;
 }
 
+void gc_stream_list_note_own(void)
+{
+    gc_thread.has_own_stream = true;
+    if (gc_stream_list_is_needed() && !gc_hot_watch_end())
+        gc_stream_list_set_incomplete();
+}
+
+void gc_stream_list_end_thread(void)
+{
+    if (gc_thread.has_own_stream)
+        gc_stream_list_set_incomplete();
+    gc_thread.has_own_stream = false;
+}
+
 /* The stream goes when the context does, if that is a green one. */
 static void note_green(CUstream stream, CUcontext context)
 {

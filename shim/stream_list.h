@@ -4,8 +4,9 @@
  *
  * A destroyed stream's work goes on, so the joining stream waits for it first. Threads' own default
  * streams need no place: the legacy stream, which is joined, waits for them as for all blocking
- * ones. Streams of green contexts are not listed: once there are such there is no fence but
- * waiting. Nothing is done here with newer drivers. */
+ * ones; what one of a thread that ends has queued is not known to be waited for. Streams of green
+ * contexts are not listed: once there are such, or a thread with a stream of its own has ended,
+ * there is no fence but waiting. Nothing is done here with newer drivers. */
 #ifndef GC_STREAM_LIST_H
 #define GC_STREAM_LIST_H
 
@@ -15,6 +16,9 @@
 bool gc_stream_list_is_needed(void);
 /* Work went, or may go, to a stream that is not listed. For good. */
 void gc_stream_list_set_incomplete(void);
+/* Work goes to the thread's own default stream for the first time; the thread ends. */
+void gc_stream_list_note_own(void);
+void gc_stream_list_end_thread(void);
 /* Before the driver destroys it. */
 void gc_stream_list_remove(CUstream stream);
 /* Records `event` behind all work of the current context, whose handle this is.

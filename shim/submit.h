@@ -28,8 +28,11 @@ static inline uint64_t gc_submit_key(CUstream named, bool is_per_thread)
     const uint64_t loose = (uintptr_t)named & GC_STREAM_LOOSE;
     CUstream stream = gc_submit_stream(named);
 
-    if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_per_thread))
+    if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_per_thread)) {
+        if (!gc_thread.has_own_stream)
+            gc_stream_list_note_own();
         return GC_STREAM_PER_THREAD | loose;
+    }
     return (stream == NULL ? GC_STREAM_LEGACY : (uintptr_t)stream) | loose;
 }
 
