@@ -68,10 +68,16 @@ static inline bool gc_device_is_open_to(const struct gc_device *device, int ordi
  * whose it is, or NULL. */
 void gc_device_give_back_begin(struct gc_device *device, struct gc_share *share);
 void gc_device_give_back_end(struct gc_device *device, struct gc_share *share);
-/* Waits until no give-back is under way, of a share if one is named; false if none was. The caller
- * has none of its own, and no lock. */
+/* Waits until no give-back is under way, of a share if one is named, for about limit_ns; false if
+ * none was, or one still is. The caller has none of its own, and no lock. */
 bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share,
                                 uint64_t limit_ns);
+/* Memory became free or pending: requests that are short wait again. */
+static inline void gc_device_note_change(struct gc_device *device)
+{
+    if (atomic_load_explicit(&device->is_stuck, memory_order_relaxed))
+        atomic_store_explicit(&device->is_stuck, false, memory_order_relaxed);
+}
 /* Releases budget and makes those look again who found none. */
 void gc_device_release(struct gc_device *device, uint64_t bytes);
 /* The same for an amount that was measured by difference and may be more than is held. */

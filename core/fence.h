@@ -53,8 +53,8 @@ bool gc_fence_record(struct gc_context *context);
 /* Asks how far the open fences have come. True if `retired` has risen. */
 bool gc_fence_poll(struct gc_context *context);
 /* Waits for the oldest open fence, for about limit_ns. True if `retired` has risen; false if there
- * is none, a capture forbids it, another thread is at it, the wait failed, or, with *is_under_way
- * set, it came to its end. */
+ * is none, the wait failed, or, with *is_under_way set, it came to its end or another thread is at
+ * it. */
 bool gc_fence_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
 /* The mark of the oldest open fence; 0: there is none. */
 uint64_t gc_fence_oldest_mark(struct gc_context *context);

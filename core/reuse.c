@@ -63,14 +63,6 @@ static void give_back_once(struct gc_context *context)
 
 /* ---- pending memory ---- */
 
-/* Requests that are short wait again. */
-static void note_change(const struct gc_context *context)
-{
-    atomic_bool *is_stuck = &context->device->is_stuck;
-    if (atomic_load_explicit(is_stuck, memory_order_relaxed))
-        atomic_store_explicit(is_stuck, false, memory_order_relaxed);
-}
-
 bool gc_reuse_collect(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
@@ -85,7 +77,7 @@ bool gc_reuse_collect(struct gc_context *context)
         give_back_once(context);
     if (pending.first == NULL)
         return false;
-    note_change(context);
+    gc_device_note_change(context->device);
     gc_shortage_trim(context);
     return true;
 }
@@ -349,7 +341,7 @@ static void consider_fence(struct gc_context *context)
 
 void gc_reuse_note_handed(struct gc_context *context)
 {
-    note_change(context);
+    gc_device_note_change(context->device);
     consider_fence(context);
     gc_shortage_trim(context);
 }
@@ -381,7 +373,7 @@ static enum gc_status free_pending(struct gc_context *context, struct gc_block *
         (entry->stream == 0 || !gc_stream_push_locked(pool, worker, entry->stream, block, stamp)))
         gc_pool_push_pending_locked(pool, block, stamp);
     gc_pool_release(pool);
-    note_change(context);
+    gc_device_note_change(context->device);
     consider_fence(context);
     return GC_OK;
 }

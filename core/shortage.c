@@ -198,7 +198,7 @@ static bool wait_for_oldest(const struct gc_shortage *shortage, struct gc_share 
     bool any = gc_magazine_flush_device(device, scope);
     bool is_under_way = true;
     if (any) /* it may be pending now */
-        atomic_store_explicit(&device->is_stuck, false, memory_order_relaxed);
+        gc_device_note_change(device);
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
         any |= is_asked(context, scope) && gc_reuse_collect(context);
