@@ -43,8 +43,8 @@ has-headers:
 # What goes where, below DESTDIR: install takes its files from here, uninstall its names.
 # The library is preloaded as libgpucache.so and linked as $(SONAME): all three names are needed to run.
 SHARE := $(PREFIX)/share
-MAN := $(wildcard tools/*.1 tools/*.5 tools/*.7)
-COMPLETION := $(wildcard tools/gpucache.bash)
+MAN := $(wildcard tools/man/*.[157])
+COMPLETION := $(wildcard tools/man/gpucache.bash)
 INSTALLED := $(LIBDIR)/libgpucache.so $(LIBDIR)/$(SONAME) $(LIBDIR)/libgpucache.so.$(VERSION) $(PREFIX)/bin/gpucache \
 	$(PREFIX)/include/gpucache.h $(LIBDIR)/pkgconfig/gpucache.pc \
 	$(foreach m,$(MAN),$(SHARE)/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
@@ -69,7 +69,7 @@ install: check-places $(LIB) $(TOOL) ## into PREFIX (/usr/local), its libraries 
 	ln -sf libgpucache.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libgpucache.so
 	install -m 755 $(TOOL) $(DESTDIR)$(PREFIX)/bin/gpucache
 	install -m 644 core/gpucache.h $(DESTDIR)$(PREFIX)/include/gpucache.h
-	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(VERSION),' tools/gpucache.pc.in > \
+	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(VERSION),' tools/man/gpucache.pc.in > \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/gpucache.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/gpucache.pc
 	$(foreach m,$(MAN),install -m 644 $(m) $(DESTDIR)$(SHARE)/man/man$(subst .,,$(suffix $(m)))/ && )true
@@ -144,12 +144,12 @@ test-aarch64: ## the library cross-built for aarch64, core's unit tests under qe
 .PHONY: torture
 torture: all ## random programs in random settings for TORTURE_SECONDS (3600) on all processors; TORTURE_SEED=N repeats them
 	$(Q)$(MAKE) --no-print-directory $(OUT)/tests/preload/torture
-	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/preload/torture.py --seconds $${TORTURE_SECONDS:-3600} $(if $(TORTURE_SEED),--seed $(TORTURE_SEED))
+	$(Q)BUILD_DIR=$(abspath $(OUT)) tests/preload/reuse/torture.py --seconds $${TORTURE_SECONDS:-3600} $(if $(TORTURE_SEED),--seed $(TORTURE_SEED))
 
 .PHONY: torture-tsan
 torture-tsan: ## the torture test under the thread sanitizer, for TORTURE_SECONDS (30)
 	$(Q)$(MAKE) --no-print-directory BUILD=tsan all build/tsan/tests/preload/torture
-	$(Q)BUILD_DIR=$(CURDIR)/build/tsan tests/preload/torture_tsan.sh
+	$(Q)BUILD_DIR=$(CURDIR)/build/tsan tests/preload/reuse/torture_tsan.sh
 
 .PHONY: soak
 soak: all ## everything at once for SOAK_SECONDS (3600): accounts held against the device's own, nothing may grow

@@ -13,9 +13,9 @@
 #ifndef GC_CORE_H
 #define GC_CORE_H
 
-#include "core/driver.h"
-#include "core/ledger.h"
-#include "core/status.h"
+#include "core/base/status.h"
+#include "core/device/driver.h"
+#include "core/ledger/ledger.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -239,7 +239,7 @@ bool gc_core_swap_out(struct gc_context *context, bool keeps_content,
 bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result);
 bool gc_context_is_swapped(struct gc_context *context);
 
-/* ---- work that the program submits: core/work.h, inline ---- */
+/* ---- work that the program submits: core/device/submit.h, inline ---- */
 
 struct gc_work;
 /* Lives as long as core. */
@@ -307,7 +307,7 @@ enum gc_status gc_core_find_block(struct gc_core *core, uint64_t address,
 enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code) GC_CHECKED;
 
 /* Something may reach device memory outside all streams from now on: no memory is reused in the
- * order of the one stream any more (core/work.h), and what was is idle when this returns.
+ * order of the one stream any more (core/device/submit.h), and what was is idle when this returns.
  * GC_CAPTURING, GC_DRIVER: it cannot be waited for. */
 enum gc_status gc_core_expect_others(struct gc_core *core, int *driver_code) GC_CHECKED;
 
@@ -405,7 +405,7 @@ enum gc_status gc_core_available(struct gc_core *core, struct gc_device *device,
 
 enum gc_direct_kind {
 #define GC_DIRECT(name, text, charged) GC_DIRECT_##name,
-#include "core/direct.def"
+#include "core/observe/direct.def"
 #undef GC_DIRECT
     GC_DIRECT_KIND_COUNT
 };
@@ -464,6 +464,6 @@ bool gc_core_was_used(const struct gc_core *core);
 /* Why nothing has followed the plan, a sentence; NULL: something has, or there is none. */
 const char *gc_core_plan_trouble(const struct gc_core *core);
 
-#include "core/snapshot.h"
+#include "core/device/snapshot.h"
 
 #endif

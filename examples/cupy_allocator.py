@@ -1,7 +1,7 @@
 """CuPy with libgpucache as its allocator, without a preload.
 
 Not run by the tests: it needs CuPy and a GPU. The functions it names are tested with the same signatures through
-ctypes (tests/preload/public_api.py).
+ctypes (tests/preload/routes/public_api.py).
 
 usage: cupy_allocator.py /usr/local/lib/libgpucache.so
 """

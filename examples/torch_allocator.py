@@ -1,7 +1,7 @@
 """PyTorch with libgpucache as its allocator, in the order of its own streams and without a preload.
 
 Not run by the tests: it needs PyTorch and a GPU. The functions it names are tested with the same signatures
-through ctypes (tests/preload/public_api.py).
+through ctypes (tests/preload/routes/public_api.py).
 
 usage: torch_allocator.py /usr/local/lib/libgpucache.so
 """

@@ -33,7 +33,7 @@ for name in $needed; do
 done
 foreign=$(nm -D --undefined-only "$lib" | awk '{print $NF}' | grep -E '^(cu|cuda|nvml)[A-Z]')
 [ -z "$foreign" ] || complain "leaves undefined: ${foreign//$'\n'/ }"
-# What takes the dynamic linker's lock is asked for where scripts/check-layers.sh says, by pointers of core/elf.c.
+# What takes the dynamic linker's lock is asked for where scripts/check-layers.sh says, by pointers of core/io/elf.c.
 locking=$(nm -D --undefined-only "$lib" | awk '{print $NF}' |
     grep -E '^(dl(v?sym|m?open|close|addr1?|info)|__cxa_thread_atexit_impl|__tls_get_addr|pthread_exit)(@|$)')
 [ -z "$locking" ] || complain "imports what takes the dynamic linker's lock: ${locking//$'\n'/ }"

@@ -29,26 +29,20 @@ forbid tests/simcuda '#[[:space:]]*include[[:space:]]*"(core|shim|tools)/' 'the 
 # Host programs are not ours to end. The one abort is GC_ASSERT's, which is in check builds only.
 for folder in core shim; do
     forbid $folder '(^|[^A-Za-z0-9_.>])(exit|abort|quick_exit|assert|__assert_fail)[[:space:]]*\(' \
-        "$folder never ends the host program:" core/check.c
+        "$folder never ends the host program:" core/base/assert.c
 done
 # What takes the dynamic linker's lock, which a thread may hold that waits for the one we serve (a constructor). Only there:
-# shim/resolve.c      the driver, when the library starts; what the program looks up by dlsym itself
-# shim/nvml.c         NVML, when the library starts, or when its first context does
-# shim/route.c        what the program looks up by dlsym itself; what stands behind us, when the library starts; once for each runtime
-# core/stack_frames.c backtrace, which opens the unwinder when the library starts
-# core/elf.c          the pointers to them; core/gpucache.h: runs in programs
-# All else asks core/elf.h. scripts/check-exports.sh: what the library imports; tests/preload/test_loader.sh: that nothing hangs.
+# shim/intercept/resolve.c      the driver, when the library starts; what the program looks up by dlsym itself
+# shim/account/nvml.c         NVML, when the library starts, or when its first context does
+# shim/intercept/route.c        what the program looks up by dlsym itself; what stands behind us, when the library starts; once for each runtime
+# core/observe/unwind.c backtrace, which opens the unwinder when the library starts
+# core/io/elf.c          the pointers to them; core/gpucache.h: runs in programs
+# All else asks core/io/elf.h. scripts/check-exports.sh: what the library imports; tests/preload/routes/test_loader.sh: that nothing hangs.
 takes_lock='(^|[^A-Za-z0-9_"])((libc->|gc_elf_libc\(\)->)?(dl(v?sym|m?open|close|addr1?|info)|backtrace(_symbols(_fd)?)?|__cxa_thread_atexit_impl)'
 takes_lock+='|pthread_(exit|cancel)|thrd_exit|iconv_open|getaddrinfo|get(pw|gr)[a-z_]+)[[:space:]]*\(|libc->dl'
 for folder in core shim; do
     forbid $folder "$takes_lock" "$folder takes the dynamic linker's lock only where it is known to be free:" \
-        shim/resolve.c shim/nvml.c shim/route.c core/stack_frames.c core/elf.c core/gpucache.h
+        shim/intercept/resolve.c shim/account/nvml.c shim/intercept/route.c core/observe/unwind.c core/io/elf.c core/gpucache.h
 done
-forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' 'core asks core/elf.h, not libc, for symbols:' core/elf.c core/elf.h
-# A folder inside core talks to its siblings through core's own headers.
-for folder in core/*/; do
-    name=$(basename "$folder")
-    forbid "core/$name" "#[[:space:]]*include[[:space:]]*\"core/(([^/\"]*)/)" 'siblings inside core talk through core:' |
-        grep -v "\"core/$name/" | grep -q '#' && { echo "core/$name includes a sibling folder"; status=1; }
-done
+forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' 'core asks core/io/elf.h, not libc, for symbols:' core/io/elf.c core/io/elf.h
 exit $status

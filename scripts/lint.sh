@@ -56,6 +56,6 @@ step layers scripts/check-layers.sh
 step exports scripts/check-exports.sh
 step interface scripts/check-abi.sh
 step tables tables
-step coverage tests/preload/test_coverage.sh
+step coverage tests/preload/routes/test_coverage.sh
 [ $failed -eq 0 ] || echo "lint: $failed failed"
 [ $failed -eq 0 ]

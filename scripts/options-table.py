@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the options of core/options.def, read by the C preprocessor: as the table of docs/options.md, with --man for the manual."""
+"""Prints the options of core/config/options.def, read by the C preprocessor: as the table of docs/options.md, with --man for the manual."""
 import os
 import re
 import subprocess
@@ -8,7 +8,7 @@ import sys
 ROWS = b"""
 #define GC_OPTION(field, name, type, argument, default, minimum, maximum, bad, accepts, help) \\
     ROW name ; default ; bad ; accepts ; help END
-#include "core/options.def"
+#include "core/config/options.def"
 """
 
 
@@ -59,7 +59,7 @@ def main():
     result = subprocess.run(command, input=ROWS, stdout=subprocess.PIPE, check=True)
     rows = re.findall(r"ROW (.*?) END", result.stdout.decode().replace("\n", " "))
     if not rows:
-        sys.exit("core/options.def has no rows")
+        sys.exit("core/config/options.def has no rows")
     printer = manual if "--man" in sys.argv[1:] else markdown
     printer([split(row) for row in rows])
 

@@ -40,8 +40,8 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(CURDIR)/%,%,$@)')
 
 CORE_SRC := $(wildcard core/*.c core/*/*.c)
-SHIM_SRC := $(wildcard shim/*.c shim/*.S)
-TOOL_SRC := $(wildcard tools/*.c)
+SHIM_SRC := $(wildcard shim/*.c shim/*/*.c shim/*/*.S)
+TOOL_SRC := $(wildcard tools/*.c tools/*/*.c)
 SIM_SRC := $(filter-out %/test_%,$(wildcard tests/simcuda/driver/*.c tests/simcuda/driver/*/*.c))
 obj = $(patsubst %,$(OUT)/obj/%.o,$(basename $(1)))
 
@@ -49,13 +49,13 @@ obj = $(patsubst %,$(OUT)/obj/%.o,$(basename $(1)))
 
 # Its style, and its scripts in the order of their names, are set into it; the data comes between the two halves.
 PAGE := $(OUT)/gen/page_head.html $(OUT)/gen/page_tail.html
-PAGE_SRC := core/page/page.html core/page/page.css $(sort $(wildcard core/page/*.js))
+PAGE_SRC := core/report/page/page.html core/report/page/page.css $(sort $(wildcard core/report/page/*.js))
 $(PAGE) &: $(PAGE_SRC) scripts/rules.mk
 	$(call say,GEN)
 	$(Q)mkdir -p $(@D)
 	$(Q)cat $(filter %.js,$^) > $(OUT)/gen/page.js
-	$(Q)sed -e '/^@DATA@/,$$d' -e '/^@STYLE@/{' -e 'r core/page/page.css' -e 'd' -e '}' core/page/page.html > $(OUT)/gen/page_head.html
-	$(Q)sed -e '1,/^@DATA@/d' -e '/^@SCRIPT@/{' -e 'r $(OUT)/gen/page.js' -e 'd' -e '}' core/page/page.html > $(OUT)/gen/page_tail.html
+	$(Q)sed -e '/^@DATA@/,$$d' -e '/^@STYLE@/{' -e 'r core/report/page/page.css' -e 'd' -e '}' core/report/page/page.html > $(OUT)/gen/page_head.html
+	$(Q)sed -e '1,/^@DATA@/d' -e '/^@SCRIPT@/{' -e 'r $(OUT)/gen/page.js' -e 'd' -e '}' core/report/page/page.html > $(OUT)/gen/page_tail.html
 
 # ---- objects ----
 
@@ -77,7 +77,7 @@ $(OUT)/obj/%.o: %.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
-$(call obj,core/html.c): $(PAGE)
+$(call obj,core/report/html.c): $(PAGE)
 $(OUT)/obj/core/%.o: core/%.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
@@ -106,7 +106,7 @@ TOOL_LIBS := -ljansson -ldw -lelf -lncursesw -ltinfo -lm -ldl
 # Not so under a sanitizer, which looks names up by dlsym before instrumented code can run: there only linked
 # symbols lead to us.
 EXPORTS := $(OUT)/gen/exports.map
-$(EXPORTS): shim/api.def $(wildcard shim/*.def) scripts/rules.mk
+$(EXPORTS): shim/api.def $(wildcard shim/*.def shim/*/*.def) scripts/rules.mk
 	$(call say,GEN)
 	$(Q)mkdir -p $(@D)
 	$(Q)printf '#define API(symbol, ...) symbol;\n#define RUNTIME(symbol, ...) symbol;\n#define NVML(symbol, ...) symbol;\n#include "shim/api.def"\n' | \
@@ -145,29 +145,32 @@ SIM_TARGETS :=
 # ---- test programs ----
 
 # Programs the runner starts itself: each prints TAP.
-#   tests/{unit,model,faults}/test_*.c    cmocka, with core and the helpers in tests/unit (not named test_*)
-#   …/test_tool_*.c                       the same, with the tools' objects too (all but main's)
-#   …/test_sim_*.c, tests/simcuda/**/test_*.c   cmocka, with the simulated driver and nothing of core
+#   tests/unit/<room>/test_*.c, tests/{model,faults}/test_*.c   cmocka, with core and the helpers in tests/unit itself
+#   tests/unit/tools/test_*.c                                   the same, with the tools' objects too (all but main's)
+#   tests/unit/sim/test_*.c, tests/simcuda/**/test_*.c          cmocka, with the simulated driver and nothing of core
 TEST_DIRS := unit model faults
-TEST_SRC := $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_*.c))
-SIM_TEST_SRC := $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_sim_*.c)) $(wildcard tests/simcuda/test_*.c tests/simcuda/*/test_*.c)
-TOOL_TEST_SRC := $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_tool_*.c))
+TEST_SRC := $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_*.c tests/$(d)/*/test_*.c))
+SIM_TEST_SRC := $(wildcard tests/unit/sim/test_*.c) $(wildcard tests/simcuda/test_*.c tests/simcuda/*/test_*.c)
+TOOL_TEST_SRC := $(wildcard tests/unit/tools/test_*.c)
 CORE_TEST_SRC := $(filter-out $(SIM_TEST_SRC) $(TOOL_TEST_SRC),$(TEST_SRC))
 TEST_HELPERS := $(call obj,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)))
-# Programs that scripts start: tests/<folder>/*.c not named test_*, and tests/<folder>/progs/*.c. lib*.c
-# becomes a shared object. *.cu is built where nvcc is there: NAME-shared, with the toolkit's shared runtime,
+# Programs that scripts start: tests/<folder>/*.c not named test_*, and tests/<folder>/progs/*.c, in tests/preload also
+# those of its rooms. lib*.c # becomes a shared object. *.cu is built where nvcc is there: NAME-shared, with the toolkit's shared runtime,
 # NAME-static, with the stand-in's archive, and for a GPU NAME-nvidia, with NVIDIA's static runtime.
 PROG_DIRS := preload clients formats gpu bench soak
-PROG_SRC := $(foreach d,$(PROG_DIRS),$(filter-out tests/$(d)/test_%,$(wildcard tests/$(d)/*.c)) $(wildcard tests/$(d)/progs/*.c)) \
+PROG_SRC := $(foreach d,$(PROG_DIRS),$(filter-out tests/$(d)/test_%,$(wildcard tests/$(d)/*.c)) $(wildcard tests/$(d)/progs/*.c tests/$(d)/*/progs/*.c)) \
 	$(wildcard demo/*.c)
-TORTURE_SRC := $(wildcard tests/preload/progs/torture_*.c)
+TORTURE_SRC := $(wildcard tests/preload/reuse/progs/torture_*.c)
 PROG_SRC := $(filter-out $(TORTURE_SRC),$(PROG_SRC))
 # Where there is no C++ compiler the one program that needs it is left out.
 PROG_SRC := $(if $(shell command -v $(firstword $(CXX))),$(PROG_SRC),$(filter-out tests/bench/pairs_tree.c,$(PROG_SRC)))
-CU_SRC := $(foreach d,$(PROG_DIRS),$(wildcard tests/$(d)/*.cu tests/$(d)/progs/*.cu)) $(wildcard demo/*.cu)
+CU_SRC := $(foreach d,$(PROG_DIRS),$(wildcard tests/$(d)/*.cu tests/$(d)/progs/*.cu tests/$(d)/*/progs/*.cu)) $(wildcard demo/*.cu)
 NVCC ?= $(firstword $(wildcard $(SIM_CUDA_HOME)/bin/nvcc) $(shell command -v nvcc 2>/dev/null))
 
-flatten = $(subst /progs/,/,$(patsubst demo/%,tests/demo/%,$(1)))
+# tests/preload/<room>/progs/x.c becomes $(OUT)/tests/preload/x.
+flatten = $(subst /progs/,/,$(call without_rooms,$(patsubst demo/%,tests/demo/%,$(1)),$(PRELOAD_ROOMS)))
+PRELOAD_ROOMS := $(notdir $(patsubst %/progs,%,$(wildcard tests/preload/*/progs)))
+without_rooms = $(if $(2),$(call without_rooms,$(subst tests/preload/$(firstword $(2))/,tests/preload/,$(1)),$(wordlist 2,$(words $(2)),$(2))),$(1))
 test_program = $(patsubst tests/%.c,$(OUT)/tests/%,$(1))
 TEST_PROGRAMS := $(call test_program,$(CORE_TEST_SRC) $(TOOL_TEST_SRC) $(SIM_TEST_SRC))
 PROG_PROGRAMS := $(foreach s,$(PROG_SRC),$(if $(filter lib%,$(notdir $(s))),$(patsubst %.c,$(OUT)/%.so,$(call flatten,$(s))),$(patsubst %.c,$(OUT)/%,$(call flatten,$(s)))))
@@ -179,14 +182,14 @@ GPU_PROGRAMS := $(filter $(OUT)/tests/gpu/%,$(PROG_PROGRAMS)) $(filter $(OUT)/te
 
 # What a source's own `link:` and `build:` comments say.
 source_says = $$(sed -n '1,30s,.*/\* $(1): \(.*\) \*/.*,\1,p' $(2))
-SIM_LINK = -L$(OUT)/simcuda -Wl,-rpath,'$$ORIGIN/../../simcuda'
+SIM_LINK = -L$(OUT)/simcuda -Wl,-rpath,'$$ORIGIN/../../../simcuda:$$ORIGIN/../../simcuda'
 
 $(call test_program,$(CORE_TEST_SRC)): $(OUT)/tests/%: $(OUT)/obj/tests/%.o $(TEST_HELPERS) $(CORE_ARCHIVE)
 	$(call say,LD)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_ARCHIVE) $(call source_says,link,tests/$*.c) -lcmocka -ljansson -lm -ldl
 $(call test_program,$(TOOL_TEST_SRC)): $(OUT)/tests/%: $(OUT)/obj/tests/%.o $(TEST_HELPERS) \
-		$(filter-out %/gpucache.o,$(call obj,$(TOOL_SRC))) $(CORE_ARCHIVE)
+		$(filter-out %/main.o,$(call obj,$(TOOL_SRC))) $(CORE_ARCHIVE)
 	$(call say,LD)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_LDFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(CORE_ARCHIVE) $(call source_says,link,tests/$*.c) -lcmocka $(TOOL_LIBS)
@@ -208,7 +211,7 @@ $(foreach s,$(PROG_SRC),$(eval $(call prog_rule,$(s),$(patsubst %.c,$(OUT)/%$(if
 $(OUT)/tests/bench/pairs_tree: $(OUT)/obj/tests/bench/tree.o
 $(OUT)/tests/preload/torture: $(call obj,$(TORTURE_SRC))
 $(addprefix $(OUT)/tests/,formats/model_dump formats/graph_dump formats/ops_dump bench/placement preload/group_state): $(CORE_ARCHIVE)
-$(OUT)/tests/bench/placement: $(call obj,tools/plan_threads.c)
+$(OUT)/tests/bench/placement: $(call obj,tools/plan/plan_threads.c)
 BENCH_PROGRAMS := $(filter $(OUT)/tests/bench/%,$(PROG_PROGRAMS))
 
 NVCC_FLAGS := -O2 -I. -Xcompiler -pthread -Wno-deprecated-gpu-targets
@@ -234,7 +237,7 @@ $(foreach s,$(CU_SRC),$(eval $(call cu_rule,$(s),$(patsubst %.cu,$(OUT)/%,$(call
 CXX := $(if $(filter default undefined,$(origin CXX)),g++,$(CXX))
 EXAMPLE_SRC := $(wildcard examples/*.c) $(if $(shell command -v $(CXX)),$(wildcard examples/*.cpp))
 EXAMPLES := $(patsubst examples/%,$(OUT)/examples/%,$(basename $(EXAMPLE_SRC)))
-EXAMPLE_FLAGS := -O2 -pedantic -Wall -Wextra $(if $(CI),-Werror) -Icore -isystem $(SIM_CUDA_HOME)/include
+EXAMPLE_FLAGS := -O2 -pedantic -Wall -Wextra $(if $(CI),-Werror) -idirafter core -isystem $(SIM_CUDA_HOME)/include
 EXAMPLE_LINK = $(LDFLAGS_$(BUILD)) -L$(OUT) -L$(OUT)/simcuda $(call source_says,link,$<) -Wl,-rpath,'$$ORIGIN/..' -ldl
 $(OUT)/examples/%: examples/%.c core/gpucache.h $(LIB) | sim
 	$(call say,CC)

@@ -33,5 +33,5 @@ table() {
 }
 
 table docs/options.md options scripts/options-table.py
-table tools/libgpucache.7 options scripts/options-table.py --man
+table tools/man/libgpucache.7 options scripts/options-table.py --man
 exit $status

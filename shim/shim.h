@@ -20,12 +20,12 @@
 #ifndef GC_SHIM_H
 #define GC_SHIM_H
 
+#include "core/config/options.h"
 #include "core/core.h"
-#include "core/log.h"
-#include "core/options.h"
-#include "core/trace.h"
+#include "core/io/log.h"
+#include "core/observe/trace.h"
+#include "shim/account/nvml_abi.h"
 #include "shim/cuda_compat.h"
-#include "shim/nvml_abi.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -43,7 +43,7 @@ enum gc_api {
 #define RUNTIME(symbol, ...) GC_API_##symbol,
 #include "shim/api.def"
 #define OWN(symbol) GC_API_##symbol,
-#include "shim/own.def"
+#include "shim/public/own.def"
 #undef OWN
     GC_API_COUNT
 };

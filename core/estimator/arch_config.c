@@ -1,7 +1,7 @@
 /* Names to keys, and values into their places: see arch_config.h. */
 #include "core/estimator/arch_config.h"
 #include "core/estimator/notes.h"
-#include "core/text.h"
+#include "core/io/text.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #ifndef GC_ARCH_CONFIG_H
 #define GC_ARCH_CONFIG_H
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

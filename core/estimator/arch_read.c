@@ -1,5 +1,5 @@
 #include "core/estimator/arch_read.h"
-#include "core/text.h"
+#include "core/io/text.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include "core/estimator/arch_config.h"
 #include "core/estimator/notes.h"
-#include "core/model.h"
+#include "core/model/model.h"
 
 /* `arch` must be zeroed. Values that cannot be taken are left out, each with a note: its name, what
  * is accepted. Then the family's own meaning of what is absent is filled in (arch_families.def),

@@ -2,9 +2,9 @@
 #ifndef GC_CHECKED_SUM_H
 #define GC_CHECKED_SUM_H
 
-#include "core/bits.h"
-#include "core/dtype.h"
-#include "core/status.h"
+#include "core/base/bits.h"
+#include "core/base/status.h"
+#include "core/model/dtype.h"
 
 struct gc_sum {
     bool overflowed;

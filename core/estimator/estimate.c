@@ -1,10 +1,10 @@
 /* The estimate: types, work, devices one by one, overhead, what is not known. */
 #include "core/estimator/estimate.h"
+#include "core/base/host_mem.h"
 #include "core/estimator/arch_read.h"
 #include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
-#include "core/host.h"
-#include "core/text.h"
+#include "core/io/text.h"
 
 #include <string.h>
 

@@ -13,7 +13,7 @@
 
 #include "core/estimator/arch_config.h"
 #include "core/estimator/notes.h"
-#include "core/model.h"
+#include "core/model/model.h"
 
 #define GC_ESTIMATE_DEVICE_MAX 64
 #define GC_ESTIMATE_COUNT_MAX UINT64_C(1000000000) /* sequences, tokens */

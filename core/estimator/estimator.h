@@ -6,7 +6,7 @@
 #include "core/estimator/layers.h"
 #include "core/estimator/parts.h"
 #include "core/estimator/weights.h"
-#include "core/graph.h"
+#include "core/model/graph.h"
 
 struct gc_estimator {
     const struct gc_model *graph; /* of an ONNX model; else NULL */

@@ -1,5 +1,5 @@
 #include "core/estimator/fits.h"
-#include "core/bits.h"
+#include "core/base/bits.h"
 
 void gc_budget_set_all(struct gc_budget *budget, uint64_t bytes)
 {

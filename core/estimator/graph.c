@@ -3,8 +3,8 @@
  * followed, the outputs and the two largest values that the file tells of are a lower bound. */
 #include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
-#include "core/graph_plan.h"
-#include "core/text.h"
+#include "core/io/text.h"
+#include "core/model/graph_plan.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Which layer is what: by a word for each layer, else by period and offset, else by the family; and
  * which of those with attention have a window. */
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/estimator/layers.h"
-#include "core/text.h"
+#include "core/io/text.h"
 
 #include <string.h>
 

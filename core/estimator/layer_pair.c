@@ -2,7 +2,7 @@
  * encoder made of its input (Vaswani et al., 2017, section 3.2.3; Raffel et al., 2020 for T5). */
 #include "core/estimator/arch_read.h"
 #include "core/estimator/layers.h"
-#include "core/text.h"
+#include "core/io/text.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Experts and states of layers. */
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/estimator/layers.h"
 
 /* ---- experts ---- */

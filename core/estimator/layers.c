@@ -1,6 +1,6 @@
 #include "core/estimator/layers.h"
-#include "core/bits.h"
-#include "core/text.h"
+#include "core/base/bits.h"
+#include "core/io/text.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #include "core/estimator/meter.h"
-#include "core/bits.h"
+#include "core/base/bits.h"
 
 void gc_meter_init(struct gc_meter *meter, uint64_t limit_bytes)
 {

@@ -5,7 +5,7 @@
 #ifndef GC_METER_H
 #define GC_METER_H
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -2,7 +2,7 @@
  * fits is a range from the smallest on. Its end is looked for where it would be if the peak grew
  * evenly, from there in steps that double, then by bisection: an estimate of a large graph takes
  * its time, and of graphs the peak grows evenly but for the rounding of sizes. */
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/estimator/estimator.h"
 #include "core/estimator/fits.h"
 

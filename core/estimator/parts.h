@@ -3,8 +3,8 @@
 #ifndef GC_PARTS_H
 #define GC_PARTS_H
 
-#include "core/dtype.h"
 #include "core/estimator/layers.h"
+#include "core/model/dtype.h"
 
 /* The work of one step and how it is done. */
 struct gc_work {

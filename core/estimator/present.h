@@ -3,8 +3,8 @@
 #define GC_PRESENT_H
 
 #include "core/estimator/fits.h"
-#include "core/json.h"
-#include "core/out.h"
+#include "core/io/json.h"
+#include "core/io/writer.h"
 
 struct gc_answer {
     const char *model; /* its path */

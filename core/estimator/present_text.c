@@ -1,5 +1,5 @@
 #include "core/estimator/present.h"
-#include "core/text.h"
+#include "core/io/text.h"
 
 #include <string.h>
 

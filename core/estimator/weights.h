@@ -4,7 +4,7 @@
 #define GC_WEIGHTS_H
 
 #include "core/estimator/layers.h"
-#include "core/model.h"
+#include "core/model/model.h"
 
 #define GC_WEIGHT_NO_LAYER UINT32_MAX
 

@@ -1,6 +1,6 @@
 #include "core/formats/gguf.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/formats/gguf_keys.h"
 #include "core/formats/ranges.h"
 

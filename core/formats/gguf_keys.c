@@ -1,6 +1,6 @@
 #include "core/formats/gguf_keys.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/formats/json_meta.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "core/formats/json_lexer.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 
 #include <string.h>
 

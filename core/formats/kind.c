@@ -2,7 +2,7 @@
 
 #include "core/formats/json_reader.h"
 #include "core/formats/safetensors.h"
-#include "core/text.h"
+#include "core/io/text.h"
 
 #include <string.h>
 

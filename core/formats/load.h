@@ -7,9 +7,9 @@
 #ifndef GC_FORMATS_LOAD_H
 #define GC_FORMATS_LOAD_H
 
-#include "core/model.h"
-#include "core/names.h"
-#include "core/region.h"
+#include "core/base/region.h"
+#include "core/base/strmap.h"
+#include "core/model/model.h"
 
 #include <stdarg.h>
 

@@ -1,7 +1,7 @@
 /* Opening a model: what is it, who reads it, and what it comes to. */
-#include "core/model.h"
+#include "core/model/model.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/formats/gguf.h"
 #include "core/formats/hf.h"
 #include "core/formats/kind.h"

@@ -5,7 +5,7 @@
  * for its attributes. */
 #include "core/formats/onnx.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/formats/onnx_port.h"
 #include "core/formats/ranges.h"
 

@@ -1,7 +1,7 @@
 /* The content of small tensors: shapes, axes, scales. Weights are never read. */
 #include "core/formats/onnx_graph.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 
 #include <string.h>
 

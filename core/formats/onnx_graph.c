@@ -3,7 +3,7 @@
  * the host's goes. */
 #include "core/formats/onnx_graph.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/formats/kind.h"
 
 #include <errno.h>

@@ -2,10 +2,10 @@
 #ifndef GC_FORMATS_ONNX_GRAPH_H
 #define GC_FORMATS_ONNX_GRAPH_H
 
+#include "core/base/strmap.h"
 #include "core/formats/onnx_port.h"
 #include "core/formats/onnx_tensor.h"
-#include "core/graph_store.h"
-#include "core/names.h"
+#include "core/model/graph_store.h"
 
 #define GC_ONNX_NEST_MAX 66          /* nodes, graphs and calls that are open at once */
 #define GC_ONNX_NODES_MAX (1U << 18) /* of nodes and calls: calls of calls multiply */

@@ -3,7 +3,7 @@
  * known, and what is left must come from around it. */
 #include "core/formats/onnx_graph.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define GC_FORMATS_ONNX_PORT_H
 
 #include "core/formats/onnx_tensor.h"
-#include "core/graph.h"
+#include "core/model/graph.h"
 
 /* A ValueInfoProto, or the TypeProto alone, as it was read. */
 struct gc_onnx_port {

@@ -1,7 +1,7 @@
 #include "core/formats/onnx_tensor.h"
 
-#include "core/bits.h"
-#include "core/text.h"
+#include "core/base/bits.h"
+#include "core/io/text.h"
 
 #include <stdio.h>
 #include <string.h>

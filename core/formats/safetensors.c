@@ -1,10 +1,10 @@
 #include "core/formats/safetensors.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/formats/json_meta.h"
 #include "core/formats/json_reader.h"
 #include "core/formats/ranges.h"
-#include "core/text.h"
+#include "core/io/text.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #include "core/formats/json_reader.h"
 #include "core/formats/safetensors.h"
 
-#include "core/bits.h"
-#include "core/text.h"
+#include "core/base/bits.h"
+#include "core/io/text.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE /* statx, AT_EMPTY_PATH */
 #include "core/formats/source.h"
-#include "core/out.h"
+#include "core/io/writer.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 
 #include "core/graph/infer.h"
 #include "core/graph/ops.h"
-#include "core/graph_store.h"
+#include "core/model/graph_store.h"
 
 /* Elements of content that a whole graph may keep, and scratch for one rule. */
 #define GC_INFER_DATA_TOTAL (UINT32_C(1) << 20)

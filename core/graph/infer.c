@@ -1,8 +1,8 @@
 /* The helpers that rules work with, infer.h. */
 #include "core/graph/engine.h"
 
-#include "core/bits.h"
-#include "core/text.h"
+#include "core/base/bits.h"
+#include "core/io/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #ifndef GC_GRAPH_INFER_H
 #define GC_GRAPH_INFER_H
 
-#include "core/graph.h"
+#include "core/model/graph.h"
 
 struct gc_infer;
 

@@ -2,7 +2,7 @@
  * two branches make. */
 #include "core/graph/engine.h"
 
-#include "core/text.h"
+#include "core/io/text.h"
 
 #include <string.h>
 

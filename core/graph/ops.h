@@ -2,8 +2,8 @@
 #ifndef GC_GRAPH_OPS_H
 #define GC_GRAPH_OPS_H
 
+#include "core/base/region.h"
 #include "core/graph/infer.h"
-#include "core/region.h"
 
 struct gc_op {
     const char *domain;

@@ -1,8 +1,8 @@
 /* Inference: every node once in its order, graphs within nodes where the node stands. */
 #include "core/graph/engine.h"
 
-#include "core/bits.h"
-#include "core/text.h"
+#include "core/base/bits.h"
+#include "core/io/text.h"
 
 #include <errno.h>
 #include <stdio.h>

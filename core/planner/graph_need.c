@@ -1,7 +1,7 @@
-#include "core/bits.h"
-#include "core/graph_plan.h"
+#include "core/base/bits.h"
+#include "core/io/text.h"
+#include "core/model/graph_plan.h"
 #include "core/planner/lifetimes.h"
-#include "core/text.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "core/planner/lifetimes.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/planner/life.h"
 
 void gc_lifetimes_rules_init(struct gc_lifetimes_rules *rules)

@@ -11,9 +11,9 @@
 #ifndef GC_PLANNER_LIFETIMES_H
 #define GC_PLANNER_LIFETIMES_H
 
-#include "core/graph.h"
-#include "core/planner/placement.h"
-#include "core/region.h"
+#include "core/base/region.h"
+#include "core/model/graph.h"
+#include "core/plan/placement.h"
 
 #define GC_LIFETIMES_ALIGNMENT 256
 

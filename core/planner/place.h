@@ -9,7 +9,7 @@
 #ifndef GC_PLANNER_PLACE_H
 #define GC_PLANNER_PLACE_H
 
-#include "core/planner/placement.h"
+#include "core/plan/placement.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 #include "core/planner/place_brim.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 
 #include <string.h>
 

@@ -4,9 +4,9 @@
 #ifndef GC_PLANNER_PLACE_BRIM_H
 #define GC_PLANNER_PLACE_BRIM_H
 
+#include "core/base/region.h"
+#include "core/plan/placement.h"
 #include "core/planner/place.h"
-#include "core/planner/placement.h"
-#include "core/region.h"
 
 struct gc_place_brim_leaf {
     uint64_t bytes;

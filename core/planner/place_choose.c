@@ -1,5 +1,5 @@
 /* Whom an exact search places next: who may be, and in which order they are tried. */
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/planner/place_search_state.h"
 
 #define NONE GC_PLACE_SEARCH_NONE

@@ -1,6 +1,6 @@
 #include "core/planner/place_exact.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 
 #define PAIRS_MAX (UINT64_C(1) << 20)
 #define SLICE_NODES 256

@@ -1,6 +1,6 @@
 #include "core/planner/place_fill.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 
 #define SUBSETS_MAX 4096U
 #define GROUP_MAX 4U    /* members of a subset, where all subsets would be too many, */

@@ -3,8 +3,8 @@
 #ifndef GC_PLANNER_PLACE_FILL_H
 #define GC_PLANNER_PLACE_FILL_H
 
+#include "core/base/region.h"
 #include "core/planner/place.h"
-#include "core/region.h"
 
 #include <stdbool.h>
 #include <stdint.h>

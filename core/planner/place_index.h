@@ -8,7 +8,7 @@
 #ifndef GC_PLANNER_PLACE_INDEX_H
 #define GC_PLANNER_PLACE_INDEX_H
 
-#include "core/region.h"
+#include "core/base/region.h"
 
 #include <stdbool.h>
 #include <stdint.h>

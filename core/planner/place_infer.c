@@ -1,6 +1,6 @@
 /* What a node of an exact search can say of the items that are left: how low each can be at least.
  */
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/planner/place_search_state.h"
 
 #include <string.h>

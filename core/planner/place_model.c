@@ -1,4 +1,4 @@
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/planner/place_search.h"
 
 static enum gc_status sort_items(struct gc_place_model *model, struct gc_region *region,

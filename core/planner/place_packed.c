@@ -1,6 +1,6 @@
 #include "core/planner/place_packed.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/planner/place_sweep.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "core/planner/place_pile.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 
 #include <stddef.h>
 

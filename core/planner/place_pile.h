@@ -3,7 +3,7 @@
 #ifndef GC_PLANNER_PLACE_PILE_H
 #define GC_PLANNER_PLACE_PILE_H
 
-#include "core/region.h"
+#include "core/base/region.h"
 
 #include <stdbool.h>
 #include <stdint.h>

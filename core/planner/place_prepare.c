@@ -2,9 +2,9 @@
  *
  * The bound: in each section all that is alive, in whole grains, less the slack of one, which may
  * be the topmost; and what the fixed ones reach. */
-#include "core/bits.h"
+#include "core/base/bits.h"
+#include "core/base/region.h"
 #include "core/planner/place.h"
-#include "core/region.h"
 
 #include <string.h>
 

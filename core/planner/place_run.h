@@ -2,8 +2,8 @@
 #ifndef GC_PLANNER_PLACE_RUN_H
 #define GC_PLANNER_PLACE_RUN_H
 
+#include "core/base/region.h"
 #include "core/planner/place.h"
-#include "core/region.h"
 
 struct gc_place_run {
     struct gc_region *region;

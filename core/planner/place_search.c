@@ -1,4 +1,4 @@
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/planner/place_search_state.h"
 
 #include <string.h>

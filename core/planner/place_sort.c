@@ -1,7 +1,7 @@
 /* Radix sort, eight bits at a time from the lowest: linear, stable, the same everywhere. Digits
  * that all keys share are skipped. */
+#include "core/base/region.h"
 #include "core/planner/place.h"
-#include "core/region.h"
 
 #include <string.h>
 

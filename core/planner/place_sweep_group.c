@@ -1,4 +1,4 @@
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/planner/place_sweep_state.h"
 
 #define NONE GC_PLACE_SWEEP_NONE

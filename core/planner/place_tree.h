@@ -6,7 +6,7 @@
 #ifndef GC_PLANNER_PLACE_TREE_H
 #define GC_PLANNER_PLACE_TREE_H
 
-#include "core/region.h"
+#include "core/base/region.h"
 
 #include <stdbool.h>
 #include <stdint.h>

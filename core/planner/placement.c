@@ -2,9 +2,9 @@
  *
  * The parts of the problem are solved one after the other, the one with the highest peak first: a
  * part that ends below the highest bound of all needs no more work. */
-#include "core/planner/placement.h"
+#include "core/plan/placement.h"
 
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/planner/place_exact.h"
 #include "core/planner/place_improve.h"
 #include "core/planner/place_packed.h"

@@ -1,9 +1,9 @@
 /* The reader is strict: a file that is taken at all is taken as it was meant. */
 #include "core/planner/placement_csv.h"
 
-#include "core/csv.h"
-#include "core/names.h"
-#include "core/text.h"
+#include "core/base/strmap.h"
+#include "core/io/csv.h"
+#include "core/io/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

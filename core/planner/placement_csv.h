@@ -5,9 +5,9 @@
 #ifndef GC_PLANNER_PLACEMENT_CSV_H
 #define GC_PLANNER_PLACEMENT_CSV_H
 
-#include "core/planner/placement.h"
-#include "core/region.h"
-#include "core/status.h"
+#include "core/base/region.h"
+#include "core/base/status.h"
+#include "core/plan/placement.h"
 
 #include <stdbool.h>
 #include <stddef.h>

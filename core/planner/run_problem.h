@@ -8,8 +8,8 @@
 #ifndef GC_PLANNER_RUN_PROBLEM_H
 #define GC_PLANNER_RUN_PROBLEM_H
 
-#include "core/planner/placement.h"
-#include "core/planner/run_plan.h"
+#include "core/plan/placement.h"
+#include "core/plan/plan.h"
 #include "core/planner/run_steps.h"
 
 struct gc_run_problem {

@@ -1,7 +1,7 @@
 #include "core/planner/run_steps.h"
 
-#include "core/bits.h"
-#include "core/planner/run_plan.h"
+#include "core/base/bits.h"
+#include "core/plan/plan.h"
 
 #include <stdbool.h>
 #include <string.h>

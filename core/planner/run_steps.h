@@ -12,8 +12,8 @@
 #ifndef GC_PLANNER_RUN_STEPS_H
 #define GC_PLANNER_RUN_STEPS_H
 
-#include "core/region.h"
-#include "core/status.h"
+#include "core/base/region.h"
+#include "core/base/status.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* Placement problems, solved: `name value unit` lines for each file. usage: placement [-d SECONDS]
  * [-c CAPACITY] [-n NODES] [-s SEED] [-t THREADS] FILE… */
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/planner/placement_csv.h"
-#include "tools/plan_threads.h"
+#include "tools/plan/plan_threads.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -43,7 +43,7 @@ for program in vector-shared vector-static driver_linked driver_dlopen; do
         is "$program, mode $mode: says the same" "$out" "$plain"
         [ $mode != off ] || continue
         ok "$program, mode $mode: report, program and journal agree" \
-            python3 "$ROOT/tests/preload/counts.py" "$report" "$journal" "$(own_counts "${kind[@]}" <<< "$out")" "${flags[@]}"
+            python3 "$ROOT/tests/preload/routes/counts.py" "$report" "$journal" "$(own_counts "${kind[@]}" <<< "$out")" "${flags[@]}"
     done
 done
 done_testing

@@ -1,9 +1,9 @@
 /* Every driver call that a scenario makes fails in turn, once and for good, until a run passes
  * without the failure firing. In each run: what fails says so, nothing leaks, all accounts agree
  * with the driver. */
-#include "core/bits.h"
-#include "core/instance.h"
-#include "core/planner/run_plan.h"
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "core/plan/plan.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 

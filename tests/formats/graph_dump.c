@@ -1,9 +1,9 @@
 /* Prints what is read and inferred of an ONNX graph as JSON, for the tests that compare it with
  * what others make of it.
  *     graph_dump [--brief] PATH [NAME=N,…] */
-#include "core/graph.h"
-#include "core/json.h"
-#include "core/text.h"
+#include "core/io/json.h"
+#include "core/io/text.h"
+#include "core/model/graph.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Prints what the library makes of a model as one JSON object, for tests in other languages.
  * usage: model_dump [--brief] PATH. Exit status 1, and the error alone on stderr, if it is refused.
  */
-#include "core/json.h"
-#include "core/model.h"
+#include "core/io/json.h"
+#include "core/model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

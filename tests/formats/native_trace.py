@@ -1,4 +1,4 @@
-"""The native trace file, read and written by what its description says (core/trace_format.h), apart from our C code."""
+"""The native trace file, read and written by what its description says (core/observe/trace_format.h), apart from our C code."""
 import struct
 
 MAGIC = b"GPUCTRC\n"

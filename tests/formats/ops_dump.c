@@ -3,9 +3,9 @@
  * usage: ops_dump [--dims NAME=N,…] FILE…
  *        ops_dump --ops
  * A file that is refused has an "error"; --ops lists the operators that are known. */
-#include "core/graph.h"
 #include "core/graph/ops.h"
-#include "core/json.h"
+#include "core/io/json.h"
+#include "core/model/graph.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -298,9 +298,9 @@ def the_last_event_is_drawn(_):
 
 def reasons_have_words(_):
     """Why a plan was not followed, as the library counts it."""
-    with open("core/follow.def", encoding="utf-8") as stream:
+    with open("core/observe/unplanned.def", encoding="utf-8") as stream:
         reasons = re.findall(r'^GC_FOLLOW_REASON\(\w+, (\w+), ("[^"]+")\)', stream.read(), re.M)
-    with open("core/page/55-parts.js", encoding="utf-8") as stream:
+    with open("core/report/page/55-parts.js", encoding="utf-8") as stream:
         script = stream.read()
     tap.equal([key for key, words in reasons if f"{key}: {words}" not in script], [], "reasons without words")
     tap.equal(len(reasons) >= 6, True, "all reasons were read")

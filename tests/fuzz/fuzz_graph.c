@@ -1,5 +1,5 @@
 /* The graph of an ONNX file of anyone's making: read, inferred twice, and looked at all over. */
-#include "core/graph.h"
+#include "core/model/graph.h"
 #include "tests/fuzz/model_input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

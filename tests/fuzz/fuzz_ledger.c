@@ -1,7 +1,7 @@
 /* A ledger whose content is garbage: read like `gpucache top` does, asked, taken part in. An input
  * is a list of writes: 4 bytes of a position, 1 of a length, the bytes. */
 #define _GNU_SOURCE
-#include "core/account.h"
+#include "core/ledger/account.h"
 
 #include <stdint.h>
 #include <stdio.h>

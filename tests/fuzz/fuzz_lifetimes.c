@@ -1,6 +1,6 @@
 /* The memory plan of an ONNX graph of anyone's making: every use within a lifetime, no two values
  * in one buffer but by the rules, and a placement that holds. */
-#include "core/graph_plan.h"
+#include "core/model/graph_plan.h"
 #include "core/planner/lifetimes.h"
 #include "tests/fuzz/model_input.h"
 

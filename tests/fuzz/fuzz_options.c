@@ -1,7 +1,7 @@
 /* The options: the input is an environment, one NUL-closed entry after the other, and at the same
  * time a configuration file. Whatever it holds: no line is broken, and what is refused has said so.
  */
-#include "core/options.h"
+#include "core/config/options.h"
 
 #include <stdint.h>
 #include <stdlib.h>

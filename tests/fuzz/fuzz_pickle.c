@@ -1,5 +1,5 @@
 /* A pickle of anyone's making: read, and every value looked at. */
-#include "tools/pickle.h"
+#include "tools/trace/pickle.h"
 
 #include <stdlib.h>
 

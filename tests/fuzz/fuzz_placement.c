@@ -1,6 +1,6 @@
 /* Placement problems as CSV of anyone's making: what is read is solved in a few steps, and no two
  * buffers of the plan are in each other's way. */
-#include "core/bits.h"
+#include "core/base/bits.h"
 #include "core/planner/placement_csv.h"
 
 #include <stdlib.h>

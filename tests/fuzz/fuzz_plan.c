@@ -2,8 +2,8 @@
  * what lies behind it is reached. What is taken keeps every rule, and allocations are matched to
  * it.
  */
-#include "core/planner/run_lives.h"
-#include "core/planner/run_match.h"
+#include "core/plan/lifetimes.h"
+#include "core/plan/match.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

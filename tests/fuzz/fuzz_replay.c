@@ -1,6 +1,6 @@
 /* A trace of any format and of anyone's making: read into events, which must agree with each other.
  */
-#include "tools/replay_trace.h"
+#include "tools/replay/replay_trace.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* A report file of anyone's making: refused with a reason, or written again in both forms. */
-#include "tools/report_load.h"
+#include "tools/report/report_load.h"
 
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* Sizes: what is taken must resolve within the device, and an accepted percentage or size is never
  * zero. */
-#include "core/options.h"
+#include "core/config/options.h"
 
 #include <stdint.h>
 #include <stdlib.h>

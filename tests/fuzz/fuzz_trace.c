@@ -1,5 +1,5 @@
 /* A trace file of anyone's making: read, walked and exported as the tool does. */
-#include "tools/trace_export.h"
+#include "tools/trace/trace_export.h"
 
 #include <fcntl.h>
 #include <stdint.h>

@@ -6,7 +6,7 @@
 
 #include "core/estimator/fits.h"
 #include "core/estimator/present.h"
-#include "core/model.h"
+#include "core/model/model.h"
 
 #include <fcntl.h>
 #include <jansson.h>

@@ -4,9 +4,9 @@
  *
  * A run is a function of its seed, which is printed when it fails. GC_TEST_SEED runs that seed
  * alone. */
-#include "core/bits.h"
-#include "core/instance.h"
-#include "core/planner/run_plan.h"
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "core/plan/plan.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 

@@ -6,7 +6,7 @@
 manual() { { MANWIDTH=100 man --warnings -E UTF-8 -l -Tutf8 -Z "$1" > /dev/null; } 2>&1; }
 if command -v man > /dev/null; then
     for page in gpucache.1 libgpucache.7 gpucache.conf.5; do
-        is "$page: no complaint" "$(manual "$ROOT/tools/$page")" ""
+        is "$page: no complaint" "$(manual "$ROOT/tools/man/$page")" ""
     done
 else
     skip "manuals are sound" "no man"
@@ -15,7 +15,7 @@ fi
 tool=$TOOL
 # Dashes are written \- and words run over macros: compared without them.
 plain() { sed 's/\\-/-/g; s/\\f.//g; s/^\.[A-Z]* //' "$1"; }
-pages=$(plain "$ROOT/tools/gpucache.1")
+pages=$(plain "$ROOT/tools/man/gpucache.1")
 # Several may stand in a line of the help: "  --weights W, --inputs W".
 options() { "$tool" "$1" --help | grep -E '^  --' | grep -oE '(^  |, )--[a-z-]+' | grep -oE -- '--[a-z-]+'; }
 commands=$("$tool" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p')
@@ -30,7 +30,7 @@ is "gpucache(1) has every command and option" "$missing" ""
 missing=
 variables=$("$TOOL" help options | grep -oE '^GPUCACHE_[A-Z_]+')
 for name in $variables; do
-    plain "$ROOT/tools/libgpucache.7" | grep -q "$name" || missing+=" $name"
+    plain "$ROOT/tools/man/libgpucache.7" | grep -q "$name" || missing+=" $name"
 done
 is "libgpucache(7) has every variable" "$missing" ""
 ok "there are variables" test "$(printf '%s\n' "$variables" | wc -l)" -gt 25
@@ -39,7 +39,7 @@ ok "there are variables" test "$(printf '%s\n' "$variables" | wc -l)" -gt 25
 offers() {
     (
         # shellcheck disable=SC1091
-        . "$ROOT/tools/gpucache.bash"
+        . "$ROOT/tools/man/gpucache.bash"
         COMP_WORDS=("$TOOL" "$@")
         COMP_CWORD=$#
         _gpucache

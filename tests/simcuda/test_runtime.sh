@@ -41,13 +41,13 @@ if [ -e "$TABLE" ]; then
 else
     skip "lookups.def has what a CUDA 13.0 runtime asks for, in its order" "no $TABLE"
 fi
-SIMCUDA_JOURNAL=$TMP/ours simulated "$BUILD_DIR/tests/unit/test_sim_runtime" > /dev/null
+SIMCUDA_JOURNAL=$TMP/ours simulated "$BUILD_DIR/tests/unit/sim/test_sim_runtime" > /dev/null
 is "look-ups: as the table says, through cuGetProcAddress" "$(asked "$TMP/ours" | head -n 440)" "$(table)"
 is "look-ups come first, then the version, then cuInit" \
     "$(sed -n '441,442p' "$TMP/ours" | cut -d ' ' -f 3 | paste -sd ' ')" "cuDriverGetVersion cuInit"
 if [ -e "$REAL" ]; then
     # It refuses the simulated driver once it has asked, which is all that matters here.
-    LD_PRELOAD=$REAL SIMCUDA_JOURNAL=$TMP/theirs simulated "$BUILD_DIR/tests/unit/test_sim_runtime" > /dev/null 2>&1
+    LD_PRELOAD=$REAL SIMCUDA_JOURNAL=$TMP/theirs simulated "$BUILD_DIR/tests/unit/sim/test_sim_runtime" > /dev/null 2>&1
     is "NVIDIA's runtime asks the simulated driver for the same" "$(asked "$TMP/theirs")" "$(table)"
 else
     skip "NVIDIA's runtime asks the simulated driver for the same" "no toolkit with its libcudart.so.13"

@@ -1,5 +1,5 @@
 #include "tests/unit/arch_sample.h"
-#include "core/text.h"
+#include "core/io/text.h"
 #include "tests/unit/cmocka_all.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
 #include "tests/unit/ledger_members.h"
 
-#include "core/account.h"
-#include "core/ledger_process.h"
+#include "core/ledger/account.h"
+#include "core/ledger/process.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef GC_TEST_LEDGER_MEMBERS_H
 #define GC_TEST_LEDGER_MEMBERS_H
 
-#include "core/ledger.h"
+#include "core/ledger/ledger.h"
 
 #include <sys/types.h>
 

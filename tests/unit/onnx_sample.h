@@ -3,7 +3,7 @@
 #ifndef ONNX_SAMPLE_H
 #define ONNX_SAMPLE_H
 
-#include "core/graph.h"
+#include "core/model/graph.h"
 
 struct onnx_part {
     uint8_t *bytes;

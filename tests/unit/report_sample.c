@@ -1,5 +1,5 @@
 #include "tests/unit/report_sample.h"
-#include "core/tenant.h"
+#include "core/device/tenant.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -79,7 +79,7 @@ static void fill_device(struct gc_device_snapshot *device, int ordinal)
     device->group_limit_bytes = ordinal == 0 ? UINT64_MAX : UINT64_C(12) << 30;
 #define GC_GAUGE(field, text) device->field = (struct gc_gauge){value, value * 1000}, value += 1;
 #define GC_COUNTER(field, text) device->field = value++;
-#include "core/stats.def"
+#include "core/observe/stats.def"
 #undef GC_GAUGE
 #undef GC_COUNTER
     device->context = (struct gc_gauge){0, device->reserved.peak / 10};

@@ -2,7 +2,7 @@
 #ifndef GC_TEST_REPORT_SAMPLE_H
 #define GC_TEST_REPORT_SAMPLE_H
 
-#include "core/report.h"
+#include "core/report/report.h"
 
 /* Static storage, the same at each call. `program` may be NULL for a plain one. */
 const struct gc_report *report_sample(const char *program);

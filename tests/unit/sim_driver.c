@@ -1,6 +1,6 @@
 #include "tests/unit/sim_driver.h"
 
-#include "core/lock.h"
+#include "core/base/lock.h"
 
 #include "tests/unit/cmocka_all.h"
 

@@ -16,8 +16,8 @@
 #ifndef SIM_DRIVER_H
 #define SIM_DRIVER_H
 
-#include "core/driver.h"
-#include "core/work.h"
+#include "core/device/driver.h"
+#include "core/device/submit.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 #include "tests/unit/workbench.h"
 
-#include "core/instance.h"
-#include "core/tenant.h"
+#include "core/device/registry.h"
+#include "core/device/tenant.h"
 #include "tests/unit/cmocka_all.h"
 
 #include <stdlib.h>

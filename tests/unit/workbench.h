@@ -3,8 +3,8 @@
 #ifndef WORKBENCH_H
 #define WORKBENCH_H
 
+#include "core/config/options.h"
 #include "core/core.h"
-#include "core/options.h"
 #include "tests/unit/sim_driver.h"
 
 #define WORKBENCH_CONTEXTS 3

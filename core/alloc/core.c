@@ -1,0 +1,196 @@
+/* Core as a whole: beginning and end, and what concerns all pools of a device. */
+#include "core/core.h"
+
+#include "core/backing/change.h"
+#include "core/base/bits.h"
+#include "core/debug/debug.h"
+#include "core/device/registry.h"
+#include "core/device/tenant_record.h"
+#include "core/direct/elastic.h"
+#include "core/follow/follow.h"
+#include "core/group/group.h"
+#include "core/observe/stacks.h"
+#include "core/reclaim/tcache.h"
+
+#include <stddef.h>
+
+static uint64_t counters_bytes(const struct gc_core *core)
+{
+    return gc_max_u64(core->api_count, 1) * sizeof(*core->process_driver_calls);
+}
+
+/* Without room for them a program runs as well. */
+static void start_stacks(struct gc_core *core)
+{
+    if (core->options->stacks == GC_STACKS_OFF)
+        return;
+    if (gc_stacks_create(&core->host, &core->stacks) == GC_OK)
+        core->is_observed = true;
+    else
+        gc_log_write(core->log, GC_LOG_WARN, "no host memory for call stacks: none are taken");
+}
+
+static void set_up(struct gc_core *core, const struct gc_core_config *config)
+{
+    core->driver = *config->driver;
+    core->options = config->options;
+    core->log = config->log;
+    core->trace = config->trace;
+    core->plan = config->plan;
+    core->is_observed = config->trace != NULL;
+    core->mode = config->options->mode;
+    core->api_names = config->api_names;
+    core->api_count = config->api_count;
+    core->next_block_id = 1;
+    atomic_init(&core->work.hindered, 0);
+    atomic_init(&core->work.quick_stream, GC_STREAM_ASK);
+}
+
+enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_core **created)
+{
+    struct gc_host host = {0};
+    struct gc_core *core = gc_host_map(&host, sizeof(*core));
+    if (core == NULL)
+        return GC_NO_HOST_MEMORY;
+    set_up(core, config);
+    gc_host_count(&core->host, gc_host_bytes(&host));
+    core->process_driver_calls = gc_host_map(&core->host, counters_bytes(core));
+    if (core->process_driver_calls == NULL)
+        goto fail_counters;
+    if (gc_pagemap_init(&core->pagemap, &core->host) != GC_OK)
+        goto fail_pagemap;
+    gc_tracker_init(&core->tracker, &core->host);
+    gc_contexts_init(core);
+    gc_tenants_init(core);
+    gc_lock_init(&core->registry, GC_RANK_REGISTRY);
+    gc_lock_init(&core->elastic_lock, GC_RANK_ELASTIC_LIST);
+    pthread_cond_init(&core->elastic_changed, NULL);
+    gc_caches_init(core);
+    if (gc_debug_init(core) != GC_OK)
+        goto fail_debug;
+    if (gc_follow_init(core) != GC_OK)
+        goto fail_follow;
+    start_stacks(core);
+    *created = core;
+    return GC_OK;
+
+fail_follow:
+    gc_debug_fini(core);
+fail_debug:
+    gc_elastic_fini(core);
+    gc_caches_fini(core);
+    gc_lock_fini(&core->registry);
+    gc_contexts_fini(core);
+    gc_tenants_fini(core);
+    gc_tracker_fini(&core->tracker);
+    gc_pagemap_fini(&core->pagemap);
+fail_pagemap:
+    gc_host_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
+fail_counters:
+    gc_host_unmap(&host, core, sizeof(*core));
+    return GC_NO_HOST_MEMORY;
+}
+
+void gc_core_destroy(struct gc_core *core)
+{
+    if (core == NULL)
+        return;
+    gc_elastic_fini(core);
+    while (core->all_contexts != NULL) {
+        struct gc_context *context = core->all_contexts;
+        core->all_contexts = context->next_of_all;
+        gc_arena_forget(&context->pool);
+        gc_pool_fini(&context->pool);
+    }
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_core_find_device(core, i);
+        if (device != NULL)
+            gc_device_fini(device);
+    }
+    gc_member_fini(core);
+    gc_contexts_fini(core);
+    gc_tenants_fini(core);
+    gc_follow_fini(core);
+    gc_caches_fini(core);
+    gc_debug_fini(core);
+    gc_stacks_destroy(core->stacks);
+    gc_tracker_fini(&core->tracker);
+    gc_pagemap_fini(&core->pagemap);
+    gc_lock_fini(&core->registry);
+    gc_host_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
+    struct gc_host host = {gc_host_bytes(&core->host)};
+    gc_host_unmap(&host, core, sizeof(*core));
+}
+
+struct gc_stack_table *gc_core_stacks(struct gc_core *core)
+{
+    return core->stacks;
+}
+
+bool gc_core_lists_sites(const struct gc_core *core)
+{
+    return core->options->stacks == GC_STACKS_ALL;
+}
+
+struct gc_work *gc_core_work(struct gc_core *core)
+{
+    return &core->work;
+}
+
+/* ---- streams, epochs, idle memory: of all pools of a device ---- */
+
+uint64_t gc_device_ordered_bytes(const struct gc_device *device)
+{
+    return atomic_load_explicit(&device->stats.ordered.current, memory_order_relaxed);
+}
+
+uint64_t gc_device_ordered_mark_bytes(const struct gc_device *device, enum gc_ordered_mark mark)
+{
+    return atomic_load_explicit(&device->ordered_marks[mark].peak, memory_order_relaxed);
+}
+
+void gc_device_reset_ordered_mark(struct gc_device *device, enum gc_ordered_mark mark)
+{
+    gc_gauge_reset_peak(&device->ordered_marks[mark]);
+}
+
+static void close_stream_of_device(struct gc_device *device, uint64_t stream)
+{
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        gc_context_close_stream(context, stream);
+}
+
+void gc_core_close_stream(struct gc_core *core, uint64_t stream)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_core_find_device(core, i);
+        if (device != NULL)
+            close_stream_of_device(device, stream);
+    }
+}
+
+static void retire_records(struct gc_context *record, const struct gc_context *waited,
+                           uint64_t epoch)
+{
+    for (; record != NULL; record = gc_context_next_record(record))
+        gc_reuse_retire(record, waited, epoch);
+}
+
+void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t epoch)
+{
+    (void)core;
+    retire_records(context->head, context, epoch);
+    retire_records(gc_device_ordered(context->device), context, epoch);
+}
+
+uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes)
+{
+    gc_magazine_flush_device(device, NULL);
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        gc_reuse_look(context);
+    if (!gc_work_is_settled(core))
+        return 0;
+    return gc_shortage_give_back(device, NULL, keep_bytes, UINT64_MAX);
+}

@@ -1,0 +1,86 @@
+/* Blocks that other processes are given by handle. Such a handle opens the driver's whole
+ * allocation, at its base, so only a block that is one by itself may be given away; and whoever
+ * opened it may keep it open beyond the block's life, so its memory never serves again. */
+#include "core/base/assert.h"
+#include "core/device/registry.h"
+
+static bool is_live(struct gc_block *block)
+{
+    return atomic_load_explicit(&block->state, memory_order_acquire) == GC_BLOCK_LIVE;
+}
+
+/* Memory that serves again in a stream's order may still be used by work of its former life, which
+ * others do not wait for. `is_cut`: in whichever stream's order, else that of the one stream. */
+static enum gc_status await_former_life(struct gc_context *context, bool is_cut, int *driver_code)
+{
+    struct gc_core *core = context->core;
+    if (core->mode != GC_MODE_CACHE)
+        return GC_OK;
+    if (!is_cut)
+        return gc_core_expect_others(core, driver_code);
+    if (gc_context_is_retired(context, gc_work_stamp(&core->work)))
+        return GC_OK;
+    return gc_fence_synchronize(context, GC_FOREVER, driver_code);
+}
+
+enum gc_status gc_core_expect_others(struct gc_core *core, int *driver_code)
+{
+    if (gc_work_settle(core, driver_code))
+        return GC_OK;
+    return *driver_code == 0 ? GC_CAPTURING : GC_DRIVER;
+}
+
+enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *driver_code)
+{
+    struct gc_block *block;
+    enum gc_status status = gc_core_lock_block(core, address, true, &block);
+    if (status != GC_OK)
+        return status;
+    struct gc_pool *pool = gc_block_pool(block);
+    const bool is_cut = gc_block_segment(block)->class < GC_CLASS_CUT_COUNT;
+    if (!is_live(block))
+        status = GC_INVALID_POINTER;
+    else if (!gc_pool_is_whole_locked(pool, block))
+        status = GC_NOT_SUPPORTED;
+    else
+        gc_pool_export_locked(block);
+    gc_pool_release(pool);
+    return status == GC_OK ? await_former_life(pool->context, is_cut, driver_code) : status;
+}
+
+enum gc_status gc_core_set_synchronous(struct gc_core *core, uint64_t address, bool is_it)
+{
+    struct gc_block *block;
+    enum gc_status status = gc_core_lock_block(core, address, true, &block);
+    if (status != GC_OK)
+        return status;
+    struct gc_pool *pool = gc_block_pool(block);
+    if (is_live(block))
+        gc_pool_set_synchronous_locked(pool, block, is_it);
+    else
+        status = GC_INVALID_POINTER;
+    gc_pool_release(pool);
+    return status;
+}
+
+/* One block; *next is behind it. */
+static enum gc_status pin_block(struct gc_core *core, uint64_t address, uint64_t *next)
+{
+    struct gc_block *block;
+    const enum gc_status status = gc_core_lock_block(core, address, true, &block);
+    if (status != GC_OK)
+        return status;
+    struct gc_pool *pool = gc_block_pool(block);
+    if (is_live(block))
+        gc_pool_pin_locked(pool, block);
+    *next = block->address + block->bytes;
+    gc_pool_release(pool);
+    return GC_OK;
+}
+
+void gc_core_pin(struct gc_core *core, uint64_t address, uint64_t bytes)
+{
+    const uint64_t end = address + bytes;
+    while (address < end && pin_block(core, address, &address) == GC_OK)
+        ;
+}

@@ -1,0 +1,179 @@
+/* The end of a tenant. Its pools are closed first, so that nothing of them is in use and nothing
+ * comes into use; then what is pending is waited for, everything goes back to the driver, and the
+ * records go with their addresses. Where a step fails the pools are opened again. */
+#include "core/device/tenant.h"
+
+#include "core/backing/change.h"
+#include "core/base/assert.h"
+#include "core/device/registry.h"
+#include "core/device/tenant_record.h"
+#include "core/group/group.h"
+#include "core/reclaim/tcache.h"
+
+#include <stddef.h>
+
+typedef enum gc_status step(struct gc_context *record);
+
+/* All records of the tenant on all devices, until one says no. */
+static enum gc_status visit_records(struct gc_tenant *tenant, step *visit)
+{
+    enum gc_status status = GC_OK;
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(tenant->core, i);
+        struct gc_context *record = device == NULL ? NULL : gc_context_first(device);
+        for (; record != NULL && status == GC_OK; record = gc_context_next(record))
+            if (record->tenant == tenant && !gc_context_is_dropped(record))
+                status = visit(record);
+    }
+    return status;
+}
+
+/* ---- closing ---- */
+
+/* Whether any block is the program's, or on its way to or from it. */
+static bool is_used_locked(const struct gc_pool *pool)
+{
+    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+         segment = segment->next) {
+        for (const struct gc_block *block = segment->first; block != NULL; block = block->next)
+            if (block->state != GC_BLOCK_FREE && block->state != GC_BLOCK_PENDING)
+                return true;
+    }
+    return false;
+}
+
+/* What threads keep goes to the pool, which hands nothing out from then on. */
+static enum gc_status close_record(struct gc_context *record)
+{
+    struct gc_pool *pool = &record->pool;
+    gc_caches_stop(record->core);
+    gc_magazine_empty_context(record);
+    gc_pool_acquire_plain(pool);
+    const bool is_used = is_used_locked(pool);
+    if (!is_used)
+        pool->is_closed = true;
+    gc_pool_release(pool);
+    gc_caches_resume(record->core);
+    return is_used ? GC_BUSY : GC_OK;
+}
+
+static enum gc_status open_record(struct gc_context *record)
+{
+    gc_pool_acquire_plain(&record->pool);
+    record->pool.is_closed = false;
+    gc_pool_release(&record->pool);
+    return GC_OK;
+}
+
+/* ---- giving back ---- */
+
+static enum gc_status settle_record(struct gc_context *record)
+{
+    int ignored;
+    const enum gc_status status = gc_fence_synchronize(record, GC_FOREVER, &ignored);
+    if (status != GC_OK)
+        return status;
+    gc_reuse_collect(record);
+    return GC_OK;
+}
+
+/* Whether the driver's memory is all away: addresses may be left. */
+static bool is_empty(struct gc_pool *pool)
+{
+    gc_pool_acquire_plain(pool);
+    bool is_empty = pool->pages.count == 0;
+    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+         segment = segment->next)
+        is_empty &= segment->arena != NULL;
+    gc_pool_release(pool);
+    return is_empty;
+}
+
+static enum gc_status empty_record(struct gc_context *record)
+{
+    struct gc_pool *pool = &record->pool;
+    gc_shortage_empty_pool(record);
+    /* What another thread was giving back may have been refused. */
+    if (gc_device_await_give_backs(record->device, record->share, GC_SHORT_NS))
+        gc_shortage_empty_pool(record);
+    if (!is_empty(pool) && !gc_context_is_dropped(record))
+        return gc_context_is_capturing(record) ? GC_CAPTURING : GC_DRIVER;
+    const enum gc_status status = gc_arena_return_range(record);
+    return status == GC_INVALID_ARGUMENT ? GC_OK : status; /* dropped: it went with its handle */
+}
+
+/* It has nothing of the driver's any more. */
+static enum gc_status drop_record(struct gc_context *record)
+{
+    if (gc_context_drop_record(record))
+        gc_context_forget_record(record);
+    return GC_OK;
+}
+
+/* ---- the tenant ---- */
+
+static enum gc_status begin_leaving(struct gc_tenant *tenant)
+{
+    enum gc_status status = GC_OK;
+    gc_lock_acquire(&tenant->core->registry);
+    const unsigned state = atomic_load_explicit(&tenant->state, memory_order_relaxed);
+    if (state == GC_TENANT_REMOVED)
+        status = GC_INVALID_ARGUMENT;
+    else if (state == GC_TENANT_LEAVING ||
+             atomic_load_explicit(&tenant->is_paused, memory_order_relaxed))
+        status = GC_BUSY;
+    else
+        atomic_store_explicit(&tenant->state, GC_TENANT_LEAVING, memory_order_release);
+    gc_lock_release(&tenant->core->registry);
+    return status;
+}
+
+static void end_leaving(struct gc_tenant *tenant, enum gc_tenant_state state)
+{
+    gc_lock_acquire(&tenant->core->registry);
+    atomic_store_explicit(&tenant->state, (unsigned)state, memory_order_release);
+    gc_lock_release(&tenant->core->registry);
+}
+
+/* Whether it has allocations that are in no pool. Its pools are closed, so the figures are exact.
+ */
+static bool has_direct(const struct gc_tenant *tenant)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        /* Acquire: pairs with the release in gc_tenant_share. */
+        const struct gc_share *share =
+            atomic_load_explicit(&tenant->shares[i], memory_order_acquire);
+        if (share != NULL &&
+            (atomic_load_explicit(&share->allocated.current, memory_order_relaxed) > 0 ||
+             atomic_load_explicit(&share->elastic_count, memory_order_relaxed) > 0))
+            return true;
+    }
+    return false;
+}
+
+static enum gc_status leave(struct gc_tenant *tenant)
+{
+    static step *const steps[] = {settle_record, empty_record, drop_record};
+    enum gc_status status = visit_records(tenant, close_record);
+    if (status == GC_OK && has_direct(tenant))
+        status = GC_BUSY;
+    for (unsigned i = 0; status == GC_OK && i < sizeof(steps) / sizeof(steps[0]); i++)
+        status = visit_records(tenant, steps[i]);
+    return status;
+}
+
+enum gc_status gc_core_remove_tenant(struct gc_core *core, struct gc_tenant *tenant)
+{
+    (void)core;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    enum gc_status status = begin_leaving(tenant);
+    if (status != GC_OK)
+        return status;
+    status = leave(tenant);
+    if (status != GC_OK)
+        (void)visit_records(tenant, open_record);
+    end_leaving(tenant, status == GC_OK ? GC_TENANT_REMOVED : GC_TENANT_OPEN);
+    if (status == GC_OK)
+        gc_member_forget_tenant(tenant);
+    return status;
+}

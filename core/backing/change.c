@@ -1,0 +1,273 @@
+/* The right to change what is mapped, and the end of a pool whose memory is. */
+#include "core/backing/change.h"
+
+#include "core/backing/range.h"
+#include "core/base/assert.h"
+#include "core/device/registry.h"
+#include "core/group/group.h"
+#include "core/pause/pause.h"
+#include "core/pause/swap.h"
+
+#include <stddef.h>
+
+/* ---- changes ---- */
+
+static void note_device(struct gc_change *change, int ordinal)
+{
+    bool is_known = ordinal == change->context->device->info.ordinal;
+    for (uint32_t i = 0; i < change->peer_count; i++)
+        is_known |= change->peers[i] == ordinal;
+    if (!is_known && change->peer_count < GC_PEER_MAX)
+        change->peers[change->peer_count++] = ordinal;
+}
+
+void gc_arena_note_peers_locked(struct gc_change *change)
+{
+    const struct gc_context *context = change->context;
+    for (uint32_t i = 0; i < context->peer_count; i++) {
+        if (!gc_context_is_dropped(context->peers[i]))
+            note_device(change, context->peers[i]->device->info.ordinal);
+    }
+    /* Also where no context is there yet. */
+    for (int i = 0; context->is_device && i < GC_DEVICE_MAX; i++) {
+        if (gc_device_is_open_to(context->device, i))
+            note_device(change, i);
+    }
+}
+
+/* What a change does beside changing mappings. */
+#define WAITS_FOR_SWAP 1U   /* until what is swapped out is back */
+#define WAITS_FOR_WORK 2U   /* so that captures forbid it */
+#define WAITS_FOR_COMING 4U /* until what comes back has come */
+
+static bool must_wait_locked(const struct gc_pages *pages, unsigned kind)
+{
+    return pages->is_changing &&
+           (pages->swap == NULL || (kind & WAITS_FOR_SWAP) != 0 ||
+            ((kind & WAITS_FOR_COMING) != 0 && gc_swap_is_coming_locked(pages->swap)));
+}
+
+/* Whether it waits for memory that is away until somebody asks for it. */
+static bool waits_for_resume_locked(const struct gc_pages *pages, unsigned kind)
+{
+    return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 &&
+           !gc_swap_is_coming_locked(pages->swap);
+}
+
+/* *must_hear, where set: the caller is to hear what is asked meanwhile, and come again. */
+static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool *must_hear)
+{
+    struct gc_pool *pool = &change->context->pool;
+    const bool hears = gc_member_needs_threads(change->context->core);
+    while (must_wait_locked(&pool->pages, kind)) {
+        *must_hear = hears && waits_for_resume_locked(&pool->pages, kind);
+        if (*must_hear)
+            return GC_BUSY;
+        gc_lock_wait(&pool->lock, &pool->pages.changed);
+    }
+    if (pool->is_dropped || gc_context_is_dropped(change->context))
+        return GC_INVALID_ARGUMENT;
+    if (pool->pages.is_changing)
+        return GC_DRIVER;
+    if ((kind & WAITS_FOR_WORK) != 0 &&
+        !gc_context_wait_begin_locked(change->context, &change->set))
+        return GC_DRIVER;
+    pool->pages.is_changing = true;
+    gc_arena_note_peers_locked(change);
+    return GC_OK;
+}
+
+static enum gc_status begin_change(struct gc_context *context, struct gc_change *change,
+                                   unsigned kind)
+{
+    for (;;) {
+        bool must_hear = false;
+        *change = (struct gc_change){.context = context};
+        gc_pool_acquire_plain(&context->pool);
+        const enum gc_status status = begin_locked(change, kind, &must_hear);
+        gc_pool_release(&context->pool);
+        if (!must_hear)
+            return status;
+        gc_core_await_resume(context->core);
+        if (context->tenant != NULL)
+            gc_core_await_tenant(context->core, context->tenant);
+    }
+}
+
+enum gc_status gc_arena_change_begin(struct gc_context *context, struct gc_change *change)
+{
+    return begin_change(context, change, WAITS_FOR_SWAP | WAITS_FOR_WORK);
+}
+
+enum gc_status gc_arena_change_try_begin(struct gc_context *context, struct gc_change *change)
+{
+    return begin_change(context, change, 0);
+}
+
+enum gc_status gc_arena_share_begin(struct gc_context *context, struct gc_change *change)
+{
+    return begin_change(context, change, WAITS_FOR_COMING);
+}
+
+void gc_arena_change_end(struct gc_change *change)
+{
+    struct gc_pool *pool = &change->context->pool;
+    gc_pool_acquire_plain(pool);
+    pool->pages.is_changing = false;
+    pthread_cond_broadcast(&pool->pages.changed);
+    gc_pool_release(pool);
+    gc_context_wait_end(&change->set);
+}
+
+/* ---- the end ---- */
+
+static bool is_being_changed_locked(const struct gc_pages *pages)
+{
+    return pages->is_changing && (pages->swap == NULL || gc_swap_is_coming_locked(pages->swap));
+}
+
+bool gc_arena_is_changing_locked(const struct gc_pool *pool)
+{
+    return is_being_changed_locked(&pool->pages);
+}
+
+void gc_arena_await_change(struct gc_pool *pool)
+{
+    gc_pool_acquire_plain(pool);
+    while (is_being_changed_locked(&pool->pages))
+        gc_lock_wait(&pool->lock, &pool->pages.changed);
+    gc_pool_release(pool);
+}
+
+bool gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)
+{
+    struct gc_pages *pages = &pool->pages;
+    if (is_being_changed_locked(pages))
+        return false;
+    struct gc_swap *swap = gc_swap_take_locked(pool);
+    const uint64_t before = pages->idle_count;
+    *remains = (struct gc_arena_remains){.swap = swap,
+                                         .arenas = pages->arenas,
+                                         .range_address = pages->range_address,
+                                         .range_bytes = pages->range_bytes,
+                                         .unmapped = pages->idle[0],
+                                         .page_count = pages->count};
+    pages->arenas = NULL;
+    pages->range_address = 0;
+    pages->range_bytes = 0;
+    pages->idle[0] = (struct gc_page_list){NULL, NULL};
+    pages->idle[1] = (struct gc_page_list){NULL, NULL};
+    pages->idle_count = 0;
+    pages->small_idle_count = 0;
+    pages->count = 0;
+    gc_pages_settle_locked(pool, before);
+    return true;
+}
+
+/* False: the device still has it. */
+static bool bury_page(struct gc_context *context, struct gc_page *page)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const int code = driver->page_release(driver->self, context->handle, page->handle);
+    const bool is_gone = code == 0 && !page->is_stuck;
+    gc_slab_put(&context->device->page_records, page);
+    return is_gone;
+}
+
+/* The end of the run of slots with pages that starts at `i`. */
+static uint64_t mapped_end(const struct gc_arena *arena, uint64_t i)
+{
+    while (i < arena->touched_count && arena->slots[i].page != NULL)
+        i++;
+    return i;
+}
+
+/* A run that the driver does not take as one is tried page by page. */
+static void unmap_slots(struct gc_context *context, const struct gc_arena *arena, uint64_t i,
+                        uint64_t end)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    const uint64_t base = arena->segment->address;
+    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, base + i * page_bytes,
+                           (end - i) * page_bytes);
+    if (driver->page_unmap(driver->self, context->handle, base + i * page_bytes,
+                           (end - i) * page_bytes) == 0)
+        return;
+    for (const bool is_one = end == i + 1; i < end; i++) {
+        if (is_one || driver->page_unmap(driver->self, context->handle, base + i * page_bytes,
+                                         page_bytes) != 0)
+            arena->slots[i].page->is_stuck = true;
+    }
+}
+
+/* Unmaps everything first, so that no page is mapped when it is given back. What will not be
+ * unmapped stays with the device: returns how many pages. */
+static uint64_t bury_arena(struct gc_context *context, struct gc_arena *arena)
+{
+    uint64_t stuck = 0;
+    uint64_t end;
+    for (uint64_t i = 0; i < arena->touched_count; i = end + 1) {
+        end = mapped_end(arena, i);
+        if (i < end)
+            unmap_slots(context, arena, i, end);
+        for (; i < end; i++) {
+            struct gc_page *page = arena->slots[i].page;
+            if (--page->mapping_count == 0)
+                stuck += !bury_page(context, page);
+        }
+    }
+    return stuck;
+}
+
+static void bury_addresses(struct gc_context *context, const struct gc_arena_remains *remains)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    struct gc_arena *next;
+    for (struct gc_arena *arena = remains->arenas; arena != NULL; arena = next) {
+        next = arena->next;
+        gc_pagemap_forget(&context->core->pagemap, arena->segment->address, arena->segment->bytes);
+        if (remains->range_bytes == 0)
+            (void)driver->address_free(driver->self, context->handle, arena->segment->address,
+                                       arena->segment->bytes);
+        gc_host_discount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
+        gc_range_destroy_arena(context, arena);
+    }
+    if (remains->range_bytes != 0)
+        (void)driver->address_free(driver->self, context->handle, remains->range_address,
+                                   remains->range_bytes);
+}
+
+void gc_arena_drop_pages(struct gc_context *context, uint64_t count)
+{
+    gc_context_sub_pages(context, count * context->pool.pages.page_bytes);
+    gc_context_release(context, count * context->pool.pages.page_bytes);
+}
+
+void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *remains)
+{
+    uint64_t stuck = 0;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    gc_swap_forget(context, remains->swap);
+    for (struct gc_page *page = remains->unmapped.oldest; page != NULL;) {
+        struct gc_page *next = page->next;
+        stuck += !bury_page(context, page);
+        page = next;
+    }
+    for (struct gc_arena *arena = remains->arenas; arena != NULL; arena = arena->next)
+        stuck += bury_arena(context, arena);
+    bury_addresses(context, remains);
+    if (remains->page_count > 0)
+        gc_arena_drop_pages(context, remains->page_count - stuck);
+}
+
+void gc_arena_forget(struct gc_pool *pool)
+{
+    gc_swap_forget(pool->context, pool->pages.swap);
+    pool->pages.swap = NULL;
+    while (pool->pages.arenas != NULL) {
+        struct gc_arena *arena = pool->pages.arenas;
+        pool->pages.arenas = arena->next;
+        gc_range_destroy_arena(pool->context, arena);
+    }
+}

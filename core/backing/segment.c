@@ -1,0 +1,219 @@
+#include "core/pool/segment.h"
+
+#include "core/base/assert.h"
+#include "core/debug/debug.h"
+#include "core/device/registry.h"
+
+#include <stddef.h>
+
+/* Instead of the driver's code: it was not asked. */
+#define NOT_IDLE (-1)
+
+static int ask_memory(struct gc_context *context, const struct gc_segment_plan *plan,
+                      uint64_t *address)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    int code;
+    *address = 0;
+    if (context->core->debug == NULL || !gc_debug_mem_alloc(context, plan, address, &code))
+        code = GC_IN_CONTEXT(
+            context, driver->mem_alloc(driver->self, context->handle, plan->driver_bytes, address));
+    if (code == 0)
+        gc_device_trace_memory(context->device, GC_TRACE_MAP, GC_TRACE_SEGMENT, *address,
+                               plan->bytes);
+    return code;
+}
+
+/* How memory goes back: in the order of a stream, or in none; known to be idle, or as the program's
+ * own free, which waits. */
+struct manner {
+    uint64_t stream; /* GC_STREAM_NONE: in none */
+    bool is_idle;
+};
+
+static int mem_free(struct gc_context *context, uint64_t address, struct manner manner)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t handle = context->handle;
+    if (manner.stream != GC_STREAM_NONE && driver->mem_free_ordered != NULL)
+        return GC_IN_CONTEXT(
+            context, driver->mem_free_ordered(driver->self, handle, address, manner.stream));
+    if (manner.is_idle && driver->mem_free_idle != NULL)
+        return GC_IN_CONTEXT(context, driver->mem_free_idle(driver->self, handle, address));
+    return GC_IN_CONTEXT(context, driver->mem_free(driver->self, handle, address));
+}
+
+static int return_memory(struct gc_context *context, uint64_t address, uint64_t bytes,
+                         struct manner manner)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const bool is_debugged = context->core->debug != NULL;
+    int code;
+    if (is_debugged)
+        gc_debug_leaves(context, address, bytes);
+    if (!is_debugged || !gc_debug_mem_free(context, address, &code))
+        code = mem_free(context, address, manner);
+    /* And the memory with it; of a stream's order it may be said of the stream's. */
+    if (code == driver->context_is_gone && manner.stream == GC_STREAM_NONE)
+        code = 0;
+    if (code == 0)
+        gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, address, bytes);
+    return code;
+}
+
+/* The reserved bytes stay charged where the driver does not take the memory back: it is still held.
+ */
+static void undo_mem_alloc(struct gc_context *context, uint64_t address, uint64_t bytes)
+{
+    const struct manner unused = {.stream = GC_STREAM_NONE, .is_idle = true};
+    if (return_memory(context, address, bytes, unused) == 0)
+        gc_context_release(context, bytes);
+}
+
+/* Reserves and asks the driver. */
+static enum gc_status take_memory(struct gc_context *context, const struct gc_segment_plan *plan,
+                                  uint64_t *address, struct gc_segment_refusal *refusal)
+{
+    struct gc_core *core = context->core;
+    struct gc_held held;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    if (context->is_device) /* such memory would go with a context */
+        return GC_NOT_SUPPORTED;
+    if (!gc_context_reserve(context, plan->bytes, &held, &refusal->decline))
+        return GC_OUT_OF_MEMORY;
+    const int code = ask_memory(context, plan, address);
+    if (code != 0) {
+        gc_context_release(context, plan->bytes);
+        refusal->decline.rollback_count++;
+        refusal->decline.is_share_short = false;
+        refusal->driver_code = code;
+        return code == core->driver.out_of_memory ? GC_OUT_OF_MEMORY : GC_DRIVER;
+    }
+    gc_context_confirm(context, &held);
+    const enum gc_status status = gc_pagemap_prepare(&core->pagemap, *address, plan->bytes);
+    if (status != GC_OK) {
+        undo_mem_alloc(context, *address, plan->bytes);
+        return GC_NO_HOST_MEMORY;
+    }
+    return GC_OK;
+}
+
+/* The memory went with the context, but for a block with pages of its own. */
+static void settle_dropped(struct gc_context *context, const struct gc_segment *segment)
+{
+    int ignored;
+    if (context->core->debug != NULL)
+        (void)gc_debug_mem_free(context, segment->address, &ignored);
+    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_SEGMENT, segment->address,
+                           segment->bytes);
+    gc_context_release(context, segment->bytes);
+}
+
+/* A block for the claim, or without one a free one. */
+static void add_locked(struct gc_context *context, struct gc_segment *segment,
+                       const struct gc_claim *claim)
+{
+    if (claim == NULL) {
+        gc_pool_add_free_locked(&context->pool, segment);
+        return;
+    }
+    const struct gc_block *block = gc_pool_add_locked(&context->pool, segment, claim);
+    const struct gc_entry entry = {block->address, claim->requested_bytes, block->bytes,
+                                   claim->stream, claim->api};
+    gc_context_note_alloc(context, &entry);
+}
+
+static enum gc_status add_to_pool(struct gc_context *context, struct gc_segment *segment,
+                                  const struct gc_claim *claim)
+{
+    struct gc_pool *pool = &context->pool;
+    const enum gc_status status = gc_pool_acquire(pool);
+    if (status != GC_OK) {
+        undo_mem_alloc(context, segment->address, segment->bytes);
+        return status;
+    }
+    if (pool->is_dropped || pool->is_closed) {
+        gc_pool_release(pool);
+        if (gc_context_is_gone(context))
+            settle_dropped(context, segment);
+        else
+            undo_mem_alloc(context, segment->address, segment->bytes);
+        return GC_INVALID_ARGUMENT;
+    }
+    add_locked(context, segment, claim);
+    gc_pool_release(pool);
+    return GC_OK;
+}
+
+enum gc_status gc_segment_create(struct gc_context *context, const struct gc_segment_plan *plan,
+                                 const struct gc_claim *claim, uint64_t *address,
+                                 struct gc_segment_refusal *refusal)
+{
+    struct gc_slab *records = &context->device->segments;
+    struct gc_segment *segment = gc_slab_take(records);
+    if (segment == NULL)
+        return GC_NO_HOST_MEMORY;
+    uint64_t base;
+    enum gc_status status = take_memory(context, plan, &base, refusal);
+    if (status != GC_OK)
+        goto fail;
+    segment->address = base;
+    segment->bytes = plan->bytes;
+    segment->class = (uint8_t)plan->class;
+    segment->is_plain = plan->is_plain;
+    status = add_to_pool(context, segment, claim);
+    if (status != GC_OK)
+        goto fail;
+    *address = base;
+    return GC_OK;
+
+fail:
+    gc_slab_put(records, segment);
+    return status;
+}
+
+enum gc_status gc_segment_create_free(struct gc_context *context,
+                                      const struct gc_segment_plan *plan,
+                                      struct gc_segment_refusal *refusal)
+{
+    uint64_t ignored;
+    return gc_segment_create(context, plan, NULL, &ignored, refusal);
+}
+
+/* The driver kept it: back into the pool, unless the context, and the memory with it, went
+ * meanwhile. */
+static bool restore(struct gc_context *context, struct gc_segment *segment, struct gc_block *block,
+                    const struct gc_entry *noted)
+{
+    struct gc_pool *pool = &context->pool;
+    gc_context_lock_decided(context);
+    const bool alive = !pool->is_dropped;
+    if (alive) {
+        gc_pool_restore_locked(pool, segment, block, noted != NULL ? GC_BLOCK_LIVE : GC_BLOCK_FREE);
+        if (noted != NULL)
+            gc_context_unnote_free(context, noted);
+    }
+    gc_pool_release(pool);
+    return alive;
+}
+
+int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
+                         struct gc_block *block, const struct gc_entry *noted)
+{
+    struct gc_device *device = context->device;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    /* What comes from the bins may be idle in the order of the one stream only. */
+    int ignored;
+    const bool is_idle = noted != NULL || gc_reuse_quiesce(context, &ignored);
+    const bool is_driven = context->core->mode != GC_MODE_CACHE || segment->is_plain;
+    const struct manner manner = {.stream = noted != NULL ? noted->stream : GC_STREAM_NONE,
+                                  .is_idle = noted == NULL || !is_driven};
+    const int code =
+        is_idle ? return_memory(context, segment->address, segment->bytes, manner) : NOT_IDLE;
+    if (code != 0 && restore(context, segment, block, noted))
+        return code;
+    gc_context_release(context, segment->bytes);
+    gc_slab_put(&device->segments, segment);
+    gc_slab_put(&device->blocks, block);
+    return 0;
+}

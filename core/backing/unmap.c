@@ -1,0 +1,239 @@
+/* Pages that go back, and mappings that others get access to. */
+#include "core/backing/unmap.h"
+
+#include "core/base/assert.h"
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+
+#include <stddef.h>
+
+/* ---- giving back ---- */
+
+static void choose_locked(struct gc_leaving *leaving, uint64_t enough_bytes)
+{
+    struct gc_pool *pool = &leaving->change.context->pool;
+    const uint64_t before = pool->pages.idle_count;
+    struct gc_page **link = &leaving->first;
+    for (uint64_t bytes = 0; bytes < enough_bytes; bytes += pool->pages.page_bytes) {
+        struct gc_page *page = gc_pages_take_idle_locked(pool);
+        if (page == NULL)
+            break;
+        for (struct gc_slot *slot = page->first; slot != NULL; slot = slot->next)
+            slot->stage = GC_SLOT_NEEDS;
+        leaving->is_mapped |= page->mapping_count > 0;
+        page->next = NULL;
+        *link = page;
+        link = &page->next;
+    }
+    gc_pages_settle_locked(pool, before);
+}
+
+static const struct gc_arena *arena_of(const struct gc_pool *pool, const struct gc_slot *slot)
+{
+    const struct gc_arena *arena = pool->pages.arenas;
+    while ((uintptr_t)slot - (uintptr_t)arena->slots >= arena->slot_count * sizeof(*slot))
+        arena = arena->next;
+    return arena;
+}
+
+/* Unmaps what is to go at the slot and beside it, in one call. */
+static bool unmap_around(struct gc_context *context, struct gc_slot *slot)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    const struct gc_arena *arena = arena_of(&context->pool, slot);
+    struct gc_slot *first = slot;
+    const struct gc_slot *end = slot + 1;
+    while (first > arena->slots && first[-1].stage == GC_SLOT_NEEDS)
+        first--;
+    while (end < arena->slots + arena->touched_count && end->stage == GC_SLOT_NEEDS)
+        end++;
+    const uint64_t address =
+        arena->segment->address + (uint64_t)(first - arena->slots) * page_bytes;
+    if (driver->page_unmap(driver->self, context->handle, address,
+                           (uint64_t)(end - first) * page_bytes) != 0)
+        return false;
+    gc_device_trace_memory(context->device, GC_TRACE_UNMAP, GC_TRACE_PAGES, address,
+                           (uint64_t)(end - first) * page_bytes);
+    for (; first < end; first++)
+        first->stage = GC_SLOT_EMPTY;
+    return true;
+}
+
+void gc_leaving_unmap(const struct gc_leaving *leaving)
+{
+    for (const struct gc_page *page = leaving->first; page != NULL; page = page->next) {
+        for (struct gc_slot *slot = page->first; slot != NULL; slot = slot->next) {
+            if (slot->stage == GC_SLOT_NEEDS && !unmap_around(leaving->change.context, slot))
+                return;
+        }
+    }
+}
+
+void gc_leaving_detach_locked(struct gc_pool *pool, const struct gc_page *page)
+{
+    struct gc_slot *next;
+    for (struct gc_slot *slot = page->first; slot != NULL; slot = next) {
+        next = slot->next;
+        if (slot->stage == GC_SLOT_EMPTY)
+            gc_pages_detach_locked(pool, slot);
+        slot->stage = GC_SLOT_STAYS;
+    }
+}
+
+void gc_leaving_detach(const struct gc_leaving *leaving)
+{
+    struct gc_pool *pool = &leaving->change.context->pool;
+    gc_pool_acquire_plain(pool);
+    for (const struct gc_page *page = leaving->first; page != NULL; page = page->next)
+        gc_leaving_detach_locked(pool, page);
+    gc_pool_release(pool);
+}
+
+uint64_t gc_leaving_release(struct gc_leaving *leaving)
+{
+    struct gc_context *context = leaving->change.context;
+    const struct gc_driver *driver = &context->core->driver;
+    struct gc_page **link = &leaving->first;
+    bool goes_on = true;
+    uint64_t count = 0;
+    while (*link != NULL) {
+        struct gc_page *page = *link;
+        const bool may_go = goes_on && page->mapping_count == 0;
+        goes_on = goes_on && (!may_go || driver->page_release(driver->self, context->handle,
+                                                              page->handle) == 0);
+        if (may_go && goes_on) {
+            *link = page->next;
+            gc_slab_put(&context->device->page_records, page);
+            count++;
+        } else {
+            link = &page->next;
+        }
+    }
+    return count;
+}
+
+void gc_leaving_keep_locked(struct gc_pool *pool, struct gc_page *page)
+{
+    const uint64_t before = pool->pages.idle_count;
+    while (page != NULL) {
+        struct gc_page *next = page->next;
+        gc_pages_idle_locked(pool, page);
+        page = next;
+    }
+    gc_pages_settle_locked(pool, before);
+}
+
+static uint64_t give_chosen(struct gc_leaving *leaving)
+{
+    struct gc_context *context = leaving->change.context;
+    struct gc_pool *pool = &context->pool;
+    int ignored;
+    if (leaving->is_mapped && gc_reuse_quiesce(context, &ignored))
+        gc_leaving_unmap(leaving);
+    gc_leaving_detach(leaving);
+    const uint64_t count = gc_leaving_release(leaving);
+    gc_pool_acquire_plain(pool);
+    pool->pages.count -= count;
+    gc_leaving_keep_locked(pool, leaving->first);
+    gc_pool_release(pool);
+    if (count > 0)
+        gc_arena_drop_pages(context, count);
+    return count * pool->pages.page_bytes;
+}
+
+uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes)
+{
+    struct gc_pool *pool = &context->pool;
+    struct gc_leaving leaving = {.first = NULL};
+    GC_ASSERT(gc_lock_held_count() == 0);
+    if (pool->pages.page_bytes == 0 || gc_arena_change_try_begin(context, &leaving.change) != GC_OK)
+        return 0;
+    gc_pool_acquire_plain(pool);
+    choose_locked(&leaving, enough_bytes);
+    gc_pool_release(pool);
+    const uint64_t given = give_chosen(&leaving);
+    gc_arena_change_end(&leaving.change);
+    return given;
+}
+
+/* ---- access for peers ---- */
+
+/* The run of mapped slots that starts at `i` or after; false if there is none. The change under
+ * way is the caller's, so the slots stand still. */
+static bool next_run(const struct gc_arena *arena, uint64_t *i, uint64_t *end)
+{
+    while (*i < arena->touched_count && arena->slots[*i].page == NULL)
+        (*i)++;
+    *end = *i;
+    while (*end < arena->touched_count && arena->slots[*end].page != NULL)
+        (*end)++;
+    return *i < *end;
+}
+
+/* The driver's code of the last refusal, or 0. */
+static int share_arena(struct gc_change *change, const struct gc_arena *arena)
+{
+    const struct gc_context *context = change->context;
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    int refused = 0;
+    uint64_t end;
+    for (uint64_t i = 0; next_run(arena, &i, &end); i = end) {
+        const int code =
+            GC_IN_CONTEXT(context, driver->page_set_access(driver->self, context->handle,
+                                                           arena->segment->address + i * page_bytes,
+                                                           (end - i) * page_bytes, change->peers,
+                                                           change->peer_count));
+        refused = code != 0 ? code : refused;
+    }
+    return refused;
+}
+
+/* The same for all arenas. */
+static int share_all(struct gc_change *change)
+{
+    struct gc_pages *pages = &change->context->pool.pages;
+    int refused = 0;
+    for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next) {
+        const int code = share_arena(change, arena);
+        refused = code != 0 ? code : refused;
+    }
+    pages->is_share_due = refused != 0;
+    return refused;
+}
+
+/* What is away comes back open to all peers there are then. What has come back already, where the
+ * rest could not, is shared with it. */
+static void share_later(struct gc_context *context)
+{
+    gc_pool_acquire_plain(&context->pool);
+    context->pool.pages.is_share_due = true;
+    gc_pool_release(&context->pool);
+}
+
+enum gc_status gc_arena_share(struct gc_context *context, int *driver_code)
+{
+    struct gc_change change;
+    if (context->pool.pages.page_bytes == 0)
+        return GC_OK;
+    enum gc_status status;
+    unsigned shown_count;
+    do {
+        shown_count = gc_core_shown_count(context->core);
+        status = gc_arena_share_begin(context, &change);
+    } while (status == GC_INVALID_ARGUMENT && gc_context_await_end(context, shown_count));
+    if (status == GC_DRIVER)
+        share_later(context);
+    if (status != GC_OK)
+        return status == GC_DRIVER ? GC_OK : status;
+    *driver_code = share_all(&change);
+    gc_arena_change_end(&change);
+    return *driver_code == 0 ? GC_OK : GC_DRIVER;
+}
+
+void gc_arena_share_rest(struct gc_change *change)
+{
+    if (change->context->pool.pages.is_share_due)
+        (void)share_all(change);
+}

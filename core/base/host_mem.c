@@ -1,0 +1,89 @@
+#include "core/base/host_mem.h"
+
+#include "core/base/bits.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static uint64_t round_to_pages(uint64_t bytes)
+{
+    uint64_t rounded;
+    return gc_round_up_u64(bytes, (uint64_t)sysconf(_SC_PAGESIZE), &rounded) ? rounded : 0;
+}
+
+/* The caller's errno is the program's own and stays as it is. */
+static void *map_pages(uint64_t bytes, int flags)
+{
+    const int saved_errno = errno;
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    errno = saved_errno;
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void unmap_pages(void *memory, uint64_t bytes)
+{
+    const int saved_errno = errno;
+    munmap(memory, bytes);
+    errno = saved_errno;
+}
+
+void *gc_host_map(struct gc_host *host, uint64_t bytes)
+{
+    const uint64_t rounded = round_to_pages(bytes);
+    void *memory = rounded == 0 ? NULL : map_pages(rounded, 0);
+    if (memory != NULL)
+        gc_host_count(host, rounded);
+    return memory;
+}
+
+void gc_host_unmap(struct gc_host *host, void *memory, uint64_t bytes)
+{
+    const uint64_t rounded = round_to_pages(bytes);
+    unmap_pages(memory, rounded);
+    atomic_fetch_sub_explicit(&host->bytes, rounded, memory_order_relaxed);
+}
+
+void *gc_host_reserve(uint64_t bytes)
+{
+    void *memory = map_pages(bytes, MAP_NORESERVE);
+    if (memory != NULL) {
+        /* A huge page behind one written entry would cost 512 times what is counted. */
+        const int saved_errno = errno;
+        madvise(memory, bytes, MADV_NOHUGEPAGE);
+        errno = saved_errno;
+    }
+    return memory;
+}
+
+void gc_host_unreserve(void *memory, uint64_t bytes)
+{
+    unmap_pages(memory, bytes);
+}
+
+bool gc_host_discard(void *memory, uint64_t bytes)
+{
+    const int saved_errno = errno;
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const bool is_done = (uintptr_t)memory % page == 0 && bytes % page == 0 &&
+                         madvise(memory, bytes, MADV_DONTNEED) == 0;
+    errno = saved_errno;
+    return is_done;
+}
+
+void gc_host_count(struct gc_host *host, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&host->bytes, bytes, memory_order_relaxed);
+}
+
+void gc_host_discount(struct gc_host *host, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&host->bytes, bytes, memory_order_relaxed);
+}
+
+uint64_t gc_host_bytes(const struct gc_host *host)
+{
+    return atomic_load_explicit(&host->bytes, memory_order_relaxed);
+}

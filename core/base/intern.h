@@ -1,0 +1,41 @@
+/* Byte strings kept once each, found by their content, never removed. Each has a number and a few
+ * counters of its owner's beside it.
+ *
+ * Lock-free: a look-up that finds costs a probe or two; one that adds races for a slot, and the
+ * loser's copy is lost. Memory is address space, taken as it is written. */
+#ifndef GC_INTERNER_H
+#define GC_INTERNER_H
+
+#include "core/base/host_mem.h"
+#include "core/base/status.h"
+
+#include <stddef.h>
+
+#define GC_INTERNER_COUNTERS 6
+
+struct gc_interner {
+    struct gc_host *host;
+    char *room;
+    _Atomic uint64_t used;
+    _Atomic uint32_t *slots;
+    uint64_t room_bytes;
+    uint32_t slot_count; /* a power of two */
+    _Atomic uint32_t count;
+};
+
+/* For about half as many strings as there are slots. GC_NO_HOST_MEMORY. */
+enum gc_status gc_interner_init(struct gc_interner *interner, struct gc_host *host,
+                                uint32_t slot_count, uint64_t room_bytes) GC_CHECKED;
+void gc_interner_fini(struct gc_interner *interner);
+
+/* The string's number, 0 if there is no room for it. */
+uint32_t gc_interner_put(struct gc_interner *interner, const void *string, uint32_t bytes);
+/* Of a number that put gave. */
+const void *gc_interner_string(const struct gc_interner *interner, uint32_t number,
+                               uint32_t *bytes);
+_Atomic uint64_t *gc_interner_counters(const struct gc_interner *interner, uint32_t number);
+/* Calls `visit` for every string. */
+void gc_interner_visit(const struct gc_interner *interner,
+                       void (*visit)(void *argument, uint32_t number), void *argument);
+
+#endif

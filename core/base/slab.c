@@ -1,0 +1,95 @@
+#include "core/base/slab.h"
+
+#include "core/base/assert.h"
+
+#include <stddef.h>
+
+struct gc_slab_link {
+    struct gc_slab_link *next;
+};
+
+static void init(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes,
+                 uint32_t chunk_bytes)
+{
+    GC_ASSERT(record_bytes >= sizeof(struct gc_slab_link) && record_bytes % 8 == 0);
+    GC_ASSERT(record_bytes <= chunk_bytes / 2);
+    *slab =
+        (struct gc_slab){.host = host, .record_bytes = record_bytes, .chunk_bytes = chunk_bytes};
+    gc_lock_init(&slab->lock, GC_RANK_SLAB);
+}
+
+void gc_slab_init(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes)
+{
+    init(slab, host, record_bytes, GC_SLAB_CHUNK_BYTES);
+}
+
+void gc_slab_init_small(struct gc_slab *slab, struct gc_host *host, uint32_t record_bytes)
+{
+    init(slab, host, record_bytes, GC_SLAB_SMALL_CHUNK_BYTES);
+}
+
+void gc_slab_fini(struct gc_slab *slab)
+{
+    while (slab->chunks != NULL) {
+        struct gc_slab_link *chunk = slab->chunks;
+        slab->chunks = chunk->next;
+        gc_host_unmap(slab->host, chunk, slab->chunk_bytes);
+    }
+    slab->free = NULL;
+    gc_lock_fini(&slab->lock);
+}
+
+static void push_locked(struct gc_slab *slab, void *record)
+{
+    struct gc_slab_link *link = record;
+    link->next = slab->free;
+    slab->free = link;
+}
+
+static void *pop_locked(struct gc_slab *slab)
+{
+    struct gc_slab_link *link = slab->free;
+    if (link != NULL) {
+        slab->free = link->next;
+    }
+    return link;
+}
+
+/* Cuts a chunk into records; its first record's place holds the link of the chunks. */
+static void *grow(struct gc_slab *slab)
+{
+    char *chunk = gc_host_map(slab->host, slab->chunk_bytes);
+    if (chunk == NULL)
+        return NULL;
+    gc_lock_acquire(&slab->lock);
+    struct gc_slab_link *link = (struct gc_slab_link *)chunk;
+    link->next = slab->chunks;
+    slab->chunks = link;
+    const uint64_t count = slab->chunk_bytes / slab->record_bytes;
+    for (uint64_t i = count - 1; i > 0; i--)
+        push_locked(slab, chunk + i * slab->record_bytes);
+    void *record = pop_locked(slab);
+    gc_lock_release(&slab->lock);
+    return record;
+}
+
+void *gc_slab_try_take(struct gc_slab *slab)
+{
+    gc_lock_acquire(&slab->lock);
+    void *record = pop_locked(slab);
+    gc_lock_release(&slab->lock);
+    return record;
+}
+
+void *gc_slab_take(struct gc_slab *slab)
+{
+    void *record = gc_slab_try_take(slab);
+    return record != NULL ? record : grow(slab);
+}
+
+void gc_slab_put(struct gc_slab *slab, void *record)
+{
+    gc_lock_acquire(&slab->lock);
+    push_locked(slab, record);
+    gc_lock_release(&slab->lock);
+}

@@ -1,0 +1,408 @@
+/* Options: the table of options.def, filled from the environment and the configuration file.
+ *
+ * First every source only says which text each option has (struct reading); then the texts are
+ * parsed in the table's order, the log level before all others. So the environment wins without its
+ * being parsed twice, and what the configuration file says about an option that the environment
+ * sets is never judged. */
+#include "core/config/options.h"
+
+#include "core/config/hami.h"
+#include "core/config/parse.h"
+#include "core/io/text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#define PREFIX "GPUCACHE_"
+#define DEFAULT_CONFIG "/etc/gpucache.conf"
+#define SHOWN_BYTES 80
+
+enum bad { KEEP, CLOSED, GATED };
+
+#define TYPE_ENUM GC_OPTION_ENUM
+#define TYPE_SIZES GC_OPTION_SIZES
+#define TYPE_PERCENT GC_OPTION_PERCENT
+#define TYPE_FACTOR GC_OPTION_FACTOR
+#define TYPE_INTEGER GC_OPTION_INTEGER
+#define TYPE_NAME GC_OPTION_TEXT_NAME
+#define TYPE_PATH GC_OPTION_PATH
+#define TYPE_WORD GC_OPTION_WORD
+#define TYPE_FLAGS GC_OPTION_FLAGS
+#define TYPE_DIMS GC_OPTION_LIST_DIMS
+#define TYPE_TENANTS GC_OPTION_LIST_TENANTS
+
+static const struct gc_option_row rows[GC_OPTION_COUNT] = {
+#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, accepts,      \
+                  help)                                                                            \
+    {PREFIX #name, default_value, accepts, help, (bad) == CLOSED, (bad) == GATED},
+#include "core/config/options.def"
+#undef GC_OPTION
+};
+
+static const struct gc_option_rule rules[GC_OPTION_COUNT] = {
+#define GC_OPTION(field, name, type, argument, default_value, minimum, maximum, bad, accepts,      \
+                  help)                                                                            \
+    {TYPE_##type, minimum, maximum, accepts, sizeof(((struct gc_options *)NULL)->field)},
+#include "core/config/options.def"
+#undef GC_OPTION
+};
+
+static const size_t offsets[GC_OPTION_COUNT] = {
+#define GC_OPTION(field, ...) offsetof(struct gc_options, field),
+#include "core/config/options.def"
+#undef GC_OPTION
+};
+
+_Static_assert(GC_OPTION_COUNT <= 64, "set_mask has a bit for each option");
+
+/* Where each option's text came from; everything borrowed. */
+struct reading {
+    const struct gc_options_source *source;
+    struct gc_options *options;
+    const struct gc_log *log;
+    const char *config_path;            /* while the file is visited, and after if it was read */
+    const char *texts[GC_OPTION_COUNT]; /* NULL: not set */
+    bool from_config[GC_OPTION_COUNT];
+    const struct gc_option_row *misled; /* a row that the gate needs and that kept its default */
+    struct gc_hami hami;
+};
+
+const struct gc_option_row *gc_option_row(enum gc_option option)
+{
+    return &rows[option];
+}
+
+static void say(struct reading *reading, enum gc_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Says a line and keeps it for the report. */
+static void say(struct reading *reading, enum gc_log_level level, const char *format, ...)
+{
+    struct gc_options *options = reading->options;
+    char line[768];
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return;
+    gc_log_write(reading->log, level, "%s", line);
+    if (options->warning_count < GC_OPTIONS_WARNING_MAX)
+        gc_text_show(line, strlen(line), options->warnings[options->warning_count++],
+                     GC_OPTIONS_WARNING_BYTES);
+}
+
+static int find_option(const char *name, size_t length)
+{
+    for (int i = 0; i < GC_OPTION_COUNT; i++) {
+        if (strlen(rows[i].name) == length && memcmp(rows[i].name, name, length) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static const struct gc_option_row *nearest_option(const char *name, size_t length)
+{
+    const struct gc_option_row *nearest = NULL;
+    unsigned best = UINT32_MAX;
+    for (int i = 0; i < GC_OPTION_COUNT; i++) {
+        const unsigned distance =
+            gc_text_distance(name, length, rows[i].name, strlen(rows[i].name));
+        if (distance < best) {
+            best = distance;
+            nearest = &rows[i];
+        }
+    }
+    return nearest;
+}
+
+/* `what`: what comes of it. */
+static void say_unknown(struct reading *reading, const char *name, size_t length, const char *value,
+                        bool from_config, const char *what)
+{
+    char shown_name[SHOWN_BYTES];
+    char shown_value[SHOWN_BYTES];
+    const struct gc_option_row *nearest = nearest_option(name, length);
+    gc_text_show(name, length, shown_name, sizeof(shown_name));
+    gc_text_show(value, strlen(value), shown_value, sizeof(shown_value));
+    say(reading, GC_LOG_ERROR, "%s=%s%s%s: unknown name, %s; nearest: %s (%s)", shown_name,
+        shown_value, from_config ? " in " : "", from_config ? reading->config_path : "", what,
+        nearest->name, nearest->accepts);
+}
+
+/* ---- which text each option has ---- */
+
+/* True if the name is one of ours or HAMi's. The first text an option gets stays. */
+static bool take_text(struct reading *reading, const char *name, size_t length, const char *value,
+                      bool from_config)
+{
+    const struct gc_hami_value hami = {name, length, value, from_config};
+    if (gc_hami_take(&reading->hami, &hami))
+        return true;
+    const int option = find_option(name, length);
+    if (option < 0 || (from_config && option == GC_OPTION_CONFIG))
+        return false;
+    if (reading->texts[option] == NULL) {
+        reading->texts[option] = value;
+        reading->from_config[option] = from_config;
+    }
+    return true;
+}
+
+static void read_environment(struct reading *reading)
+{
+    if (reading->source->environment == NULL || reading->source->secure)
+        return;
+    for (char *const *entry = reading->source->environment; *entry != NULL; entry++) {
+        const char *equals = strchr(*entry, '=');
+        if (equals != NULL)
+            (void)take_text(reading, *entry, (size_t)(equals - *entry), equals + 1, false);
+    }
+}
+
+/* After the log level is known. */
+static void say_unknown_environment(struct reading *reading)
+{
+    const size_t head = sizeof(PREFIX) - 1;
+    if (reading->source->environment == NULL || reading->source->secure)
+        return;
+    for (char *const *entry = reading->source->environment; *entry != NULL; entry++) {
+        const char *equals = strchr(*entry, '=');
+        if (equals == NULL || strncmp(*entry, PREFIX, head) != 0)
+            continue;
+        const size_t length = (size_t)(equals - *entry);
+        if (find_option(*entry, length) < 0)
+            say_unknown(reading, *entry, length, equals + 1, false, "ignored");
+    }
+}
+
+static void config_entry(void *argument, const char *key, const char *value)
+{
+    struct reading *reading = argument;
+    if (take_text(reading, key, strlen(key), value, true))
+        return;
+    /* Most likely a limit, written so that it is none: running without it is not what was meant. */
+    const bool is_refused = strstr(key, "LIMIT") != NULL || strstr(key, "BUDGET") != NULL ||
+                            strstr(key, "GATE") != NULL;
+    say_unknown(reading, key, strlen(key), value, true,
+                is_refused ? "perhaps a limit: CUDA is refused" : "ignored");
+    reading->options->refused |= is_refused;
+}
+
+static void config_bad_line(void *argument, unsigned line)
+{
+    struct reading *reading = argument;
+    say(reading, GC_LOG_ERROR, "%s: line %u is no KEY=value line, ignored", reading->config_path,
+        line);
+}
+
+static void read_config(struct reading *reading, struct gc_config *config)
+{
+    const struct gc_config_visitor visitor = {reading, config_entry, config_bad_line};
+    const char *named = reading->texts[GC_OPTION_CONFIG];
+    if (named != NULL && named[0] != '\0') {
+        reading->config_path = named;
+        if (gc_config_read(named, &visitor, config) == GC_OK)
+            return;
+    }
+    reading->config_path = reading->source->default_config;
+    if (reading->config_path != NULL &&
+        gc_config_read(reading->config_path, &visitor, config) != GC_OK) {
+        if (!config->is_missing)
+            say(reading, GC_LOG_ERROR,
+                "%s: not a readable file of KEY=value lines below 64 KiB; what it says does not "
+                "hold",
+                reading->config_path);
+        reading->config_path = NULL;
+    }
+    if (named == NULL)
+        return;
+    char shown[SHOWN_BYTES];
+    say(reading, GC_LOG_ERROR, "%s=%s: not valid; accepted: %s; keeping the default: %s",
+        rows[GC_OPTION_CONFIG].name, gc_text_show(named, strlen(named), shown, sizeof(shown)),
+        rows[GC_OPTION_CONFIG].accepts,
+        reading->config_path != NULL ? reading->config_path : "none");
+    reading->texts[GC_OPTION_CONFIG] = NULL;
+}
+
+/* ---- from text to value ---- */
+
+static void *member(struct gc_options *options, int option)
+{
+    return (char *)options + offsets[option];
+}
+
+/* " in FILE" for what the configuration file said. */
+static const char *origin(const struct reading *reading, bool from_config, char *text, size_t size)
+{
+    if (!from_config || reading->config_path == NULL)
+        return "";
+    memcpy(text, " in ", 5);
+    gc_text_show(reading->config_path, strlen(reading->config_path), text + 4, size - 4);
+    return text;
+}
+
+static void apply(struct reading *reading, int option)
+{
+    const struct gc_option_row *row = &rows[option];
+    const char *text = reading->texts[option];
+    struct gc_options *options = reading->options;
+    char shown[SHOWN_BYTES];
+    char where[SHOWN_BYTES];
+    if (text == NULL || (reading->source->secure && rules[option].type == GC_OPTION_PATH))
+        return;
+    if (gc_option_parse(&rules[option], text, member(options, option))) {
+        options->set_mask |= UINT64_C(1) << option;
+        gc_text_show(text, strlen(text), options->set_texts[option], GC_OPTION_SHOWN_BYTES);
+        return;
+    }
+    gc_text_show(text, strlen(text), shown, sizeof(shown));
+    const char *in_file = origin(reading, reading->from_config[option], where, sizeof(where));
+    char why[40] = "not valid";
+    if (strlen(text) > gc_option_length_max(&rules[option]))
+        (void)snprintf(why, sizeof(why), "longer than %zu bytes",
+                       gc_option_length_max(&rules[option]));
+    if (row->closed) {
+        options->refused = true;
+        say(reading, GC_LOG_ERROR, "%s=%s%s: %s; accepted: %s; CUDA is refused", row->name, shown,
+            in_file, why, row->accepts);
+    } else {
+        say(reading, GC_LOG_ERROR, "%s=%s%s: %s; accepted: %s; keeping the default: %s", row->name,
+            shown, in_file, why, row->accepts,
+            row->default_text[0] != '\0' ? row->default_text : "none");
+        if (row->gated)
+            reading->misled = row;
+    }
+}
+
+/* A gate without a model lets everything pass. Most likely that is not what was meant; in a
+ * configuration file it is what programs without a model get as well. */
+static void say_idle_gate(struct reading *reading)
+{
+    static const enum gc_option asked[] = {GC_OPTION_GATE, GC_OPTION_BUDGET};
+    if (gc_options_is_set(reading->options, GC_OPTION_MODEL) ||
+        reading->options->mode == GC_MODE_OFF)
+        return;
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+        const bool is_open = asked[i] == GC_OPTION_GATE && reading->options->gate != GC_GATE_DENY &&
+                             reading->options->gate != GC_GATE_EXIT;
+        if (is_open || reading->from_config[asked[i]] ||
+            !gc_options_is_set(reading->options, asked[i]))
+            continue;
+        say(reading, GC_LOG_WARN, "%s is set and no %s is named: nothing is estimated or held back",
+            rows[asked[i]].name, rows[GC_OPTION_MODEL].name);
+        return;
+    }
+}
+
+/* A gate that closes must not judge something else than what was meant. */
+static void check_gate(struct reading *reading)
+{
+    struct gc_options *options = reading->options;
+    if (reading->misled == NULL) {
+        say_idle_gate(reading);
+        return;
+    }
+    if (options->gate != GC_GATE_DENY && options->gate != GC_GATE_EXIT)
+        return;
+    options->refused = true;
+    say(reading, GC_LOG_ERROR, "%s is not valid and %s is %s: CUDA is refused",
+        reading->misled->name, rows[GC_OPTION_GATE].name, reading->texts[GC_OPTION_GATE]);
+}
+
+/* ---- HAMi's variables ---- */
+
+static void refuse_hami(void *argument, const struct gc_hami_value *value)
+{
+    struct reading *reading = argument;
+    char name[SHOWN_BYTES];
+    char shown[SHOWN_BYTES];
+    char where[SHOWN_BYTES];
+    reading->options->refused = true;
+    say(reading, GC_LOG_ERROR,
+        "%s=%s%s: not valid; accepted: a size, for all devices, or for one with its number behind the name; "
+        "CUDA is refused",
+        gc_text_show(value->name, value->name_length, name, sizeof(name)),
+        gc_text_show(value->text, strlen(value->text), shown, sizeof(shown)),
+        origin(reading, value->from_config, where, sizeof(where)));
+}
+
+static void ignore_hami(void *argument, const struct gc_hami_value *value, const char *why)
+{
+    struct reading *reading = argument;
+    char name[SHOWN_BYTES];
+    char shown[SHOWN_BYTES];
+    char where[SHOWN_BYTES];
+    say(reading, GC_LOG_WARN, "%s=%s%s: not served: %s",
+        gc_text_show(value->name, value->name_length, name, sizeof(name)),
+        gc_text_show(value->text, strlen(value->text), shown, sizeof(shown)),
+        origin(reading, value->from_config, where, sizeof(where)), why);
+}
+
+/* ---- all of it ---- */
+
+static void set_defaults(struct gc_options *options)
+{
+    memset(options, 0, sizeof(*options));
+    for (int i = 0; i < GC_OPTION_COUNT; i++) {
+        if (rows[i].default_text[0] != '\0')
+            (void)gc_option_parse(&rules[i], rows[i].default_text, member(options, i));
+    }
+}
+
+void gc_options_read(const struct gc_options_source *source, struct gc_log *log,
+                     struct gc_options *options)
+{
+    const int saved_errno = errno;
+    struct gc_log quiet = {.level = GC_LOG_ERROR, .fd = -1};
+    struct reading reading = {
+        .source = source, .options = options, .log = log != NULL ? log : &quiet};
+    struct gc_config config = {.text = NULL};
+
+    set_defaults(options);
+    read_environment(&reading);
+    read_config(&reading, &config);
+    apply(&reading, GC_OPTION_LOG);
+    if (log != NULL)
+        log->level = options->log_level;
+    say_unknown_environment(&reading);
+    for (int i = 0; i < GC_OPTION_COUNT; i++) {
+        if (i != GC_OPTION_LOG)
+            apply(&reading, i);
+    }
+    check_gate(&reading);
+    gc_hami_apply(&reading.hami, options,
+                  &(const struct gc_hami_visitor){&reading, refuse_hami, ignore_hami});
+    if (options->debug != 0)
+        options->reuse = GC_REUSE_SYNC; /* what is freed is looked at when it is idle */
+    gc_config_close(&config);
+    errno = saved_errno;
+}
+
+enum gc_status gc_options_load(char *const *environment, struct gc_log *log,
+                               struct gc_options **options)
+{
+    const int saved_errno = errno;
+    struct gc_options *loaded = malloc(sizeof(*loaded));
+    errno = saved_errno;
+    if (loaded == NULL)
+        return GC_NO_HOST_MEMORY;
+    const struct gc_options_source source = {
+        .environment = environment,
+        .default_config = DEFAULT_CONFIG,
+        .secure = getauxval(AT_SECURE) != 0,
+    };
+    gc_options_read(&source, log, loaded);
+    *options = loaded;
+    return GC_OK;
+}
+
+void gc_options_free(struct gc_options *options)
+{
+    free(options);
+}

@@ -1,0 +1,338 @@
+/* Blocks with pages of their own, for GPUCACHE_DEBUG=guard,uaf.
+ *
+ * A block's range of addresses is a page that nothing backs, its pages, and another such page. The
+ * block lies at the end of its pages, so that what runs past it faults (within the 512 bytes that
+ * blocks are rounded to, debug.c looks). Its memory is held by the mapping alone: unmapping it is
+ * all it takes to give it back. With uaf the addresses are kept, the oldest given up when there are
+ * very many. Such a block costs whole pages, which count as allocated and reserved. */
+#include "core/base/assert.h"
+#include "core/debug/debug.h"
+#include "core/device/registry.h"
+
+#include <stddef.h>
+
+#define BUCKETS 65536
+#define KEPT_MAX 65536                     /* ranges */
+#define KEPT_BYTES_MAX ((uint64_t)8 << 40) /* addresses */
+
+struct map {
+    struct map *next;
+    struct gc_context *context;
+    uint64_t address; /* of the block */
+    uint64_t range;
+    uint64_t page_bytes;
+    uint64_t bytes; /* of its pages */
+    bool has_edge;
+};
+
+struct kept {
+    struct gc_context *context;
+    uint64_t range;
+    uint64_t bytes;
+};
+
+struct gc_debug_maps {
+    struct gc_lock lock; /* guards all below */
+    struct gc_slab records;
+    uint64_t kept_bytes;
+    uint64_t kept_first; /* number of the oldest one */
+    uint64_t kept_next;
+    struct map *buckets[BUCKETS];
+    struct kept kept[KEPT_MAX];
+};
+
+enum gc_status gc_debug_maps_create(struct gc_core *core, struct gc_debug_maps **created)
+{
+    struct gc_debug_maps *maps = gc_host_map(&core->host, sizeof(*maps));
+    if (maps == NULL)
+        return GC_NO_HOST_MEMORY;
+    gc_lock_init(&maps->lock, GC_RANK_DEBUG);
+    gc_slab_init(&maps->records, &core->host, sizeof(struct map));
+    *created = maps;
+    return GC_OK;
+}
+
+void gc_debug_maps_destroy(struct gc_core *core, struct gc_debug_maps *maps)
+{
+    gc_slab_fini(&maps->records);
+    gc_lock_fini(&maps->lock);
+    gc_host_unmap(&core->host, maps, sizeof(*maps));
+}
+
+/* ---- the table ---- */
+
+static struct map **bucket_of(struct gc_debug_maps *maps, uint64_t address)
+{
+    return &maps->buckets[(address / GC_GRANULE * UINT64_C(0x9e3779b97f4a7c15) >> 32) % BUCKETS];
+}
+
+static void add_map(struct gc_debug_maps *maps, struct map *map)
+{
+    gc_lock_acquire(&maps->lock);
+    struct map **bucket = bucket_of(maps, map->address);
+    map->next = *bucket;
+    *bucket = map;
+    gc_lock_release(&maps->lock);
+}
+
+static struct map **find_locked(struct gc_debug_maps *maps, uint64_t address)
+{
+    struct map **link = bucket_of(maps, address);
+    while (*link != NULL && (*link)->address != address)
+        link = &(*link)->next;
+    return link;
+}
+
+static struct map *take_map(struct gc_debug_maps *maps, uint64_t address)
+{
+    gc_lock_acquire(&maps->lock);
+    struct map **link = find_locked(maps, address);
+    struct map *map = *link;
+    if (map != NULL)
+        *link = map->next;
+    gc_lock_release(&maps->lock);
+    return map;
+}
+
+bool gc_debug_maps_has(struct gc_core *core, uint64_t address)
+{
+    struct gc_debug_maps *maps = gc_debug_maps_of(core);
+    gc_lock_acquire(&maps->lock);
+    const bool has = *find_locked(maps, address) != NULL;
+    gc_lock_release(&maps->lock);
+    return has;
+}
+
+void gc_debug_maps_set_edge(struct gc_core *core, uint64_t address)
+{
+    struct gc_debug_maps *maps = gc_debug_maps_of(core);
+    gc_lock_acquire(&maps->lock);
+    struct map *map = *find_locked(maps, address);
+    if (map != NULL)
+        map->has_edge = true;
+    gc_lock_release(&maps->lock);
+}
+
+bool gc_debug_maps_has_edge(struct gc_core *core, uint64_t address)
+{
+    struct gc_debug_maps *maps = gc_debug_maps_of(core);
+    gc_lock_acquire(&maps->lock);
+    const struct map *map = *find_locked(maps, address);
+    const bool has = map != NULL && map->has_edge;
+    gc_lock_release(&maps->lock);
+    return has;
+}
+
+/* ---- addresses of freed blocks ---- */
+
+/* Keeps a range; what is to be given up for it, if anything, goes to *old. */
+static bool keep(struct gc_debug_maps *maps, const struct kept *range, struct kept *old)
+{
+    gc_lock_acquire(&maps->lock);
+    const bool is_full =
+        maps->kept_next - maps->kept_first == KEPT_MAX ||
+        (maps->kept_next > maps->kept_first && maps->kept_bytes + range->bytes > KEPT_BYTES_MAX);
+    if (is_full) {
+        *old = maps->kept[maps->kept_first++ % KEPT_MAX];
+        maps->kept_bytes -= old->bytes;
+    }
+    maps->kept[maps->kept_next++ % KEPT_MAX] = *range;
+    maps->kept_bytes += range->bytes;
+    gc_lock_release(&maps->lock);
+    return is_full;
+}
+
+static void free_range(struct gc_context *context, uint64_t range, uint64_t bytes)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    (void)driver->address_free(driver->self, context->handle, range, bytes);
+}
+
+static void let_go(struct gc_context *context, const struct map *map)
+{
+    const struct kept range = {context, map->range, map->bytes + 2 * map->page_bytes};
+    struct kept old;
+    if ((gc_debug_flags(context->core) & GC_DEBUG_UAF) == 0)
+        free_range(context, range.range, range.bytes);
+    else if (keep(gc_debug_maps_of(context->core), &range, &old))
+        free_range(old.context, old.range, old.bytes);
+}
+
+/* ---- memory ---- */
+
+bool gc_debug_plan(struct gc_context *context, struct gc_claim *claim, struct gc_segment_plan *plan)
+{
+    const struct gc_device *device = context->device;
+    uint64_t bytes;
+    /* Nothing is mapped while something captures. */
+    if (!gc_debug_maps_blocks(context->core) || !device->info.has_mapping ||
+        gc_context_is_capturing(context) ||
+        !gc_round_up_u64(claim->bytes, gc_max_u64(device->info.page_bytes, GC_SEGMENT_UNIT),
+                         &bytes))
+        return false;
+    plan->driver_bytes = claim->bytes;
+    plan->bytes = bytes;
+    plan->class = GC_CLASS_ONCE;
+    plan->is_own_mapping = true;
+    claim->bytes = bytes;
+    return true;
+}
+
+/* For the context's own device and its peers'. */
+static int set_access(struct gc_context *context, const struct map *map)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    int ordinals[GC_PEER_MAX];
+    uint32_t count = 0;
+    gc_pool_acquire_plain(&context->pool);
+    for (uint32_t i = 0; i < context->peer_count; i++)
+        if (context->peers[i]->device != context->device)
+            ordinals[count++] = context->peers[i]->device->info.ordinal;
+    gc_pool_release(&context->pool);
+    return GC_IN_CONTEXT(context, driver->page_set_access(driver->self, context->handle,
+                                                          map->range + map->page_bytes, map->bytes,
+                                                          ordinals, count));
+}
+
+/* A block may be freed meanwhile: what the driver refuses then does not matter. */
+void gc_debug_share(struct gc_context *context)
+{
+    struct gc_debug_maps *maps = gc_debug_maps_of(context->core);
+    for (unsigned i = 0; i < BUCKETS; i++) {
+        for (unsigned place = 0;; place++) {
+            struct map copy;
+            gc_lock_acquire(&maps->lock);
+            const struct map *map = maps->buckets[i];
+            for (unsigned k = 0; map != NULL && k < place; k++)
+                map = map->next;
+            if (map != NULL)
+                copy = *map;
+            gc_lock_release(&maps->lock);
+            if (map == NULL)
+                break;
+            if (copy.context == context)
+                (void)set_access(context, &copy);
+        }
+    }
+}
+
+/* Backs the pages of a reserved range. Memory lives on where it is mapped once its handle went. */
+static int back(struct gc_context *context, struct map *map)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t pages = map->range + map->page_bytes;
+    uint64_t handle = 0;
+    int code = GC_IN_CONTEXT(
+        context, driver->page_create(driver->self, context->handle, map->bytes, &handle));
+    if (code != 0)
+        return code;
+    code = GC_IN_CONTEXT(
+        context, driver->page_map(driver->self, context->handle, pages, map->bytes, handle));
+    if (code != 0)
+        goto fail_map;
+    code = set_access(context, map);
+    if (code == 0)
+        code = driver->page_release(driver->self, context->handle, handle);
+    if (code == 0)
+        return 0;
+    (void)driver->page_unmap(driver->self, context->handle, pages, map->bytes);
+fail_map:
+    (void)driver->page_release(driver->self, context->handle, handle);
+    return code;
+}
+
+/* A peer that came before the map was in the table has not seen it. */
+static void share_again(struct gc_context *context, const struct map *map)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const bool has_peers = context->peer_count > 0;
+    gc_pool_release(&context->pool);
+    if (has_peers)
+        (void)set_access(context, map);
+}
+
+bool gc_debug_mem_alloc(struct gc_context *context, const struct gc_segment_plan *plan,
+                        uint64_t *address, int *code)
+{
+    struct gc_core *core = context->core;
+    struct gc_debug_maps *maps = gc_debug_maps_of(core);
+    const struct gc_driver *driver = &core->driver;
+    if (!plan->is_own_mapping)
+        return false;
+    struct map *map = gc_slab_take(&maps->records);
+    *code = driver->out_of_memory;
+    if (map == NULL)
+        return true;
+    *map = (struct map){
+        .context = context,
+        .page_bytes = gc_max_u64(context->device->info.page_bytes, GC_SEGMENT_UNIT),
+        .bytes = plan->bytes,
+    };
+    *code = GC_IN_CONTEXT(context, driver->address_reserve(driver->self, context->handle,
+                                                           map->bytes + 2 * map->page_bytes,
+                                                           map->page_bytes, &map->range));
+    if (*code != 0)
+        goto fail_reserve;
+    *code = back(context, map);
+    if (*code != 0)
+        goto fail_back;
+    map->address = map->range + map->page_bytes + map->bytes - plan->driver_bytes;
+    *address = map->address;
+    const struct map copy = *map; /* once in the table it is the context's, which may go */
+    add_map(maps, map);
+    share_again(context, &copy);
+    return true;
+
+fail_back:
+    free_range(context, map->range, map->bytes + 2 * map->page_bytes);
+fail_reserve:
+    gc_slab_put(&maps->records, map);
+    return true;
+}
+
+bool gc_debug_mem_free(struct gc_context *context, uint64_t address, int *code)
+{
+    struct gc_debug_maps *maps = gc_debug_maps_of(context->core);
+    const struct gc_driver *driver = &context->core->driver;
+    struct map *map = take_map(maps, address);
+    if (map == NULL)
+        return false;
+    *code =
+        driver->page_unmap(driver->self, context->handle, map->range + map->page_bytes, map->bytes);
+    if (*code != 0) {
+        add_map(maps, map);
+        return true;
+    }
+    let_go(context, map);
+    gc_slab_put(&maps->records, map);
+    return true;
+}
+
+/* Mapped memory does not go with its context. */
+static struct map *take_any(struct gc_debug_maps *maps, const struct gc_context *context)
+{
+    struct map *found = NULL;
+    gc_lock_acquire(&maps->lock);
+    for (unsigned i = 0; i < BUCKETS && found == NULL; i++) {
+        struct map **link = &maps->buckets[i];
+        while (*link != NULL && (*link)->context != context)
+            link = &(*link)->next;
+        found = *link;
+        if (found != NULL)
+            *link = found->next;
+    }
+    gc_lock_release(&maps->lock);
+    return found;
+}
+
+void gc_debug_maps_drop(struct gc_context *context)
+{
+    struct gc_debug_maps *maps = gc_debug_maps_of(context->core);
+    const struct gc_driver *driver = &context->core->driver;
+    for (struct map *map = take_any(maps, context); map != NULL; map = take_any(maps, context)) {
+        (void)driver->page_unmap(driver->self, context->handle, map->range + map->page_bytes,
+                                 map->bytes);
+        let_go(context, map);
+        gc_slab_put(&maps->records, map);
+    }
+}

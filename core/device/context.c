@@ -1,0 +1,534 @@
+#include "core/device/context.h"
+
+#include "core/backing/range.h"
+#include "core/base/assert.h"
+#include "core/device/registry.h"
+#include "core/device/tenant.h"
+#include "core/reclaim/tcache.h"
+
+#include <stddef.h>
+
+/* Whole cache lines: records of different threads lie beside each other. */
+#define RECORD_BYTES ((uint32_t)(sizeof(struct gc_context) + 63) / 64 * 64)
+
+static _Atomic(struct gc_context *) *bucket_of(struct gc_core *core, uint64_t handle)
+{
+    return &core->buckets[gc_mix_u64(handle) % GC_CONTEXT_BUCKETS];
+}
+
+/* Acquire everywhere a link is followed: pairs with the release in push. */
+static struct gc_context *follow(const _Atomic(struct gc_context *) *link)
+{
+    return atomic_load_explicit(link, memory_order_acquire);
+}
+
+struct gc_context *gc_core_find_context(struct gc_core *core, uint64_t handle)
+{
+    struct gc_context *context = follow(bucket_of(core, handle));
+    while (context != NULL && (context->handle != handle || gc_context_is_dropped(context)))
+        context = follow(&context->next_in_bucket);
+    return context;
+}
+
+void gc_contexts_init(struct gc_core *core)
+{
+    gc_slab_init_small(&core->context_records, &core->host, RECORD_BYTES);
+    gc_slab_init(&core->fence_rings, &core->host, sizeof(struct gc_fences));
+    gc_slab_init_small(&core->range_records, &core->host, sizeof(struct gc_range));
+}
+
+void gc_contexts_fini(struct gc_core *core)
+{
+    gc_slab_fini(&core->context_records);
+    gc_slab_fini(&core->fence_rings);
+    gc_slab_fini(&core->range_records);
+}
+
+/* Work of earlier days does not use memory that this pool is still to take. */
+static void retire_all_so_far(struct gc_context *context)
+{
+    atomic_init(&context->retired,
+                atomic_load_explicit(&context->core->work.submitted, memory_order_acquire));
+}
+
+/* A record that is linked nowhere; its own head. */
+static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
+                                         struct gc_device *device)
+{
+    struct gc_context *context = gc_slab_take(&core->context_records);
+    if (context == NULL)
+        return NULL;
+    *context = (struct gc_context){.core = core};
+    context->fences = gc_slab_take(&core->fence_rings);
+    if (context->fences == NULL) {
+        gc_slab_put(&core->context_records, context);
+        return NULL;
+    }
+    *context->fences = (struct gc_fences){.count = 0};
+    context->device = device;
+    context->handle = handle;
+    context->head = context;
+    retire_all_so_far(context);
+    const struct gc_pool_shared shared = {
+        .pagemap = &core->pagemap,
+        .blocks = &device->blocks,
+        .segments = &device->segments,
+        .next_block_id = &core->next_block_id,
+        .supply = &device->supply,
+        .pending = &device->stats.pending,
+        .ordered = &device->stats.ordered,
+        .ordered_marks = device->ordered_marks,
+        .synchronous_count = &device->core->work.synchronous_count,
+        .page_bytes = device->page_bytes,
+    };
+    gc_pool_init(&context->pool, context, &shared);
+    context->pool.streams = context->fences->streams;
+    gc_magazine_size(context);
+    return context;
+}
+
+/* Before its pool has anything: what it takes is charged to the share too. */
+static void set_share(struct gc_context *context, struct gc_share *share)
+{
+    context->share = share;
+    context->pool.shared.share_supply = share == NULL ? NULL : &share->supply;
+    gc_magazine_size(context);
+}
+
+/* Nobody has seen it. */
+static void destroy_context(struct gc_core *core, struct gc_context *context)
+{
+    gc_pool_fini(&context->pool);
+    gc_slab_put(&core->fence_rings, context->fences);
+    gc_slab_put(&core->context_records, context);
+}
+
+/* Release everywhere: a reader that finds the record sees it filled in. */
+static void push(_Atomic(struct gc_context *) *list, _Atomic(struct gc_context *) *next,
+                 struct gc_context *context)
+{
+    atomic_store_explicit(next, follow(list), memory_order_relaxed);
+    atomic_store_explicit(list, context, memory_order_release);
+}
+
+/* Only heads are found by their handle. */
+static void link_locked(struct gc_core *core, struct gc_context *context)
+{
+    if (!context->is_device && core->context_count < GC_MAGAZINE_UNUSED - 1)
+        context->number = ++core->context_count;
+    /* Captures change under this lock only. */
+    atomic_init(&context->capture_count,
+                atomic_load_explicit(&core->capture_count, memory_order_relaxed));
+    context->next_of_all = core->all_contexts;
+    core->all_contexts = context;
+    if (context->head == context)
+        push(bucket_of(core, context->handle), &context->next_in_bucket, context);
+    else
+        push(&context->head->next_record, &context->next_record, context);
+    push(&context->device->contexts, &context->next_in_device, context);
+}
+
+/* ---- stream-ordered memory: the device's ---- */
+
+/* Whether work of the context may use the stream-ordered memory of the device. */
+static bool may_reach(const struct gc_context *context, const struct gc_device *device)
+{
+    return context->device == device || gc_device_is_open_to(device, context->device->info.ordinal);
+}
+
+static void list_in_all(struct gc_context *ordered, struct gc_context *context)
+{
+    for (struct gc_context *record = ordered; record != NULL;
+         record = gc_context_next_record(record))
+        gc_context_list_peer(record, context);
+}
+
+/* Before the context can be found: nothing of its work is counted yet that a fence could miss. */
+static void join_ordered_locked(struct gc_core *core, struct gc_context *context)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_context *ordered = device == NULL ? NULL : gc_device_ordered(device);
+        if (ordered != NULL && may_reach(context, device))
+            list_in_all(ordered, context);
+    }
+}
+
+/* The contexts of `device` that there are become peers. */
+static void admit_contexts_locked(struct gc_context *ordered, const struct gc_device *device)
+{
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context)) {
+        if (context->head == context && !context->is_device && !gc_context_is_dropped(context) &&
+            may_reach(context, ordered->device))
+            list_in_all(ordered, context);
+    }
+}
+
+void gc_device_add_ordered(struct gc_device *device)
+{
+    struct gc_core *core = device->core;
+    if (device->page_bytes == 0)
+        return;
+    struct gc_context *created =
+        create_context(core, UINT64_MAX - (uint64_t)device->info.ordinal, device);
+    if (created == NULL)
+        return; /* the driver's pool will do */
+    created->is_device = true;
+    gc_lock_acquire(&core->registry);
+    const bool is_wanted = gc_device_ordered(device) == NULL;
+    if (is_wanted) {
+        for (int i = 0; i < GC_DEVICE_MAX; i++) {
+            const struct gc_device *other = gc_core_find_device(core, i);
+            if (other != NULL)
+                admit_contexts_locked(created, other);
+        }
+        link_locked(core, created);
+        atomic_store_explicit(&device->ordered, created, memory_order_release);
+    }
+    gc_lock_release(&core->registry);
+    if (!is_wanted)
+        destroy_context(core, created);
+}
+
+void gc_device_open_ordered(struct gc_device *device, int ordinal)
+{
+    struct gc_core *core = device->core;
+    if (ordinal < 0 || ordinal >= GC_DEVICE_MAX || ordinal == device->info.ordinal)
+        return;
+    gc_lock_acquire(&core->registry);
+    atomic_store_explicit(&device->is_open_to[ordinal], true, memory_order_relaxed);
+    struct gc_context *ordered = gc_device_ordered(device);
+    const struct gc_device *other = gc_core_find_device(core, ordinal);
+    if (ordered != NULL && other != NULL)
+        admit_contexts_locked(ordered, other);
+    gc_lock_release(&core->registry);
+    for (; ordered != NULL; ordered = gc_context_next_record(ordered))
+        gc_context_share_mappings(ordered);
+}
+
+struct gc_context *gc_context_ordered(struct gc_context *context)
+{
+    /* The debug aids look at blocks by the context they were asked for in. */
+    return context->core->debug != NULL ? context : gc_device_ordered(context->device);
+}
+
+struct gc_context *gc_context_worker(struct gc_context *context)
+{
+    struct gc_context *worker = context->is_device ? gc_context_first(context->device) : context;
+    while (worker != NULL && worker->is_device)
+        worker = gc_context_next(worker);
+    return worker;
+}
+
+bool gc_context_is_of_device(const struct gc_context *context)
+{
+    return context->is_device;
+}
+
+bool gc_core_is_of_device(uint64_t handle)
+{
+    return handle > UINT64_MAX - GC_DEVICE_MAX;
+}
+
+uint16_t gc_context_number(const struct gc_context *context)
+{
+    return context->number;
+}
+
+static void forget_streams(struct gc_device *device, const struct gc_context *worker)
+{
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        gc_context_forget_worker(context, worker);
+}
+
+void gc_context_forget_streams(const struct gc_context *head)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_core_find_device(head->core, i);
+        if (device != NULL)
+            forget_streams(device, head);
+    }
+}
+
+/* ---- contexts of the driver ---- */
+
+enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,
+                                   struct gc_context **context)
+{
+    *context = gc_core_find_context(core, handle);
+    if (*context != NULL)
+        return GC_OK;
+    bool is_second = false;
+    struct gc_context *created = create_context(core, handle, device);
+    if (created == NULL)
+        return GC_NO_HOST_MEMORY;
+    gc_lock_acquire(&core->registry);
+    *context = gc_core_find_context(core, handle);
+    if (*context == NULL) {
+        if (core->context_count > 0)
+            atomic_store_explicit(&core->has_several_contexts, true, memory_order_relaxed);
+        join_ordered_locked(core, created);
+        retire_all_so_far(created);
+        link_locked(core, created);
+        *context = created;
+        is_second = ++core->live_contexts > 1;
+    }
+    gc_lock_release(&core->registry);
+    if (*context != created)
+        destroy_context(core, created);
+    /* Sequentially consistent: either gc_core_set_conservative finds it, or this sees the word. */
+    if (atomic_load_explicit(&core->work.is_conservative, memory_order_seq_cst))
+        gc_context_set_roaming(*context);
+    int ignored; /* work that comes before memory is idle is held up */
+    if (is_second)
+        (void)gc_work_leave_single(core, &ignored);
+    return GC_OK;
+}
+
+void gc_core_each_context(struct gc_core *core,
+                          void (*function)(struct gc_context *context, void *argument),
+                          void *argument)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL; context = gc_context_next(context))
+            if (context->head == context && !context->is_device && !gc_context_is_dropped(context))
+                function(context, argument);
+    }
+}
+
+bool gc_core_has_several_contexts(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->has_several_contexts, memory_order_relaxed);
+}
+
+struct gc_context *gc_context_find_record(const struct gc_context *head,
+                                          const struct gc_tenant *tenant)
+{
+    struct gc_context *record = gc_context_next_record(head);
+    while (record != NULL && (record->tenant != tenant || gc_context_is_dropped(record)))
+        record = gc_context_next_record(record);
+    return record;
+}
+
+enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *tenant,
+                                     struct gc_share *share, struct gc_context **record)
+{
+    struct gc_core *core = head->core;
+    enum gc_status status = GC_OK;
+    struct gc_context *created = create_context(core, head->handle, head->device);
+    if (created == NULL)
+        return GC_NO_HOST_MEMORY;
+    created->head = head;
+    created->is_device = head->is_device;
+    created->tenant = tenant;
+    set_share(created, share);
+    gc_lock_acquire(&core->registry);
+    *record = gc_context_find_record(head, tenant);
+    if (gc_context_is_dropped(head) || !gc_tenant_is_open(tenant)) {
+        status = GC_INVALID_ARGUMENT;
+    } else if (*record == NULL) {
+        atomic_init(&created->is_suspect,
+                    atomic_load_explicit(&head->is_suspect, memory_order_relaxed));
+        link_locked(core, created);
+        *record = created;
+    }
+    gc_lock_release(&core->registry);
+    if (status != GC_OK || *record != created)
+        destroy_context(core, created);
+    if (status == GC_OK)
+        gc_context_copy_peers(*record);
+    return status;
+}
+
+/* What is unlinked keeps its own links: readers that stand on it go on to what is behind. */
+static void unlink(_Atomic(struct gc_context *) *link, struct gc_context *context, size_t next)
+{
+    while (follow(link) != context)
+        link = (_Atomic(struct gc_context *) *)(void *)((char *)follow(link) + next);
+    const _Atomic(struct gc_context *) *behind =
+        (const _Atomic(struct gc_context *) *)(const void *)((const char *)context + next);
+    atomic_store_explicit(link, follow(behind), memory_order_release);
+}
+
+/* The pool of the record is the caller's to drop; false: it is dropped already. */
+static bool claim_record_locked(struct gc_context *record)
+{
+    if (atomic_exchange_explicit(&record->is_dropped, true, memory_order_acq_rel))
+        return false;
+    unlink(&record->device->contexts, record, offsetof(struct gc_context, next_in_device));
+    return true;
+}
+
+/* ---- roaming ---- */
+
+struct gc_context *gc_context_first_roaming(const struct gc_core *core)
+{
+    return follow(&core->roaming);
+}
+
+static bool begin_roaming(struct gc_context *head)
+{
+    struct gc_core *core = head->core;
+    gc_lock_acquire(&core->registry);
+    const bool is_new = !head->is_roaming && !gc_context_is_dropped(head);
+    if (is_new) {
+        push(&core->roaming, &head->next_roaming, head);
+        head->is_roaming = true;
+    }
+    gc_lock_release(&core->registry);
+    return is_new;
+}
+
+void gc_context_set_roaming(struct gc_context *context)
+{
+    struct gc_context *head = context->head;
+    const struct gc_context *known = gc_context_first_roaming(head->core);
+    while (known != NULL && known != head)
+        known = gc_context_next_roaming(known);
+    if (known == head || !begin_roaming(head))
+        return;
+    /* Whoever reads a count of work with this in it finds the context in the list: fences of
+     * before do not answer for what is freed from now on. */
+    gc_work_end(&head->core->work);
+}
+
+/* ---- claims ---- */
+
+bool gc_context_claim_record(struct gc_context *record)
+{
+    struct gc_core *core = record->core;
+    gc_lock_acquire(&core->registry);
+    const bool is_mine = claim_record_locked(record);
+    gc_lock_release(&core->registry);
+    return is_mine;
+}
+
+struct gc_context *gc_context_claim_handle(struct gc_context *head)
+{
+    struct gc_core *core = head->core;
+    struct gc_context *claimed = NULL;
+    gc_lock_acquire(&core->registry);
+    unlink(bucket_of(core, head->handle), head, offsetof(struct gc_context, next_in_bucket));
+    core->live_contexts -= !head->is_device;
+    if (head->is_roaming)
+        unlink(&core->roaming, head, offsetof(struct gc_context, next_roaming));
+    for (struct gc_context *record = head; record != NULL;
+         record = gc_context_next_record(record)) {
+        if (!claim_record_locked(record))
+            continue;
+        record->next_dropped = claimed;
+        claimed = record;
+    }
+    gc_lock_release(&core->registry);
+    return claimed;
+}
+
+void gc_context_forget_record(struct gc_context *record)
+{
+    struct gc_core *core = record->core;
+    gc_lock_acquire(&core->registry);
+    unlink(&record->head->next_record, record, offsetof(struct gc_context, next_record));
+    gc_lock_release(&core->registry);
+}
+
+void gc_context_add_pages(struct gc_context *context, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&context->device->mapped_bytes, bytes, memory_order_relaxed);
+    if (context->share != NULL)
+        atomic_fetch_add_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
+}
+
+void gc_context_sub_pages(struct gc_context *context, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&context->device->mapped_bytes, bytes, memory_order_relaxed);
+    if (context->share != NULL)
+        atomic_fetch_sub_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
+}
+
+/* Nothing has to be waited for: all work that could use it went with its contexts. */
+static void empty_ordered(struct gc_context *ordered)
+{
+    for (struct gc_context *record = ordered; record != NULL;
+         record = gc_context_next_record(record)) {
+        struct gc_wait_set set;
+        gc_pool_acquire_plain(&record->pool);
+        const bool is_unused =
+            gc_context_wait_begin_locked(record, &set) && set.count == 0 && set.everyone == NULL;
+        gc_context_wait_end(&set);
+        gc_pool_release(&record->pool);
+        int ignored;
+        if (is_unused && gc_fence_synchronize(record, GC_FOREVER, &ignored) == GC_OK) {
+            gc_reuse_collect(record);
+            gc_shortage_empty_pool(record);
+        }
+    }
+}
+
+void gc_contexts_empty_ordered(struct gc_core *core)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        if (device != NULL)
+            empty_ordered(gc_device_ordered(device));
+    }
+}
+
+bool gc_context_is_dropped(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->is_dropped, memory_order_acquire);
+}
+
+int gc_context_closed_code(const struct gc_context *context)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    if (gc_door_is_gone(&context->head->door))
+        return driver->context_is_gone;
+    return driver->not_ready != 0 ? driver->not_ready : driver->out_of_memory;
+}
+
+struct gc_device *gc_context_device(const struct gc_context *context)
+{
+    return context->device;
+}
+
+uint64_t gc_context_handle(const struct gc_context *context)
+{
+    return context->handle;
+}
+
+struct gc_share *gc_context_share(const struct gc_context *context)
+{
+    return context->share;
+}
+
+struct gc_tenant *gc_context_tenant(const struct gc_context *context)
+{
+    return context->tenant;
+}
+
+bool gc_context_is_suspect(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->is_suspect, memory_order_relaxed);
+}
+
+void gc_context_set_suspect(struct gc_context *context, bool is_suspect)
+{
+    for (struct gc_context *record = context->head; record != NULL;
+         record = gc_context_next_record(record))
+        if (!gc_context_is_dropped(record))
+            atomic_store_explicit(&record->is_suspect, is_suspect, memory_order_relaxed);
+}
+
+void gc_core_suspect_contexts(struct gc_core *core)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL; context = gc_context_next(context))
+            atomic_store_explicit(&context->is_suspect, true, memory_order_relaxed);
+    }
+}

@@ -1,0 +1,276 @@
+/* A context: its pool, its captures, who else may work on its memory. The record stays readable
+ * until the core is destroyed, also after the context was dropped.
+ *
+ * A driver context has one record, its head, and one more for each tenant that uses it: pools of
+ * their own over the same handle. The driver's work is the handle's, so captures, peers, failures
+ * and the end reach all of its records; a fence or a wait of one covers the work of all.
+ *
+ * A device that maps memory has a head of its own besides, of no driver context: stream-ordered
+ * memory belongs to the device, not to the context that asked for it. Every context of the device
+ * is its peer, and so is every context of a device that it was opened to: from before work of the
+ * context can be submitted. It never ends: a reset leaves such memory as it is. */
+#ifndef GC_CONTEXT_H
+#define GC_CONTEXT_H
+
+#include "core/base/gate.h"
+#include "core/core.h"
+#include "core/device/device.h"
+#include "core/device/fence.h"
+#include "core/device/quota.h"
+#include "core/device/submit.h"
+#include "core/pool/pool.h"
+
+struct gc_range;
+
+struct gc_context {
+    struct gc_core *core;
+    struct gc_device *device;
+    uint64_t handle;
+    struct gc_context
+        *next_of_all; /* every record ever, for the end; guarded by the registry's lock */
+    _Atomic(struct gc_context *) next_in_bucket;
+    _Atomic(struct gc_context *) next_in_device;
+    atomic_bool is_dropped; /* set before the pool is emptied */
+    struct gc_door door;    /* of a head: closed while the driver is asked to destroy it */
+    atomic_uint capture_count;
+    atomic_bool
+        is_suspect; /* its last wait failed: the driver is asked before memory is handed out */
+    atomic_uint wait_count; /* waits for this context's work that are under way */
+    /* All work counted up to here is done (core/device/submit.h), that of peers too. Only rises.
+     * Release: pairs with the acquire in gc_context_is_retired. */
+    atomic_uint_fast64_t retired;
+    /* The highest stamp that was handed out, or put into bins, in the order of the one stream and
+     * before it was retired. Only rises. */
+    atomic_uint_fast64_t given;
+    atomic_bool is_fenceless; /* the driver cannot mark all work: frees wait, as plain ones do */
+    atomic_uint_fast64_t stuck_mark;           /* of a fence that was waited for in vain */
+    uint16_t number;                           /* from 1; 0: one too many to have magazines */
+    atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
+    atomic_uint_fast64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
+    struct gc_context *head;                   /* of the handle; ordinary: the record itself */
+    bool is_device;           /* of a device, not of a driver context: has no work of its own */
+    struct gc_tenant *tenant; /* whose requests it serves; NULL: everyone else's */
+    struct gc_share *share;   /* the tenant's account on the device; NULL: none */
+    _Atomic(struct gc_context *) next_record; /* of the handle; the head is the first */
+    struct gc_context *next_dropped;          /* of who drops the handle */
+    atomic_bool has_peers;                    /* it knows the peers of its head */
+    struct gc_pool pool;
+    /* Guarded by the pool's lock. */
+    struct gc_fences *fences; /* a store's; NULL once the pool is dropped and nobody asks */
+    uint32_t peer_count;
+    struct gc_context *peers[GC_PEER_MAX]; /* if there are more, one of each device at least */
+    uint32_t opening_count;                /* threads that open the memory to a peer's device */
+    bool is_crowded;                       /* there are more: every context is waited for */
+    struct gc_range *given_up;             /* of a head: reserved until the driver's context ends */
+    /* Of a head: its work may reach any context's memory. Under the registry's lock, for good. */
+    bool is_roaming;
+    _Atomic(struct gc_context *) next_roaming; /* of core; lock-free to read */
+};
+
+/* Whose work a free must wait for: the context, its peers, and contexts that roam. */
+struct gc_wait_set {
+    struct gc_core *everyone; /* not NULL: all contexts of the process besides */
+    uint32_t count;
+    struct gc_context *contexts[1 + GC_PEER_MAX];
+};
+
+/* The contexts of a device, one after the other; NULL: no more. Dropped ones may be among them, and
+ * a walk that stands on one goes on. Acquire: pairs with the release in context.c. */
+static inline struct gc_context *gc_context_first(const struct gc_device *device)
+{
+    return atomic_load_explicit(&device->contexts, memory_order_acquire);
+}
+
+static inline struct gc_context *gc_context_next(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->next_in_device, memory_order_acquire);
+}
+
+/* The heads of contexts that roam, one after the other, as above. */
+struct gc_context *gc_context_first_roaming(const struct gc_core *core);
+
+static inline struct gc_context *gc_context_next_roaming(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->next_roaming, memory_order_acquire);
+}
+
+/* The records of a handle, beginning with its head. Acquire: as above. */
+static inline struct gc_context *gc_context_next_record(const struct gc_context *record)
+{
+    return atomic_load_explicit(&record->next_record, memory_order_acquire);
+}
+
+static inline bool gc_context_is_fenceless(const struct gc_context *context)
+{
+    return atomic_load_explicit(&context->is_fenceless, memory_order_relaxed);
+}
+
+/* Whether a block of the context that was freed with `stamp` is idle. */
+static inline bool gc_context_is_retired(const struct gc_context *context, uint64_t stamp)
+{
+    return stamp <= atomic_load_explicit(&context->retired, memory_order_acquire);
+}
+
+/* Whether a block of the context that is freed with `stamp` may serve again at once: it is idle, or
+ * all work goes to one stream. What it answers yes to may be in bins though it is not idle: see
+ * gc_reuse_quiesce. */
+static inline bool gc_context_may_reuse(struct gc_context *context, struct gc_work *work,
+                                        uint64_t stamp)
+{
+    if (gc_context_is_retired(context, stamp))
+        return true;
+    if (atomic_load_explicit(&work->hindered, memory_order_relaxed) != 0)
+        return false;
+    /* Sequentially consistent, as in gc_work_leave_single and gc_work_begin_load: either those see
+     * the stamp and wait for it, or this sees them. */
+    uint_fast64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
+    while (given < stamp &&
+           !atomic_compare_exchange_weak_explicit(&context->given, &given, stamp,
+                                                  memory_order_seq_cst, memory_order_seq_cst))
+        ;
+    gc_work_ask_for_mark(work, context);
+    return atomic_load_explicit(&work->hindered, memory_order_seq_cst) == 0;
+}
+
+/* ---- all of them; for gc_core_create and gc_core_destroy ---- */
+
+void gc_contexts_init(struct gc_core *core);
+void gc_contexts_fini(struct gc_core *core);
+
+/* ---- what its memory is charged to, and counted for ---- */
+
+static inline bool gc_context_reserve(struct gc_context *context, uint64_t bytes,
+                                      struct gc_held *held, struct gc_decline *decline)
+{
+    return gc_share_reserve(context->device, context->share, bytes, held, decline);
+}
+
+static inline void gc_context_confirm(struct gc_context *context, const struct gc_held *held)
+{
+    gc_share_confirm(context->device, context->share, held);
+}
+
+static inline void gc_context_release(struct gc_context *context, uint64_t bytes)
+{
+    gc_share_release(context->device, context->share, bytes);
+}
+
+/* Physical pages came, whose budget was reserved; or went, and their budget has its own way. */
+void gc_context_add_pages(struct gc_context *context, uint64_t bytes);
+void gc_context_sub_pages(struct gc_context *context, uint64_t bytes);
+
+static inline void gc_context_note_alloc(struct gc_context *context, const struct gc_entry *entry)
+{
+    gc_share_note_alloc(context->device, context->share, entry);
+}
+
+static inline void gc_context_note_free(struct gc_context *context, const struct gc_entry *entry)
+{
+    gc_share_note_free(context->device, context->share, entry);
+}
+
+static inline void gc_context_unnote_free(struct gc_context *context, const struct gc_entry *entry)
+{
+    gc_share_unnote_free(context->device, context->share, entry);
+}
+
+static inline void gc_context_note_vanished(struct gc_context *context,
+                                            const struct gc_entry *entry)
+{
+    gc_share_note_vanished(context->device, context->share, entry);
+}
+
+/* ---- work and waits ---- */
+
+/* All work counted up to `mark` is done, that of peers too. */
+void gc_context_raise_retired(struct gc_context *context, uint64_t mark);
+bool gc_context_is_dropped(const struct gc_context *context);
+/* The driver's context is gone: a record may be dropped before. */
+static inline bool gc_context_is_gone(const struct gc_context *context)
+{
+    return gc_context_is_dropped(context->head);
+}
+/* Takes the pool's lock once it is known whether a context that may end does; where that takes
+ * longer than 10 s it counts as gone. */
+void gc_context_lock_decided(struct gc_context *context);
+/* What was asked of the context while it may have been about to end was refused: true if it stays,
+ * so that it is to be asked again. `shown_count`: of gc_core_shown_count, read before. No lock. */
+bool gc_context_await_end(struct gc_context *context, unsigned shown_count);
+/* An address is unknown: it may be of a pool that is about to go. STILL: it is, and after 10 s
+ * nobody knows yet whether that goes; the address is no one else's to free. */
+enum gc_hidden { GC_HIDDEN_NOT, GC_HIDDEN_DECIDED, GC_HIDDEN_STILL };
+enum gc_hidden gc_core_await_hidden(struct gc_core *core, uint64_t address);
+/* The stream is gone: what was freed in its order waits for all work, also where the pool is
+ * hidden.
+ */
+void gc_context_close_stream(struct gc_context *context, uint64_t stream);
+/* What is known of the handle's work holds for all its records. */
+void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
+
+/* The driver's code of `call`, a call of struct gc_driver for what belongs to the context; or
+ * that of gc_context_closed_code, and the driver was not asked. The context does not end meanwhile,
+ * though the calling thread's program may not use it at all. What works without a context needs
+ * none of this: unmapping, releasing pages, freeing addresses. */
+#define GC_IN_CONTEXT(context, call)                                                               \
+    (gc_door_enter(&(context)->head->door) ? gc_context_leave((context), (call))                   \
+                                           : gc_context_closed_code(context))
+/* Nobody was let in: context_is_gone; or, where it is not known for very long whether it goes, a
+ * code that says of its work neither that it is done nor that it is no more. */
+int gc_context_closed_code(const struct gc_context *context);
+static inline int gc_context_leave(const struct gc_context *context, int code)
+{
+    gc_door_leave(&context->head->door);
+    return code;
+}
+
+/* ---- claims: for context_end.c. What is claimed is the caller's to drop ---- */
+
+/* False: it is dropped already. */
+bool gc_context_claim_record(struct gc_context *record);
+/* The head and all other records of the handle that are not dropped yet, linked by next_dropped.
+ * The handle is unknown from then on. */
+struct gc_context *gc_context_claim_handle(struct gc_context *head);
+
+/* ---- records of tenants: for tenant*.c ---- */
+
+/* NULL: the tenant has none. Lock-free. */
+struct gc_context *gc_context_find_record(const struct gc_context *head,
+                                          const struct gc_tenant *tenant);
+/* The tenant's record, made if there is none. GC_INVALID_ARGUMENT: the context is dropped, or the
+ * tenant is being removed. */
+enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *tenant,
+                                     struct gc_share *share, struct gc_context **record) GC_CHECKED;
+/* The peer's work may reach the memory from now on. What is mapped is not opened to it. For one
+ * record; `peer` is a head. */
+void gc_context_list_peer(struct gc_context *record, struct gc_context *peer);
+/* Opens what is mapped already to the devices that are to reach it. */
+void gc_context_share_mappings(struct gc_context *record);
+/* A driver context that uses the memory: itself, or of memory of a device one of the device's;
+ * NULL: there is none. */
+struct gc_context *gc_context_worker(struct gc_context *context);
+/* The end of a context took peers away: memory of devices that no context uses any more goes back.
+ */
+void gc_contexts_empty_ordered(struct gc_core *core);
+/* The context is about to end: nothing that was freed in the order of its streams, whosever the
+ * memory is, waits for their marks, which go with it. */
+void gc_context_forget_streams(const struct gc_context *head);
+/* The same for one record's memory, hidden or not: context_hide.c. */
+void gc_context_forget_worker(struct gc_context *record, const struct gc_context *worker);
+/* Makes a new record know the peers of its head. */
+void gc_context_copy_peers(struct gc_context *record);
+/* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went
+ * with its handle already. */
+bool gc_context_drop_record(struct gc_context *record);
+/* After that, once: captures need not look at it any more. */
+void gc_context_forget_record(struct gc_context *record);
+
+/* ---- waits ---- */
+
+/* Fills the set under the pool's lock and announces the wait; a capture that begins meanwhile waits
+ * for its end. False, with an empty set, if one of them captures: nothing may be asked of the
+ * driver then. */
+bool gc_context_wait_begin_locked(struct gc_context *context, struct gc_wait_set *set);
+/* The wait is over, or was not needed. Empties the set; no lock needed. */
+void gc_context_wait_end(struct gc_wait_set *set);
+
+#endif

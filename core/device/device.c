@@ -1,0 +1,337 @@
+#include "core/device/device.h"
+
+#include "core/base/bits.h"
+#include "core/debug/debug.h"
+#include "core/device/quota.h"
+#include "core/device/registry.h"
+#include "core/group/group.h"
+#include "core/observe/stacks.h"
+#include "core/pool/pages.h"
+#include "core/reclaim/tcache.h"
+
+#include <stdio.h>
+
+/* The share of `bytes` that a percentage of 0 to 100 says. */
+static uint64_t share_of(uint64_t bytes, double percent)
+{
+    if (percent >= 100.0)
+        return bytes;
+    return percent <= 0.0 ? 0 : (uint64_t)((long double)bytes * (long double)percent / 100.0L);
+}
+
+static uint64_t apis_bytes(const struct gc_core *core)
+{
+    return gc_max_u64(core->api_count, 1) * sizeof(struct gc_api_cell);
+}
+
+/* The page of mapped memory, or 0 for the driver's own allocations. */
+static uint64_t choose_backend(struct gc_core *core, const struct gc_device_info *info)
+{
+    if (core->mode != GC_MODE_CACHE || core->options->backend == GC_BACKEND_DRIVER ||
+        core->options->backend == GC_BACKEND_WHOLE)
+        return 0;
+    if (core->debug != NULL)
+        return 0; /* pages must not be lent where their content is looked at */
+    if (info->has_mapping)
+        return gc_max_u64(info->page_bytes, GC_PAGE_BYTES_MIN);
+    if (core->options->backend == GC_BACKEND_VMM)
+        gc_log_write(core->log, GC_LOG_WARN,
+                     "GPUCACHE_BACKEND=vmm: device %d cannot map memory (%s); driver is used",
+                     info->ordinal, info->backend_reason);
+    return 0;
+}
+
+/* What the report shall say where the debug aids decide, not the device. */
+static void describe_debug(struct gc_device *device)
+{
+    char *reason = device->info.backend_reason;
+    gc_debug_note_device(device->core, device);
+    if (!device->info.has_mapping)
+        return;
+    device->is_mapped = gc_debug_maps_blocks(device->core);
+    snprintf(reason, sizeof(device->info.backend_reason), "%s",
+             device->is_mapped ? "GPUCACHE_DEBUG gives each block pages of its own"
+                               : "GPUCACHE_DEBUG looks at freed memory by its address");
+}
+
+static struct gc_device *create_device(struct gc_core *core, const struct gc_device_info *info)
+{
+    struct gc_host host = {0};
+    struct gc_device *device = gc_host_map(&host, sizeof(*device));
+    if (device == NULL)
+        return NULL;
+    device->apis = gc_host_map(&host, apis_bytes(core));
+    if (device->apis == NULL) {
+        gc_host_unmap(&host, device, sizeof(*device));
+        return NULL;
+    }
+    device->core = core;
+    device->info = *info;
+    gc_host_count(&device->host, gc_host_bytes(&host));
+    const uint64_t limit =
+        gc_size_spec_resolve(&core->options->limit, info->ordinal, info->uuid, info->total_bytes);
+    if (limit == UINT64_MAX && core->options->limit.count > 0)
+        gc_log_write(core->log, GC_LOG_WARN,
+                     "GPUCACHE_LIMIT says nothing of device %d (%s): it has no limit",
+                     info->ordinal, info->uuid);
+    gc_budget_init(&device->budget, &device->stats.reserved, limit);
+    atomic_init(&device->trim_bytes,
+                share_of(gc_min_u64(limit, info->total_bytes), core->options->trim_percent));
+    gc_slab_init(&device->blocks, &device->host, sizeof(struct gc_block));
+    gc_slab_init(&device->segments, &device->host, sizeof(struct gc_segment));
+    gc_slab_init(&device->page_records, &device->host, sizeof(struct gc_page));
+    device->page_bytes = choose_backend(core, info);
+    device->is_mapped = device->page_bytes != 0;
+    if (core->debug != NULL)
+        describe_debug(device);
+    gc_lock_init(&device->give_back_lock, GC_RANK_DEVICE);
+    pthread_cond_init(&device->give_back_done, NULL);
+    gc_member_attach(core, device);
+    return device;
+}
+
+void gc_device_fini(struct gc_device *device)
+{
+    pthread_cond_destroy(&device->give_back_done);
+    gc_lock_fini(&device->give_back_lock);
+    gc_slab_fini(&device->page_records);
+    gc_slab_fini(&device->segments);
+    gc_slab_fini(&device->blocks);
+    gc_host_unmap(&device->host, device->apis, apis_bytes(device->core));
+    struct gc_host host = {gc_host_bytes(&device->host)};
+    gc_host_unmap(&host, device, sizeof(*device));
+}
+
+enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_info *info,
+                                  struct gc_device **device)
+{
+    if (info->ordinal < 0 || info->ordinal >= GC_DEVICE_MAX)
+        return GC_INVALID_ARGUMENT;
+    *device = gc_core_find_device(core, info->ordinal);
+    if (*device != NULL)
+        return GC_OK;
+    struct gc_device *created = create_device(core, info);
+    if (created == NULL)
+        return GC_NO_HOST_MEMORY;
+    struct gc_device *present = NULL;
+    /* Release: pairs with gc_core_find_device. */
+    if (atomic_compare_exchange_strong_explicit(&core->devices[info->ordinal], &present, created,
+                                                memory_order_acq_rel, memory_order_acquire)) {
+        *device = created;
+        gc_device_add_ordered(created);
+    } else {
+        gc_device_fini(created);
+        *device = present;
+    }
+    return GC_OK;
+}
+
+struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal)
+{
+    if (ordinal < 0 || ordinal >= GC_DEVICE_MAX)
+        return NULL;
+    return atomic_load_explicit(&core->devices[ordinal], memory_order_acquire);
+}
+
+uint64_t gc_device_own_limit_bytes(const struct gc_device *device)
+{
+    return gc_budget_limit(&device->budget);
+}
+
+uint64_t gc_device_limit_bytes(const struct gc_device *device)
+{
+    const uint64_t own = gc_budget_limit(&device->budget);
+    struct gc_account *account = device->budget.account;
+    return account == NULL ? own : gc_min_u64(own, gc_account_limit(account));
+}
+
+uint64_t gc_device_excess_bytes(const struct gc_device *device)
+{
+    const uint64_t own =
+        gc_sub_or_zero_u64(gc_budget_held(&device->budget), gc_budget_limit(&device->budget));
+    struct gc_account *account = device->budget.account;
+    if (account == NULL || !atomic_load_explicit(&device->is_group_over, memory_order_relaxed))
+        return own;
+    return gc_max_u64(own, gc_sub_or_zero_u64(gc_account_held(account), gc_account_limit(account)));
+}
+
+uint64_t gc_device_keep_bytes(const struct gc_device *device)
+{
+    const uint64_t trim = atomic_load_explicit(&device->trim_bytes, memory_order_relaxed);
+    const uint64_t excess = gc_device_excess_bytes(device);
+    return excess == 0 ? trim
+                       : gc_min_u64(trim, gc_sub_or_zero_u64(gc_device_idle_bytes(device), excess));
+}
+
+void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes)
+{
+    gc_budget_set_limit(&device->budget, limit_bytes);
+    atomic_store_explicit(
+        &device->trim_bytes,
+        share_of(gc_min_u64(limit_bytes, device->info.total_bytes), core->options->trim_percent),
+        memory_order_relaxed);
+    (void)gc_device_settle(device); /* what is live stays */
+    gc_magazine_size_all(device);
+}
+
+uint64_t gc_device_total_bytes(const struct gc_device *device)
+{
+    return gc_min_u64(gc_device_limit_bytes(device), device->info.total_bytes);
+}
+
+const struct gc_device_info *gc_device_get_info(const struct gc_device *device)
+{
+    return &device->info;
+}
+
+uint64_t gc_device_reserved_bytes(const struct gc_device *device)
+{
+    return gc_budget_held(&device->budget);
+}
+
+/* ---- give-backs ---- */
+
+void gc_device_give_back_begin(struct gc_device *device, struct gc_share *share)
+{
+    gc_lock_acquire(&device->give_back_lock);
+    device->give_back_count++;
+    if (share != NULL)
+        share->give_back_count++;
+    gc_lock_release(&device->give_back_lock);
+}
+
+void gc_device_give_back_end(struct gc_device *device, struct gc_share *share)
+{
+    gc_lock_acquire(&device->give_back_lock);
+    bool is_last = --device->give_back_count == 0;
+    if (share != NULL)
+        is_last |= --share->give_back_count == 0;
+    if (is_last)
+        pthread_cond_broadcast(&device->give_back_done);
+    gc_lock_release(&device->give_back_lock);
+}
+
+bool gc_device_await_give_backs(struct gc_device *device, const struct gc_share *share,
+                                uint64_t limit_ns)
+{
+    const uint32_t *count = share != NULL ? &share->give_back_count : &device->give_back_count;
+    gc_lock_acquire(&device->give_back_lock);
+    bool waited = *count > 0;
+    while (waited && *count > 0) /* not for ever: the driver may hold the thread that gives back */
+        waited = gc_lock_wait_for(&device->give_back_lock, &device->give_back_done, limit_ns);
+    gc_lock_release(&device->give_back_lock);
+    return waited;
+}
+
+void gc_device_release(struct gc_device *device, uint64_t bytes)
+{
+    gc_budget_release(&device->budget, bytes);
+    gc_supply_renew(&device->supply);
+}
+
+void gc_device_release_measured(struct gc_device *device, uint64_t bytes)
+{
+    gc_budget_release_measured(&device->budget, bytes);
+    gc_supply_renew(&device->supply);
+}
+
+uint64_t gc_device_idle_bytes(const struct gc_device *device)
+{
+    return gc_supply_idle_bytes(&device->supply);
+}
+
+/* ---- accounts ---- */
+
+static void trace_levels(struct gc_device *device, uint64_t time_ns)
+{
+    struct gc_gauge pending;
+    gc_gauge_read(&device->stats.pending, &pending);
+    const struct gc_trace_levels levels = {
+        .reserved_bytes = gc_budget_held(&device->budget),
+        .pending_bytes = pending.current,
+        .limit_bytes = gc_budget_limit(&device->budget),
+    };
+    gc_trace_levels(device->core->trace, (uint8_t)device->info.ordinal, &levels, time_ns);
+}
+
+static void note_stack(struct gc_stack_table *stacks, int ordinal, enum gc_trace_op op,
+                       const struct gc_entry *entry)
+{
+    if (op == GC_TRACE_ALLOC)
+        gc_stacks_note_alloc(stacks, ordinal, entry->address, entry->requested_bytes,
+                             gc_stacks_take(stacks));
+    else if (op == GC_TRACE_FREE)
+        gc_stacks_note_free(stacks, ordinal, entry->address);
+}
+
+void gc_device_observe(struct gc_device *device, enum gc_trace_op op, const struct gc_entry *entry)
+{
+    const struct gc_core *core = device->core;
+    if (core->stacks != NULL)
+        note_stack(core->stacks, device->info.ordinal, op, entry);
+    if (core->trace == NULL)
+        return;
+    const struct gc_trace_event event = {
+        .op = (uint8_t)op,
+        .device = (uint8_t)device->info.ordinal,
+        .api = entry->api,
+        .address = entry->address,
+        .bytes = entry->requested_bytes,
+        .stream = entry->stream,
+        .time_ns = gc_core_now_ns(core),
+    };
+    gc_trace_record(core->trace, &event);
+    trace_levels(device, event.time_ns);
+}
+
+void gc_device_trace_memory(struct gc_device *device, enum gc_trace_op op,
+                            enum gc_trace_memory memory, uint64_t address, uint64_t bytes)
+{
+    const struct gc_core *core = device->core;
+    if (core->trace == NULL)
+        return;
+    const struct gc_trace_event event = {
+        .op = (uint8_t)op,
+        .device = (uint8_t)device->info.ordinal,
+        .address = address,
+        .bytes = bytes,
+        .stream = memory,
+        .time_ns = gc_core_now_ns(core),
+    };
+    gc_trace_record(core->trace, &event);
+    trace_levels(device, event.time_ns);
+}
+
+static struct gc_api_cell *cell_of(struct gc_device *device, uint16_t api)
+{
+    return api < device->core->api_count ? &device->apis[api] : NULL;
+}
+
+void gc_device_note_other(struct gc_device *device, const struct gc_entry *entry)
+{
+    struct gc_api_cell *cell = cell_of(device, entry->api);
+    if (cell == NULL)
+        return;
+    gc_counter_add(&cell->count, 1);
+    gc_counter_add(&cell->bytes, entry->requested_bytes);
+    gc_gauge_add(&cell->live, entry->requested_bytes);
+}
+
+void gc_device_note_other_gone(struct gc_device *device, const struct gc_entry *entry)
+{
+    struct gc_api_cell *cell = cell_of(device, entry->api);
+    if (cell != NULL)
+        gc_gauge_sub_early(&cell->live, entry->requested_bytes);
+}
+
+void gc_device_note_other_back(struct gc_device *device, const struct gc_entry *entry)
+{
+    struct gc_api_cell *cell = cell_of(device, entry->api);
+    if (cell != NULL)
+        gc_gauge_add(&cell->live, entry->requested_bytes);
+}
+
+bool gc_device_is_mapped(const struct gc_device *device)
+{
+    return device->is_mapped;
+}

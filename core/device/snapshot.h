@@ -1,0 +1,100 @@
+/* A consistent-enough copy of all figures, for the report and the public API. Each number is exact;
+ * two numbers may be a moment apart. Included by core.h. */
+#ifndef GC_SNAPSHOT_H
+#define GC_SNAPSHOT_H
+
+#include "core/base/histogram.h"
+#include "core/core.h"
+
+struct gc_tenant_figures; /* tenant.h */
+
+struct gc_gauge {
+    uint64_t current;
+    uint64_t peak;
+};
+
+struct gc_api_figures {
+    uint64_t count; /* successful allocations */
+    uint64_t bytes; /* sum of requested bytes */
+    uint64_t current_bytes;
+    uint64_t peak_bytes;
+    uint64_t driver_calls; /* calls of this entry point that reached the driver */
+};
+
+/* How a plan of the run is followed: follow.h. All zero: there is none. */
+struct gc_follow_figures {
+    uint64_t entry_count;
+    uint64_t peak_bytes; /* of the plan */
+    uint64_t used_bytes; /* the end of the highest place that was taken */
+    uint64_t followed_count;
+    uint64_t followed_bytes;
+#define GC_FOLLOW_REASON(name, key, text) uint64_t key##_count, key##_bytes;
+#include "core/observe/unplanned.def"
+#undef GC_FOLLOW_REASON
+    uint64_t rounds; /* times that the plan was gone through to its end */
+    uint64_t jumps;  /* times that the place in it was found again after a departure */
+};
+
+struct gc_device_snapshot {
+    struct gc_device_info info;
+    bool is_mapped;             /* its memory is mapped, not the driver's own allocations */
+    uint64_t limit_bytes;       /* UINT64_MAX: none; of the process alone */
+    char group[64];             /* whose account the device's memory is in, too; "": none */
+    uint64_t group_limit_bytes; /* UINT64_MAX: none */
+#define GC_GAUGE(field, text) struct gc_gauge field;
+#define GC_COUNTER(field, text) uint64_t field;
+#include "core/observe/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+    uint64_t host_metadata_bytes;
+    uint64_t idle_bytes;         /* cached and free at once: part of reserved */
+    uint64_t free_bytes;         /* all free memory of the pools that is there */
+    uint64_t largest_free_bytes; /* the largest single hole that needs no driver call */
+    uint64_t stitchable_bytes;   /* idle pages: they serve any request, however they lie */
+    uint64_t direct_bytes[GC_DIRECT_KIND_COUNT];
+    uint64_t leak_count; /* live blocks and direct records now */
+    uint64_t leak_bytes;
+    struct gc_api_figures *apis; /* api_count entries, owned by the snapshot */
+    struct gc_follow_figures plan;
+    uint32_t tenant_count; /* that used it: those there are, then those removed, as many as
+                              there is room for */
+    struct gc_tenant_figures *tenants; /* owned by the snapshot */
+};
+
+struct gc_snapshot {
+    uint16_t api_count;
+    uint32_t device_count;
+    struct gc_device_snapshot *devices;
+    uint64_t *process_driver_calls;  /* api_count entries: calls that belong to no device */
+    struct gc_latency alloc_latency; /* of gc_core_alloc and gc_core_free that succeeded */
+    struct gc_latency free_latency;
+};
+
+/* The figures of one device without those by entry point, of holes and of what is live: cheap. */
+void gc_core_read_device(struct gc_core *core, struct gc_device *device,
+                         struct gc_device_snapshot *figures);
+/* Fills in the figures of holes. Walks the pools where memory is mapped. */
+void gc_core_read_holes(struct gc_core *core, struct gc_device *device,
+                        struct gc_device_snapshot *figures);
+/* The peaks of the device's gauges, of its entry points too, become their current values. */
+void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device);
+
+enum gc_status gc_core_snapshot(struct gc_core *core, struct gc_snapshot **snapshot) GC_CHECKED;
+void gc_snapshot_free(struct gc_snapshot *snapshot);
+
+struct gc_leak {
+    uint64_t address; /* or handle */
+    uint64_t bytes;
+    uint16_t api;
+    bool direct;
+    enum gc_direct_kind kind; /* if direct */
+    uint32_t site;            /* of gc_core_stacks; 0: not known */
+};
+
+/* Calls `visit` for each live allocation of the device, largest first, at most `max`. Takes no lock
+ * while visiting. */
+enum gc_status gc_core_visit_leaks(struct gc_core *core, struct gc_device *device, uint32_t max,
+                                   void (*visit)(void *argument, const struct gc_leak *leak),
+                                   void *argument) GC_CHECKED;
+
+#endif

@@ -1,0 +1,346 @@
+/* The end of the time of the one stream, and of counting that misses nothing: see work.h. */
+#include "core/device/submit.h"
+
+#include "core/base/assert.h"
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+
+#include <sched.h>
+#include <stddef.h>
+#include <time.h>
+
+/* How long memory that need not go back is waited for. */
+#define TRIM_NS UINT64_C(10000000)
+/* A turn is short, unless the driver holds its thread. */
+#define TURN_YIELDS 100
+#define TURN_PAUSE_NS 50000
+
+static bool may_be_only(uint64_t stream)
+{
+    return stream != GC_STREAM_NONE && stream != GC_STREAM_PER_THREAD &&
+           (stream & GC_STREAM_LOOSE) == 0;
+}
+
+/* ---- the mark ---- */
+
+/* No lock of core's is held across the driver's calls, so threads take turns. */
+static void begin_turn(struct gc_work *work)
+{
+    const struct timespec moment = {0, TURN_PAUSE_NS};
+    for (unsigned i = 0; atomic_exchange_explicit(&work->mark.is_taken, true, memory_order_acquire);
+         i++) {
+        if (i < TURN_YIELDS)
+            sched_yield();
+        else
+            nanosleep(&moment, NULL);
+    }
+}
+
+static void end_turn(struct gc_work *work)
+{
+    atomic_store_explicit(&work->mark.is_taken, false, memory_order_release);
+}
+
+static void add_given(struct gc_context *head, uint64_t *given)
+{
+    for (struct gc_context *record = head; record != NULL;
+         record = gc_context_next_record(record)) {
+        const uint64_t highest = atomic_load_explicit(&record->given, memory_order_seq_cst);
+        if (!gc_context_is_retired(record, highest) && !gc_context_is_dropped(record))
+            *given = gc_max_u64(*given, highest);
+    }
+}
+
+/* The context whose memory, or its device's, was handed out in the order of the one stream and is
+ * not known to be idle, and the highest stamp of such memory; NULL: there is none. */
+static struct gc_context *find_given(struct gc_work *work, uint64_t *given)
+{
+    struct gc_context *giver = atomic_load_explicit(&work->giver, memory_order_seq_cst);
+    *given = 0;
+    if (giver != NULL)
+        giver = gc_context_worker(giver);
+    if (giver == NULL || gc_context_is_gone(giver))
+        return NULL;
+    add_given(giver->head, given);
+    add_given(gc_device_ordered(giver->device), given);
+    return *given == 0 ? NULL : giver->head;
+}
+
+/* In the caller's turn. Marks the one stream if something was given that the last mark does not
+ * cover. False: there is no such mark. */
+static bool mark(struct gc_core *core, bool *is_needed)
+{
+    struct gc_work *work = &core->work;
+    const struct gc_driver *driver = &core->driver;
+    uint64_t given;
+    struct gc_context *context = find_given(work, &given);
+    struct gc_context *of_mark = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
+    *is_needed = context != NULL;
+    if (context == NULL ||
+        (context == of_mark &&
+         given <= atomic_load_explicit(&work->mark.covered, memory_order_relaxed)))
+        return true;
+    const uint64_t stream = atomic_load_explicit(&work->only_stream, memory_order_relaxed);
+    if (driver->stream_mark == NULL || !may_be_only(stream))
+        return false;
+    const uint64_t covered = gc_work_count(work);
+    uint64_t fence = context == of_mark ? work->mark.fence : 0;
+    if (GC_IN_CONTEXT(context,
+                      driver->stream_mark(driver->self, context->handle, stream, &fence)) != 0)
+        return false;
+    work->mark.fence = fence;
+    atomic_store_explicit(&work->mark.context, context, memory_order_relaxed);
+    atomic_store_explicit(&work->mark.covered, covered, memory_order_relaxed);
+    return true;
+}
+
+/* All work before the mark is done: of the whole process, since it went to the one stream. */
+static void pass_mark(struct gc_core *core, uint64_t covered)
+{
+    struct gc_work *work = &core->work;
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL; context = gc_context_next(context))
+            gc_context_raise_retired(context, covered);
+    }
+    /* No mark is made after the one that is followed. Release: pairs with the acquire in
+     * gc_work_begin. */
+    if (atomic_load_explicit(&work->mark.is_followed, memory_order_acquire) &&
+        covered == atomic_load_explicit(&work->mark.covered, memory_order_relaxed))
+        atomic_store_explicit(&work->has_left, true, memory_order_release);
+}
+
+/* Asks for the mark, or waits for it for limit_ns: the driver's code; 0: all work before it is
+ * done, and noted so. */
+static int ask_mark(struct gc_core *core, uint64_t limit_ns)
+{
+    const struct gc_driver *driver = &core->driver;
+    struct gc_work *work = &core->work;
+    /* The three belong together, and the mark may be made anew while the driver is asked. */
+    begin_turn(work);
+    struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
+    const uint64_t fence = work->mark.fence;
+    const uint64_t covered = atomic_load_explicit(&work->mark.covered, memory_order_relaxed);
+    end_turn(work);
+    const int code = GC_IN_CONTEXT(
+        context, limit_ns != 0 ? driver->fence_wait(driver->self, context->handle, fence, limit_ns)
+                               : driver->fence_query(driver->self, context->handle, fence));
+    if (code != 0 && code != driver->context_is_gone)
+        return code;
+    pass_mark(core, covered);
+    return 0;
+}
+
+/* False: it failed with *driver_code, or 0 where it took too long. */
+static bool wait_for_mark(struct gc_core *core, uint64_t limit_ns, int *driver_code)
+{
+    const int code = ask_mark(core, limit_ns);
+    *driver_code = code == core->driver.not_ready ? 0 : code;
+    return code == 0;
+}
+
+/* ---- the end ---- */
+
+static bool quiesce_device(struct gc_device *device, int *driver_code)
+{
+    bool is_idle = true;
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        is_idle &= gc_reuse_quiesce(context, driver_code);
+    return is_idle;
+}
+
+/* No stream is the only one any more: its handle may come to be another's, and NULL is a stream in
+ * each context. */
+static void forget_only_stream(struct gc_work *work)
+{
+    atomic_store_explicit(&work->only_stream, GC_STREAM_OTHER, memory_order_relaxed);
+    atomic_store_explicit(&work->quick_stream, GC_STREAM_ASK, memory_order_relaxed);
+}
+
+/* Where there is no mark. */
+static bool wait_for_all(struct gc_core *core, int *driver_code)
+{
+    struct gc_work *work = &core->work;
+    bool is_idle = true;
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_core_find_device(core, i);
+        if (device != NULL)
+            is_idle &= quiesce_device(device, driver_code);
+    }
+    if (!is_idle) /* another thread may have been luckier */
+        return atomic_load_explicit(&work->has_left, memory_order_acquire);
+    /* Release: pairs with the acquire in gc_work_begin. */
+    atomic_store_explicit(&work->has_left, true, memory_order_release);
+    return true;
+}
+
+static bool is_over(const struct gc_work *work)
+{
+    return atomic_load_explicit(&work->has_left, memory_order_acquire) ||
+           atomic_load_explicit(&work->mark.is_followed, memory_order_acquire);
+}
+
+bool gc_work_leave_single(struct gc_core *core, int *driver_code)
+{
+    struct gc_work *work = &core->work;
+    bool is_needed = false;
+    *driver_code = 0;
+    if (is_over(work))
+        return true;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    begin_turn(work);
+    /* Sequentially consistent: the partner is gc_context_may_reuse. */
+    atomic_fetch_or_explicit(&work->hindered, GC_WORK_SEVERAL, memory_order_seq_cst);
+    if (!is_over(work) && mark(core, &is_needed))
+        atomic_store_explicit(is_needed ? &work->mark.is_followed : &work->has_left, true,
+                              memory_order_release);
+    forget_only_stream(work);
+    end_turn(work);
+    return is_over(work) || wait_for_all(core, driver_code);
+}
+
+void gc_work_close_stream(struct gc_core *core, uint64_t stream)
+{
+    int ignored; /* where that fails, work for any stream is held up */
+    if (atomic_load_explicit(&core->work.only_stream, memory_order_relaxed) == stream)
+        (void)gc_work_leave_single(core, &ignored);
+}
+
+bool gc_work_settle(struct gc_core *core, int *driver_code)
+{
+    struct gc_work *work = &core->work;
+    if (!gc_work_leave_single(core, driver_code))
+        return false;
+    if (atomic_load_explicit(&work->has_left, memory_order_acquire))
+        return true;
+    return wait_for_mark(core, GC_FOREVER, driver_code);
+}
+
+/* Nothing of the context's that was handed out in the order of the one stream is busy. */
+static bool is_quiet(const struct gc_context *context, uint64_t given)
+{
+    return gc_context_is_retired(context, given) ||
+           atomic_load_explicit(&context->core->work.has_left, memory_order_acquire);
+}
+
+/* Where no mark can be made all work is waited for. */
+static bool quiesce(struct gc_context *context, uint64_t limit_ns, int *driver_code)
+{
+    struct gc_core *core = context->core;
+    struct gc_work *work = &core->work;
+    /* Sequentially consistent: the partner is gc_context_may_reuse. */
+    const uint64_t given = atomic_load_explicit(&context->given, memory_order_seq_cst);
+    bool is_needed = false;
+    if (is_quiet(context, given) || gc_context_is_dropped(context))
+        return true;
+    begin_turn(work);
+    const bool is_marked = is_over(work) || mark(core, &is_needed);
+    end_turn(work);
+    if (is_marked && atomic_load_explicit(&work->mark.context, memory_order_relaxed) != NULL)
+        return wait_for_mark(core, limit_ns, driver_code) && is_quiet(context, given);
+    if (gc_fence_synchronize(context, limit_ns, driver_code) != GC_OK)
+        return false;
+    return is_quiet(context, given);
+}
+
+bool gc_reuse_quiesce(struct gc_context *context, int *driver_code)
+{
+    return quiesce(context, GC_SHORT_NS, driver_code);
+}
+
+static bool catch_up(struct gc_core *core, uint64_t limit_ns)
+{
+    uint64_t ignored_given;
+    int ignored;
+    struct gc_context *context = find_given(&core->work, &ignored_given);
+    return context == NULL || quiesce(context, limit_ns, &ignored);
+}
+
+bool gc_work_catch_up(struct gc_core *core)
+{
+    return catch_up(core, GC_SHORT_NS);
+}
+
+bool gc_work_is_settled(struct gc_core *core)
+{
+    return catch_up(core, TRIM_NS);
+}
+
+/* ---- before work ---- */
+
+/* Whether the stream is the one to which all work went so far, and no other is. */
+static bool is_only(struct gc_work *work, uint64_t stream)
+{
+    uint64_t only = GC_STREAM_NONE;
+    return may_be_only(stream) &&
+           (atomic_compare_exchange_strong_explicit(&work->only_stream, &only, stream,
+                                                    memory_order_relaxed, memory_order_relaxed) ||
+            only == stream);
+}
+
+/* Work for the one stream comes. A mark that fails is tried again at the end. */
+static void mark_before_work(struct gc_core *core, uint64_t stream)
+{
+    struct gc_work *work = &core->work;
+    bool ignored;
+    begin_turn(work);
+    if (!is_over(work)) {
+        /* Sequentially consistent, as in gc_work_ask_for_mark. */
+        atomic_store_explicit(&work->quick_stream, stream, memory_order_seq_cst);
+        (void)mark(core, &ignored);
+    }
+    end_turn(work);
+}
+
+/* Work for any other stream comes, while the mark may not be passed yet. */
+static bool follow_mark(struct gc_core *core, uint64_t stream, int *driver_code)
+{
+    struct gc_work *work = &core->work;
+    const struct gc_driver *driver = &core->driver;
+    struct gc_context *context = atomic_load_explicit(&work->mark.context, memory_order_relaxed);
+    if (ask_mark(core, 0) == 0)
+        return true;
+    if (stream == GC_STREAM_OTHER)
+        return wait_for_mark(core, GC_FOREVER, driver_code);
+    *driver_code = GC_IN_CONTEXT(
+        context, driver->stream_follow(driver->self, stream & ~GC_STREAM_LOOSE, work->mark.fence));
+    return *driver_code == 0 || *driver_code == driver->context_is_gone;
+}
+
+bool gc_work_begin(struct gc_core *core, uint64_t stream, int *driver_code)
+{
+    struct gc_work *work = &core->work;
+    *driver_code = 0;
+    /* Acquire: pairs with the release in pass_mark and wait_for_all. */
+    if (atomic_load_explicit(&work->has_left, memory_order_acquire))
+        return true;
+    /* While another thread ends the time, work for the one stream goes on. */
+    if (is_only(work, stream)) {
+        mark_before_work(core, stream);
+        return true;
+    }
+    if (!gc_work_leave_single(core, driver_code))
+        return false;
+    return stream == GC_STREAM_NONE ||
+           atomic_load_explicit(&work->has_left, memory_order_acquire) ||
+           follow_mark(core, stream, driver_code);
+}
+
+/* Nothing is known of what goes unseen. */
+static void set_roaming(struct gc_context *context, void *unused)
+{
+    (void)unused;
+    gc_context_set_roaming(context);
+}
+
+bool gc_core_set_conservative(struct gc_core *core)
+{
+    const bool was =
+        atomic_exchange_explicit(&core->work.is_conservative, true, memory_order_seq_cst);
+    int ignored; /* work that comes before it is idle is held up */
+    (void)gc_work_leave_single(core, &ignored);
+    gc_core_each_context(core, set_roaming, NULL);
+    return !was;
+}

@@ -1,0 +1,303 @@
+/* The tenants of a process, and their records in its contexts. */
+#include "core/device/tenant.h"
+
+#include "core/base/assert.h"
+#include "core/base/bits.h"
+#include "core/config/parse.h"
+#include "core/device/registry.h"
+#include "core/device/tenant_record.h"
+#include "core/group/group.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* Addresses of a tenant that names no capacity: this often what it may hold. */
+#define CAPACITY_TIMES 4
+
+/* ---- registry ---- */
+
+static struct gc_tenant *follow(const _Atomic(struct gc_tenant *) *link)
+{
+    /* Acquire: pairs with the release in gc_core_add_tenant. */
+    return atomic_load_explicit(link, memory_order_acquire);
+}
+
+/* NULL: the tenant never used the device. Acquire: pairs with gc_tenant_share. */
+static struct gc_share *share_at(const struct gc_tenant *tenant, int ordinal)
+{
+    return atomic_load_explicit(&tenant->shares[ordinal], memory_order_acquire);
+}
+
+static bool is_removed(const struct gc_tenant *tenant)
+{
+    return atomic_load_explicit(&tenant->state, memory_order_acquire) == GC_TENANT_REMOVED;
+}
+
+static uint32_t count_locked(const struct gc_core *core)
+{
+    uint32_t count = 0;
+    for (struct gc_tenant *tenant = follow(&core->tenants); tenant != NULL;
+         tenant = follow(&tenant->next))
+        count += !is_removed(tenant);
+    return count;
+}
+
+struct gc_tenant *gc_core_find_tenant(struct gc_core *core, const char *name)
+{
+    struct gc_tenant *tenant = follow(&core->tenants);
+    while (tenant != NULL && (is_removed(tenant) || strcmp(tenant->name, name) != 0))
+        tenant = follow(&tenant->next);
+    return tenant;
+}
+
+/* *status says why there is none. */
+static struct gc_tenant *create(struct gc_core *core, const struct gc_tenant_config *config,
+                                enum gc_status *status)
+{
+    static const struct gc_option_rule name_rule = {.type = GC_OPTION_TEXT_NAME,
+                                                    .bytes = GC_OPTION_NAME_BYTES};
+    struct gc_tenant *tenant = gc_slab_take(&core->tenant_records);
+    *status = GC_NO_HOST_MEMORY;
+    if (tenant == NULL)
+        return NULL;
+    *tenant = (struct gc_tenant){.core = core};
+    if (!gc_option_parse(&name_rule, config->name, tenant->name)) {
+        gc_slab_put(&core->tenant_records, tenant);
+        *status = GC_INVALID_ARGUMENT;
+        return NULL;
+    }
+    tenant->capacity_bytes = config->capacity_bytes;
+    atomic_init(&tenant->limit_bytes, config->limit_bytes);
+    *status = GC_OK;
+    return tenant;
+}
+
+/* Behind all others: a visit goes from the oldest on. */
+static void link_locked(struct gc_core *core, struct gc_tenant *tenant)
+{
+    _Atomic(struct gc_tenant *) *link = &core->tenants;
+    while (follow(link) != NULL)
+        link = &follow(link)->next;
+    atomic_store_explicit(link, tenant, memory_order_release);
+}
+
+enum gc_status gc_core_add_tenant(struct gc_core *core, const struct gc_tenant_config *config,
+                                  struct gc_tenant **tenant)
+{
+    enum gc_status status;
+    struct gc_tenant *created = create(core, config, &status);
+    if (created == NULL)
+        return status;
+    gc_lock_acquire(&core->registry);
+    if (gc_core_find_tenant(core, config->name) != NULL)
+        status = GC_ALREADY_EXISTS;
+    else if (count_locked(core) >= GC_TENANT_MAX)
+        status = GC_TOO_MANY;
+    else
+        link_locked(core, created);
+    gc_lock_release(&core->registry);
+    if (status == GC_OK)
+        *tenant = created;
+    else
+        gc_slab_put(&core->tenant_records, created);
+    return status;
+}
+
+void gc_core_visit_tenants(struct gc_core *core, gc_visit_tenant *visit, void *argument)
+{
+    for (struct gc_tenant *tenant = follow(&core->tenants); tenant != NULL;
+         tenant = follow(&tenant->next))
+        visit(argument, tenant);
+}
+
+void gc_tenants_init(struct gc_core *core)
+{
+    gc_slab_init_small(&core->tenant_records, &core->host, sizeof(struct gc_tenant));
+    gc_slab_init_small(&core->share_records, &core->host, sizeof(struct gc_share));
+}
+
+void gc_tenants_fini(struct gc_core *core)
+{
+    gc_slab_fini(&core->tenant_records);
+    gc_slab_fini(&core->share_records);
+}
+
+/* ---- one tenant ---- */
+
+enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *device,
+                               struct gc_share **share)
+{
+    struct gc_core *core = tenant->core;
+    const int ordinal = gc_device_get_info(device)->ordinal;
+    *share = share_at(tenant, ordinal);
+    if (*share != NULL)
+        return GC_OK;
+    struct gc_share *created = gc_slab_take(&core->share_records);
+    if (created == NULL)
+        return GC_NO_HOST_MEMORY;
+    *created = (struct gc_share){.device = device};
+    gc_share_init(created, device, gc_tenant_limit_bytes(tenant));
+    created->capacity_bytes = gc_tenant_capacity_bytes(tenant, device);
+    gc_lock_acquire(&core->registry);
+    *share = share_at(tenant, ordinal);
+    if (*share == NULL) {
+        /* The limit changes under this lock only. */
+        gc_budget_set_limit(&created->budget, gc_tenant_limit_bytes(tenant));
+        atomic_store_explicit(&tenant->shares[ordinal], created, memory_order_release);
+        *share = created;
+    }
+    gc_lock_release(&core->registry);
+    if (*share != created)
+        gc_slab_put(&core->share_records, created);
+    return GC_OK;
+}
+
+enum gc_status gc_tenant_context(struct gc_tenant *tenant, struct gc_context *head,
+                                 struct gc_context **own)
+{
+    if (tenant == NULL) {
+        *own = head;
+        return GC_OK;
+    }
+    *own = gc_context_find_record(head, tenant);
+    /* Acquire: pairs with the release in gc_context_copy_peers. */
+    if (*own != NULL && atomic_load_explicit(&(*own)->has_peers, memory_order_acquire))
+        return gc_tenant_is_open(tenant) ? GC_OK : GC_INVALID_ARGUMENT;
+    struct gc_share *share;
+    const enum gc_status status = gc_tenant_share(tenant, head->device, &share);
+    return status == GC_OK ? gc_context_add_record(head, tenant, share, own) : status;
+}
+
+bool gc_tenant_is_open(const struct gc_tenant *tenant)
+{
+    return atomic_load_explicit(&tenant->state, memory_order_acquire) == GC_TENANT_OPEN;
+}
+
+void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes)
+{
+    gc_lock_acquire(&tenant->core->registry);
+    atomic_store_explicit(&tenant->limit_bytes, limit_bytes, memory_order_relaxed);
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_share *share = share_at(tenant, i);
+        if (share != NULL)
+            gc_budget_set_limit(&share->budget, limit_bytes);
+    }
+    gc_lock_release(&tenant->core->registry);
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_share *share = share_at(tenant, i);
+        if (share != NULL)
+            gc_share_apply_limit(share);
+    }
+}
+
+uint64_t gc_tenant_limit_bytes(const struct gc_tenant *tenant)
+{
+    return atomic_load_explicit(&tenant->limit_bytes, memory_order_relaxed);
+}
+
+const char *gc_tenant_name(const struct gc_tenant *tenant)
+{
+    return tenant->name;
+}
+
+enum gc_status gc_tenant_begin_pause(struct gc_tenant *tenant)
+{
+    enum gc_status status = GC_OK;
+    gc_lock_acquire(&tenant->core->registry);
+    if (!gc_tenant_is_open(tenant))
+        status = GC_INVALID_ARGUMENT;
+    else if (gc_tenant_is_paused(tenant))
+        status = GC_BUSY;
+    else
+        atomic_store_explicit(&tenant->is_paused, true, memory_order_seq_cst);
+    gc_lock_release(&tenant->core->registry);
+    return status;
+}
+
+void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused)
+{
+    /* Sequentially consistent, as the turnstile's word, which changes after it. */
+    atomic_store_explicit(&tenant->is_paused, is_paused, memory_order_seq_cst);
+    gc_member_write_tenant(tenant);
+}
+
+bool gc_tenant_is_paused(const struct gc_tenant *tenant)
+{
+    return atomic_load_explicit(&tenant->is_paused, memory_order_seq_cst);
+}
+
+uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct gc_device *device)
+{
+    const struct gc_share *share = share_at(tenant, gc_device_get_info(device)->ordinal);
+    if (share != NULL)
+        return share->capacity_bytes;
+    if (tenant->capacity_bytes != 0)
+        return tenant->capacity_bytes;
+    return CAPACITY_TIMES *
+           gc_min_u64(gc_tenant_limit_bytes(tenant), gc_device_get_info(device)->total_bytes);
+}
+
+/* ---- figures ---- */
+
+/* What only the pool knows. */
+static void add_pool(struct gc_context *record, struct gc_tenant_figures *figures)
+{
+    struct gc_pool *pool = &record->pool;
+    gc_pool_acquire_plain(pool);
+    figures->pending_bytes += pool->pending_bytes;
+    if (figures->base_address == 0 || !record->is_device)
+        figures->base_address = pool->pages.range_address;
+    gc_pool_release(pool);
+}
+
+static void add_gauge(const struct gc_gauge_cell *cell, struct gc_gauge *sum)
+{
+    struct gc_gauge gauge;
+    gc_gauge_read(cell, &gauge);
+    sum->current += gauge.current;
+    sum->peak += gauge.peak;
+}
+
+/* The peaks of several devices add up to what there was at most, at one time or another. */
+static bool add_device(struct gc_tenant *tenant, struct gc_device *device,
+                       struct gc_tenant_figures *figures)
+{
+    const struct gc_share *share = share_at(tenant, gc_device_get_info(device)->ordinal);
+    if (share == NULL)
+        return false;
+    add_gauge(&share->requested, &figures->requested);
+    add_gauge(&share->allocated, &figures->allocated);
+    add_gauge(&share->reserved, &figures->reserved);
+    figures->alloc_count += gc_counter_read(&share->alloc_count);
+    figures->free_count += gc_counter_read(&share->free_count);
+    figures->hit_count += gc_counter_read(&share->hit_count);
+    figures->miss_count += gc_counter_read(&share->miss_count);
+    figures->oom_count += gc_counter_read(&share->oom_count);
+    figures->idle_bytes += gc_supply_idle_bytes(&share->supply);
+    figures->capacity_bytes = gc_max_u64(figures->capacity_bytes, share->capacity_bytes);
+    for (struct gc_context *record = gc_context_first(device); record != NULL;
+         record = gc_context_next(record))
+        if (record->tenant == tenant)
+            add_pool(record, figures);
+    return true;
+}
+
+bool gc_tenant_read(struct gc_tenant *tenant, struct gc_device *device,
+                    struct gc_tenant_figures *figures)
+{
+    bool any = false;
+    *figures = (struct gc_tenant_figures){
+        .is_removed = is_removed(tenant),
+        .is_paused = atomic_load_explicit(&tenant->is_paused, memory_order_relaxed),
+        .limit_bytes = gc_tenant_limit_bytes(tenant),
+    };
+    memcpy(figures->name, tenant->name, sizeof(figures->name));
+    if (device != NULL)
+        return add_device(tenant, device, figures);
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *one = gc_core_find_device(tenant->core, i);
+        any |= one != NULL && add_device(tenant, one, figures);
+    }
+    figures->base_address = 0;
+    return any;
+}

@@ -1,0 +1,52 @@
+/* Records of direct memory, found by (kind, key).
+ *
+ * A hash table in 64 shards, each with its lock, its chains and its own bucket array, doubled when
+ * it holds more records than buckets: O(1) expected. Records come from a slab, arrays from the
+ * kernel outside the lock; where a larger array cannot be had, the chains grow longer and nothing
+ * fails. */
+#ifndef GC_TRACKER_H
+#define GC_TRACKER_H
+
+#include "core/base/host_mem.h"
+#include "core/base/lock.h"
+#include "core/base/slab.h"
+#include "core/core.h"
+
+#define GC_TRACKER_SHARDS 64
+
+struct gc_direct_record;
+
+struct gc_tracker_shard {
+    struct gc_lock lock; /* guards all below */
+    struct gc_direct_record **buckets;
+    uint64_t bucket_count; /* a power of two; 0 until the first record */
+    uint64_t record_count;
+};
+
+struct gc_tracker {
+    struct gc_host *host;
+    struct gc_slab records;
+    struct gc_tracker_shard shards[GC_TRACKER_SHARDS];
+};
+
+void gc_tracker_init(struct gc_tracker *tracker, struct gc_host *host);
+void gc_tracker_fini(struct gc_tracker *tracker);
+/* Adds a copy. If there was a record of this kind and key it is replaced, *replaced is true and
+ * *old has it: the program gave it back by a way not seen. GC_NO_HOST_MEMORY. */
+enum gc_status gc_tracker_add(struct gc_tracker *tracker, const struct gc_direct *direct,
+                              bool *replaced, struct gc_direct *old) GC_CHECKED;
+/* False if there is none. `direct` may be NULL. */
+bool gc_tracker_remove(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
+                       struct gc_direct *direct);
+bool gc_tracker_find(struct gc_tracker *tracker, enum gc_direct_kind kind, uint64_t key,
+                     struct gc_direct *direct);
+/* Removes every record that belongs to the context and shows each to `visit`, under no lock. */
+void gc_tracker_remove_context(struct gc_tracker *tracker, uint64_t context,
+                               void (*visit)(void *argument, const struct gc_direct *direct),
+                               void *argument);
+/* Shows every record to `visit`, which runs under a shard's lock and takes no other. */
+void gc_tracker_visit(struct gc_tracker *tracker,
+                      void (*visit)(void *argument, const struct gc_direct *direct),
+                      void *argument);
+
+#endif

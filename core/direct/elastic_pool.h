@@ -1,0 +1,96 @@
+/* An elastic pool from inside: what elastic*.c share. */
+#ifndef GC_ELASTIC_POOL_H
+#define GC_ELASTIC_POOL_H
+
+#include "core/base/lock.h"
+#include "core/device/context.h"
+#include "core/direct/elastic.h"
+
+#include <pthread.h>
+
+#define GC_ELASTIC_MAX 1024             /* pools at a time */
+#define GC_ELASTIC_PAGES_MAX (1U << 24) /* of one pool */
+#define GC_ELASTIC_PAGE_NONE UINT32_MAX
+
+enum gc_elastic_state { GC_ELASTIC_FREE, GC_ELASTIC_MAPPED, GC_ELASTIC_WARM, GC_ELASTIC_BUSY };
+
+struct gc_elastic_page {
+    uint64_t handle;    /* of the physical page, if has_handle */
+    uint32_t previous;  /* among the warm ones, oldest first */
+    uint32_t next;      /* the same; of a busy page: whatever its thread makes of it */
+    uint8_t state;      /* enum gc_elastic_state */
+    bool has_handle;    /* a physical page is lent to it */
+    bool is_bound;      /* and mapped here */
+    bool is_accessible; /* and usable by the device */
+};
+
+struct gc_elastic {
+    struct gc_device *device;
+    struct gc_share *share; /* NULL: charged to the device alone */
+    uint64_t base;
+    uint64_t page_bytes;
+    uint32_t page_count;
+    uint32_t stock_max; /* pages */
+    uint32_t slot;      /* in the table; guarded by its lock */
+    uint16_t api;
+
+    struct gc_lock lock;    /* guards all below; of a busy page its thread owns all but the state */
+    pthread_cond_t changed; /* a page is no longer busy */
+    struct gc_elastic_page *pages;
+    uint64_t *loose; /* handles of physical pages that are mapped nowhere; room for page_count */
+    uint32_t loose_count;
+    uint32_t warm_first; /* the longest warm */
+    uint32_t warm_last;
+    uint32_t warm_count;
+    struct gc_elastic_figures figures; /* but what is derived */
+};
+
+/* ---- the table: elastic_table.c ---- */
+
+/* Sees to it that there is one. GC_NO_HOST_MEMORY. */
+enum gc_status gc_elastic_make_table(struct gc_core *core) GC_CHECKED;
+/* The pool can be found by the handle from now on. GC_NO_HOST_MEMORY: every slot is in use. */
+enum gc_status gc_elastic_enter(struct gc_core *core, struct gc_elastic *pool,
+                                uint64_t *handle) GC_CHECKED;
+/* Makes the pool the caller's alone: nobody finds it, and who is in it has left. NULL: there is no
+ * such pool. */
+struct gc_elastic *gc_elastic_begin_close(struct gc_core *core, uint64_t handle);
+/* `is_gone`: its handle is free; else others find it again. */
+void gc_elastic_end_close(struct gc_core *core, uint64_t handle, bool is_gone);
+/* Takes a reference: NULL if there is no such pool. Release it. */
+struct gc_elastic *gc_elastic_acquire(struct gc_core *core, uint64_t handle);
+void gc_elastic_release(struct gc_core *core, struct gc_elastic *pool);
+
+/* ---- one pool: elastic_pool.c ---- */
+
+/* Frees the record, no memory of the device. */
+void gc_elastic_destroy_record(struct gc_elastic *pool);
+/* Gives back of its stock what is idle beyond keep_bytes, until enough_bytes went; returns the
+ * bytes that went. */
+uint64_t gc_elastic_give_back_of(struct gc_elastic *pool, const struct gc_share *share,
+                                 uint64_t keep_bytes, uint64_t enough_bytes);
+
+/* ---- the stock: elastic_stock.c ---- */
+
+/* An idle page, or one whose physical page is to be kept, joins the stock as it is: warm if bound,
+ * else its handle becomes loose. It is busy or mapped before. */
+void gc_elastic_stow_locked(struct gc_elastic *pool, uint32_t page);
+/* Takes a warm page out of the stock: busy, as it is. */
+void gc_elastic_take_warm_locked(struct gc_elastic *pool, uint32_t page);
+/* Takes a loose handle; false if there is none. */
+bool gc_elastic_take_loose_locked(struct gc_elastic *pool, uint64_t *handle);
+/* Gives the stock back, the oldest first, until `keep` pages remain or `enough` went; returns the
+ * pages that went. *driver_code: of the refusal that ended it, else unchanged. */
+uint64_t gc_elastic_shrink(struct gc_elastic *pool, struct gc_context *context, uint64_t keep,
+                           uint64_t enough, int *driver_code);
+/* A new physical page, whose bytes are reserved already, is there. */
+void gc_elastic_note_created(struct gc_elastic *pool);
+
+/* ---- gates ---- */
+
+/* Announces driver calls in the context that a capture forbids. False: a capture is under way. */
+bool gc_elastic_open_gate(struct gc_context *context, struct gc_wait_set *set);
+/* Waits for all work of the device. GC_CAPTURING, GC_DRIVER. */
+enum gc_status gc_elastic_wait_device(struct gc_device *device, int *driver_code) GC_CHECKED;
+
+#endif

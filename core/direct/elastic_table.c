@@ -1,0 +1,177 @@
+/* Which elastic pools there are: handles and references. A handle is a slot's number and how often
+ * the slot was used; an operation holds a reference while it runs, so a pool that is being
+ * destroyed waits for it. */
+#include "core/device/registry.h"
+#include "core/direct/elastic_pool.h"
+
+#include <stddef.h>
+
+#define SLOT_BITS 16
+#define SLOT_MASK ((UINT64_C(1) << SLOT_BITS) - 1)
+_Static_assert(GC_ELASTIC_MAX <= SLOT_MASK, "a slot's number, from 1, fits its bits");
+
+struct slot {
+    struct gc_elastic *pool; /* NULL: not in use */
+    uint64_t generation;
+    uint32_t reference_count;
+    bool is_closing; /* one thread is destroying it; others do not find it */
+};
+
+struct gc_elastic_table {
+    struct slot slots[GC_ELASTIC_MAX];
+};
+
+static uint64_t handle_of(uint32_t index, const struct slot *slot)
+{
+    return (slot->generation << SLOT_BITS) | (index + 1);
+}
+
+/* The slot a handle names, NULL if it names none. */
+static struct slot *slot_of_locked(struct gc_core *core, uint64_t handle)
+{
+    const uint64_t number = handle & SLOT_MASK;
+    if (core->elastics == NULL || number == 0 || number > GC_ELASTIC_MAX)
+        return NULL;
+    struct slot *slot = &core->elastics->slots[number - 1];
+    return slot->pool != NULL && slot->generation == handle >> SLOT_BITS ? slot : NULL;
+}
+
+struct gc_elastic *gc_elastic_acquire(struct gc_core *core, uint64_t handle)
+{
+    struct gc_elastic *pool = NULL;
+    gc_lock_acquire(&core->elastic_lock);
+    struct slot *slot = slot_of_locked(core, handle);
+    if (slot != NULL && !slot->is_closing) {
+        slot->reference_count++;
+        pool = slot->pool;
+    }
+    gc_lock_release(&core->elastic_lock);
+    return pool;
+}
+
+void gc_elastic_release(struct gc_core *core, struct gc_elastic *pool)
+{
+    gc_lock_acquire(&core->elastic_lock);
+    struct slot *slot = &core->elastics->slots[pool->slot];
+    if (--slot->reference_count == 0 && slot->is_closing)
+        pthread_cond_broadcast(&core->elastic_changed);
+    gc_lock_release(&core->elastic_lock);
+}
+
+enum gc_status gc_elastic_make_table(struct gc_core *core)
+{
+    gc_lock_acquire(&core->elastic_lock);
+    const bool is_there = core->elastics != NULL;
+    gc_lock_release(&core->elastic_lock);
+    if (is_there)
+        return GC_OK;
+    struct gc_elastic_table *table = gc_host_map(&core->host, sizeof(*table));
+    if (table == NULL)
+        return GC_NO_HOST_MEMORY;
+    gc_lock_acquire(&core->elastic_lock);
+    const bool is_first = core->elastics == NULL;
+    if (is_first)
+        core->elastics = table;
+    gc_lock_release(&core->elastic_lock);
+    if (!is_first)
+        gc_host_unmap(&core->host, table, sizeof(*table));
+    return GC_OK;
+}
+
+enum gc_status gc_elastic_enter(struct gc_core *core, struct gc_elastic *pool, uint64_t *handle)
+{
+    enum gc_status status = GC_NO_HOST_MEMORY;
+    gc_lock_acquire(&core->elastic_lock);
+    for (uint32_t i = 0; i < GC_ELASTIC_MAX && status != GC_OK; i++) {
+        struct slot *slot = &core->elastics->slots[i];
+        if (slot->pool != NULL)
+            continue;
+        slot->pool = pool;
+        pool->slot = i;
+        slot->generation++;
+        slot->reference_count = 0;
+        slot->is_closing = false;
+        *handle = handle_of(i, slot);
+        status = GC_OK;
+    }
+    gc_lock_release(&core->elastic_lock);
+    return status;
+}
+
+struct gc_elastic *gc_elastic_begin_close(struct gc_core *core, uint64_t handle)
+{
+    struct gc_elastic *pool = NULL;
+    gc_lock_acquire(&core->elastic_lock);
+    struct slot *slot = slot_of_locked(core, handle);
+    if (slot != NULL && !slot->is_closing) {
+        slot->is_closing = true;
+        while (slot->reference_count > 0)
+            gc_lock_wait(&core->elastic_lock, &core->elastic_changed);
+        pool = slot->pool;
+    }
+    gc_lock_release(&core->elastic_lock);
+    return pool;
+}
+
+void gc_elastic_end_close(struct gc_core *core, uint64_t handle, bool is_gone)
+{
+    gc_lock_acquire(&core->elastic_lock);
+    struct slot *slot = slot_of_locked(core, handle);
+    slot->is_closing = false;
+    if (is_gone)
+        slot->pool = NULL;
+    gc_lock_release(&core->elastic_lock);
+}
+
+void gc_elastic_fini(struct gc_core *core)
+{
+    struct gc_elastic_table *table = core->elastics;
+    for (uint32_t i = 0; table != NULL && i < GC_ELASTIC_MAX; i++) {
+        if (table->slots[i].pool != NULL)
+            gc_elastic_destroy_record(table->slots[i].pool);
+    }
+    if (table != NULL)
+        gc_host_unmap(&core->host, table, sizeof(*table));
+    pthread_cond_destroy(&core->elastic_changed);
+    gc_lock_fini(&core->elastic_lock);
+}
+
+enum gc_status gc_elastic_find_device(struct gc_core *core, uint64_t handle,
+                                      struct gc_device **device)
+{
+    struct gc_elastic *pool = gc_elastic_acquire(core, handle);
+    if (pool == NULL)
+        return GC_INVALID_HANDLE;
+    *device = pool->device;
+    gc_elastic_release(core, pool);
+    return GC_OK;
+}
+
+static bool is_asked(const struct gc_elastic *pool, const struct gc_device *device,
+                     const struct gc_share *share)
+{
+    return pool != NULL && pool->device == device && (share == NULL || pool->share == share);
+}
+
+uint64_t gc_elastic_give_back(struct gc_device *device, const struct gc_share *share,
+                              uint64_t keep_bytes, uint64_t enough_bytes)
+{
+    struct gc_core *core = device->core;
+    uint64_t given = 0;
+    for (uint32_t i = 0; i < GC_ELASTIC_MAX && given < enough_bytes; i++) {
+        gc_lock_acquire(&core->elastic_lock);
+        const struct slot *slot = core->elastics == NULL ? NULL : &core->elastics->slots[i];
+        const uint64_t handle =
+            slot != NULL && is_asked(slot->pool, device, share) ? handle_of(i, slot) : 0;
+        const bool is_end = core->elastics == NULL;
+        gc_lock_release(&core->elastic_lock);
+        struct gc_elastic *pool = handle == 0 ? NULL : gc_elastic_acquire(core, handle);
+        if (pool != NULL) {
+            given += gc_elastic_give_back_of(pool, share, keep_bytes, enough_bytes - given);
+            gc_elastic_release(core, pool);
+        }
+        if (is_end)
+            break;
+    }
+    return given;
+}

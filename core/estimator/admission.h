@@ -1,0 +1,49 @@
+/* The gate at a program's start: an estimate made from the options, held against a budget once that
+ * is known. Reading the model takes no lock and makes no driver call. */
+#ifndef GC_GATE_H
+#define GC_GATE_H
+
+#include "core/config/options.h"
+#include "core/estimator/estimate.h"
+#include "core/io/log.h"
+#include "core/report/report.h"
+
+struct gc_gatekeeper;
+
+enum gc_gate_verdict {
+    GC_GATE_FITS,
+    GC_GATE_EXCEEDS,
+    GC_GATE_UNREADABLE, /* there is no estimate: the model could not be read */
+};
+
+/* What the gate's caller knows of a device that the program sees. */
+struct gc_gate_device {
+    uint64_t budget_bytes;  /* UINT64_MAX: without limit */
+    uint64_t context_bytes; /* what a context takes there: told or measured; 0: not known */
+};
+
+struct gc_gate_devices {
+    uint32_t count; /* may be less than the model is split over: that does not fit */
+    struct gc_gate_device items[GC_ESTIMATE_DEVICE_MAX];
+};
+
+/* Reads the model that the options name and estimates it; *keeper is NULL if they name none. What
+ * is wrong with the model is said by gc_gatekeeper_judge. GC_NO_HOST_MEMORY. */
+enum gc_status gc_gatekeeper_open(const struct gc_options *options,
+                                  struct gc_gatekeeper **keeper) GC_CHECKED;
+
+/* How many devices the options split the model over: what gc_gatekeeper_judge wants to know of. */
+uint32_t gc_gatekeeper_device_count(const struct gc_gatekeeper *keeper);
+
+/* The first call decides and says where it does not fit or cannot be read, and what would fit;
+ * later ones have its answer. Each device's share must fit in that device's budget. Thread-safe;
+ * waits for a decision under way, which makes no call of anyone else's. */
+enum gc_gate_verdict gc_gatekeeper_judge(struct gc_gatekeeper *keeper,
+                                         const struct gc_gate_devices *devices,
+                                         const struct gc_log *log);
+
+/* For the report; false if there is no estimate. Texts live as long as the keeper does, which is as
+ * long as the process. */
+bool gc_gatekeeper_tell(const struct gc_gatekeeper *keeper, struct gc_report_estimate *estimate);
+
+#endif

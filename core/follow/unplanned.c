@@ -1,0 +1,153 @@
+#include "core/follow/unplanned.h"
+
+#include <stddef.h>
+
+#define STRAY_BEST 16  /* of those, places that are compared with the plan */
+#define STRAY_REACH 64 /* entries of the plan that they are compared with */
+
+struct option {
+    struct gc_place place;
+    uint64_t cost;    /* pages that come into use */
+    uint64_t rest;    /* of the hole, in bytes */
+    uint32_t pending; /* entries until the plan comes there; STRAY_REACH: not soon */
+};
+
+struct choice {
+    uint32_t count;
+    struct option best[STRAY_BEST]; /* the best first */
+};
+
+/* ---- what a place costs ---- */
+
+uint64_t gc_stray_page_cost(const struct gc_place *place, uint64_t bytes, uint64_t page)
+{
+    const uint64_t start = place->hole->address;
+    const uint64_t end = start + place->hole->bytes;
+    const uint64_t first = place->address / page;
+    const uint64_t last = (place->address + bytes - 1) / page;
+    const bool is_first_used = start % page != 0 && first == start / page;
+    const bool is_last_used = end % page != 0 && last == end / page;
+    const uint64_t count = last - first + 1;
+    return count - gc_min_u64(count, (uint64_t)is_first_used + (uint64_t)is_last_used);
+}
+
+/* `room`: of the hole, as far as it may be filled. */
+static struct option option_at(const struct gc_pool *pool, const struct gc_place *place,
+                               uint64_t room, uint64_t bytes)
+{
+    const struct gc_segment *segment =
+        atomic_load_explicit(&place->hole->segment, memory_order_relaxed);
+    const uint64_t cost =
+        segment->arena == NULL ? 0 : gc_stray_page_cost(place, bytes, pool->pages.page_bytes);
+    return (struct option){.place = *place, .cost = cost, .rest = room - bytes};
+}
+
+/* ---- the choice ---- */
+
+static bool is_better(const struct option *option, const struct option *other)
+{
+    if (option->cost != other->cost)
+        return option->cost < other->cost;
+    if (option->pending != other->pending)
+        return option->pending > other->pending;
+    return option->rest < other->rest;
+}
+
+static void offer(struct choice *choice, const struct option *option)
+{
+    uint32_t i = choice->count;
+    if (i < STRAY_BEST)
+        choice->count++;
+    else if (is_better(option, &choice->best[--i]))
+        ;
+    else
+        return;
+    for (; i > 0 && is_better(option, &choice->best[i - 1]); i--)
+        choice->best[i] = choice->best[i - 1];
+    choice->best[i] = *option;
+}
+
+/* At its start, and at its end, as far as it lies among the places. */
+static void offer_hole(struct choice *choice, const struct gc_pool *pool, struct gc_block *hole,
+                       uint64_t places_end, uint64_t bytes)
+{
+    const uint64_t room = gc_min_u64(hole->bytes, gc_sub_or_zero_u64(places_end, hole->address));
+    if (room < bytes)
+        return;
+    const uint64_t rest = room - bytes;
+    for (unsigned i = 0; i < (rest == 0 ? 1 : 2); i++) {
+        const struct gc_place place = {hole, hole->address + (i == 0 ? 0 : rest)};
+        const struct option option = option_at(pool, &place, room, bytes);
+        offer(choice, &option);
+    }
+}
+
+/* How many entries come before one that wants the place. */
+static uint32_t count_pending(const struct gc_run_match *match, uint64_t offset, uint64_t bytes)
+{
+    const struct gc_run_plan *plan = match->plan;
+    uint32_t at = match->cursor;
+    for (uint32_t n = 0; n < STRAY_REACH; n++) {
+        const struct gc_run_entry *entry = &plan->entries[at];
+        if (entry->offset < offset + bytes && offset < entry->offset + entry->bytes)
+            return n;
+        at = at + 1 < plan->count ? at + 1 : plan->loop_start;
+    }
+    return STRAY_REACH;
+}
+
+static bool choose_planned(const struct gc_pool *pool, const struct gc_run_match *match,
+                           uint64_t bytes, struct option *best)
+{
+    const struct gc_bins *bins = &pool->bins[GC_CLASS_PLANNED];
+    const uint64_t places_end = gc_stray_places_end(pool, match->plan);
+    struct choice choice = {.count = 0};
+    struct gc_block *hole = gc_bins_best_fit(bins, bytes);
+    for (unsigned n = 0; hole != NULL && n < GC_STRAY_HOLES; n++) {
+        offer_hole(&choice, pool, hole, places_end, bytes);
+        hole = gc_bins_next(bins, hole);
+    }
+    for (uint32_t i = 0; i < choice.count; i++) {
+        struct option *option = &choice.best[i];
+        option->pending =
+            count_pending(match, option->place.address - pool->planned->address, bytes);
+        if (i == 0 || is_better(option, best))
+            *best = *option;
+    }
+    return choice.count > 0;
+}
+
+/* ---- beside the pool ---- */
+
+static bool is_backed(const struct gc_pool *pool, const struct gc_place *place, uint64_t bytes)
+{
+    const struct gc_segment *segment =
+        atomic_load_explicit(&place->hole->segment, memory_order_relaxed);
+    return segment->arena == NULL ||
+           gc_pages_are_backed_locked(pool, segment->arena, place->address, bytes);
+}
+
+static bool is_pool_better(const struct gc_pool *pool, uint64_t bytes, const struct option *planned)
+{
+    const bool is_small = bytes <= GC_SMALL_MAX;
+    struct gc_place place;
+    if (pool->planned->arena == NULL ||
+        !gc_pool_find_place_locked(pool, is_small ? GC_CLASS_SMALL : GC_CLASS_LARGE, bytes, false,
+                                   &place))
+        return false;
+    const uint64_t cost = option_at(pool, &place, place.hole->bytes, bytes).cost;
+    if (cost != planned->cost)
+        return cost < planned->cost;
+    return is_small || (is_backed(pool, &place, bytes) && !is_backed(pool, &planned->place, bytes));
+}
+
+bool gc_stray_find_locked(const struct gc_pool *pool, const struct gc_run_match *match,
+                          uint64_t bytes, struct gc_place *place)
+{
+    struct option best = {.cost = 0};
+    if (!choose_planned(pool, match, bytes, &best) ||
+        (bytes <= GC_SMALL_MAX && best.pending < STRAY_REACH) || is_pool_better(pool, bytes, &best))
+        return false;
+    *place = best.place;
+    return true;
+}

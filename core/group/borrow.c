@@ -1,0 +1,161 @@
+/* Making room in a group: see member.h. Idle memory of others is asked for, most idle first; a
+ * member that is stopped or dead is not waited for beyond GPUCACHE_WAIT. */
+#define _GNU_SOURCE
+#include "core/base/assert.h"
+#include "core/base/bits.h"
+#include "core/base/clock.h"
+#include "core/device/registry.h"
+#include "core/group/group.h"
+
+#include <time.h>
+
+#define TRIES_AT_ONCE 3                    /* attempts of a request that does not wait */
+#define ASKED_MAX 16                       /* members asked for what they show as idle, each time */
+#define ASK_AGAIN_NS (20 * GC_NS_PER_MS)   /* what is idle changes */
+#define POLL_NS UINT64_C(500000)           /* between two looks */
+#define DYING_WAIT_NS (100 * GC_NS_PER_MS) /* waited in any case for memory of a dying member */
+
+static void sleep_poll(void)
+{
+    const struct timespec pause = {0, (long)POLL_NS};
+    nanosleep(&pause, NULL);
+}
+
+static uint32_t row_of(const struct gc_account *account)
+{
+    return atomic_load_explicit(&account->device_row, memory_order_relaxed);
+}
+
+static bool fits(struct gc_account *account, uint64_t bytes)
+{
+    uint64_t sum;
+    return gc_add_u64(gc_account_held(account), bytes, &sum) && sum <= gc_account_limit(account);
+}
+
+/* ---- asking ---- */
+
+static uint64_t idle_of(const struct gc_account *account, uint32_t slot)
+{
+    struct gc_ledger_figures figures;
+    uint64_t idle;
+    if (!gc_ledger_read_figures(account->ledger, slot, row_of(account), &figures))
+        return 0;
+    if (!gc_add_u64(figures.idle, figures.pending, &idle))
+        idle = UINT64_MAX;
+    return gc_min_u64(idle, gc_account_of(account, slot));
+}
+
+static bool is_other_member(const struct gc_account *account, uint32_t slot)
+{
+    return slot != account->ledger->own &&
+           atomic_load_explicit(&account->ledger->file->group_keys[slot], memory_order_seq_cst) ==
+               account->group_key;
+}
+
+static void ask_member(const struct gc_account *account, uint32_t slot, uint64_t bytes)
+{
+    const struct gc_ledger_request request = {
+        .ask = GC_ASK_ROOM, .device = row_of(account), .bytes = bytes};
+    const uint32_t generation = atomic_load_explicit(
+        &gc_ledger_slot(account->ledger, slot)->generation, memory_order_relaxed);
+    struct gc_ledger_ticket ticket;
+    (void)gc_ledger_ask(account->ledger, slot, generation, &request, &ticket);
+}
+
+/* The member that shows the most idle memory, less than `below` or as much with a higher slot than
+ * `after`. */
+static uint32_t most_idle(const struct gc_account *account, uint64_t below, uint32_t after,
+                          uint64_t *idle)
+{
+    const uint32_t high = gc_ledger_slot_high(account->ledger);
+    uint32_t found = GC_LEDGER_NONE;
+    *idle = 0;
+    for (uint32_t i = 0; i < high; i++) {
+        const uint64_t bytes = is_other_member(account, i) ? idle_of(account, i) : 0;
+        if (bytes > *idle && (bytes < below || (bytes == below && i > after))) {
+            *idle = bytes;
+            found = i;
+        }
+    }
+    return found;
+}
+
+/* Figures are of their owners' last calls: what they do not show is asked of all. */
+static void ask_others(const struct gc_account *account, uint64_t wanted)
+{
+    const uint32_t high = gc_ledger_slot_high(account->ledger);
+    uint64_t below = UINT64_MAX;
+    uint32_t slot = GC_LEDGER_NONE;
+    for (int i = 0; i < ASKED_MAX && wanted > 0; i++) {
+        uint64_t idle;
+        slot = most_idle(account, below, slot, &idle);
+        if (slot == GC_LEDGER_NONE)
+            break;
+        ask_member(account, slot, gc_min_u64(idle, wanted));
+        wanted = gc_sub_or_zero_u64(wanted, idle);
+        below = idle;
+    }
+    for (uint32_t i = 0; wanted > 0 && i < high; i++)
+        if (is_other_member(account, i) && gc_account_of(account, i) > 0)
+            ask_member(account, i, wanted);
+}
+
+/* What is lacking of the limit; of the device, all of it. */
+static uint64_t lacking(struct gc_account *account, uint64_t bytes)
+{
+    uint64_t sum;
+    if (!gc_add_u64(gc_account_held(account), bytes, &sum))
+        return bytes;
+    const uint64_t over = gc_sub_or_zero_u64(sum, gc_account_limit(account));
+    return over == 0 ? bytes : over;
+}
+
+/* ---- waiting ---- */
+
+static void begin(struct gc_account *account, const struct gc_core *core, struct gc_room *room)
+{
+    const uint64_t wait_ms = room->is_short ? 0 : core->options->wait_ms;
+    bool has_dying;
+    (void)gc_account_reap(account->ledger, row_of(account), account->group_key, &has_dying);
+    room->end_ns = gc_clock_ns() + wait_ms * GC_NS_PER_MS;
+    if (has_dying && !room->is_short)
+        room->end_ns = gc_max_u64(room->end_ns, gc_clock_ns() + DYING_WAIT_NS);
+}
+
+static void ask_sometimes(struct gc_account *account, uint64_t bytes, struct gc_room *room)
+{
+    const uint64_t now = gc_clock_ns();
+    bool has_dying;
+    if (room->asked_ns != 0 && now - room->asked_ns < ASK_AGAIN_NS)
+        return;
+    room->asked_ns = now;
+    (void)gc_account_reap(account->ledger, row_of(account), account->group_key, &has_dying);
+    ask_others(account, lacking(account, bytes));
+}
+
+bool gc_member_make_room(struct gc_device *device, uint64_t bytes, struct gc_room *room)
+{
+    struct gc_account *account = device->budget.account;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    if (account == NULL || bytes > gc_device_limit_bytes(device))
+        return false;
+    const bool is_first = room->count++ == 0;
+    if (is_first) {
+        begin(account, device->core, room);
+        if (fits(account, bytes) && gc_account_limit(account) != UINT64_MAX)
+            return true;
+    }
+    do {
+        gc_core_serve(device->core);
+        ask_sometimes(account, bytes, room);
+        if (gc_budget_room(&device->budget) < bytes)
+            return false; /* its own limit is what is short */
+        if (gc_clock_ns() < room->end_ns)
+            sleep_poll();
+        else if (room->count > TRIES_AT_ONCE || !fits(account, bytes))
+            return false;
+        else
+            return true;
+    } while (!fits(account, bytes));
+    return true;
+}

@@ -1,0 +1,356 @@
+#define _GNU_SOURCE
+#include "core/group/group.h"
+
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "core/ledger/process.h"
+#include "core/pause/pause.h"
+
+#include <stddef.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- joining ---- */
+
+static void fill_slot(struct gc_member *member, const char *program)
+{
+    struct gc_ledger *ledger = &member->ledger;
+    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, ledger->own);
+    const struct gc_options *options = member->core->options;
+    const uint32_t pid = (uint32_t)getpid();
+    const char *tenant = options->tenant[0] != '\0' ? options->tenant : program;
+    gc_ledger_put_text(slot->program, sizeof(slot->program), program);
+    gc_ledger_put_text(slot->tenant, sizeof(slot->tenant), tenant);
+    gc_ledger_put_text(slot->group, sizeof(slot->group), options->group);
+    atomic_store_explicit(&slot->mode, (uint32_t)options->mode, memory_order_relaxed);
+    atomic_store_explicit(&slot->start_ticks, gc_ledger_start_ticks(pid), memory_order_relaxed);
+    atomic_store_explicit(&slot->pid_namespace, gc_ledger_pid_namespace(), memory_order_relaxed);
+    atomic_store_explicit(&slot->start_unix, (uint64_t)time(NULL), memory_order_relaxed);
+    if (member->has_group)
+        atomic_store_explicit(&ledger->file->group_keys[ledger->own], gc_ledger_key(options->group),
+                              memory_order_seq_cst);
+    /* Release: pairs with the acquire in gc_ledger_read_process. */
+    atomic_store_explicit(&slot->pid, pid, memory_order_release);
+}
+
+static bool take_slot(struct gc_member *member)
+{
+    const struct gc_core *core = member->core;
+    char reason[GC_LEDGER_REASON_BYTES];
+    if (gc_ledger_open(core->options->ledger, true, &member->ledger, reason) != GC_OK) {
+        gc_log_write(core->log, GC_LOG_WARN, "no ledger: %s; limits hold in this process alone",
+                     reason);
+        return false;
+    }
+    if (!gc_ledger_claim_slot(&member->ledger)) {
+        gc_log_write(
+            core->log, GC_LOG_WARN,
+            "no ledger: %s has no free slot, or no memory for one (accepted: %d processes); "
+            "limits hold in this process alone",
+            member->ledger.path, GC_LEDGER_SLOTS);
+        gc_ledger_close(&member->ledger);
+        return false;
+    }
+    return true;
+}
+
+void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *watch)
+{
+    struct gc_member *member = gc_host_map(&core->host, sizeof(*member));
+    if (member == NULL)
+        return;
+    member->core = core;
+    member->watch = watch;
+    member->has_group = core->options->group[0] != '\0';
+    if (!take_slot(member)) {
+        gc_host_unmap(&core->host, member, sizeof(*member));
+        return;
+    }
+    fill_slot(member, program);
+    const struct gc_ledger_slot *slot = gc_ledger_slot(&member->ledger, member->ledger.own);
+    watch->control = &slot->control;
+    /* What was asked since the slot was claimed is served with the first call. */
+    atomic_store_explicit(&watch->seen, atomic_load_explicit(&slot->served, memory_order_relaxed),
+                          memory_order_relaxed);
+    core->member = member;
+    gc_pause_join(core);
+}
+
+void gc_core_leave_child(struct gc_core *core)
+{
+    struct gc_member *member = core->member;
+    if (member == NULL || member->ledger.fd < 0)
+        return;
+    if (gc_ledger_is_intact(&member->ledger))
+        close(member->ledger.fd);
+    member->ledger.fd = -1;
+}
+
+void gc_member_fini(struct gc_core *core)
+{
+    static const _Atomic uint32_t nothing_asked;
+    struct gc_member *member = core->member;
+    if (member == NULL)
+        return;
+    core->member = NULL;
+    member->watch->control = &nothing_asked;
+    atomic_store_explicit(&member->watch->seen, 0, memory_order_relaxed);
+    gc_ledger_close(&member->ledger);
+    gc_host_unmap(&core->host, member, sizeof(*member));
+}
+
+/* ---- a device ---- */
+
+static uint64_t group_limit_of(const struct gc_device *device)
+{
+    const struct gc_options *options = device->core->options;
+    const uint64_t limit = gc_size_spec_resolve(&options->group_limit, device->info.ordinal,
+                                                device->info.uuid, device->info.total_bytes);
+    if (limit == UINT64_MAX && options->group_limit.count > 0)
+        gc_log_write(device->core->log, GC_LOG_WARN,
+                     "GPUCACHE_GROUP_LIMIT says nothing of device %d (%s): no limit from it",
+                     device->info.ordinal, device->info.uuid);
+    return limit;
+}
+
+/* There is no group to hold the limit: the process holds it alone. */
+static void limit_alone(struct gc_device *device, uint64_t limit)
+{
+    if (limit >= gc_budget_limit(&device->budget))
+        return;
+    gc_log_write(device->core->log, GC_LOG_WARN,
+                 "GPUCACHE_GROUP_LIMIT: %s, so this process alone is held to %llu MiB on device %d",
+                 device->core->options->group[0] == '\0' ? "there is no GPUCACHE_GROUP"
+                                                         : "the group's account is not to be had",
+                 (unsigned long long)(limit >> 20), device->info.ordinal);
+    gc_budget_set_limit(&device->budget, limit);
+}
+
+/* Whether members hold a limit on the device, their own or one that was set from outside. Not
+ * counting those that are just joining: of them each brings its limit, and the last one's holds. */
+static bool is_agreed(const struct gc_ledger *ledger, uint64_t key, uint32_t row)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    for (uint32_t i = 0; i < high; i++)
+        if (atomic_load_explicit(&ledger->file->group_keys[i], memory_order_seq_cst) == key &&
+            (atomic_load_explicit(&ledger->file->slots[i].agreed_mask, memory_order_relaxed) >>
+                 row &
+             1) != 0 &&
+            gc_ledger_is_held(ledger, i))
+            return true;
+    return false;
+}
+
+/* The first member's limit holds, or what was set since; it goes with the last member. */
+static void limit_group(struct gc_device *device, uint64_t limit)
+{
+    struct gc_account *account = &device->account;
+    const uint64_t present = gc_account_limit(account);
+    struct gc_ledger *ledger = account->ledger;
+    if (!is_agreed(ledger, account->group_key, device->ledger_row))
+        gc_account_set_limit(account, limit);
+    else if (present != limit && limit != UINT64_MAX && !gc_account_offer_limit(account, limit))
+        gc_log_write(device->core->log, GC_LOG_INFO,
+                     "group %s keeps its limit on device %d, which is %llu MiB, or was taken away; "
+                     "GPUCACHE_GROUP_LIMIT changes nothing",
+                     account->group, device->info.ordinal,
+                     (unsigned long long)(gc_account_limit(account) >> 20));
+    atomic_fetch_or_explicit(&gc_ledger_slot(ledger, ledger->own)->agreed_mask,
+                             UINT64_C(1) << device->ledger_row, memory_order_seq_cst);
+}
+
+static void join_group(struct gc_device *device, const struct gc_ledger_device *described,
+                       uint64_t limit)
+{
+    struct gc_member *member = device->core->member;
+    if (!gc_account_open(&device->account, &member->ledger, described,
+                         device->core->options->group)) {
+        gc_log_write(device->core->log, GC_LOG_WARN,
+                     "%s has no room for device %d and group %s (accepted: %d devices, %d groups); "
+                     "limits hold in this process alone",
+                     member->ledger.path, device->info.ordinal, device->core->options->group,
+                     GC_LEDGER_DEVICES, GC_LEDGER_GROUPS);
+        limit_alone(device, limit);
+        return;
+    }
+    device->ledger_row = atomic_load_explicit(&device->account.device_row, memory_order_relaxed);
+    /* What the dead held, this process before it executed another program among them. */
+    bool has_dying;
+    (void)gc_account_reap(&member->ledger, device->ledger_row, device->account.group_key,
+                          &has_dying);
+    limit_group(device, limit);
+    device->budget.account = &device->account;
+    atomic_store_explicit(&device->is_group_over, true, memory_order_relaxed); /* to be looked at */
+}
+
+static void show_device(struct gc_device *device, const struct gc_ledger_device *described)
+{
+    struct gc_ledger *ledger = &device->core->member->ledger;
+    device->ledger_row = gc_ledger_claim_device(ledger, described);
+    if (device->ledger_row != GC_LEDGER_NONE)
+        atomic_fetch_or_explicit(&gc_ledger_slot(ledger, ledger->own)->device_mask,
+                                 UINT64_C(1) << device->ledger_row, memory_order_seq_cst);
+}
+
+static void take_late_limit(struct gc_device *device)
+{
+    struct gc_member *member = device->core->member;
+    const uint64_t bit = UINT64_C(1) << device->ledger_row;
+    if ((atomic_fetch_and_explicit(&member->late_mask, ~bit, memory_order_acquire) & bit) != 0)
+        gc_budget_set_limit(
+            &device->budget,
+            atomic_load_explicit(&member->late_limits[device->ledger_row], memory_order_relaxed));
+}
+
+void gc_member_attach(struct gc_core *core, struct gc_device *device)
+{
+    struct gc_ledger_device described = {.total_bytes = device->info.total_bytes};
+    const uint64_t limit = group_limit_of(device);
+    device->ledger_row = GC_LEDGER_NONE;
+    if (core->member == NULL) {
+        limit_alone(device, limit);
+        return;
+    }
+    if (!gc_ledger_is_intact(&core->member->ledger))
+        (void)gc_ledger_repair(&core->member->ledger);
+    gc_ledger_get_text(described.uuid, sizeof(described.uuid), device->info.uuid);
+    gc_ledger_get_text(described.name, sizeof(described.name), device->info.name);
+    if (core->member->has_group) {
+        join_group(device, &described, limit);
+    } else {
+        show_device(device, &described);
+        limit_alone(device, limit);
+    }
+    if (device->ledger_row != GC_LEDGER_NONE)
+        take_late_limit(device);
+    gc_member_write(device, gc_core_now_ns(core));
+}
+
+/* ---- contexts ---- */
+
+#define CONTEXT_SHARE                                                                              \
+    8 /* of the device: no context takes more, so no figure of one is believed                     \
+       */
+
+bool gc_device_is_shared(const struct gc_device *device)
+{
+    const struct gc_member *member = device->core->member;
+    if (member == NULL || device->ledger_row == GC_LEDGER_NONE)
+        return false;
+    const struct gc_ledger *ledger = &member->ledger;
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    if (member->has_group)
+        return true; /* others may come any moment */
+    for (uint32_t i = 0; i < high; i++)
+        if (i != ledger->own &&
+            (atomic_load_explicit(&ledger->file->slots[i].device_mask, memory_order_relaxed) >>
+                 device->ledger_row &
+             1) != 0 &&
+            gc_ledger_is_held(ledger, i))
+            return true;
+    return false;
+}
+
+static bool is_believed(uint64_t context_bytes, uint64_t total_bytes)
+{
+    return context_bytes <= total_bytes / CONTEXT_SHARE;
+}
+
+uint64_t gc_device_context_bytes(const struct gc_device *device)
+{
+    const struct gc_account *account = device->budget.account;
+    if (account == NULL)
+        return 0;
+    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint64_t bytes = atomic_load_explicit(&account->ledger->file->devices[row].context_bytes,
+                                                memory_order_relaxed);
+    return is_believed(bytes, device->info.total_bytes) ? bytes : 0;
+}
+
+uint64_t gc_core_context_bytes(const struct gc_core *core, const char *uuid, uint64_t total_bytes)
+{
+    const uint64_t bytes =
+        core->member != NULL ? gc_ledger_context_bytes(&core->member->ledger, uuid) : 0;
+    return is_believed(bytes, total_bytes) ? bytes : 0;
+}
+
+void gc_device_note_context_bytes(struct gc_device *device, uint64_t bytes)
+{
+    const struct gc_member *member = device->core->member;
+    if (member != NULL && device->ledger_row != GC_LEDGER_NONE &&
+        is_believed(bytes, device->info.total_bytes))
+        atomic_store_explicit(&member->ledger.file->devices[device->ledger_row].context_bytes,
+                              bytes, memory_order_relaxed);
+}
+
+/* ---- what others see ---- */
+
+static uint64_t current_of(const struct gc_gauge_cell *gauge)
+{
+    const uint64_t value = atomic_load_explicit(&gauge->current, memory_order_relaxed);
+    return gc_gauge_is_negative(value) ? 0 : value;
+}
+
+static void put(struct gc_ledger_figure_row *row, enum gc_ledger_figure figure, uint64_t value)
+{
+    atomic_store_explicit(&row->words[figure], value, memory_order_relaxed);
+}
+
+void gc_member_write(struct gc_device *device, uint64_t now_ns)
+{
+    struct gc_member *member = device->core->member;
+    const struct gc_stats *stats = &device->stats;
+    if (member == NULL || device->ledger_row == GC_LEDGER_NONE)
+        return;
+    struct gc_ledger_slot *slot = gc_ledger_slot(&member->ledger, member->ledger.own);
+    struct gc_ledger_figure_row *row = &slot->figures[device->ledger_row];
+    put(row, GC_LEDGER_FIGURE_requested, current_of(&stats->requested));
+    put(row, GC_LEDGER_FIGURE_allocated, current_of(&stats->allocated));
+    put(row, GC_LEDGER_FIGURE_reserved, current_of(&stats->reserved));
+    put(row, GC_LEDGER_FIGURE_idle, gc_device_idle_bytes(device));
+    put(row, GC_LEDGER_FIGURE_pending, current_of(&stats->pending));
+    put(row, GC_LEDGER_FIGURE_limit, gc_budget_limit(&device->budget));
+    put(row, GC_LEDGER_FIGURE_peak,
+        gc_max_u64(atomic_load_explicit(&stats->reserved.peak, memory_order_relaxed), 0));
+    put(row, GC_LEDGER_FIGURE_alloc_count, gc_counter_read(&stats->alloc_count));
+    put(row, GC_LEDGER_FIGURE_hit_count, gc_counter_read(&stats->hit_count));
+    put(row, GC_LEDGER_FIGURE_miss_count, gc_counter_read(&stats->miss_count));
+    put(row, GC_LEDGER_FIGURE_oom_count, gc_counter_read(&stats->oom_count));
+    put(row, GC_LEDGER_FIGURE_trim_count, gc_counter_read(&stats->trim_count));
+    atomic_store_explicit(&slot->figures_ns, now_ns, memory_order_relaxed);
+}
+
+void gc_core_show_paused(struct gc_core *core, bool is_paused)
+{
+    if (core->member != NULL)
+        atomic_store_explicit(
+            &gc_ledger_slot(&core->member->ledger, core->member->ledger.own)->is_paused,
+            is_paused ? 1U : 0U, memory_order_relaxed);
+}
+
+void gc_core_show_tenant(struct gc_core *core, uint32_t index,
+                         const struct gc_ledger_tenant *tenant)
+{
+    struct gc_member *member = core->member;
+    if (member == NULL || index >= GC_LEDGER_TENANTS)
+        return;
+    struct gc_ledger_tenant_row *row =
+        &gc_ledger_slot(&member->ledger, member->ledger.own)->tenants[index];
+    if (tenant == NULL) {
+        atomic_store_explicit(&row->in_use, 0, memory_order_relaxed);
+        return;
+    }
+    if (!gc_ledger_is_text(row->name, sizeof(row->name), tenant->name)) /* most often it is */
+        gc_ledger_put_text(row->name, sizeof(row->name), tenant->name);
+    atomic_store_explicit(&row->device,
+                          tenant->device < GC_LEDGER_DEVICES ? tenant->device : GC_LEDGER_DEVICES,
+                          memory_order_relaxed);
+    atomic_store_explicit(&row->is_paused, tenant->is_paused ? 1U : 0U, memory_order_relaxed);
+#define GC_LEDGER_FIGURE(field)                                                                    \
+    atomic_store_explicit(&row->words[GC_LEDGER_FIGURE_##field], tenant->figures.field,            \
+                          memory_order_relaxed);
+#include "core/ledger/figures.def"
+#undef GC_LEDGER_FIGURE
+    /* Release: pairs with the acquire in gc_ledger_read_tenant. */
+    atomic_store_explicit(&row->in_use, 1, memory_order_release);
+}

@@ -1,0 +1,69 @@
+/* This process's place in the ledger: what it tells there, what others ask of it, and the account
+ * of its group on each device.
+ *
+ * Requests are served in one place, by one thread at a time: the helper, which exists in processes
+ * with a group, or a thread that allocates. A new limit is taken by whichever comes first, all else
+ * by the helper where there is one. Without a ledger everything here does nothing. */
+#ifndef GC_MEMBER_H
+#define GC_MEMBER_H
+
+#include "core/core.h"
+#include "core/ledger/account.h"
+#include "core/ledger/ledger.h"
+
+struct gc_member {
+    struct gc_core *core;
+    struct gc_ledger ledger; /* file NULL: none */
+    struct gc_watch *watch;
+    bool has_group;
+    atomic_bool has_helper;
+    atomic_bool is_serving;
+    atomic_bool is_leaving;
+    atomic_uint checks; /* counted, for every so many of them look */
+    atomic_flag loss_said;
+    atomic_flag removal_said;
+    /* Limits asked for devices that are not added yet; bit i of the mask: row i. */
+    _Atomic uint64_t late_mask;
+    _Atomic uint64_t late_limits[GC_LEDGER_DEVICES];
+    atomic_uint tenant_mask; /* rows of tenants that are taken */
+    struct gc_ask_handler {
+        gc_ask_function *_Atomic function;
+        void *argument;
+    } handlers[GC_ASK_COUNT];
+};
+
+/* A device comes: its row, its account in the group, the group's limit. Before anything is reserved
+ * on it. */
+void gc_member_attach(struct gc_core *core, struct gc_device *device);
+/* Writes the device's figures into the own slot. A few dozen stores. */
+void gc_member_write(struct gc_device *device, uint64_t now_ns);
+/* The same for what a tenant has of the device: a row for each such pair, while there are rows.
+ * Does nothing for records of no tenant. Takes the pools' locks. (member_tenant.c) */
+void gc_member_write_record(struct gc_context *record);
+void gc_member_write_tenant(struct gc_tenant *tenant);
+/* The tenant is gone: so are its rows. */
+void gc_member_forget_tenant(struct gc_tenant *tenant);
+/* Serves what was asked, if anything was, and waits for nothing. True: it did. No lock may be held.
+ */
+bool gc_member_serve(struct gc_core *core);
+/* Whether nobody but the program's own threads hears what is asked. */
+bool gc_member_needs_threads(const struct gc_core *core);
+/* Forgets everything, the slot too. */
+void gc_member_fini(struct gc_core *core);
+
+/* ---- making room: member_room.c ---- */
+
+/* One request that is short; all zero at first. */
+struct gc_room {
+    uint64_t end_ns; /* until when is waited */
+    uint64_t asked_ns;
+    unsigned count;
+    bool is_short; /* nothing is waited for */
+};
+
+/* After all that this process can do itself did not make room for `bytes`: settles what dead
+ * members held, asks others for their idle memory and waits for it, GPUCACHE_WAIT at most. True:
+ * another attempt is worth while. No lock may be held. */
+bool gc_member_make_room(struct gc_device *device, uint64_t bytes, struct gc_room *room);
+
+#endif

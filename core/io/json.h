@@ -1,0 +1,50 @@
+/* A JSON writer on a gc_out: correct by construction as long as keys and values alternate in
+ * objects. Containers are written a member a line; those begun as GC_JSON_LINE, and all inside
+ * them, on one line. */
+#ifndef GC_JSON_H
+#define GC_JSON_H
+
+#include "core/io/writer.h"
+
+#define GC_JSON_DEPTH_MAX 16
+
+enum gc_json_style { GC_JSON_LINES, GC_JSON_LINE };
+
+struct gc_json {
+    struct gc_out *out;
+    unsigned depth;
+    bool after_key;
+    struct gc_json_level {
+        bool has_member;
+        bool one_line;
+    } levels[GC_JSON_DEPTH_MAX + 1];
+};
+
+/* Bytes of the well-formed UTF-8 sequence that begins the text, which is not empty; 0: there is
+ * none. Overlong forms, surrogates and values above U+10FFFF are none (The Unicode Standard, table
+ * 3-7). */
+size_t gc_json_sequence_length(const char *text);
+
+void gc_json_init(struct gc_json *json, struct gc_out *out);
+void gc_json_begin_object(struct gc_json *json, enum gc_json_style style);
+void gc_json_end_object(struct gc_json *json);
+void gc_json_begin_array(struct gc_json *json, enum gc_json_style style);
+void gc_json_end_array(struct gc_json *json);
+
+void gc_json_key(struct gc_json *json, const char *key);
+/* NULL is written as "". What is no valid UTF-8 becomes U+FFFD, a byte each; '<' is escaped, so
+ * that JSON may stand in a page. */
+void gc_json_string(struct gc_json *json, const char *text);
+void gc_json_uint(struct gc_json *json, uint64_t value);
+void gc_json_int(struct gc_json *json, int64_t value);
+void gc_json_fixed(struct gc_json *json, uint64_t value, unsigned digits); /* value / 10^digits */
+void gc_json_bool(struct gc_json *json, bool value);
+void gc_json_null(struct gc_json *json);
+
+/* A key and its value at once. */
+void gc_json_put_string(struct gc_json *json, const char *key, const char *text);
+void gc_json_put_uint(struct gc_json *json, const char *key, uint64_t value);
+void gc_json_put_hex(struct gc_json *json, const char *key, uint64_t value);
+void gc_json_put_null(struct gc_json *json, const char *key);
+
+#endif

@@ -1,0 +1,278 @@
+#include "core/ledger/account.h"
+
+#include "core/base/bits.h"
+
+#include <sched.h>
+#include <string.h>
+
+/* Two that announce at once refuse each other at most this often; then it is a refusal. */
+#define ATTEMPTS_MAX 64
+#define ATTEMPTS_BUSY 4 /* so often without giving the processor away */
+#define LOWER_WAITS 8   /* and so long is waited for lower slots each time */
+
+static uint64_t bytes_of(uint64_t word)
+{
+    return word & GC_LEDGER_BYTES_MASK;
+}
+
+static uint64_t word_of(uint32_t generation, uint64_t bytes)
+{
+    return (uint64_t)generation << GC_LEDGER_BYTES_BITS | gc_min_u64(bytes, GC_LEDGER_BYTES_MASK);
+}
+
+static uint64_t load(const gc_ledger_word *word)
+{
+    return atomic_load_explicit(word, memory_order_seq_cst);
+}
+
+static uint64_t add_sum(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return gc_add_u64(a, b, &sum) ? sum : UINT64_MAX;
+}
+
+/* Sequentially consistent: what is added here is in the sum of whoever adds later. A word that
+ * carries another generation was written by mistake: it counts as nothing. */
+static void change(gc_ledger_word *word, uint32_t generation, uint64_t plus, uint64_t minus)
+{
+    uint64_t now = load(word);
+    uint64_t next;
+    do {
+        const uint64_t bytes = now >> GC_LEDGER_BYTES_BITS == generation ? bytes_of(now) : 0;
+        next = word_of(generation, gc_sub_or_zero_u64(add_sum(bytes, plus), minus));
+    } while (!atomic_compare_exchange_weak_explicit(word, &now, next, memory_order_seq_cst,
+                                                    memory_order_relaxed));
+}
+
+static uint64_t sum_row(const struct gc_ledger *ledger, const gc_ledger_word *row,
+                        uint64_t group_key, uint32_t high)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < high; i++)
+        if (load(&ledger->file->group_keys[i]) == group_key)
+            sum = add_sum(sum, bytes_of(load(&row[i])));
+    return sum;
+}
+
+uint64_t gc_account_sum(const struct gc_ledger *ledger, uint32_t device, uint64_t group_key)
+{
+    if (device >= GC_LEDGER_DEVICES)
+        return 0;
+    return sum_row(ledger, ledger->file->accounts[device], group_key, gc_ledger_slot_high(ledger));
+}
+
+void gc_account_reset(struct gc_ledger *ledger, uint32_t device, uint32_t slot, uint32_t generation)
+{
+    if (load(&ledger->file->devices[device].key) == 0)
+        return; /* nobody has written there, and there may be no memory */
+    atomic_store_explicit(&ledger->file->tentative[device][slot], word_of(generation, 0),
+                          memory_order_seq_cst);
+    atomic_store_explicit(&ledger->file->accounts[device][slot], word_of(generation, 0),
+                          memory_order_seq_cst);
+}
+
+/* ---- rows ---- */
+
+static gc_ledger_word *own_word(struct gc_account *account)
+{
+    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    return &account->ledger->file->accounts[row][account->ledger->own];
+}
+
+static gc_ledger_word *own_tentative(struct gc_account *account)
+{
+    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    return &account->ledger->file->tentative[row][account->ledger->own];
+}
+
+static bool take_device(struct gc_account *account)
+{
+    struct gc_ledger *ledger = account->ledger;
+    const uint32_t row = gc_ledger_claim_device(ledger, &account->device);
+    if (row == GC_LEDGER_NONE)
+        return false;
+    atomic_fetch_or_explicit(&gc_ledger_slot(ledger, ledger->own)->device_mask, UINT64_C(1) << row,
+                             memory_order_seq_cst);
+    atomic_store_explicit(&account->device_row, row, memory_order_relaxed);
+    return true;
+}
+
+static bool take_group(struct gc_account *account)
+{
+    const uint32_t row = gc_ledger_claim_group(account->ledger, account->group);
+    if (row == GC_LEDGER_NONE)
+        return false;
+    atomic_store_explicit(&account->group_row, row, memory_order_relaxed);
+    return true;
+}
+
+bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
+                     const struct gc_ledger_device *device, const char *group)
+{
+    *account = (struct gc_account){
+        .ledger = ledger,
+        .device = *device,
+        .device_key = gc_ledger_key(device->uuid),
+        .group_key = gc_ledger_key(group),
+        .generation = atomic_load_explicit(&gc_ledger_slot(ledger, ledger->own)->generation,
+                                           memory_order_relaxed) &
+                      GC_ACCOUNT_GENERATIONS,
+    };
+    gc_ledger_get_text(account->group, sizeof(account->group), group);
+    if (!take_device(account) || !take_group(account))
+        return false;
+    change(own_tentative(account), account->generation, 0, 0);
+    change(own_word(account), account->generation, 0, 0);
+    return true;
+}
+
+/* The device's row is another device's by now: what is held moves along. */
+static void move_device(struct gc_account *account)
+{
+    gc_ledger_word *old = own_word(account);
+    const uint64_t bytes = bytes_of(load(old));
+    if (!take_device(account))
+        return;
+    if (own_word(account) != old) {
+        change(own_word(account), account->generation, bytes, 0);
+        change(old, account->generation, 0, bytes);
+    }
+}
+
+static gc_ledger_word *limit_word(const struct gc_account *account)
+{
+    const uint32_t group = atomic_load_explicit(&account->group_row, memory_order_relaxed);
+    const uint32_t device = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    return &account->ledger->file->groups[group].limits[device];
+}
+
+static void check_rows(struct gc_account *account)
+{
+    const struct gc_ledger_file *file = account->ledger->file;
+    const uint32_t device = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint32_t group = atomic_load_explicit(&account->group_row, memory_order_relaxed);
+    if (__builtin_expect(load(&file->devices[device].key) != account->device_key, 0))
+        move_device(account);
+    if (__builtin_expect(load(&file->groups[group].key) != account->group_key, 0) &&
+        take_group(account)) {
+        uint64_t none = 0;
+        const uint64_t seen = atomic_load_explicit(&account->limit_seen, memory_order_relaxed);
+        (void)atomic_compare_exchange_strong_explicit(limit_word(account), &none, seen,
+                                                      memory_order_seq_cst, memory_order_relaxed);
+    }
+}
+
+uint64_t gc_account_limit(struct gc_account *account)
+{
+    check_rows(account);
+    const uint64_t limit = load(limit_word(account));
+    atomic_store_explicit(&account->limit_seen, limit, memory_order_relaxed);
+    return limit != 0 ? limit : UINT64_MAX;
+}
+
+void gc_account_set_limit(struct gc_account *account, uint64_t limit)
+{
+    check_rows(account);
+    const uint64_t value = limit == UINT64_MAX ? 0 : gc_max_u64(limit, 1);
+    atomic_store_explicit(limit_word(account), value, memory_order_seq_cst);
+}
+
+bool gc_account_offer_limit(struct gc_account *account, uint64_t limit)
+{
+    uint64_t none = 0;
+    return atomic_compare_exchange_strong_explicit(limit_word(account), &none, gc_max_u64(limit, 1),
+                                                   memory_order_seq_cst, memory_order_relaxed);
+}
+
+uint64_t gc_account_of(const struct gc_account *account, uint32_t slot)
+{
+    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    return slot < GC_LEDGER_SLOTS ? bytes_of(load(&account->ledger->file->accounts[row][slot])) : 0;
+}
+
+uint64_t gc_account_held(struct gc_account *account)
+{
+    check_rows(account);
+    return gc_account_sum(account->ledger,
+                          atomic_load_explicit(&account->device_row, memory_order_relaxed),
+                          account->group_key);
+}
+
+uint64_t gc_account_own(struct gc_account *account)
+{
+    return bytes_of(load(own_word(account)));
+}
+
+/* ---- reserve ---- */
+
+enum verdict { AGREED, SHORT, CONFLICT };
+
+/* Whether there would be room, were it not for announcements that are not decided. */
+static bool has_room_but_for_others(struct gc_account *account, uint64_t bytes, uint64_t limit)
+{
+    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    const uint32_t high = gc_ledger_slot_high(account->ledger);
+    const struct gc_ledger_file *file = account->ledger->file;
+    const uint64_t announced =
+        sum_row(account->ledger, file->tentative[row], account->group_key, high);
+    const uint64_t held = sum_row(account->ledger, file->accounts[row], account->group_key, high);
+    return add_sum(gc_sub_or_zero_u64(held, announced), bytes) <= limit;
+}
+
+static enum verdict try_once(struct gc_account *account, uint64_t bytes, uint64_t limit)
+{
+    gc_ledger_word *word = own_word(account);
+    gc_ledger_word *tentative = own_tentative(account);
+    change(tentative, account->generation, bytes, 0);
+    change(word, account->generation, bytes, 0);
+    const bool fits = gc_account_held(account) <= limit;
+    if (!fits)
+        change(word, account->generation, 0, bytes);
+    change(tentative, account->generation, 0, bytes);
+    if (fits)
+        return AGREED;
+    return has_room_but_for_others(account, bytes, limit) ? CONFLICT : SHORT;
+}
+
+/* Whoever has a lower slot goes first. */
+static void let_lower_pass(struct gc_account *account)
+{
+    const struct gc_ledger_file *file = account->ledger->file;
+    const uint32_t row = atomic_load_explicit(&account->device_row, memory_order_relaxed);
+    for (int n = 0; n < LOWER_WAITS; n++) {
+        uint64_t announced = sum_row(account->ledger, file->tentative[row], account->group_key,
+                                     account->ledger->own);
+        if (announced == 0)
+            return;
+        sched_yield();
+    }
+}
+
+bool gc_account_try_reserve(struct gc_account *account, uint64_t bytes)
+{
+    const uint64_t limit = gc_account_limit(account);
+    if (limit == UINT64_MAX) {
+        gc_account_charge(account, bytes);
+        return true;
+    }
+    if (bytes > limit)
+        return false;
+    for (int i = 0; i < ATTEMPTS_MAX; i++) {
+        const enum verdict verdict = try_once(account, bytes, limit);
+        if (verdict != CONFLICT)
+            return verdict == AGREED;
+        if (i >= ATTEMPTS_BUSY)
+            let_lower_pass(account);
+    }
+    return false;
+}
+
+void gc_account_charge(struct gc_account *account, uint64_t bytes)
+{
+    change(own_word(account), account->generation, bytes, 0);
+}
+
+void gc_account_release(struct gc_account *account, uint64_t bytes)
+{
+    change(own_word(account), account->generation, 0, bytes);
+}

@@ -1,0 +1,151 @@
+/* The ledger's file, as all processes of one user map it. A file of zeroes behind the head is an
+ * empty ledger. Nothing moves; whoever changes this layout raises GC_LEDGER_VERSION.
+ *
+ * Everything here was written by another process, perhaps a hostile one, and may change while it is
+ * read: indices are bounded, numbers compared or added with saturation, texts copied with a bound.
+ *
+ * A slot is held by an open-file-description write lock on byte GC_LEDGER_LOCK_BASE + slot, behind
+ * the content. Device and group rows are published by one compare-and-swap of their key; the text
+ * beside it is the same whoever writes it.
+ *
+ * An account's word is generation << GC_LEDGER_BYTES_BITS | bytes. The generation is its slot's: a
+ * word of an earlier one belongs to nobody and may be swapped for 0 once that owner is dead. */
+#ifndef GC_LEDGER_FILE_H
+#define GC_LEDGER_FILE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define GC_LEDGER_MAGIC UINT64_C(0x3172676c63616367) /* "gcaclgr1" */
+#define GC_LEDGER_VERSION 1
+#define GC_LEDGER_SLOTS 2048
+#define GC_LEDGER_DEVICES 64
+#define GC_LEDGER_GROUPS 256
+#define GC_LEDGER_TENANTS 16 /* of one process */
+#define GC_LEDGER_NAME_BYTES 64
+#define GC_LEDGER_UUID_BYTES 48
+#define GC_LEDGER_ANSWER_BYTES 156
+#define GC_LEDGER_BYTES_BITS 48
+#define GC_LEDGER_BYTES_MASK ((UINT64_C(1) << GC_LEDGER_BYTES_BITS) - 1)
+
+typedef _Atomic uint64_t gc_ledger_word;
+typedef _Atomic uint32_t gc_ledger_half;
+
+/* What may be asked of a process; bit 1 << ask of a slot's `asked`. */
+enum gc_ledger_ask {
+    GC_ASK_REFRESH, /* write the figures */
+    GC_ASK_TRIM,    /* give all idle memory back */
+    GC_ASK_ROOM,    /* give idle memory back: as much as `room` says */
+    GC_ASK_LIMIT,   /* the limits in `limits` are the process's own from now on */
+    GC_ASK_PAUSE,
+    GC_ASK_RESUME,
+    GC_ASK_COUNT
+};
+
+struct gc_ledger_answer_row {
+    gc_ledger_half code; /* enum gc_ledger_result */
+    char text[GC_LEDGER_ANSWER_BYTES];
+};
+
+enum gc_ledger_figure {
+#define GC_LEDGER_FIGURE(field) GC_LEDGER_FIGURE_##field,
+#include "core/ledger/figures.def"
+#undef GC_LEDGER_FIGURE
+    GC_LEDGER_FIGURE_COUNT
+};
+
+struct gc_ledger_figure_row {
+    _Alignas(128) gc_ledger_word words[16];
+};
+_Static_assert(GC_LEDGER_FIGURE_COUNT <= 16, "a figure row has room for all");
+
+/* A tenant inside the process: its figures summed over devices, unless it is bound to one. */
+struct gc_ledger_tenant_row {
+    gc_ledger_half in_use;
+    gc_ledger_half is_paused;
+    gc_ledger_half device; /* index of a device row; GC_LEDGER_DEVICES: all */
+    uint32_t unused[5];
+    char name[GC_LEDGER_NAME_BYTES];
+    gc_ledger_word words[16];
+    uint64_t padding[4];
+};
+
+struct gc_ledger_slot {
+    _Alignas(4096) gc_ledger_half control; /* a futex: bumped by who asks, after the bits below */
+    gc_ledger_half served;                 /* a futex: the control value all of which is answered */
+    gc_ledger_half asked;
+    gc_ledger_half generation; /* 16 bits of it count */
+    gc_ledger_half pid;        /* as its own namespace has it; 0: not filled in */
+    gc_ledger_half mode;       /* enum gc_mode */
+    gc_ledger_half is_paused;
+    gc_ledger_half flags;       /* GC_LEDGER_HAS_… */
+    gc_ledger_half asked_drop;  /* of a pause: 1: the content need not survive */
+    gc_ledger_word device_mask; /* the device rows it uses */
+    gc_ledger_word start_ticks; /* of the process, as /proc/PID/stat has it */
+    gc_ledger_word pid_namespace;
+    gc_ledger_word start_unix;
+    gc_ledger_word figures_ns;  /* CLOCK_MONOTONIC, when figures were last written */
+    gc_ledger_word death_ns;    /* when somebody first found it dead with bytes in its account */
+    gc_ledger_word agreed_mask; /* the device rows whose limit of the group it has seen to */
+    gc_ledger_word limit_mask;  /* which of `limits` were asked for */
+    char program[GC_LEDGER_NAME_BYTES];
+    char tenant[GC_LEDGER_NAME_BYTES];
+    char group[GC_LEDGER_NAME_BYTES];
+    char asked_tenant[GC_LEDGER_NAME_BYTES]; /* of a pause or resume; "": the whole process */
+    gc_ledger_word limits[GC_LEDGER_DEVICES];
+    gc_ledger_word room[GC_LEDGER_DEVICES];
+    struct gc_ledger_answer_row answers[GC_ASK_COUNT];
+    struct gc_ledger_tenant_row tenants[GC_LEDGER_TENANTS];
+    struct gc_ledger_figure_row figures[GC_LEDGER_DEVICES];
+};
+
+#define GC_LEDGER_HAS_HELPER                                                                       \
+    1U /* asks are answered at once, else when it next allocates or submits */
+
+struct gc_ledger_device_row {
+    gc_ledger_word key; /* 0: free */
+    gc_ledger_word total_bytes;
+    gc_ledger_word context_bytes; /* what a context takes; 0: not known */
+    char uuid[GC_LEDGER_UUID_BYTES];
+    char name[GC_LEDGER_NAME_BYTES];
+};
+
+struct gc_ledger_group_row {
+    gc_ledger_word key; /* 0: free */
+    char name[GC_LEDGER_NAME_BYTES];
+    /* 0: none, and the next member may bring one; UINT64_MAX: none, as somebody said. */
+    gc_ledger_word limits[GC_LEDGER_DEVICES];
+};
+
+struct gc_ledger_file {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t slot_bytes;
+    uint64_t file_bytes;
+    uint32_t slot_count;
+    uint32_t device_count;
+    uint32_t group_count;
+    gc_ledger_half slot_high; /* no slot from here on was ever used */
+    struct gc_ledger_device_row devices[GC_LEDGER_DEVICES];
+    struct gc_ledger_group_row groups[GC_LEDGER_GROUPS];
+    _Alignas(4096) gc_ledger_word group_keys[GC_LEDGER_SLOTS]; /* of each slot; 0: none */
+    gc_ledger_word accounts[GC_LEDGER_DEVICES][GC_LEDGER_SLOTS];
+    /* Of an account: announced, and not yet decided. */
+    gc_ledger_word tentative[GC_LEDGER_DEVICES][GC_LEDGER_SLOTS];
+    struct gc_ledger_slot slots[GC_LEDGER_SLOTS];
+};
+
+/* The bytes that locks are on lie behind the content. */
+#define GC_LEDGER_LOCK_BASE ((int64_t)sizeof(struct gc_ledger_file))
+
+static inline uint64_t gc_ledger_load(const gc_ledger_word *word)
+{
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+static inline uint32_t gc_ledger_load_half(const gc_ledger_half *half)
+{
+    return atomic_load_explicit(half, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,314 @@
+/* The ledger's file: found or made, and looked at from all sides before a byte of it is believed.
+ * The folder is opened first and all else is done relative to it, so that nothing can be exchanged
+ * on the way. A new file is filled under another name and then given its own: nobody sees half of
+ * one. */
+#define _GNU_SOURCE
+#include "core/ledger/ledger.h"
+
+#include "core/io/text.h"
+#include "core/io/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FILE_NAME_BYTES 96
+#define OPEN_ATTEMPTS 8 /* others may make or remove the file meanwhile */
+
+struct opening {
+    struct gc_ledger *ledger;
+    char *reason;
+    char folder[GC_LEDGER_PATH_BYTES];
+    char name[FILE_NAME_BYTES];
+    int folder_fd;
+    bool create;
+};
+
+__attribute__((format(printf, 3, 4))) static enum gc_status refuse(struct opening *opening,
+                                                                   enum gc_status status,
+                                                                   const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(opening->reason, GC_LEDGER_REASON_BYTES, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static enum gc_status refuse_folder(struct opening *opening, const char *what)
+{
+    return refuse(
+        opening, GC_IO,
+        "%.256s: %.80s (accepted: a folder of your own that only you can enter, mode 0700)",
+        opening->folder, what);
+}
+
+static enum gc_status refuse_file(struct opening *opening, enum gc_status status, const char *what)
+{
+    return refuse(opening, status,
+                  "%.256s/%s: %.80s (accepted: a regular file of your own, mode 0600, made by this "
+                  "version; remove it when no program uses it)",
+                  opening->folder, opening->name, what);
+}
+
+/* ---- the folder ---- */
+
+/* statx: of libc since long, where fstat is a newer symbol. */
+static int look(int fd, struct statx *facts)
+{
+    return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, facts);
+}
+
+static uint64_t device_number(const struct statx *facts)
+{
+    return (uint64_t)facts->stx_dev_major << 32 | facts->stx_dev_minor;
+}
+
+static enum gc_status open_folder(struct opening *opening)
+{
+    struct statx facts;
+    if (opening->create && mkdir(opening->folder, 0700) != 0 && errno != EEXIST)
+        return refuse_folder(opening, strerror(errno));
+    opening->folder_fd =
+        open(opening->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (opening->folder_fd < 0 && errno == ENOENT && !opening->create)
+        return GC_NOT_OURS;
+    if (opening->folder_fd < 0)
+        return refuse_folder(opening, errno == ELOOP || errno == ENOTDIR
+                                          ? "it is a symbolic link, or no folder"
+                                          : strerror(errno));
+    if (look(opening->folder_fd, &facts) != 0)
+        return refuse_folder(opening, strerror(errno));
+    if (facts.stx_uid != geteuid())
+        return refuse_folder(opening, "it belongs to another user");
+    if ((facts.stx_mode & 077) != 0)
+        return refuse_folder(opening, "others may enter or read it");
+    return GC_OK;
+}
+
+/* ---- what a file must be ---- */
+
+static const char *wrong_with(const struct statx *facts)
+{
+    if (!S_ISREG(facts->stx_mode))
+        return "it is no regular file";
+    if (facts->stx_uid != geteuid())
+        return "it belongs to another user";
+    if ((facts->stx_mode & 07777) != 0600)
+        return "its mode is not 0600";
+    if (facts->stx_nlink != 1)
+        return "it has other names too";
+    if (facts->stx_size != sizeof(struct gc_ledger_file))
+        return "its size is wrong";
+    return NULL;
+}
+
+static const char *wrong_inside(const struct gc_ledger_file *file)
+{
+    if (file->magic != GC_LEDGER_MAGIC)
+        return "it is no ledger";
+    if (file->version != GC_LEDGER_VERSION)
+        return "it is of another version";
+    if (file->slot_bytes != sizeof(struct gc_ledger_slot) || file->file_bytes != sizeof(*file) ||
+        file->slot_count != GC_LEDGER_SLOTS || file->device_count != GC_LEDGER_DEVICES ||
+        file->group_count != GC_LEDGER_GROUPS)
+        return "it is laid out in another way";
+    return NULL;
+}
+
+static struct gc_ledger_file *map_file(int fd)
+{
+    void *file =
+        mmap(NULL, sizeof(struct gc_ledger_file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return file == MAP_FAILED ? NULL : file;
+}
+
+/* ---- an existing file ---- */
+
+static enum gc_status accept_file(struct opening *opening, int fd)
+{
+    struct statx facts;
+    if (look(fd, &facts) != 0)
+        return refuse_file(opening, GC_IO, strerror(errno));
+    const char *wrong = wrong_with(&facts);
+    if (wrong != NULL)
+        return refuse_file(opening, GC_FORMAT, wrong);
+    struct gc_ledger_file *file = map_file(fd);
+    if (file == NULL)
+        return refuse_file(opening, GC_IO, strerror(errno));
+    wrong = wrong_inside(file);
+    if (wrong != NULL) {
+        munmap(file, sizeof(*file));
+        return refuse_file(opening, GC_FORMAT, wrong);
+    }
+    /* A mapping keeps the file open, and so its locks: a child must not have it. */
+    (void)madvise(file, sizeof(*file), MADV_DONTFORK);
+    opening->ledger->file = file;
+    opening->ledger->device_number = device_number(&facts);
+    opening->ledger->file_number = facts.stx_ino;
+    return GC_OK;
+}
+
+/* GC_NOT_OURS: there is none. */
+static enum gc_status open_existing(struct opening *opening)
+{
+    const int fd = gc_fd_raise(openat(opening->folder_fd, opening->name,
+                                      O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (fd < 0 && errno == ENOENT)
+        return GC_NOT_OURS;
+    if (fd < 0)
+        return refuse_file(opening, GC_IO,
+                           errno == ELOOP ? "it is a symbolic link" : strerror(errno));
+    const enum gc_status status = accept_file(opening, fd);
+    if (status == GC_OK)
+        opening->ledger->fd = fd;
+    else
+        close(fd);
+    return status;
+}
+
+/* ---- a new file ---- */
+
+/* Memory for the head and its tables comes now, so that running out of it is an error here and not
+ * a signal later. */
+static const char *fill(int fd)
+{
+    struct rlimit most;
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < sizeof(struct gc_ledger_file))
+        return "the limit of file sizes (ulimit -f) is too low";
+    if (fchmod(fd, 0600) != 0 || ftruncate(fd, 0) != 0 ||
+        ftruncate(fd, (off_t)sizeof(struct gc_ledger_file)) != 0)
+        return strerror(errno);
+    if (fallocate(fd, 0, 0, (off_t)offsetof(struct gc_ledger_file, accounts)) != 0 &&
+        errno != EOPNOTSUPP)
+        return strerror(errno);
+    struct gc_ledger_file *file = map_file(fd);
+    if (file == NULL)
+        return strerror(errno);
+    file->magic = GC_LEDGER_MAGIC;
+    file->version = GC_LEDGER_VERSION;
+    file->slot_bytes = sizeof(struct gc_ledger_slot);
+    file->file_bytes = sizeof(*file);
+    file->slot_count = GC_LEDGER_SLOTS;
+    file->device_count = GC_LEDGER_DEVICES;
+    file->group_count = GC_LEDGER_GROUPS;
+    munmap(file, sizeof(*file));
+    return NULL;
+}
+
+/* Success, too, where another process was faster. */
+static enum gc_status make_file(struct opening *opening)
+{
+    char temporary[FILE_NAME_BYTES];
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(temporary, sizeof(temporary), ".ledger-%ld-%ld-%ld", (long)getpid(), (long)now.tv_sec,
+             (long)now.tv_nsec);
+    const int fd = gc_fd_raise(openat(opening->folder_fd, temporary,
+                                      O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (fd < 0) {
+        const int error = errno; /* where it cannot be moved there is a file */
+        unlinkat(opening->folder_fd, temporary, 0);
+        return refuse_file(opening, GC_IO, strerror(error));
+    }
+    const char *wrong = fill(fd);
+    close(fd);
+    if (wrong == NULL && renameat2(opening->folder_fd, temporary, opening->folder_fd, opening->name,
+                                   RENAME_NOREPLACE) == 0)
+        return GC_OK;
+    const bool was_faster = wrong == NULL && errno == EEXIST;
+    if (wrong == NULL)
+        wrong = strerror(errno);
+    unlinkat(opening->folder_fd, temporary, 0);
+    return was_faster ? GC_OK : refuse_file(opening, GC_IO, wrong);
+}
+
+static enum gc_status open_or_make(struct opening *opening)
+{
+    enum gc_status status = open_existing(opening);
+    for (int i = 0; status == GC_NOT_OURS && opening->create && i < OPEN_ATTEMPTS; i++) {
+        status = make_file(opening);
+        if (status == GC_OK)
+            status = open_existing(opening);
+    }
+    if (status == GC_NOT_OURS && opening->create)
+        return refuse_file(opening, GC_IO, "somebody keeps removing it");
+    return status;
+}
+
+enum gc_status gc_ledger_open(const char *folder, bool create, struct gc_ledger *ledger,
+                              char reason[GC_LEDGER_REASON_BYTES])
+{
+    struct opening opening = {
+        .ledger = ledger, .reason = reason, .folder_fd = -1, .create = create};
+    const int kept_errno = errno;
+    *ledger = (struct gc_ledger){.fd = -1, .own = GC_LEDGER_NONE};
+    reason[0] = '\0';
+    if (folder[0] == '\0')
+        snprintf(opening.folder, sizeof(opening.folder), "/dev/shm/gpucache-%lu",
+                 (unsigned long)geteuid());
+    else if (!gc_text_copy(opening.folder, sizeof(opening.folder), folder, strlen(folder)))
+        return refuse(&opening, GC_IO, "%.80s...: the path is too long", folder);
+    snprintf(opening.name, sizeof(opening.name), "ledger-%d", GC_LEDGER_VERSION);
+    snprintf(ledger->path, sizeof(ledger->path), "%.4090s/%s", opening.folder, opening.name);
+    enum gc_status status = open_folder(&opening);
+    if (status == GC_OK)
+        status = open_or_make(&opening);
+    if (opening.folder_fd >= 0)
+        close(opening.folder_fd);
+    errno = kept_errno;
+    return status;
+}
+
+void gc_ledger_close(struct gc_ledger *ledger)
+{
+    if (ledger->file != NULL)
+        munmap(ledger->file, sizeof(*ledger->file));
+    if (ledger->fd >= 0)
+        close(ledger->fd);
+    *ledger = (struct gc_ledger){.fd = -1, .own = GC_LEDGER_NONE};
+}
+
+bool gc_ledger_is_intact(const struct gc_ledger *ledger)
+{
+    struct statx facts;
+    const int kept_errno = errno;
+    const bool is_intact = ledger->fd >= 0 && look(ledger->fd, &facts) == 0 &&
+                           device_number(&facts) == ledger->device_number &&
+                           facts.stx_ino == ledger->file_number;
+    errno = kept_errno;
+    return is_intact;
+}
+
+bool gc_ledger_is_removed(const struct gc_ledger *ledger)
+{
+    struct statx facts;
+    const int kept_errno = errno;
+    const bool is_removed = ledger->fd >= 0 && look(ledger->fd, &facts) == 0 &&
+                            device_number(&facts) == ledger->device_number &&
+                            facts.stx_ino == ledger->file_number && facts.stx_nlink == 0;
+    errno = kept_errno;
+    return is_removed;
+}
+
+bool gc_ledger_repair(struct gc_ledger *ledger)
+{
+    const int kept_errno = errno;
+    const int lost = ledger->fd;
+    ledger->fd = gc_fd_raise(open(ledger->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    const bool is_repaired = gc_ledger_is_intact(ledger);
+    if (!is_repaired) {
+        if (ledger->fd >= 0)
+            close(ledger->fd);
+        ledger->fd = lost; /* not ours to close */
+    }
+    errno = kept_errno;
+    return is_repaired;
+}

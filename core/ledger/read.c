@@ -1,0 +1,111 @@
+/* What the ledger's rows say. Another process may be writing them: each field is read once. */
+#include "core/ledger/ledger.h"
+
+#include "core/ledger/account.h"
+
+bool gc_ledger_read_process(const struct gc_ledger *ledger, uint32_t number,
+                            struct gc_ledger_process *process)
+{
+    if (number >= gc_ledger_slot_high(ledger) || !gc_ledger_is_held(ledger, number))
+        return false;
+    const struct gc_ledger_slot *slot = gc_ledger_slot(ledger, number);
+    /* Acquire: pairs with the release of who filled the slot in. */
+    const uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_acquire);
+    if (pid == 0 || pid > INT32_MAX)
+        return false; /* this moment being filled in */
+    *process = (struct gc_ledger_process){
+        .slot = number,
+        .generation = gc_ledger_load_half(&slot->generation),
+        .pid = (int)pid,
+        .mode = gc_ledger_load_half(&slot->mode),
+        .is_paused = gc_ledger_load_half(&slot->is_paused) != 0,
+        .has_helper = (gc_ledger_load_half(&slot->flags) & GC_LEDGER_HAS_HELPER) != 0,
+        .device_mask = gc_ledger_load(&slot->device_mask),
+        .start_unix = gc_ledger_load(&slot->start_unix),
+        .figures_ns = gc_ledger_load(&slot->figures_ns),
+    };
+    gc_ledger_get_text(process->program, sizeof(process->program), slot->program);
+    gc_ledger_get_text(process->tenant, sizeof(process->tenant), slot->tenant);
+    gc_ledger_get_text(process->group, sizeof(process->group), slot->group);
+    return true;
+}
+
+static void read_words(const gc_ledger_word *words, struct gc_ledger_figures *figures)
+{
+#define GC_LEDGER_FIGURE(field) figures->field = gc_ledger_load(&words[GC_LEDGER_FIGURE_##field]);
+#include "core/ledger/figures.def"
+#undef GC_LEDGER_FIGURE
+}
+
+bool gc_ledger_read_figures(const struct gc_ledger *ledger, uint32_t slot, uint32_t device,
+                            struct gc_ledger_figures *figures)
+{
+    if (slot >= gc_ledger_slot_high(ledger) || device >= GC_LEDGER_DEVICES)
+        return false;
+    const struct gc_ledger_slot *from = gc_ledger_slot(ledger, slot);
+    if ((gc_ledger_load(&from->device_mask) >> device & 1) == 0)
+        return false;
+    read_words(from->figures[device].words, figures);
+    return true;
+}
+
+bool gc_ledger_read_tenant(const struct gc_ledger *ledger, uint32_t slot, uint32_t index,
+                           struct gc_ledger_tenant *tenant)
+{
+    if (slot >= gc_ledger_slot_high(ledger) || index >= GC_LEDGER_TENANTS)
+        return false;
+    const struct gc_ledger_tenant_row *row = &gc_ledger_slot(ledger, slot)->tenants[index];
+    /* Acquire: pairs with the release of who filled the row in. */
+    if (atomic_load_explicit(&row->in_use, memory_order_acquire) == 0)
+        return false;
+    const uint32_t device = gc_ledger_load_half(&row->device);
+    tenant->device = device < GC_LEDGER_DEVICES ? device : GC_LEDGER_NONE;
+    tenant->is_paused = gc_ledger_load_half(&row->is_paused) != 0;
+    gc_ledger_get_text(tenant->name, sizeof(tenant->name), row->name);
+    read_words(row->words, &tenant->figures);
+    return true;
+}
+
+bool gc_ledger_read_device(const struct gc_ledger *ledger, uint32_t index,
+                           struct gc_ledger_device *device)
+{
+    if (index >= GC_LEDGER_DEVICES || gc_ledger_load(&ledger->file->devices[index].key) == 0)
+        return false;
+    const struct gc_ledger_device_row *row = &ledger->file->devices[index];
+    device->total_bytes = gc_ledger_load(&row->total_bytes);
+    gc_ledger_get_text(device->uuid, sizeof(device->uuid), row->uuid);
+    gc_ledger_get_text(device->name, sizeof(device->name), row->name);
+    return true;
+}
+
+static void read_held(const struct gc_ledger *ledger, uint64_t key, struct gc_ledger_group *group)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    bool has_dying;
+    for (uint32_t i = 0; i < high; i++)
+        if (gc_ledger_load(&ledger->file->group_keys[i]) == key && gc_ledger_is_held(ledger, i))
+            group->member_count++;
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        if (gc_ledger_load(&ledger->file->devices[i].key) != 0) {
+            gc_account_reap(ledger, i, key, &has_dying);
+            group->held[i] = gc_account_sum(ledger, i, key);
+        }
+}
+
+bool gc_ledger_read_group(const struct gc_ledger *ledger, uint32_t index,
+                          struct gc_ledger_group *group)
+{
+    const uint64_t key =
+        index < GC_LEDGER_GROUPS ? gc_ledger_load(&ledger->file->groups[index].key) : 0;
+    if (key == 0)
+        return false;
+    const struct gc_ledger_group_row *row = &ledger->file->groups[index];
+    *group = (struct gc_ledger_group){.member_count = 0};
+    gc_ledger_get_text(group->name, sizeof(group->name), row->name);
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
+        const uint64_t limit = gc_ledger_load(&row->limits[i]);
+        group->limits[i] = limit != 0 ? limit : UINT64_MAX;
+    }
+    read_held(ledger, key, group);
+    return true;
+}

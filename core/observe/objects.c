@@ -1,0 +1,165 @@
+/* An entry is whole before `count` has it; then its time is all that changes. An object that comes
+ * back as it was has its old entry again; where two had an address, the one that came last is
+ * meant. */
+#define _GNU_SOURCE
+#include "core/observe/objects.h"
+
+#include "core/base/bits.h"
+
+#include <link.h>
+#include <unistd.h>
+
+struct look {
+    struct gc_stack_objects *objects;
+    gc_stack_intern_path *intern;
+    void *argument;
+    uint32_t number;
+    uint32_t next; /* where the next one is, if nothing changed */
+};
+
+static struct gc_stack_past extent_of(const struct dl_phdr_info *info)
+{
+    struct gc_stack_past extent = {.start = UINTPTR_MAX};
+    const uintptr_t page = (uintptr_t)getpagesize() - 1;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        const uintptr_t start = info->dlpi_addr + header->p_vaddr;
+        if (header->p_type != PT_LOAD)
+            continue;
+        extent.start = gc_min_u64(extent.start, start & ~page);
+        extent.end = gc_max_u64(extent.end, start + header->p_memsz);
+    }
+    return extent;
+}
+
+static uint32_t count_of(const struct gc_stack_objects *objects)
+{
+    return atomic_load_explicit(&objects->count, memory_order_acquire); /* with add's release */
+}
+
+/* The entry of such an object, or NULL. */
+static struct gc_stack_past *entry_of(struct look *look, const struct gc_stack_past *extent)
+{
+    const uint32_t count = count_of(look->objects);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t at = (look->next + i) % count;
+        struct gc_stack_past *past = &look->objects->past[at];
+        if (past->start == extent->start && past->end == extent->end &&
+            past->name == extent->name) {
+            look->next = at + 1;
+            return past;
+        }
+    }
+    return NULL;
+}
+
+/* Marks those that overlap the new one, and it. */
+static void mark_shared(struct gc_stack_objects *objects, struct gc_stack_past *added,
+                        uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct gc_stack_past *past = &objects->past[i];
+        if (past->end <= added->start || added->end <= past->start)
+            continue;
+        atomic_store_explicit(&past->is_shared, true, memory_order_relaxed);
+        atomic_store_explicit(&added->is_shared, true, memory_order_relaxed);
+        atomic_store_explicit(&objects->has_shared, true, memory_order_relaxed);
+    }
+}
+
+static void add(struct look *look, const struct gc_stack_past *extent)
+{
+    const uint32_t count = count_of(look->objects);
+    if (count == GC_STACK_OBJECTS_MAX)
+        return;
+    struct gc_stack_past *past = &look->objects->past[count];
+    past->start = extent->start;
+    past->end = extent->end;
+    past->name = extent->name;
+    past->since = look->number;
+    past->seen = look->number;
+    mark_shared(look->objects, past, count);
+    atomic_store_explicit(&look->objects->count, count + 1, memory_order_release);
+}
+
+static int note(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct look *look = argument;
+    struct gc_stack_past extent = extent_of(info);
+    (void)size;
+    /* The program itself has no name here, and stays. */
+    if (extent.start >= extent.end || info->dlpi_name == NULL || info->dlpi_name[0] == '\0')
+        return 0;
+    extent.name = look->intern(look->argument, info->dlpi_name);
+    struct gc_stack_past *past = entry_of(look, &extent);
+    if (past == NULL) {
+        add(look, &extent);
+        return 0;
+    }
+    past->seen = look->number;
+    atomic_store_explicit(&past->until, 0, memory_order_relaxed);
+    return 0;
+}
+
+void gc_stack_objects_see(struct gc_stack_objects *objects, unsigned long long loads,
+                          gc_stack_intern_path *intern, void *argument)
+{
+    struct look look = {.objects = objects, .intern = intern, .argument = argument};
+    if (atomic_load_explicit(&objects->loads, memory_order_relaxed) == loads ||
+        atomic_flag_test_and_set_explicit(&objects->is_looking, memory_order_acquire))
+        return;
+    look.number = atomic_load_explicit(&objects->look, memory_order_relaxed) + 1;
+    dl_iterate_phdr(note, &look);
+    const uint32_t count = count_of(objects);
+    for (uint32_t i = 0; i < count; i++) {
+        struct gc_stack_past *past = &objects->past[i];
+        if (past->seen != look.number &&
+            atomic_load_explicit(&past->until, memory_order_relaxed) == 0)
+            atomic_store_explicit(&past->until, look.number, memory_order_relaxed);
+    }
+    atomic_store_explicit(&objects->look, look.number, memory_order_release);
+    atomic_store_explicit(&objects->loads, loads, memory_order_relaxed);
+    atomic_flag_clear_explicit(&objects->is_looking, memory_order_release);
+}
+
+static bool has_any(const struct gc_stack_past *past, const uint64_t *frames, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (frames[i] > past->start && frames[i] <= past->end)
+            return true;
+    }
+    return false;
+}
+
+uint64_t gc_stack_objects_meant(const struct gc_stack_objects *objects, const uint64_t *frames,
+                                uint32_t count)
+{
+    uint64_t meant = 0;
+    if (!atomic_load_explicit(&objects->has_shared, memory_order_relaxed))
+        return 0;
+    const uint32_t past_count = count_of(objects);
+    for (uint32_t i = 0; i < past_count; i++) {
+        const struct gc_stack_past *past = &objects->past[i];
+        if (atomic_load_explicit(&past->is_shared, memory_order_relaxed) &&
+            atomic_load_explicit(&past->until, memory_order_relaxed) == 0 &&
+            has_any(past, frames, count))
+            meant += gc_mix_u64(i + 1);
+    }
+    return meant;
+}
+
+const struct gc_stack_past *gc_stack_objects_find(const struct gc_stack_objects *objects,
+                                                  uintptr_t address, uint32_t look)
+{
+    const uint32_t count = count_of(objects);
+    const struct gc_stack_past *found = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gc_stack_past *past = &objects->past[i];
+        const uint32_t until = atomic_load_explicit(&past->until, memory_order_relaxed);
+        const bool is_there = past->since <= look && (until == 0 || look < until);
+        if (is_there && address >= past->start && address < past->end &&
+            (found == NULL || found->since < past->since))
+            found = past;
+    }
+    return found;
+}

@@ -1,0 +1,93 @@
+/* Counters and gauges of one device, declared in stats.def. All are relaxed atomics: each is exact,
+ * and none orders anything else. */
+#ifndef GC_STATS_H
+#define GC_STATS_H
+
+#include "core/device/snapshot.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef atomic_uint_fast64_t gc_counter;
+
+struct gc_gauge_cell {
+    atomic_uint_fast64_t current;
+    atomic_uint_fast64_t peak;
+};
+
+struct gc_stats {
+#define GC_GAUGE(field, text) struct gc_gauge_cell field;
+#define GC_COUNTER(field, text) gc_counter field;
+#include "core/observe/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+};
+
+/* What one entry point did on one device; a cache line of its own. */
+struct gc_api_cell {
+    gc_counter count;
+    gc_counter bytes;
+    struct gc_gauge_cell live;
+    gc_counter driver_calls;
+    uint64_t unused[3];
+};
+_Static_assert(sizeof(struct gc_api_cell) == 64, "one cache line");
+
+static inline void gc_counter_add(gc_counter *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline uint64_t gc_counter_read(const gc_counter *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* A gauge whose owners add what they have gained and lost in turns may be below 0 in between, as a
+ * word that wraps. */
+static inline bool gc_gauge_is_negative(uint64_t value)
+{
+    return value >> 63 != 0 && value != UINT64_MAX; /* which a saturated account is */
+}
+
+/* Every value the gauge takes is seen by the thread that set it, so the peak is exact. */
+static inline void gc_gauge_raise_peak(struct gc_gauge_cell *gauge, uint64_t value)
+{
+    uint64_t peak = atomic_load_explicit(&gauge->peak, memory_order_relaxed);
+    while (value > peak &&
+           !atomic_compare_exchange_weak_explicit(&gauge->peak, &peak, value, memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+}
+
+static inline void gc_gauge_add(struct gc_gauge_cell *gauge, uint64_t bytes)
+{
+    const uint64_t value =
+        atomic_fetch_add_explicit(&gauge->current, bytes, memory_order_relaxed) + bytes;
+    if (!gc_gauge_is_negative(value))
+        gc_gauge_raise_peak(gauge, value);
+}
+
+/* For gauges of which some changes are known late (magazine.h): may pass below 0 for a while. */
+static inline void gc_gauge_sub_early(struct gc_gauge_cell *gauge, uint64_t bytes)
+{
+    atomic_fetch_sub_explicit(&gauge->current, bytes, memory_order_relaxed);
+}
+
+/* Changes that were kept apart: in all `delta`, at most `peak` above where they began. */
+void gc_gauge_merge(struct gc_gauge_cell *gauge, int64_t delta, int64_t peak);
+
+/* Never below 0, whatever it is asked: a wrapped gauge would poison the report. */
+void gc_gauge_sub(struct gc_gauge_cell *gauge, uint64_t bytes);
+/* The same where more than there is may be asked for: amounts measured by difference. */
+void gc_gauge_sub_saturating(struct gc_gauge_cell *gauge, uint64_t bytes);
+/* The peak becomes the current value; a value that is set meanwhile is not lost. */
+void gc_gauge_reset_peak(struct gc_gauge_cell *gauge);
+void gc_gauge_read(const struct gc_gauge_cell *cell, struct gc_gauge *gauge);
+
+/* Copies the cells into the snapshot's fields of the same names. */
+void gc_stats_read(const struct gc_stats *stats, struct gc_device_snapshot *snapshot);
+void gc_api_cell_read(const struct gc_api_cell *cell, struct gc_api_figures *figures);
+
+#endif

@@ -1,0 +1,175 @@
+/* The native part of a stack is walked by glibc's backtrace, which has libgcc's unwinder do it: it
+ * reads the unwind tables that every object has for its exceptions, so code needs no frame
+ * pointers. It opens libgcc_s on its first call, which is made when nothing is held. */
+#define _GNU_SOURCE
+#include "core/observe/unwind.h"
+
+#include "core/base/bits.h"
+#include "core/io/elf.h"
+#include "core/io/text.h"
+#include "core/observe/stacks.h"
+
+#include <execinfo.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WALK_MAX 64
+
+struct search {
+    uintptr_t address;
+    struct gc_stack_object object;
+    bool found;
+    unsigned long long loads;
+};
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    struct search *search = argument;
+    struct gc_stack_object object = {UINTPTR_MAX, 0};
+    (void)size;
+    search->loads = info->dlpi_adds;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+        const uintptr_t start = info->dlpi_addr + header->p_vaddr;
+        if (header->p_type != PT_LOAD)
+            continue;
+        object.start = gc_min_u64(object.start, start);
+        object.end = gc_max_u64(object.end, start + header->p_memsz);
+    }
+    if (search->address < object.start || search->address >= object.end)
+        return search->address == 0; /* the count alone was asked for */
+    search->object = object;
+    search->found = true;
+    return 1;
+}
+
+bool gc_stack_find_object(uintptr_t address, struct gc_stack_object *object,
+                          unsigned long long *loads)
+{
+    struct search search = {.address = address};
+    dl_iterate_phdr(look_at, &search);
+    if (loads != NULL)
+        *loads = search.loads;
+    if (search.found && object != NULL)
+        *object = search.object;
+    return search.found;
+}
+
+static bool is_inside(const struct gc_stack_object *object, uintptr_t address)
+{
+    return address >= object->start && address < object->end;
+}
+
+void gc_stack_scope_init(struct gc_stack_scope *scope)
+{
+    void *walked[4];
+    *scope = (struct gc_stack_scope){.own = {0, 0}};
+    if (!gc_stack_find_object((uintptr_t)&gc_stack_scope_init, &scope->own, NULL))
+        scope->own = (struct gc_stack_object){0, 0};
+    (void)!backtrace(walked, 4); /* opens the unwinder */
+}
+
+/* What the program called is this library's outermost frame; a runtime may lie within. Where
+ * nothing lies outside, because the library is part of the program, the innermost ones are left
+ * out. */
+static int first_of_program(const struct gc_stack_scope *scope, void *const *walked, int depth)
+{
+    int first = depth;
+    while (first > 0 && !is_inside(&scope->own, (uintptr_t)walked[first - 1]))
+        first--;
+    if (first < depth)
+        return first;
+    for (first = 0; first < depth && is_inside(&scope->own, (uintptr_t)walked[first]);)
+        first++;
+    return first;
+}
+
+struct naming {
+    gc_stack_intern *intern;
+    void *argument;
+};
+
+static uint32_t intern_path(void *argument, const char *path)
+{
+    const struct naming *naming = argument;
+    return naming->intern(naming->argument, "", path);
+}
+
+uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uint64_t *frames,
+                         uint32_t max, gc_stack_intern *intern, void *argument)
+{
+    void *walked[WALK_MAX];
+    unsigned long long loads;
+    uint32_t count = 0;
+    const int depth = backtrace(walked, WALK_MAX);
+    const int first = first_of_program(scope, walked, depth);
+    (void)gc_stack_find_object(0, NULL, &loads);
+    gc_stack_objects_see(&scope->objects, loads, intern_path, &(struct naming){intern, argument});
+    struct gc_python *python = gc_python_find(scope, host, loads);
+    for (int i = first; i < depth && count < max; i++) {
+        const uintptr_t address = (uintptr_t)walked[i];
+        if (python != NULL && gc_python_has(python, address)) {
+            const uint32_t more =
+                gc_python_frames(python, frames + count, max - count, intern, argument);
+            if (more > 0)
+                return count + more;
+        }
+        frames[count++] = address;
+    }
+    return count;
+}
+
+/* The program itself goes by no name. */
+static const char *file_of(const struct gc_elf_spot *spot, char *path, size_t size)
+{
+    if (spot->path[0] == '/')
+        return spot->path;
+    const ssize_t length = spot->path[0] == '\0' ? readlink("/proc/self/exe", path, size) : 0;
+    if (length <= 0 || (size_t)length == size)
+        return spot->path;
+    path[length] = '\0';
+    return path;
+}
+
+struct description {
+    uint64_t address;
+    uintptr_t start; /* of the object that had it */
+    const char *name;
+    char *text;
+    size_t size;
+};
+
+static void describe(void *argument, const struct gc_elf_spot *spot)
+{
+    const struct description *of = argument;
+    const uintptr_t page = (uintptr_t)getpagesize() - 1;
+    const uintptr_t start = spot != NULL ? spot->start & ~page : 0;
+    /* Long names are kept by their ends. */
+    if (of->name != NULL &&
+        (spot == NULL || start != of->start || !gc_text_ends_with(spot->path, of->name))) {
+        snprintf(of->text, of->size, "%s+0x%llx", of->name,
+                 (unsigned long long)(of->address - of->start));
+        return;
+    }
+    if (spot == NULL) {
+        snprintf(of->text, of->size, "0x%llx", (unsigned long long)of->address);
+        return;
+    }
+    const unsigned long long offset = of->address - start;
+    char path[GC_STACK_TEXT_BYTES];
+    const char *file = file_of(spot, path, sizeof(path));
+    if (spot->symbol != NULL)
+        snprintf(of->text, of->size, "%s+0x%llx (%s+0x%llx)", spot->symbol,
+                 (unsigned long long)(of->address - spot->symbol_start), file, offset);
+    else
+        snprintf(of->text, of->size, "%s+0x%llx", file, offset);
+}
+
+void gc_stack_describe(uint64_t address, uintptr_t start, const char *name, char *text, size_t size)
+{
+    struct description of = {address, start, name, text, size};
+    /* A return address may be behind its function's end: the call is before it. */
+    gc_elf_visit_place((const void *)(uintptr_t)(address - 1), describe, &of);
+}

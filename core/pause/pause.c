@@ -1,0 +1,407 @@
+#include "core/pause/pause.h"
+
+#include "core/base/assert.h"
+#include "core/device/registry.h"
+#include "core/device/tenant.h"
+#include "core/group/group.h"
+#include "core/pause/swap.h"
+
+#include <stddef.h>
+#include <time.h>
+
+#define POLL_NS 200000
+/* How often a thread that waits looks whether something is asked, where no helper does. */
+#define LISTEN_MS 20
+
+/* ---- all contexts ---- */
+
+/* False ends the walk. */
+typedef bool visit_context(struct gc_context *context, void *argument);
+
+/* Those of one tenant, or all. False if a visit said so. Contexts that end meanwhile are left out
+ * or visited. */
+static bool visit_scope(struct gc_core *core, const struct gc_tenant *tenant, visit_context *visit,
+                        void *argument)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
+        for (; context != NULL; context = gc_context_next(context))
+            if ((tenant == NULL || context->tenant == tenant) && !gc_context_is_dropped(context) &&
+                !visit(context, argument))
+                return false;
+    }
+    return true;
+}
+
+/* ---- waiting with an end ---- */
+
+struct deadline {
+    const struct gc_driver *driver;
+    uint64_t end_ns;
+};
+
+static bool is_over(const struct deadline *deadline)
+{
+    return deadline->driver->clock_ns(deadline->driver->self) >= deadline->end_ns;
+}
+
+/* The driver's code once the fence is reached; not_ready: it was not in time. */
+static int await_fence(struct gc_context *context, uint64_t fence, const struct deadline *deadline)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    const struct timespec pause = {0, POLL_NS};
+    for (;;) {
+        const int code =
+            GC_IN_CONTEXT(context, driver->fence_query(driver->self, context->handle, fence));
+        if (code != driver->not_ready || is_over(deadline))
+            return code;
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void release_fence(struct gc_context *context, uint64_t fence)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    if (!gc_door_enter(&context->head->door))
+        return;
+    driver->fence_release(driver->self, context->handle, fence);
+    gc_door_leave(&context->head->door);
+}
+
+/* Whether all work of the context is done. A driver that cannot mark it is asked to wait. */
+static bool await_idle(struct gc_context *context, const struct deadline *deadline,
+                       struct gc_swap_result *result)
+{
+    const struct gc_driver *driver = &context->core->driver;
+    uint64_t fence = 0;
+    int code =
+        driver->fence_record == NULL
+            ? driver->not_supported
+            : GC_IN_CONTEXT(context, driver->fence_record(driver->self, context->handle, &fence));
+    if (code == 0) {
+        code = await_fence(context, fence, deadline);
+        release_fence(context, fence);
+    } else if (driver->fence_record == NULL || code == driver->not_supported) {
+        code = GC_IN_CONTEXT(context, driver->synchronize(driver->self, context->handle));
+    }
+    if (code == driver->context_is_gone)
+        code = 0; /* its work went with it */
+    result->driver_code = code == driver->not_ready ? 0 : code;
+    if (code == 0)
+        return true;
+    result->refusal = code == driver->not_ready ? GC_SWAP_BUSY : GC_SWAP_DRIVER;
+    return false;
+}
+
+/* ---- who waits ---- */
+
+bool gc_core_is_paused(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->is_paused, memory_order_relaxed);
+}
+
+static void await_change(struct gc_core *core, uint32_t word)
+{
+    const bool hears = gc_member_needs_threads(core);
+    gc_turnstile_await(&core->work.turnstile, word, hears ? LISTEN_MS : GC_TURNSTILE_FOREVER);
+    if (hears)
+        (void)gc_member_serve(core);
+}
+
+void gc_core_await_resume(struct gc_core *core)
+{
+    uint32_t word;
+    GC_ASSERT(gc_lock_held_count() == 0);
+    while (gc_turnstile_mode_of(word = gc_turnstile_read(&core->work.turnstile)) ==
+           GC_TURNSTILE_CLOSED)
+        await_change(core, word);
+}
+
+void gc_core_await_tenant(struct gc_core *core, const struct gc_tenant *tenant)
+{
+    GC_ASSERT(gc_lock_held_count() == 0);
+    for (;;) {
+        const uint32_t word = gc_turnstile_read(&core->work.turnstile);
+        if (!gc_tenant_is_paused(tenant))
+            return;
+        await_change(core, word);
+    }
+}
+
+struct gc_tenant *gc_core_find_paused(struct gc_core *core, uint64_t address)
+{
+    struct gc_block *block;
+    struct gc_tenant *tenant = NULL;
+    if (address == 0 || gc_core_lock_block(core, address, true, &block) != GC_OK)
+        return NULL;
+    struct gc_pool *pool = gc_block_pool(block);
+    tenant = pool->context->tenant;
+    gc_pool_release(pool);
+    return tenant != NULL && gc_tenant_is_paused(tenant) ? tenant : NULL;
+}
+
+/* ---- out ---- */
+
+struct pausing {
+    struct gc_core *core;
+    const struct gc_pause_request *request;
+    struct deadline deadline;
+    struct gc_swap_result *result;
+};
+
+static bool refuse(struct gc_swap_result *result, enum gc_swap_refusal refusal)
+{
+    result->refusal = refusal;
+    return false;
+}
+
+/* The process's pause finds the pools of paused tenants away, and its resume leaves them there. */
+static bool is_of_paused_tenant(const struct gc_context *context)
+{
+    return context->tenant != NULL && gc_tenant_is_paused(context->tenant);
+}
+
+static bool is_left_alone(const struct gc_context *context, const struct gc_tenant *tenant)
+{
+    return tenant == NULL && is_of_paused_tenant(context);
+}
+
+static bool check(struct gc_context *context, void *argument)
+{
+    struct pausing *pausing = argument;
+    if (is_left_alone(context, pausing->request->tenant))
+        return true;
+    pausing->result->refusal = gc_swap_check(context);
+    return pausing->result->refusal == GC_SWAP_OK;
+}
+
+/* Its work could not be waited for: that would end the capture. */
+static bool check_capture(struct gc_context *context, void *argument)
+{
+    struct pausing *pausing = argument;
+    return !gc_context_is_capturing(context) || refuse(pausing->result, GC_SWAP_CAPTURES);
+}
+
+/* What may go, and what is to be waited for. */
+static bool check_all(struct pausing *pausing)
+{
+    struct gc_core *core = pausing->core;
+    return visit_scope(core, pausing->request->tenant, check, pausing) &&
+           visit_scope(core, NULL, check_capture, pausing);
+}
+
+/* Whoever's work it is: it may use the memory. The records of a handle have their work in common.
+ */
+static bool settle(struct gc_context *context, void *argument)
+{
+    struct pausing *pausing = argument;
+    return context->is_device || context->head != context ||
+           await_idle(context, &pausing->deadline, pausing->result);
+}
+
+/* What a context that ended meanwhile had is no longer to be moved. */
+static bool is_done_or_gone(const struct gc_context *context, bool is_done,
+                            struct gc_swap_result *result)
+{
+    if (is_done || !gc_context_is_gone(context))
+        return is_done;
+    result->refusal = GC_SWAP_OK;
+    result->driver_code = 0;
+    return true;
+}
+
+static bool move_out(struct gc_context *context, void *argument)
+{
+    struct pausing *pausing = argument;
+    struct gc_swap_result one;
+    if (is_left_alone(context, pausing->request->tenant))
+        return true;
+    const bool is_done = gc_core_swap_out(context, pausing->request->keeps_content, &one);
+    pausing->result->refusal = one.refusal;
+    pausing->result->driver_code = one.driver_code;
+    pausing->result->moved_bytes += one.moved_bytes;
+    return is_done_or_gone(context, is_done, pausing->result);
+}
+
+static bool move_in(struct gc_context *context, void *argument)
+{
+    struct gc_swap_result *result = argument;
+    struct gc_swap_result one;
+    if (!gc_context_is_swapped(context))
+        return true;
+    const bool is_done = gc_core_swap_in(context, &one);
+    result->refusal = one.refusal;
+    result->driver_code = one.driver_code;
+    result->moved_bytes += one.moved_bytes;
+    return is_done_or_gone(context, is_done, result);
+}
+
+static bool move_in_unless_paused(struct gc_context *context, void *argument)
+{
+    return is_of_paused_tenant(context) || move_in(context, argument);
+}
+
+static bool bring_back(struct gc_core *core, const struct gc_tenant *tenant,
+                       struct gc_swap_result *result)
+{
+    return visit_scope(core, tenant, tenant == NULL ? move_in_unless_paused : move_in, result);
+}
+
+/* What is held though all that can go is away. */
+static uint64_t held_bytes(struct gc_core *core, struct gc_tenant *tenant)
+{
+    struct gc_tenant_figures figures;
+    uint64_t bytes = 0;
+    if (tenant != NULL)
+        return gc_tenant_read(tenant, NULL, &figures) ? figures.reserved.current : 0;
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        bytes += device == NULL ? 0 : gc_device_reserved_bytes(device);
+    }
+    return bytes;
+}
+
+/* Waits until nobody is inside. */
+static bool await_empty(struct gc_core *core, const struct deadline *deadline)
+{
+    const struct timespec pause = {0, POLL_NS};
+    while (!gc_turnstile_is_empty(&core->work.turnstile)) {
+        if (is_over(deadline))
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+static void note_paused(void *argument, struct gc_tenant *tenant)
+{
+    *(bool *)argument |= gc_tenant_is_paused(tenant);
+}
+
+/* As is fit for what is paused now. Who waits looks again. */
+static void set_turnstile(struct gc_core *core)
+{
+    bool is_any_paused = false;
+    gc_core_visit_tenants(core, note_paused, &is_any_paused);
+    gc_turnstile_set(&core->work.turnstile, gc_core_is_paused(core) ? GC_TURNSTILE_CLOSED
+                                            : is_any_paused         ? GC_TURNSTILE_GUARDED
+                                                                    : GC_TURNSTILE_OPEN);
+}
+
+static void show(struct gc_core *core, struct gc_tenant *tenant, bool is_paused)
+{
+    if (tenant != NULL) {
+        gc_tenant_show_paused(tenant, is_paused);
+        return;
+    }
+    atomic_store_explicit(&core->is_paused, is_paused, memory_order_relaxed);
+    gc_core_show_paused(core, is_paused);
+}
+
+/* The turnstile is closed. True: all of it is away. */
+static bool empty(struct pausing *pausing)
+{
+    struct gc_core *core = pausing->core;
+    const struct gc_tenant *tenant = pausing->request->tenant;
+    if (!await_empty(core, &pausing->deadline))
+        return refuse(pausing->result, GC_SWAP_BUSY);
+    return check_all(pausing) && visit_scope(core, NULL, settle, pausing) &&
+           visit_scope(core, tenant, move_out, pausing);
+}
+
+/* True: it is paused; that is also so where part of it is away and finds no room any more: it is to
+ * be resumed when there is. */
+static bool pause_scope(struct pausing *pausing)
+{
+    struct gc_core *core = pausing->core;
+    struct gc_tenant *tenant = pausing->request->tenant;
+    struct gc_swap_result *result = pausing->result;
+    if (!check_all(pausing))
+        return false;
+    gc_turnstile_set(&core->work.turnstile, GC_TURNSTILE_CLOSED);
+    if (!empty(pausing)) {
+        const struct gc_swap_result why = *result;
+        if (bring_back(core, tenant, result)) {
+            *result = why;
+            result->moved_bytes = 0;
+            return false;
+        }
+        result->refusal = GC_SWAP_OK;
+    }
+    result->stays_bytes = held_bytes(core, tenant);
+    return true;
+}
+
+static bool begin_pause(struct gc_core *core, const struct gc_pause_request *request,
+                        struct gc_swap_result *result)
+{
+    if (!request->is_vouched &&
+        atomic_load_explicit(&core->work.is_conservative, memory_order_relaxed))
+        return refuse(result, GC_SWAP_UNSEEN);
+    if (request->tenant == NULL && gc_core_is_paused(core))
+        return refuse(result, GC_SWAP_AGAIN);
+    return request->tenant == NULL || gc_tenant_begin_pause(request->tenant) == GC_OK ||
+           refuse(result, GC_SWAP_AGAIN);
+}
+
+static bool pause_it(struct gc_core *core, const struct gc_pause_request *request,
+                     struct gc_swap_result *result)
+{
+    const struct gc_driver *driver = &core->driver;
+    struct pausing pausing = {.core = core, .request = request, .result = result};
+    GC_ASSERT(gc_lock_held_count() == 0);
+    *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
+    if (!begin_pause(core, request, result))
+        return false;
+    pausing.deadline = (struct deadline){driver, driver->clock_ns(driver->self) +
+                                                     request->timeout_ms * UINT64_C(1000000)};
+    /* With the process all of it is away already. */
+    const bool is_away = request->tenant != NULL && gc_core_is_paused(core);
+    const bool is_done = is_away || pause_scope(&pausing);
+    show(core, request->tenant, is_done);
+    set_turnstile(core);
+    return is_done;
+}
+
+/* ---- in ---- */
+
+static bool resume_it(struct gc_core *core, struct gc_tenant *tenant, struct gc_swap_result *result)
+{
+    GC_ASSERT(gc_lock_held_count() == 0);
+    *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
+    if (!(tenant == NULL ? gc_core_is_paused(core) : gc_tenant_is_paused(tenant)))
+        return refuse(result, GC_SWAP_AGAIN);
+    /* While the process is paused the tenant's memory comes back with it. */
+    const bool is_later = tenant != NULL && gc_core_is_paused(core);
+    if (!is_later && !bring_back(core, tenant, result))
+        return false;
+    show(core, tenant, false);
+    set_turnstile(core);
+    return true;
+}
+
+/* ---- one at a time ---- */
+
+static bool begin_moving(struct gc_core *core, struct gc_swap_result *result)
+{
+    *result = (struct gc_swap_result){.refusal = GC_SWAP_BUSY};
+    return !atomic_exchange_explicit(&core->is_moving, true, memory_order_acquire);
+}
+
+static bool end_moving(struct gc_core *core, bool is_done)
+{
+    atomic_store_explicit(&core->is_moving, false, memory_order_release);
+    return is_done;
+}
+
+bool gc_core_pause(struct gc_core *core, const struct gc_pause_request *request,
+                   struct gc_swap_result *result)
+{
+    return begin_moving(core, result) && end_moving(core, pause_it(core, request, result));
+}
+
+bool gc_core_resume(struct gc_core *core, struct gc_tenant *tenant, struct gc_swap_result *result)
+{
+    return begin_moving(core, result) && end_moving(core, resume_it(core, tenant, result));
+}

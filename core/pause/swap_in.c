@@ -1,0 +1,224 @@
+/* In: reserve, create, map, copy back, an arena at a time. Every step may fail; what has come so
+ * far is then told from the slots. */
+#include "core/backing/map.h"
+#include "core/backing/swapped.h"
+#include "core/backing/unmap.h"
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "core/group/group.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* GC_SWAP_OK: the caller is the one who swaps in, and captures wait. GC_SWAP_AGAIN: there is
+ * nothing, or another one is at it. */
+static enum gc_swap_refusal claim_locked(struct gc_context *context, struct gc_swap **swap)
+{
+    *swap = context->pool.pages.swap;
+    if (*swap == NULL || (*swap)->is_coming)
+        return GC_SWAP_AGAIN;
+    if (!gc_context_wait_begin_locked(context, &(*swap)->change.set))
+        return GC_SWAP_CAPTURES;
+    (*swap)->is_coming = true;
+    gc_arena_note_peers_locked(&(*swap)->change);
+    return GC_SWAP_OK;
+}
+
+static enum gc_swap_refusal claim(struct gc_context *context, struct gc_swap **swap)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const enum gc_swap_refusal refusal = claim_locked(context, swap);
+    gc_pool_release(&context->pool);
+    return refusal;
+}
+
+/* Slots whose blocks were freed meanwhile need nothing. */
+static void drop_unused(struct gc_swap *swap)
+{
+    struct gc_pool *pool = &swap->change.context->pool;
+    uint64_t kept = 0;
+    gc_pool_acquire_plain(pool);
+    for (uint64_t i = 0; i < swap->count; i++) {
+        struct gc_slot *slot = swap->list[i].slot;
+        if (slot->use_count > 0) {
+            swap->list[kept++] = swap->list[i];
+            continue;
+        }
+        slot->stage = GC_SLOT_STAYS;
+        slot->is_changing = false;
+    }
+    swap->count = kept;
+    gc_pool_release(pool);
+}
+
+static int restore(const struct gc_swap *swap, uint64_t first, uint64_t end)
+{
+    struct gc_context *context = swap->change.context;
+    struct gc_context *worker = gc_swap_worker(context);
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    int code = 0;
+    uint64_t next;
+    for (uint64_t i = first; code == 0 && swap->copy != NULL && i < end; i = next) {
+        next = gc_min_u64(gc_swap_run_end(swap, i), end);
+        code = GC_IN_CONTEXT(worker, driver->write(driver->self, worker->handle,
+                                                   gc_swap_address(&context->pool, &swap->list[i]),
+                                                   (next - i) * page_bytes,
+                                                   swap->copy + swap->list[i].number * page_bytes));
+    }
+    return code;
+}
+
+/* Pages and slots say what came of it: a slot that still has no page is away as before. */
+static void commit(const struct gc_swap *swap, struct gc_lending *lending, uint64_t first,
+                   uint64_t end, bool is_done)
+{
+    struct gc_pool *pool = lending->pool;
+    gc_pool_acquire_plain(pool);
+    gc_lend_commit_locked(lending, is_done);
+    const uint64_t before = pool->pages.idle_count; /* what that made idle it has told */
+    for (uint64_t i = first; i < end; i++) {
+        struct gc_slot *slot = swap->list[i].slot;
+        if (is_done) {
+            gc_swap_settle_locked(pool, slot, slot->page);
+        } else {
+            slot->stage = GC_SLOT_NEEDS;
+            slot->is_changing = true;
+        }
+    }
+    gc_pages_settle_locked(pool, before);
+    gc_pool_release(pool);
+}
+
+/* The slots [first, end) of the list, all of one arena. */
+static enum gc_status bring(struct gc_swap *swap, uint64_t first, uint64_t end,
+                            struct gc_swap_result *result)
+{
+    struct gc_context *context = swap->change.context;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    struct gc_arena *arena = swap->list[first].arena;
+    const struct gc_segment_plan plan = {.class = arena->segment->class};
+    struct gc_lending lending = {.change = swap->change,
+                                 .context = context,
+                                 .pool = &context->pool,
+                                 .plan = &plan,
+                                 .refusal = &swap->refusal,
+                                 .arena = arena,
+                                 .end = arena->touched_count,
+                                 .create_count = end - first};
+    const uint64_t bytes = (end - first) * page_bytes;
+    swap->refusal.driver_code = 0;
+    if (!gc_context_reserve(context, bytes, &lending.held, &swap->refusal.decline))
+        return GC_OUT_OF_MEMORY;
+    enum gc_status status = gc_lend_ask_driver(&lending);
+    if (status == GC_OK) {
+        swap->refusal.driver_code = restore(swap, first, end);
+        status = swap->refusal.driver_code == 0 ? GC_OK : GC_DRIVER;
+    }
+    if (status == GC_OK) {
+        gc_context_confirm(context, &lending.held);
+        result->moved_bytes += bytes;
+    } else {
+        const uint64_t unused = gc_lend_uncreate(&lending);
+        if (unused > 0) {
+            gc_context_release(context, unused * page_bytes);
+            swap->refusal.decline.rollback_count++;
+        }
+        result->driver_code = swap->refusal.driver_code;
+    }
+    commit(swap, &lending, first, end, status == GC_OK);
+    return status;
+}
+
+static uint64_t arena_end(const struct gc_swap *swap)
+{
+    uint64_t end = 0;
+    while (end < swap->count && swap->list[end].arena == swap->list[0].arena)
+        end++;
+    return end;
+}
+
+/* Arena by arena: what has come needs not come again. */
+static enum gc_status bring_all(struct gc_swap *swap, struct gc_swap_result *result)
+{
+    enum gc_status status = GC_OK;
+    drop_unused(swap);
+    while (status == GC_OK && swap->count > 0) {
+        const uint64_t end = arena_end(swap);
+        status = bring(swap, 0, end, result);
+        if (status != GC_OK)
+            break;
+        swap->count -= end;
+        memmove(swap->list, swap->list + end, swap->count * sizeof(*swap->list));
+    }
+    return status;
+}
+
+/* The change goes on, with what is still away; or ends. */
+static void end_coming(struct gc_swap *swap, bool is_over)
+{
+    struct gc_context *context = swap->change.context;
+    struct gc_pool *pool = &context->pool;
+    gc_context_wait_end(&swap->change.set);
+    gc_pool_acquire_plain(pool);
+    swap->is_coming = false;
+    if (is_over) {
+        pool->pages.swap = NULL;
+        pool->pages.is_changing = false;
+    }
+    pthread_cond_broadcast(&pool->pages.changed);
+    gc_pool_release(pool);
+    if (is_over)
+        gc_swap_forget(context, swap);
+}
+
+/* What there must be room for before the next attempt. */
+struct missing {
+    uint64_t bytes;
+    struct gc_segment_refusal refusal; /* of all attempts so far */
+};
+
+static enum gc_swap_refusal come(struct gc_context *context, struct missing *missing,
+                                 struct gc_swap_result *result)
+{
+    struct gc_swap *swap;
+    const enum gc_swap_refusal refusal = claim(context, &swap);
+    if (refusal != GC_SWAP_OK)
+        return refusal;
+    swap->refusal = missing->refusal;
+    const enum gc_status status = bring_all(swap, result);
+    if (status == GC_OK)
+        gc_arena_share_rest(&swap->change);
+    missing->bytes = arena_end(swap) * context->pool.pages.page_bytes;
+    missing->refusal = swap->refusal;
+    end_coming(swap, status == GC_OK);
+    if (status == GC_OUT_OF_MEMORY)
+        return GC_SWAP_FULL;
+    if (status == GC_NO_HOST_MEMORY)
+        return GC_SWAP_HOST;
+    return status == GC_OK ? GC_SWAP_OK : GC_SWAP_DRIVER;
+}
+
+/* What this process can do itself, then what others of its group can. Not while the pages come: who
+ * ends the context waits for that, and room may be what it has in hand. */
+static bool make_room(struct gc_shortage *shortage, struct gc_room *room,
+                      const struct missing *missing)
+{
+    const struct gc_decline *decline = &missing->refusal.decline;
+    return gc_shortage_relieve(shortage, missing->bytes, decline) ||
+           (!decline->is_share_short &&
+            gc_member_make_room(shortage->device, missing->bytes, room));
+}
+
+bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result)
+{
+    struct gc_shortage shortage;
+    struct gc_room room = {0};
+    struct missing missing = {0};
+    *result = (struct gc_swap_result){.refusal = GC_SWAP_OK};
+    gc_shortage_begin(&shortage, context->device, context->share, &context->pool);
+    do
+        result->refusal = come(context, &missing, result);
+    while (result->refusal == GC_SWAP_FULL && make_room(&shortage, &room, &missing));
+    return result->refusal == GC_SWAP_OK;
+}

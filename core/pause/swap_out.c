@@ -1,0 +1,340 @@
+/* What may go, and out: choose what is used, wait for the context's work, copy, unmap, release.
+ * Every step may fail; what has gone so far is then told from the slots. The way back: swap_in.c.
+ */
+#include "core/backing/swapped.h"
+#include "core/backing/unmap.h"
+#include "core/base/assert.h"
+#include "core/device/registry.h"
+
+#include <stddef.h>
+
+/* Of the host memory that is available, copies may take this share. */
+#define HOST_SHARE_PERCENT 90
+
+const char *gc_swap_refusal_text(enum gc_swap_refusal refusal)
+{
+    static const char *const texts[GC_SWAP_REFUSAL_COUNT] = {
+        [GC_SWAP_OK] = "done",
+        [GC_SWAP_AGAIN] = "it is paused already, or was not",
+        [GC_SWAP_CAPTURES] = "a graph is being captured",
+        [GC_SWAP_PEERS] = "other devices or contexts have access to the memory",
+        [GC_SWAP_EXPORTED] = "other processes or devices may have the memory open",
+        [GC_SWAP_NOT_MAPPED] = "the memory is not mapped page by page (backend `driver`)",
+        [GC_SWAP_HOST] = "no host memory for a copy",
+        [GC_SWAP_FULL] = "no room for it on the device, or within a limit",
+        [GC_SWAP_BUSY] = "work under way did not end in time",
+        [GC_SWAP_UNSEEN] = "work may be submitted that the library does not see",
+        [GC_SWAP_DRIVER] = "the driver refused",
+    };
+    return (unsigned)refusal < GC_SWAP_REFUSAL_COUNT ? texts[refusal] : "?";
+}
+
+bool gc_context_is_swapped(struct gc_context *context)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const bool is_swapped = context->pool.pages.swap != NULL;
+    gc_pool_release(&context->pool);
+    return is_swapped;
+}
+
+bool gc_swap_is_coming_locked(const struct gc_swap *swap)
+{
+    return swap->is_coming;
+}
+
+struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
+{
+    struct gc_pages *pages = &pool->pages;
+    struct gc_swap *swap = pages->swap;
+    if (swap != NULL) {
+        pages->swap = NULL;
+        pages->is_changing = false;
+        pthread_cond_broadcast(&pages->changed);
+    }
+    return swap;
+}
+
+/* ---- may it go? ---- */
+
+static bool has_peers_locked(const struct gc_context *context)
+{
+    bool has_peers = context->is_crowded;
+    /* Contexts of one device are held up and waited for together, whatever they share. */
+    for (uint32_t i = 0; i < context->peer_count; i++)
+        has_peers |= !gc_context_is_dropped(context->peers[i]) &&
+                     (!context->is_device || context->peers[i]->device != context->device);
+    return has_peers;
+}
+
+static enum gc_swap_refusal check_locked(const struct gc_context *context)
+{
+    const struct gc_pool *pool = &context->pool;
+    if (pool->pages.swap != NULL)
+        return GC_SWAP_AGAIN;
+    if (has_peers_locked(context))
+        return GC_SWAP_PEERS;
+    bool has_once = false;
+    bool has_plain = false;
+    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+         segment = segment->next) {
+        has_once |= segment->class == GC_CLASS_ONCE && !segment->is_idle && !segment->is_plain;
+        has_plain |= segment->arena == NULL;
+    }
+    if (pool->pages.arenas == NULL)
+        return has_plain ? GC_SWAP_NOT_MAPPED : GC_SWAP_OK;
+    return has_once || pool->pinned_count > 0 ? GC_SWAP_EXPORTED : GC_SWAP_OK;
+}
+
+enum gc_swap_refusal gc_swap_check(struct gc_context *context)
+{
+    if (gc_context_is_capturing(context))
+        return GC_SWAP_CAPTURES;
+    gc_pool_acquire_plain(&context->pool);
+    const enum gc_swap_refusal refusal = check_locked(context);
+    gc_pool_release(&context->pool);
+    return refusal;
+}
+
+/* ---- out ---- */
+
+static struct gc_swap *create_swap(struct gc_context *context, uint64_t room)
+{
+    const uint64_t bytes = sizeof(struct gc_swap) + room * sizeof(struct gc_away);
+    struct gc_swap *swap = gc_host_map(&context->core->host, bytes);
+    if (swap != NULL)
+        swap->host_bytes = bytes;
+    return swap;
+}
+
+void gc_swap_forget(struct gc_context *context, struct gc_swap *swap)
+{
+    if (swap == NULL)
+        return;
+    if (swap->copy != NULL)
+        gc_host_unmap(&context->core->host, swap->copy, swap->copy_bytes);
+    gc_host_unmap(&context->core->host, swap, swap->host_bytes);
+}
+
+/* All slots in use and their pages are on their way out. */
+static void choose_arena_locked(struct gc_swap *swap, struct gc_arena *arena,
+                                struct gc_leaving *leaving)
+{
+    struct gc_pages *pages = &swap->change.context->pool.pages;
+    for (uint64_t i = 0; i < arena->touched_count; i++) {
+        struct gc_slot *slot = &arena->slots[i];
+        struct gc_page *page = slot->page;
+        if (slot->use_count == 0 || page == NULL || page->user != slot)
+            continue;
+        swap->list[swap->count] = (struct gc_away){slot, arena, swap->count};
+        swap->count++;
+        slot->is_changing = true;
+        page->user = &pages->leaving;
+        for (struct gc_slot *mapped = page->first; mapped != NULL; mapped = mapped->next)
+            mapped->stage = GC_SLOT_NEEDS;
+        page->next = leaving->first;
+        leaving->first = page;
+    }
+}
+
+static void choose(struct gc_swap *swap, struct gc_leaving *leaving)
+{
+    struct gc_pool *pool = &swap->change.context->pool;
+    gc_pool_acquire_plain(pool);
+    for (struct gc_arena *arena = pool->pages.arenas; arena != NULL; arena = arena->next)
+        choose_arena_locked(swap, arena, leaving);
+    gc_pool_release(pool);
+}
+
+uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_away *away)
+{
+    return away->arena->segment->address +
+           (uint64_t)(away->slot - away->arena->slots) * pool->pages.page_bytes;
+}
+
+uint64_t gc_swap_run_end(const struct gc_swap *swap, uint64_t i)
+{
+    do
+        i++;
+    while (i < swap->count && swap->list[i].slot == swap->list[i - 1].slot + 1 &&
+           swap->list[i].number == swap->list[i - 1].number + 1 &&
+           swap->list[i].arena == swap->list[i - 1].arena);
+    return i;
+}
+
+struct gc_context *gc_swap_worker(struct gc_context *context)
+{
+    struct gc_context *worker = gc_context_worker(context);
+    return worker != NULL ? worker : context;
+}
+
+static enum gc_swap_refusal save(struct gc_swap *swap, struct gc_swap_result *result)
+{
+    struct gc_context *context = swap->change.context;
+    struct gc_context *worker = gc_swap_worker(context);
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    uint64_t end;
+    swap->copy_bytes = swap->count * page_bytes;
+    if (swap->count == 0)
+        return GC_SWAP_OK;
+    if (swap->copy_bytes > gc_host_available_bytes() / 100 * HOST_SHARE_PERCENT)
+        return GC_SWAP_HOST;
+    swap->copy = gc_host_map(&context->core->host, swap->copy_bytes);
+    if (swap->copy == NULL)
+        return GC_SWAP_HOST;
+    for (uint64_t i = 0; i < swap->count; i = end) {
+        end = gc_swap_run_end(swap, i);
+        result->driver_code = GC_IN_CONTEXT(
+            worker, driver->read(driver->self, worker->handle,
+                                 gc_swap_address(&context->pool, &swap->list[i]),
+                                 (end - i) * page_bytes, swap->copy + i * page_bytes));
+        if (result->driver_code != 0)
+            return GC_SWAP_DRIVER;
+    }
+    return GC_SWAP_OK;
+}
+
+void gc_swap_settle_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page)
+{
+    page->user = slot;
+    if (slot->use_count == 0)
+        gc_pages_idle_locked(pool, page);
+}
+
+/* Pages that stay are their slots' own again, and leave the list. */
+static void reclaim_locked(const struct gc_swap *swap, struct gc_leaving *leaving)
+{
+    const struct gc_pages *pages = &swap->change.context->pool.pages;
+    struct gc_page **link = &leaving->first;
+    for (uint64_t i = 0; i < swap->count; i++) {
+        struct gc_slot *slot = swap->list[i].slot;
+        if (slot->stage != GC_SLOT_EMPTY)
+            slot->page->user = slot;
+    }
+    while (*link != NULL) {
+        if ((*link)->user == &pages->leaving)
+            link = &(*link)->next;
+        else
+            *link = (*link)->next;
+    }
+}
+
+/* Takes the slots whose pages could not be unmapped there off the list. */
+static void keep_refused(struct gc_swap *swap, struct gc_leaving *leaving)
+{
+    struct gc_pool *pool = &swap->change.context->pool;
+    uint64_t kept = 0;
+    gc_pool_acquire_plain(pool);
+    const uint64_t before = pool->pages.idle_count;
+    reclaim_locked(swap, leaving);
+    for (uint64_t i = 0; i < swap->count; i++) {
+        struct gc_slot *slot = swap->list[i].slot;
+        if (slot->stage == GC_SLOT_EMPTY) {
+            swap->list[kept++] = swap->list[i];
+            continue;
+        }
+        gc_leaving_detach_locked(pool, slot->page);
+        slot->is_changing = false;
+        gc_swap_settle_locked(pool, slot, slot->page);
+    }
+    swap->count = kept;
+    gc_pages_settle_locked(pool, before);
+    gc_pool_release(pool);
+}
+
+/* What the driver let go of is released; what it did not is idle. */
+static uint64_t release(struct gc_swap *swap, struct gc_leaving *leaving)
+{
+    struct gc_pool *pool = &swap->change.context->pool;
+    gc_leaving_detach(leaving);
+    const uint64_t count = gc_leaving_release(leaving);
+    gc_pool_acquire_plain(pool);
+    for (uint64_t i = 0; i < swap->count; i++)
+        swap->list[i].slot->stage = GC_SLOT_NEEDS;
+    pool->pages.count -= count;
+    gc_leaving_keep_locked(pool, leaving->first);
+    gc_pool_release(pool);
+    if (count > 0)
+        gc_arena_drop_pages(swap->change.context, count);
+    return count * pool->pages.page_bytes;
+}
+
+/* Nothing was unmapped: all is as it was. */
+static void undo(struct gc_swap *swap, struct gc_leaving *leaving)
+{
+    keep_refused(swap, leaving);
+    GC_ASSERT(leaving->first == NULL && swap->count == 0);
+}
+
+static enum gc_swap_refusal move_out(struct gc_swap *swap, bool keeps_content,
+                                     struct gc_swap_result *result)
+{
+    struct gc_context *context = swap->change.context;
+    struct gc_leaving leaving = {.change = swap->change};
+    enum gc_swap_refusal refusal = GC_SWAP_OK;
+    choose(swap, &leaving);
+    const enum gc_status status = gc_fence_synchronize(context, GC_FOREVER, &result->driver_code);
+    if (status != GC_OK)
+        refusal = status == GC_CAPTURING ? GC_SWAP_CAPTURES : GC_SWAP_DRIVER;
+    else if (keeps_content)
+        refusal = save(swap, result);
+    if (refusal != GC_SWAP_OK) {
+        undo(swap, &leaving);
+        return refusal;
+    }
+    gc_leaving_unmap(&leaving);
+    keep_refused(swap, &leaving);
+    result->moved_bytes += release(swap, &leaving);
+    return GC_SWAP_OK;
+}
+
+static bool refuse(struct gc_swap_result *result, enum gc_swap_refusal refusal)
+{
+    result->refusal = refusal;
+    return false;
+}
+
+/* A change is begun, and is the swap's from now on if it succeeds. */
+static enum gc_swap_refusal swap_out_changing(struct gc_change *change, bool keeps_content,
+                                              struct gc_swap_result *result)
+{
+    struct gc_context *context = change->context;
+    struct gc_pool *pool = &context->pool;
+    /* Only the change's holder makes pages. */
+    struct gc_swap *swap = create_swap(context, pool->pages.count);
+    if (swap == NULL)
+        return GC_SWAP_HOST;
+    swap->change = *change;
+    swap->change.set = (struct gc_wait_set){.count = 0}; /* the caller's */
+    const enum gc_swap_refusal refusal = move_out(swap, keeps_content, result);
+    if (refusal != GC_SWAP_OK) {
+        gc_swap_forget(context, swap);
+        return refusal;
+    }
+    gc_pool_acquire_plain(pool);
+    pool->pages.swap = swap;
+    pthread_cond_broadcast(&pool->pages.changed); /* who does not wait for a swap goes on */
+    gc_pool_release(pool);
+    gc_context_wait_end(&change->set);
+    return GC_SWAP_OK;
+}
+
+bool gc_core_swap_out(struct gc_context *context, bool keeps_content, struct gc_swap_result *result)
+{
+    struct gc_change change;
+    *result = (struct gc_swap_result){.refusal = gc_swap_check(context)};
+    if (result->refusal != GC_SWAP_OK)
+        return false;
+    /* What threads keep for themselves is used until it is in the pool. */
+    (void)gc_shortage_resolve(context->device, context->share, GC_SHORT_NS);
+    (void)gc_shortage_give_back(context->device, context->share, 0, UINT64_MAX);
+    const enum gc_status status = gc_arena_change_begin(context, &change);
+    if (status == GC_DRIVER)
+        return refuse(result, GC_SWAP_CAPTURES);
+    if (status != GC_OK)
+        return refuse(result, GC_SWAP_AGAIN);
+    result->refusal = swap_out_changing(&change, keeps_content, result);
+    if (result->refusal != GC_SWAP_OK)
+        gc_arena_change_end(&change);
+    return result->refusal == GC_SWAP_OK;
+}

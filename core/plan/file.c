@@ -1,0 +1,287 @@
+/* Plan files: written, read and held against every rule that they have. */
+#define _GNU_SOURCE /* statx */
+#include "core/base/bits.h"
+#include "core/plan/placement.h"
+#include "core/plan/plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* While a plan is checked. */
+#define SCRATCH_BYTES_MAX (UINT64_C(1) << 30)
+#define FILE_BYTES_MAX                                                                             \
+    (sizeof(struct gc_run_header) + (uint64_t)GC_RUN_ENTRIES_MAX * sizeof(struct gc_run_entry))
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the plan file is little-endian"
+#endif
+
+__attribute__((format(printf, 3, 4))) static enum gc_status refuse(struct gc_run_error *error,
+                                                                   enum gc_status status,
+                                                                   const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(error->text, sizeof(error->text), format, list);
+    va_end(list);
+    return status;
+}
+
+/* ---- the checksum ---- */
+
+/* FNV-1a over words of 64 bits. */
+static uint64_t add_words(uint64_t sum, const void *data, uint64_t bytes)
+{
+    const unsigned char *at = data;
+    for (uint64_t i = 0; i < bytes; i += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, at + i, sizeof(word));
+        sum = (sum ^ word) * UINT64_C(0x100000001b3);
+        sum ^= sum >> 32;
+    }
+    return sum;
+}
+
+uint64_t gc_run_checksum(const struct gc_run_header *header, const void *entries)
+{
+    struct gc_run_header plain = *header;
+    plain.checksum = 0;
+    const uint64_t sum = add_words(UINT64_C(0xcbf29ce484222325), &plain, sizeof(plain));
+    return add_words(sum, entries, (uint64_t)header->count * sizeof(struct gc_run_entry));
+}
+
+/* ---- writing ---- */
+
+void gc_run_plan_write(const struct gc_run_plan *plan, struct gc_out *out)
+{
+    struct gc_run_header header = {
+        .version = GC_RUN_VERSION,
+        .header_bytes = sizeof(header),
+        .entry_bytes = sizeof(struct gc_run_entry),
+        .count = plan->count,
+        .loop_start = plan->loop_start,
+        .stream_count = plan->stream_count,
+        .end_time = plan->end_time,
+        .device = plan->device,
+        .peak_bytes = plan->peak_bytes,
+    };
+    memcpy(header.magic, GC_RUN_MAGIC, sizeof(header.magic));
+    header.checksum = gc_run_checksum(&header, plan->entries);
+    gc_out_bytes(out, (const char *)&header, sizeof(header));
+    gc_out_bytes(out, (const char *)plan->entries, (size_t)plan->count * sizeof(*plan->entries));
+}
+
+/* ---- rules ---- */
+
+static enum gc_status check_head(const struct gc_run_plan *plan, struct gc_run_error *error)
+{
+    if (plan->count == 0 || plan->count > GC_RUN_ENTRIES_MAX)
+        return refuse(error, GC_FORMAT, "%u entries; accepted: 1 to %u", plan->count,
+                      GC_RUN_ENTRIES_MAX);
+    if (plan->loop_start >= plan->count)
+        return refuse(error, GC_FORMAT, "repeats from entry %u on; there are %u", plan->loop_start,
+                      plan->count);
+    if (plan->stream_count == 0 || plan->stream_count > GC_RUN_STREAMS_MAX)
+        return refuse(error, GC_FORMAT, "%u streams; accepted: 1 to %u", plan->stream_count,
+                      GC_RUN_STREAMS_MAX);
+    if (plan->device < GC_RUN_DEVICE_ANY || plan->device > 255)
+        return refuse(error, GC_FORMAT, "device %d; accepted: 0 to 255, or -1 for any",
+                      plan->device);
+    if (plan->peak_bytes == 0 || plan->peak_bytes % GC_RUN_UNIT_BYTES != 0 ||
+        plan->peak_bytes > INT64_MAX)
+        return refuse(error, GC_FORMAT, "a peak of %llu bytes; accepted: multiples of %u, above 0",
+                      (unsigned long long)plan->peak_bytes, GC_RUN_UNIT_BYTES);
+    return GC_OK;
+}
+
+static enum gc_status check_entry(const struct gc_run_plan *plan, uint32_t i,
+                                  struct gc_run_error *error)
+{
+    const struct gc_run_entry *entry = &plan->entries[i];
+    if (entry->bytes == 0 || entry->bytes % GC_RUN_UNIT_BYTES != 0)
+        return refuse(error, GC_FORMAT, "entry %u: %llu bytes; accepted: multiples of %u, above 0",
+                      i, (unsigned long long)entry->bytes, GC_RUN_UNIT_BYTES);
+    if (entry->offset % GC_RUN_UNIT_BYTES != 0)
+        return refuse(error, GC_FORMAT, "entry %u: at offset %llu, which is no multiple of %u", i,
+                      (unsigned long long)entry->offset, GC_RUN_UNIT_BYTES);
+    if (entry->offset > plan->peak_bytes || entry->bytes > plan->peak_bytes - entry->offset)
+        return refuse(error, GC_FORMAT, "entry %u: reaches beyond the peak of %llu bytes", i,
+                      (unsigned long long)plan->peak_bytes);
+    if (entry->lower >= entry->upper || entry->upper > plan->end_time)
+        return refuse(error, GC_FORMAT, "entry %u: alive from %u to %u, of %u", i, entry->lower,
+                      entry->upper, plan->end_time);
+    if (entry->stream >= plan->stream_count)
+        return refuse(error, GC_FORMAT, "entry %u: stream %u; there are %u", i, entry->stream,
+                      plan->stream_count);
+    if (entry->unused != 0)
+        return refuse(error, GC_FORMAT, "entry %u: its last word is %u; accepted: 0", i,
+                      entry->unused);
+    return GC_OK;
+}
+
+/* By the validator of placements. */
+static enum gc_status check_overlap(struct gc_region *region, const struct gc_run_plan *plan,
+                                    struct gc_run_error *error)
+{
+    struct gc_placement_buffer *buffers =
+        gc_region_alloc(region, (uint64_t)plan->count * sizeof(*buffers));
+    uint64_t *offsets = gc_region_alloc(region, (uint64_t)plan->count * sizeof(*offsets));
+    const struct gc_placement_problem problem = {
+        .buffers = buffers, .count = plan->count, .capacity_bytes = GC_PLACEMENT_UNLIMITED};
+    struct gc_placement_fault fault = {.what = "are not valid"};
+    uint64_t peak_bytes;
+    if (buffers == NULL || offsets == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct gc_run_entry *entry = &plan->entries[i];
+        buffers[i] = (struct gc_placement_buffer){.lower = entry->lower,
+                                                  .upper = entry->upper,
+                                                  .bytes = entry->bytes,
+                                                  .fixed = GC_PLACEMENT_FREE};
+        offsets[i] = entry->offset;
+    }
+    const enum gc_status status =
+        gc_placement_check(region, &problem, offsets, &peak_bytes, &fault);
+    if (status == GC_NO_HOST_MEMORY)
+        return status;
+    if (status != GC_OK)
+        return refuse(error, GC_FORMAT, "entries %u and %u: %s", fault.first, fault.second,
+                      fault.what);
+    if (peak_bytes != plan->peak_bytes)
+        return refuse(error, GC_FORMAT, "the peak is said to be %llu bytes; it is %llu",
+                      (unsigned long long)plan->peak_bytes, (unsigned long long)peak_bytes);
+    return GC_OK;
+}
+
+enum gc_status gc_run_plan_check(const struct gc_run_plan *plan, struct gc_run_error *error)
+{
+    struct gc_region scratch;
+    enum gc_status status = check_head(plan, error);
+    for (uint32_t i = 0; status == GC_OK && i < plan->count; i++)
+        status = check_entry(plan, i, error);
+    if (status != GC_OK)
+        return status;
+    gc_region_init(&scratch, SCRATCH_BYTES_MAX);
+    status = check_overlap(&scratch, plan, error);
+    gc_region_fini(&scratch);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static enum gc_status check_frame(const struct gc_run_header *header, const unsigned char *data,
+                                  size_t bytes, struct gc_run_error *error)
+{
+    if (header->version != GC_RUN_VERSION)
+        return refuse(error, GC_FORMAT, "a plan of version %u; accepted: %u", header->version,
+                      GC_RUN_VERSION);
+    if (header->header_bytes != sizeof(*header) ||
+        header->entry_bytes != sizeof(struct gc_run_entry))
+        return refuse(error, GC_FORMAT,
+                      "a header of %u bytes and entries of %u; accepted: %zu, %zu",
+                      header->header_bytes, header->entry_bytes, sizeof(*header),
+                      sizeof(struct gc_run_entry));
+    if (header->unused != 0)
+        return refuse(error, GC_FORMAT, "the header's last word is not 0");
+    const uint64_t whole = sizeof(*header) + (uint64_t)header->count * sizeof(struct gc_run_entry);
+    if (whole != bytes)
+        return refuse(error, GC_FORMAT, "%zu bytes; with %u entries it has %llu", bytes,
+                      header->count, (unsigned long long)whole);
+    if (gc_run_checksum(header, data + sizeof(*header)) != header->checksum)
+        return refuse(error, GC_FORMAT, "its content does not agree with its checksum");
+    return GC_OK;
+}
+
+enum gc_status gc_run_plan_read(struct gc_region *region, const void *data, size_t bytes,
+                                struct gc_run_plan *plan, struct gc_run_error *error)
+{
+    struct gc_run_header header;
+    *error = (struct gc_run_error){.text = ""};
+    if (bytes < sizeof(header) || memcmp(data, GC_RUN_MAGIC, sizeof(header.magic)) != 0)
+        return refuse(error, GC_FORMAT,
+                      "no plan of a run: `gpucache plan TRACE --output` makes one");
+    memcpy(&header, data, sizeof(header));
+    enum gc_status status = check_frame(&header, data, bytes, error);
+    if (status != GC_OK)
+        return status;
+    *plan = (struct gc_run_plan){
+        .count = header.count,
+        .loop_start = header.loop_start,
+        .stream_count = header.stream_count,
+        .end_time = header.end_time,
+        .device = header.device,
+        .peak_bytes = header.peak_bytes,
+    };
+    status = check_head(plan, error);
+    if (status != GC_OK)
+        return status;
+    void *entries = gc_region_alloc(region, bytes - sizeof(header));
+    if (entries == NULL)
+        return GC_NO_HOST_MEMORY;
+    memcpy(entries, (const unsigned char *)data + sizeof(header), bytes - sizeof(header));
+    plan->entries = entries;
+    return gc_run_plan_check(plan, error);
+}
+
+/* ---- a path ---- */
+
+static enum gc_status fail_file(struct gc_run_error *error)
+{
+    return refuse(error, GC_IO, "cannot be read: %s",
+                  errno == ENOENT   ? "there is no such file"
+                  : errno == EACCES ? "permission"
+                                    : "it is no file");
+}
+
+/* A regular file, whole, into the region. */
+static enum gc_status read_whole(struct gc_region *region, int fd, void **data, size_t *bytes,
+                                 struct gc_run_error *error)
+{
+    struct statx info; /* older than glibc's fstat symbol */
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE, &info) != 0)
+        return fail_file(error);
+    if (!S_ISREG(info.stx_mode))
+        return refuse(error, GC_IO, "is no regular file");
+    if (info.stx_size > FILE_BYTES_MAX)
+        return refuse(error, GC_FORMAT, "%llu bytes; no plan has more than %llu",
+                      (unsigned long long)info.stx_size, (unsigned long long)FILE_BYTES_MAX);
+    *data = gc_region_alloc(region, info.stx_size);
+    if (*data == NULL)
+        return GC_NO_HOST_MEMORY;
+    *bytes = 0;
+    while (*bytes < info.stx_size) {
+        const ssize_t got = read(fd, (char *)*data + *bytes, info.stx_size - *bytes);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_file(error);
+        if (got == 0)
+            break; /* cut short meanwhile: the reader says what is missing */
+        *bytes += (size_t)got;
+    }
+    return GC_OK;
+}
+
+enum gc_status gc_run_plan_load(struct gc_region *region, const char *path,
+                                struct gc_run_plan *plan, struct gc_run_error *error)
+{
+    struct gc_region scratch;
+    void *data = NULL;
+    size_t bytes = 0;
+    *error = (struct gc_run_error){.text = ""};
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return fail_file(error);
+    gc_region_init(&scratch, SCRATCH_BYTES_MAX);
+    enum gc_status status = read_whole(&scratch, fd, &data, &bytes, error);
+    close(fd);
+    if (status == GC_OK)
+        status = gc_run_plan_read(region, data, bytes, plan, error);
+    gc_region_fini(&scratch);
+    return status;
+}

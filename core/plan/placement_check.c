@@ -1,0 +1,260 @@
+/* The validator sweeps over time with the set of live buffers ordered by address: a buffer that
+ * begins is held against its two neighbours in it. The set is a tree of bitmaps over the ranks that
+ * the buffers have by offset, 64 children to a word, so a neighbour is a few words away.
+ *
+ * Until the first fault the live ones are apart, so the nearest below is the one that reaches up
+ * highest. Buffers of 0 bytes take no room and are in nobody's way. */
+#include "core/base/bits.h"
+#include "core/plan/placement.h"
+
+#include <stddef.h>
+
+#define LEVELS_MAX 6 /* 64^6 ranks are more than 32 bits count */
+#define NO_RANK UINT32_MAX
+
+struct live_set {
+    uint64_t *words[LEVELS_MAX]; /* the lowest first */
+    unsigned level_count;
+};
+
+struct checker {
+    const struct gc_placement_problem *problem;
+    const uint64_t *offsets; /* NULL: the fixed ones alone */
+    struct gc_placement_fault *fault;
+    uint32_t *by_offset; /* rank → buffer */
+    uint32_t *ranks;     /* buffer → rank */
+    uint32_t *by_lower;
+    uint32_t *by_upper;
+    uint32_t count; /* of buffers that take room */
+    struct live_set live;
+};
+
+/* ---- order ---- */
+
+typedef bool before(const struct checker *checker, uint32_t a, uint32_t b);
+
+static uint64_t offset_of(const struct checker *checker, uint32_t buffer)
+{
+    return checker->offsets != NULL ? checker->offsets[buffer]
+                                    : checker->problem->buffers[buffer].fixed;
+}
+
+static bool offset_before(const struct checker *checker, uint32_t a, uint32_t b)
+{
+    const uint64_t x = offset_of(checker, a);
+    const uint64_t y = offset_of(checker, b);
+    return x != y ? x < y : a < b;
+}
+
+static bool lower_before(const struct checker *checker, uint32_t a, uint32_t b)
+{
+    const uint64_t x = checker->problem->buffers[a].lower;
+    const uint64_t y = checker->problem->buffers[b].lower;
+    return x != y ? x < y : a < b;
+}
+
+static bool upper_before(const struct checker *checker, uint32_t a, uint32_t b)
+{
+    const uint64_t x = checker->problem->buffers[a].upper;
+    const uint64_t y = checker->problem->buffers[b].upper;
+    return x != y ? x < y : a < b;
+}
+
+static void sift(const struct checker *checker, uint32_t *order, uint64_t root, uint64_t count,
+                 before *is_before)
+{
+    const uint32_t moving = order[root];
+    for (;;) {
+        uint64_t child = 2 * root + 1;
+        if (child >= count)
+            break;
+        if (child + 1 < count && is_before(checker, order[child], order[child + 1]))
+            child++;
+        if (!is_before(checker, moving, order[child]))
+            break;
+        order[root] = order[child];
+        root = child;
+    }
+    order[root] = moving;
+}
+
+/* Heapsort: in place, and no input makes it slow. */
+static void sort(const struct checker *checker, uint32_t *order, before *is_before)
+{
+    const uint64_t count = checker->count;
+    for (uint64_t i = count / 2; i > 0; i--)
+        sift(checker, order, i - 1, count, is_before);
+    for (uint64_t i = count; i > 1; i--) {
+        const uint32_t last = order[i - 1];
+        order[i - 1] = order[0];
+        order[0] = last;
+        sift(checker, order, 0, i - 1, is_before);
+    }
+}
+
+/* ---- the live set ---- */
+
+static bool live_init(struct live_set *live, struct gc_region *region, uint32_t count)
+{
+    uint64_t words = count;
+    do {
+        words = words / 64 + 1;
+        live->words[live->level_count] = gc_region_alloc(region, words * sizeof(uint64_t));
+        if (live->words[live->level_count] == NULL)
+            return false;
+        live->level_count++;
+    } while (words > 1);
+    return true;
+}
+
+static void live_add(struct live_set *live, uint32_t rank)
+{
+    uint64_t at = rank;
+    for (unsigned level = 0; level < live->level_count; level++, at /= 64)
+        live->words[level][at / 64] |= UINT64_C(1) << at % 64;
+}
+
+static void live_remove(struct live_set *live, uint32_t rank)
+{
+    uint64_t at = rank;
+    for (unsigned level = 0; level < live->level_count; level++, at /= 64) {
+        live->words[level][at / 64] &= ~(UINT64_C(1) << at % 64);
+        if (live->words[level][at / 64] != 0)
+            break;
+    }
+}
+
+/* The nearest rank below, or NO_RANK. */
+static uint32_t live_below(const struct live_set *live, uint32_t rank)
+{
+    uint64_t at = rank;
+    for (unsigned level = 0; level < live->level_count; level++, at /= 64) {
+        uint64_t word = live->words[level][at / 64] & ((UINT64_C(1) << at % 64) - 1);
+        if (word == 0)
+            continue;
+        at = at / 64 * 64 + gc_top_bit_u64(word);
+        while (level > 0) {
+            word = live->words[--level][at];
+            at = at * 64 + gc_top_bit_u64(word);
+        }
+        return (uint32_t)at;
+    }
+    return NO_RANK;
+}
+
+/* The nearest rank above, or NO_RANK. */
+static uint32_t live_above(const struct live_set *live, uint32_t rank)
+{
+    uint64_t at = rank;
+    for (unsigned level = 0; level < live->level_count; level++, at /= 64) {
+        uint64_t word = live->words[level][at / 64] & ~((UINT64_C(2) << at % 64) - 1);
+        if (word == 0)
+            continue;
+        at = at / 64 * 64 + (uint64_t)__builtin_ctzll(word);
+        while (level > 0) {
+            word = live->words[--level][at];
+            at = at * 64 + (uint64_t)__builtin_ctzll(word);
+        }
+        return (uint32_t)at;
+    }
+    return NO_RANK;
+}
+
+/* ---- the rules ---- */
+
+static bool refuse(struct checker *checker, uint32_t first, uint32_t second, const char *what)
+{
+    *checker->fault = (struct gc_placement_fault){first, second, what};
+    return false;
+}
+
+static bool buffer_is_right(struct checker *checker, uint32_t i)
+{
+    const struct gc_placement_buffer *buffer = &checker->problem->buffers[i];
+    const bool is_fixed = buffer->fixed != GC_PLACEMENT_FREE;
+    const uint64_t offset = offset_of(checker, i);
+    uint64_t end;
+    if (buffer->lower >= buffer->upper)
+        return refuse(checker, i, i, "no lifetime");
+    if (checker->offsets == NULL && !is_fixed)
+        return true;
+    if (is_fixed && offset != buffer->fixed)
+        return refuse(checker, i, i, "not at its fixed offset");
+    if (buffer->alignment > 1 && offset % buffer->alignment != 0)
+        return refuse(checker, i, i, "its offset is no multiple of its alignment");
+    if (!gc_add_u64(offset, buffer->bytes, &end))
+        return refuse(checker, i, i, "beyond 64 bits");
+    return true;
+}
+
+/* Every buffer by itself; the peak; who takes room. */
+static bool gather(struct checker *checker, uint64_t *peak_bytes)
+{
+    for (uint32_t i = 0; i < checker->problem->count; i++) {
+        const struct gc_placement_buffer *buffer = &checker->problem->buffers[i];
+        if (!buffer_is_right(checker, i))
+            return false;
+        if (buffer->bytes == 0 || (checker->offsets == NULL && buffer->fixed == GC_PLACEMENT_FREE))
+            continue;
+        *peak_bytes = gc_max_u64(*peak_bytes, offset_of(checker, i) + buffer->bytes);
+        checker->by_offset[checker->count] = i;
+        checker->by_lower[checker->count] = i;
+        checker->by_upper[checker->count] = i;
+        checker->count++;
+    }
+    return true;
+}
+
+static bool is_apart(struct checker *checker, uint32_t below, uint32_t above)
+{
+    if (below == NO_RANK || above == NO_RANK)
+        return true;
+    const uint32_t low = checker->by_offset[below];
+    const uint32_t high = checker->by_offset[above];
+    if (offset_of(checker, low) + checker->problem->buffers[low].bytes <= offset_of(checker, high))
+        return true;
+    return refuse(checker, low < high ? low : high, low < high ? high : low, "overlap");
+}
+
+static bool sweep(struct checker *checker)
+{
+    const struct gc_placement_buffer *buffers = checker->problem->buffers;
+    uint32_t ended = 0;
+    for (uint32_t i = 0; i < checker->count; i++) {
+        const uint32_t buffer = checker->by_lower[i];
+        const uint32_t rank = checker->ranks[buffer];
+        while (buffers[checker->by_upper[ended]].upper <= buffers[buffer].lower)
+            live_remove(&checker->live, checker->ranks[checker->by_upper[ended++]]);
+        if (!is_apart(checker, live_below(&checker->live, rank), rank) ||
+            !is_apart(checker, rank, live_above(&checker->live, rank)))
+            return false;
+        live_add(&checker->live, rank);
+    }
+    return true;
+}
+
+enum gc_status gc_placement_check(struct gc_region *region,
+                                  const struct gc_placement_problem *problem,
+                                  const uint64_t *offsets, uint64_t *peak_bytes,
+                                  struct gc_placement_fault *fault)
+{
+    const uint64_t bytes = problem->count * sizeof(uint32_t);
+    struct checker checker = {.problem = problem, .offsets = offsets, .fault = fault};
+    *peak_bytes = 0;
+    *fault = (struct gc_placement_fault){0};
+    checker.by_offset = gc_region_alloc(region, bytes);
+    checker.ranks = gc_region_alloc(region, bytes);
+    checker.by_lower = gc_region_alloc(region, bytes);
+    checker.by_upper = gc_region_alloc(region, bytes);
+    if (checker.by_offset == NULL || checker.ranks == NULL || checker.by_lower == NULL ||
+        checker.by_upper == NULL || !live_init(&checker.live, region, problem->count))
+        return GC_NO_HOST_MEMORY;
+    if (!gather(&checker, peak_bytes))
+        return GC_INVALID_ARGUMENT;
+    sort(&checker, checker.by_offset, offset_before);
+    sort(&checker, checker.by_lower, lower_before);
+    sort(&checker, checker.by_upper, upper_before);
+    for (uint32_t i = 0; i < checker.count; i++)
+        checker.ranks[checker.by_offset[i]] = i;
+    return sweep(&checker) ? GC_OK : GC_INVALID_ARGUMENT;
+}

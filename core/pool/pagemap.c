@@ -1,0 +1,257 @@
+#include "core/pool/pagemap.h"
+
+#include "core/base/assert.h"
+#include "core/base/bits.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LEAF_BITS GC_PAGEMAP_LEAF_BITS
+#define ROOT_COUNT (UINT64_C(1) << (GC_PAGEMAP_ADDRESS_BITS - LEAF_BITS))
+#define LEAF_GRANULES GC_PAGEMAP_LEAF_GRANULES
+#define PAGE_BITS 21
+#define PAGE_GRANULES (UINT64_C(1) << (PAGE_BITS - GC_GRANULE_BITS))
+#define LEAF_PAGES (LEAF_GRANULES / PAGE_GRANULES)
+
+/* The unit in which written host memory is counted, and how many table entries it holds. */
+#define HOST_PAGE UINT64_C(4096)
+#define POINTERS_PER_HOST_PAGE (HOST_PAGE / sizeof(void *))
+#define STARTS_PER_HOST_PAGE (HOST_PAGE * 8)
+
+struct gc_pagemap_leaf {
+    _Atomic(struct gc_block *) blocks[LEAF_GRANULES];
+    atomic_uint_fast64_t starts[LEAF_GRANULES / 64];
+    /* The rest is counted when the leaf is made. */
+    atomic_uint_fast64_t blocks_written[LEAF_GRANULES / POINTERS_PER_HOST_PAGE / 64];
+    atomic_uint_fast64_t starts_written[LEAF_GRANULES / STARTS_PER_HOST_PAGE / 64];
+    atomic_uint_fast32_t page_starts[LEAF_PAGES];
+    atomic_uint_fast32_t leaf_starts;
+};
+_Static_assert(offsetof(struct gc_pagemap_leaf, blocks) == 0, "as gc_pagemap_get expects");
+#define LEAF_FIXED_BYTES                                                                           \
+    (sizeof(struct gc_pagemap_leaf) - offsetof(struct gc_pagemap_leaf, blocks_written))
+#define ROOT_WRITTEN_BYTES (ROOT_COUNT / POINTERS_PER_HOST_PAGE / 8)
+
+/* Counts a host page the first time it is written. */
+static void count_written(struct gc_host *host, atomic_uint_fast64_t *bits, uint64_t index)
+{
+    atomic_uint_fast64_t *word = &bits[index / 64];
+    const uint64_t bit = UINT64_C(1) << (index % 64);
+    if ((atomic_load_explicit(word, memory_order_relaxed) & bit) != 0)
+        return;
+    if ((atomic_fetch_or_explicit(word, bit, memory_order_relaxed) & bit) == 0)
+        gc_host_count(host, HOST_PAGE);
+}
+
+enum gc_status gc_pagemap_init(struct gc_pagemap *map, struct gc_host *host)
+{
+    *map = (struct gc_pagemap){.host = host};
+    map->root = gc_host_reserve(ROOT_COUNT * sizeof(*map->root));
+    if (map->root == NULL)
+        return GC_NO_HOST_MEMORY;
+    map->root_written = gc_host_map(host, ROOT_WRITTEN_BYTES);
+    if (map->root_written == NULL) {
+        gc_host_unreserve(map->root, ROOT_COUNT * sizeof(*map->root));
+        map->root = NULL;
+        return GC_NO_HOST_MEMORY;
+    }
+    return GC_OK;
+}
+
+void gc_pagemap_fini(struct gc_pagemap *map)
+{
+    if (map->root == NULL)
+        return;
+    for (uint64_t page = 0; page < ROOT_COUNT / POINTERS_PER_HOST_PAGE; page++) {
+        if ((atomic_load(&map->root_written[page / 64]) >> (page % 64) & 1) == 0)
+            continue;
+        for (uint64_t i = page * POINTERS_PER_HOST_PAGE; i < (page + 1) * POINTERS_PER_HOST_PAGE;
+             i++) {
+            struct gc_pagemap_leaf *leaf = atomic_load(&map->root[i]);
+            if (leaf != NULL)
+                gc_host_unreserve(leaf, sizeof(*leaf));
+        }
+    }
+    gc_host_unmap(map->host, map->root_written, ROOT_WRITTEN_BYTES);
+    gc_host_unreserve(map->root, ROOT_COUNT * sizeof(*map->root));
+    map->root = NULL;
+}
+
+static struct gc_pagemap_leaf *leaf_at(const struct gc_pagemap *map, uint64_t index)
+{
+    /* Acquire: pairs with the release in add_leaf, so that the leaf is seen as zeroed. */
+    return atomic_load_explicit(&map->root[index], memory_order_acquire);
+}
+
+static enum gc_status add_leaf(struct gc_pagemap *map, uint64_t index)
+{
+    struct gc_pagemap_leaf *leaf = gc_host_reserve(sizeof(*leaf));
+    if (leaf == NULL)
+        return GC_NO_HOST_MEMORY;
+    struct gc_pagemap_leaf *present = NULL;
+    count_written(map->host, map->root_written, index / POINTERS_PER_HOST_PAGE);
+    if (atomic_compare_exchange_strong_explicit(&map->root[index], &present, leaf,
+                                                memory_order_acq_rel, memory_order_acquire))
+        gc_host_count(map->host, LEAF_FIXED_BYTES);
+    else
+        gc_host_unreserve(leaf, sizeof(*leaf)); /* another thread was faster */
+    return GC_OK;
+}
+
+enum gc_status gc_pagemap_prepare(struct gc_pagemap *map, uint64_t address, uint64_t bytes)
+{
+    uint64_t end;
+    if (address % GC_GRANULE != 0 || bytes == 0 || !gc_add_u64(address, bytes, &end) ||
+        end > UINT64_C(1) << GC_PAGEMAP_ADDRESS_BITS)
+        return GC_INVALID_ARGUMENT;
+    for (uint64_t i = address >> LEAF_BITS; i <= (end - 1) >> LEAF_BITS; i++) {
+        if (leaf_at(map, i) == NULL) {
+            const enum gc_status status = add_leaf(map, i);
+            if (status != GC_OK)
+                return status;
+        }
+    }
+    uint64_t longest = atomic_load_explicit(&map->longest_bytes, memory_order_relaxed);
+    while (bytes > longest &&
+           !atomic_compare_exchange_weak_explicit(&map->longest_bytes, &longest, bytes,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    return GC_OK;
+}
+
+void gc_pagemap_set(struct gc_pagemap *map, uint64_t address, struct gc_block *block)
+{
+    struct gc_pagemap_leaf *leaf = leaf_at(map, address >> LEAF_BITS);
+    GC_ASSERT(leaf != NULL && address % GC_GRANULE == 0);
+    const uint64_t granule = address >> GC_GRANULE_BITS & (LEAF_GRANULES - 1);
+    const uint64_t bit = UINT64_C(1) << (granule % 64);
+    count_written(map->host, leaf->blocks_written, granule / POINTERS_PER_HOST_PAGE);
+    /* Release: whoever finds the block sees its record filled in. */
+    atomic_store_explicit(&leaf->blocks[granule], block, memory_order_release);
+    if ((atomic_load_explicit(&leaf->starts[granule / 64], memory_order_relaxed) & bit) != 0)
+        return;
+    count_written(map->host, leaf->starts_written, granule / STARTS_PER_HOST_PAGE);
+    atomic_fetch_add_explicit(&leaf->leaf_starts, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&leaf->page_starts[granule / PAGE_GRANULES], 1, memory_order_relaxed);
+    /* Release: a finder that sees the bit sees the pointer. */
+    atomic_fetch_or_explicit(&leaf->starts[granule / 64], bit, memory_order_release);
+}
+
+void gc_pagemap_clear(struct gc_pagemap *map, uint64_t address)
+{
+    struct gc_pagemap_leaf *leaf = leaf_at(map, address >> LEAF_BITS);
+    GC_ASSERT(leaf != NULL && address % GC_GRANULE == 0);
+    const uint64_t granule = address >> GC_GRANULE_BITS & (LEAF_GRANULES - 1);
+    const uint64_t bit = UINT64_C(1) << (granule % 64);
+    /* Counts are lowered after the bit is gone, so that they never miss one. */
+    const uint64_t before =
+        atomic_fetch_and_explicit(&leaf->starts[granule / 64], ~bit, memory_order_release);
+    GC_ASSERT((before & bit) != 0);
+    atomic_store_explicit(&leaf->blocks[granule], NULL, memory_order_release);
+    if ((before & bit) != 0) {
+        atomic_fetch_sub_explicit(&leaf->page_starts[granule / PAGE_GRANULES], 1,
+                                  memory_order_release);
+        atomic_fetch_sub_explicit(&leaf->leaf_starts, 1, memory_order_release);
+    }
+}
+
+/* Gives back the written ones of the host pages [first, end) of a table. */
+static void forget_pages(struct gc_host *host, void *table, atomic_uint_fast64_t *bits,
+                         uint64_t first, uint64_t end)
+{
+    for (uint64_t i = first; i < end; i++) {
+        const uint64_t bit = UINT64_C(1) << (i % 64);
+        if ((atomic_load_explicit(&bits[i / 64], memory_order_relaxed) & bit) == 0 ||
+            !gc_host_discard((char *)table + i * HOST_PAGE, HOST_PAGE))
+            continue;
+        atomic_fetch_and_explicit(&bits[i / 64], ~bit, memory_order_relaxed);
+        gc_host_discount(host, HOST_PAGE);
+    }
+}
+
+/* Host pages that are for granules [first, end) and no others. */
+static void forget_granules(struct gc_host *host, struct gc_pagemap_leaf *leaf, uint64_t first,
+                            uint64_t end)
+{
+    forget_pages(host, leaf->blocks, leaf->blocks_written,
+                 (first + POINTERS_PER_HOST_PAGE - 1) / POINTERS_PER_HOST_PAGE,
+                 end / POINTERS_PER_HOST_PAGE);
+    forget_pages(host, leaf->starts, leaf->starts_written,
+                 (first + STARTS_PER_HOST_PAGE - 1) / STARTS_PER_HOST_PAGE,
+                 end / STARTS_PER_HOST_PAGE);
+}
+
+void gc_pagemap_forget(struct gc_pagemap *map, uint64_t address, uint64_t bytes)
+{
+    const uint64_t end = address + bytes;
+    for (uint64_t i = address >> LEAF_BITS; i <= (end - 1) >> LEAF_BITS; i++) {
+        const uint64_t base = i << LEAF_BITS;
+        struct gc_pagemap_leaf *leaf = leaf_at(map, i);
+        if (leaf != NULL)
+            forget_granules(map->host, leaf, gc_sub_or_zero_u64(address, base) >> GC_GRANULE_BITS,
+                            gc_min_u64(end - base, UINT64_C(1) << LEAF_BITS) >> GC_GRANULE_BITS);
+    }
+}
+
+/* The last granule of [first, last] in a leaf that starts a block; false if none does. */
+static bool last_start(const struct gc_pagemap_leaf *leaf, uint64_t first, uint64_t last,
+                       uint64_t *granule)
+{
+    uint64_t mask = UINT64_MAX >> (63 - last % 64);
+    for (uint64_t word = last / 64;; word--) {
+        /* Acquire: pairs with gc_pagemap_set. */
+        const uint64_t bits =
+            atomic_load_explicit(&leaf->starts[word], memory_order_acquire) & mask;
+        if (bits != 0) {
+            *granule = word * 64 + gc_top_bit_u64(bits);
+            return true;
+        }
+        if (word == first / 64)
+            return false;
+        mask = UINT64_MAX;
+    }
+}
+
+/* The last block start at or below granule `last` of a leaf, skipping pages without any. */
+static struct gc_block *last_in_leaf(const struct gc_pagemap_leaf *leaf, uint64_t last,
+                                     uint64_t *granule)
+{
+    if (atomic_load_explicit(&leaf->leaf_starts, memory_order_acquire) == 0)
+        return NULL;
+    for (uint64_t page = last / PAGE_GRANULES + 1; page-- > 0;) {
+        const uint64_t first = page * PAGE_GRANULES;
+        if (atomic_load_explicit(&leaf->page_starts[page], memory_order_acquire) != 0) {
+            while (last_start(leaf, first, last, granule)) {
+                struct gc_block *block =
+                    atomic_load_explicit(&leaf->blocks[*granule], memory_order_acquire);
+                if (block != NULL)
+                    return block;
+                if (*granule == first) /* being cleared this moment: the one below is meant */
+                    break;
+                last = *granule - 1;
+            }
+        }
+        last = first - 1; /* not used after page 0 */
+    }
+    return NULL;
+}
+
+struct gc_block *gc_pagemap_find(const struct gc_pagemap *map, uint64_t address, uint64_t *start)
+{
+    if (address >> GC_PAGEMAP_ADDRESS_BITS != 0)
+        return NULL;
+    const uint64_t longest = atomic_load_explicit(&map->longest_bytes, memory_order_relaxed);
+    const uint64_t lowest = gc_sub_or_zero_u64(address, longest) >> LEAF_BITS;
+    uint64_t last = address >> GC_GRANULE_BITS & (LEAF_GRANULES - 1);
+    for (uint64_t index = (address >> LEAF_BITS) + 1; index-- > lowest;) {
+        const struct gc_pagemap_leaf *leaf = leaf_at(map, index);
+        uint64_t granule;
+        struct gc_block *block = leaf == NULL ? NULL : last_in_leaf(leaf, last, &granule);
+        if (block != NULL) {
+            *start = (index << LEAF_BITS) + (granule << GC_GRANULE_BITS);
+            return block;
+        }
+        last = LEAF_GRANULES - 1;
+    }
+    return NULL;
+}

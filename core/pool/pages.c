@@ -1,0 +1,271 @@
+#include "core/pool/pages.h"
+
+#include "core/base/assert.h"
+#include "core/device/context.h"
+#include "core/device/device.h"
+
+#include <stddef.h>
+
+void gc_arena_slots(const struct gc_pool *pool, const struct gc_arena *arena, uint64_t address,
+                    uint64_t bytes, uint64_t *first, uint64_t *end)
+{
+    const uint64_t offset = address - arena->segment->address;
+    *first = offset / pool->pages.page_bytes;
+    *end = (offset + bytes - 1) / pool->pages.page_bytes + 1;
+}
+
+/* ---- the idle lists ---- */
+
+static struct gc_page_list *list_of(struct gc_pages *pages, const struct gc_page *page)
+{
+    return &pages->idle[page->mapping_count != 0];
+}
+
+static void list_add(struct gc_pages *pages, struct gc_page *page)
+{
+    struct gc_page_list *list = list_of(pages, page);
+    GC_ASSERT(!page->is_listed);
+    page->is_listed = true;
+    page->next = NULL;
+    page->previous = list->newest;
+    if (list->newest != NULL)
+        list->newest->next = page;
+    else
+        list->oldest = page;
+    list->newest = page;
+    pages->idle_count++;
+    pages->small_idle_count += page->is_small;
+}
+
+static void list_remove(struct gc_pages *pages, struct gc_page *page)
+{
+    struct gc_page_list *list = list_of(pages, page);
+    GC_ASSERT(page->is_listed);
+    page->is_listed = false;
+    if (page->previous != NULL)
+        page->previous->next = page->next;
+    else
+        list->oldest = page->next;
+    if (page->next != NULL)
+        page->next->previous = page->previous;
+    else
+        list->newest = page->previous;
+    pages->idle_count--;
+    pages->small_idle_count -= page->is_small;
+}
+
+void gc_pages_idle_locked(struct gc_pool *pool, struct gc_page *page)
+{
+    page->user = NULL;
+    list_add(&pool->pages, page);
+}
+
+static void take(struct gc_pages *pages, struct gc_page *page, struct gc_slot *user)
+{
+    list_remove(pages, page);
+    page->user = user;
+}
+
+bool gc_pages_settle_locked(struct gc_pool *pool, uint64_t before)
+{
+    const uint64_t now = pool->pages.idle_count;
+    const uint64_t page_bytes = pool->pages.page_bytes;
+    if (now < before)
+        gc_pool_sub_idle(&pool->shared, (before - now) * page_bytes);
+    if (now <= before)
+        return false;
+    gc_pool_add_idle(&pool->shared, (now - before) * page_bytes);
+    return true;
+}
+
+/* ---- use ---- */
+
+/* One slot more in use. False if its page is not there. */
+static bool try_use(struct gc_pages *pages, struct gc_slot *slot)
+{
+    if (!gc_slot_is_backed(slot))
+        return false;
+    if (slot->use_count++ == 0)
+        take(pages, slot->page, slot);
+    return true;
+}
+
+static void unuse(struct gc_pool *pool, struct gc_slot *slot)
+{
+    GC_ASSERT(slot->use_count > 0);
+    if (--slot->use_count == 0 && slot->page != NULL && slot->page->user == slot)
+        gc_pages_idle_locked(pool, slot->page);
+}
+
+bool gc_pages_try_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
+                             uint64_t bytes)
+{
+    struct gc_pages *pages = &pool->pages;
+    const uint64_t before = pages->idle_count;
+    uint64_t first;
+    uint64_t end;
+    gc_arena_slots(pool, arena, address, bytes, &first, &end);
+    uint64_t i = first;
+    while (i < end && try_use(pages, &arena->slots[i]))
+        i++;
+    if (i < end) {
+        while (i-- > first)
+            unuse(pool, &arena->slots[i]);
+        return false; /* the same pages are idle as before */
+    }
+    gc_pages_settle_locked(pool, before);
+    return true;
+}
+
+bool gc_pages_are_backed_locked(const struct gc_pool *pool, const struct gc_arena *arena,
+                                uint64_t address, uint64_t bytes)
+{
+    uint64_t i;
+    uint64_t end;
+    gc_arena_slots(pool, arena, address, bytes, &i, &end);
+    while (i < end && gc_slot_is_backed(&arena->slots[i]))
+        i++;
+    return i == end;
+}
+
+uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
+                             uint64_t bytes)
+{
+    struct gc_pages *pages = &pool->pages;
+    const uint64_t before = pages->idle_count;
+    uint64_t first;
+    uint64_t end;
+    uint64_t needed = 0;
+    gc_arena_slots(pool, arena, address, bytes, &first, &end);
+    for (uint64_t i = first; i < end; i++) {
+        struct gc_slot *slot = &arena->slots[i];
+        if (try_use(pages, slot))
+            continue;
+        GC_ASSERT(slot->use_count == 0);
+        slot->use_count = 1;
+        slot->stage = GC_SLOT_NEEDS;
+        slot->is_changing = true;
+        needed++;
+    }
+    if (arena->touched_count < end) {
+        gc_host_count(&pool->context->device->host,
+                      gc_arena_host_bytes(end) - gc_arena_host_bytes(arena->touched_count));
+        arena->touched_count = end;
+    }
+    gc_pages_settle_locked(pool, before);
+    return needed;
+}
+
+bool gc_pages_unuse_locked(struct gc_pool *pool, struct gc_arena *arena, uint64_t address,
+                           uint64_t bytes)
+{
+    const uint64_t before = pool->pages.idle_count;
+    uint64_t first;
+    uint64_t end;
+    gc_arena_slots(pool, arena, address, bytes, &first, &end);
+    for (uint64_t i = first; i < end; i++)
+        unuse(pool, &arena->slots[i]);
+    return gc_pages_settle_locked(pool, before);
+}
+
+/* ---- lending ---- */
+
+/* The idle page at slot `i` of any arena, if it has the mappings that are looked for. */
+static struct gc_page *idle_at(const struct gc_pages *pages, uint64_t i,
+                               struct gc_donor_search *search)
+{
+    for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next) {
+        struct gc_page *page = i < arena->touched_count ? arena->slots[i].page : NULL;
+        if (page == NULL || !page->is_listed || (page->is_small && !search->takes_small))
+            continue;
+        if (page->mapping_count == search->mapping_count)
+            return page;
+        if (page->mapping_count > search->mapping_count && page->mapping_count < search->fewest)
+            search->fewest = page->mapping_count;
+    }
+    return NULL;
+}
+
+static uint64_t highest_touched(const struct gc_pages *pages)
+{
+    uint64_t highest = 0;
+    for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next)
+        highest = gc_max_u64(highest, arena->touched_count);
+    return highest;
+}
+
+/* The slots are walked from the top, once for each number of mappings that occurs: a search that
+ * lends many pages passes each slot a few times in all. */
+static struct gc_page *find_mapped(const struct gc_pages *pages, struct gc_donor_search *search)
+{
+    for (;;) {
+        while (search->below > 0) {
+            struct gc_page *page = idle_at(pages, search->below - 1, search);
+            if (page != NULL)
+                return page; /* other arenas may have one at the same place: looked at again */
+            search->below--;
+        }
+        GC_ASSERT(search->fewest != UINT32_MAX || !search->takes_small);
+        const bool is_over = search->fewest == UINT32_MAX;
+        *search = (struct gc_donor_search){.below = highest_touched(pages),
+                                           .mapping_count = is_over ? 1 : search->fewest,
+                                           .fewest = UINT32_MAX,
+                                           .takes_small = search->takes_small || is_over};
+    }
+}
+
+struct gc_page *gc_pages_lend_locked(struct gc_pool *pool, struct gc_donor_search *search,
+                                     struct gc_slot *slot)
+{
+    struct gc_pages *pages = &pool->pages;
+    GC_ASSERT(pages->idle_count > 0);
+    struct gc_page *page = pages->idle[0].oldest;
+    if (page == NULL)
+        page = find_mapped(pages, search);
+    take(pages, page, slot);
+    return page;
+}
+
+struct gc_page *gc_pages_take_idle_locked(struct gc_pool *pool)
+{
+    struct gc_pages *pages = &pool->pages;
+    struct gc_page *page = pages->idle[0].oldest;
+    if (page == NULL)
+        page = pages->idle[1].oldest;
+    if (page != NULL)
+        take(pages, page, &pages->leaving);
+    return page;
+}
+
+/* ---- mappings ---- */
+
+void gc_pages_attach_locked(struct gc_slot *slot, struct gc_page *page, bool has_access,
+                            bool is_small)
+{
+    GC_ASSERT(slot->page == NULL && !page->is_listed);
+    slot->page = page;
+    slot->has_access = has_access;
+    slot->next = page->first;
+    page->first = slot;
+    page->mapping_count++;
+    page->is_small |= is_small;
+}
+
+void gc_pages_detach_locked(struct gc_pool *pool, struct gc_slot *slot)
+{
+    struct gc_page *page = slot->page;
+    const bool was_listed = page->is_listed;
+    struct gc_slot **link = &page->first;
+    if (was_listed) /* which list it belongs to may change */
+        list_remove(&pool->pages, page);
+    while (*link != slot)
+        link = &(*link)->next;
+    *link = slot->next;
+    if (--page->mapping_count == 0)
+        page->is_small = false;
+    slot->page = NULL;
+    slot->next = NULL;
+    slot->has_access = false;
+    if (was_listed)
+        list_add(&pool->pages, page);
+}

@@ -1,0 +1,338 @@
+/* A pool: its lock, the block records at hand, and blocks: cut, merged, in the bins. */
+#include "core/pool/pool_block.h"
+
+#include "core/base/assert.h"
+#include "core/device/context.h"
+#include "core/reclaim/tcache.h"
+
+#include <stddef.h>
+
+/* Records needed under one lock: a segment's first block and what is split off before and behind.
+ */
+#define SPARES_NEEDED 3
+/* Taken from and put back to the device's store in this number. */
+#define SPARES_BATCH 32
+
+void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
+                  const struct gc_pool_shared *shared)
+{
+    *pool = (struct gc_pool){.shared = *shared, .context = context};
+    pool->pages.page_bytes = shared->page_bytes;
+    pool->bins[GC_CLASS_PLANNED].by_address = true;
+    pthread_cond_init(&pool->pages.changed, NULL);
+    gc_lock_init(&pool->lock, GC_RANK_POOL);
+}
+
+void gc_pool_fini(struct gc_pool *pool)
+{
+    pthread_cond_destroy(&pool->pages.changed);
+    gc_lock_fini(&pool->lock);
+}
+
+bool gc_pool_plan(uint64_t requested_bytes, uint64_t *bytes, struct gc_segment_plan *plan)
+{
+    if (!gc_round_up_u64(requested_bytes, GC_GRANULE, bytes))
+        return false;
+    *plan =
+        (struct gc_segment_plan){.class = *bytes <= GC_SMALL_MAX ? GC_CLASS_SMALL : GC_CLASS_LARGE};
+    if (*bytes <= GC_SMALL_MAX)
+        plan->bytes = GC_SMALL_SEGMENT;
+    else if (*bytes <= GC_LARGE_SHARED_MAX)
+        plan->bytes = GC_LARGE_SEGMENT;
+    else if (!gc_round_up_u64(*bytes, GC_SEGMENT_UNIT, &plan->bytes))
+        return false;
+    plan->driver_bytes = plan->bytes;
+    return true;
+}
+
+/* ---- lock and records ---- */
+
+static void push_record(struct gc_pool *pool, struct gc_block *block)
+{
+    block->next = pool->spares;
+    pool->spares = block;
+    pool->spare_count++;
+}
+
+struct gc_block *gc_pool_pop_record_locked(struct gc_pool *pool)
+{
+    struct gc_block *block = pool->spares;
+    GC_ASSERT(block != NULL);
+    pool->spares = block->next;
+    pool->spare_count--;
+    return block;
+}
+
+static bool stock_locked(struct gc_pool *pool)
+{
+    if (pool->spare_count >= SPARES_NEEDED)
+        return true;
+    while (pool->spare_count < SPARES_BATCH) {
+        struct gc_block *block = gc_slab_try_take(pool->shared.blocks);
+        if (block == NULL)
+            break;
+        push_record(pool, block);
+    }
+    return pool->spare_count >= SPARES_NEEDED;
+}
+
+enum gc_status gc_pool_acquire(struct gc_pool *pool)
+{
+    for (;;) {
+        gc_lock_acquire(&pool->lock);
+        if (stock_locked(pool))
+            return GC_OK;
+        gc_lock_release(&pool->lock);
+        void *record = gc_slab_take(pool->shared.blocks);
+        if (record == NULL)
+            return GC_NO_HOST_MEMORY;
+        gc_slab_put(pool->shared.blocks, record);
+    }
+}
+
+void gc_pool_acquire_plain(struct gc_pool *pool)
+{
+    gc_lock_acquire(&pool->lock);
+}
+
+void gc_pool_release(struct gc_pool *pool)
+{
+    gc_lock_release(&pool->lock);
+}
+
+void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    atomic_store_explicit(&block->segment, NULL, memory_order_release);
+    push_record(pool, block);
+    while (pool->spare_count > 2 * SPARES_BATCH)
+        gc_slab_put(pool->shared.blocks, gc_pool_pop_record_locked(pool));
+}
+
+/* ---- blocks ---- */
+
+void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_supply_add(shared->supply, bytes);
+    if (shared->share_supply != NULL)
+        gc_supply_add(shared->share_supply, bytes);
+}
+
+void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_supply_sub(shared->supply, bytes);
+    if (shared->share_supply != NULL)
+        gc_supply_sub(shared->share_supply, bytes);
+}
+
+void gc_pool_set_idle_locked(struct gc_pool *pool, struct gc_segment *segment)
+{
+    GC_ASSERT(!segment->is_idle);
+    segment->is_idle = true;
+    segment->idle_next = NULL;
+    segment->idle_previous = pool->idle_newest;
+    if (pool->idle_newest != NULL)
+        pool->idle_newest->idle_next = segment;
+    else
+        pool->idle_oldest = segment;
+    pool->idle_newest = segment;
+    gc_pool_add_idle(&pool->shared, segment->bytes);
+}
+
+static void clear_idle(struct gc_pool *pool, struct gc_segment *segment)
+{
+    GC_ASSERT(segment->is_idle);
+    segment->is_idle = false;
+    if (segment->idle_previous != NULL)
+        segment->idle_previous->idle_next = segment->idle_next;
+    else
+        pool->idle_oldest = segment->idle_next;
+    if (segment->idle_next != NULL)
+        segment->idle_next->idle_previous = segment->idle_previous;
+    else
+        pool->idle_newest = segment->idle_previous;
+    gc_pool_sub_idle(&pool->shared, segment->bytes);
+}
+
+void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    struct gc_segment *segment = gc_block_segment(block);
+    gc_block_set_state(block, GC_BLOCK_FREE);
+    gc_bins_insert(&pool->bins[segment->class], block);
+    if (gc_block_spans_segment(block) && segment->arena == NULL)
+        gc_pool_set_idle_locked(pool, segment);
+}
+
+void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    struct gc_segment *segment = gc_block_segment(block);
+    gc_bins_remove(&pool->bins[segment->class], block);
+    if (segment->is_idle)
+        clear_idle(pool, segment);
+}
+
+static void link_after(struct gc_block *block, struct gc_block *added)
+{
+    added->previous = block;
+    added->next = block->next;
+    if (block->next != NULL)
+        block->next->previous = added;
+    block->next = added;
+}
+
+static void unlink_block(struct gc_block *block)
+{
+    struct gc_segment *segment = gc_block_segment(block);
+    if (block->previous != NULL)
+        block->previous->next = block->next;
+    else
+        segment->first = block->next;
+    if (block->next != NULL)
+        block->next->previous = block->previous;
+}
+
+static bool is_never_cut(const struct gc_segment *segment)
+{
+    return segment->class >= GC_CLASS_CUT_COUNT;
+}
+
+static uint64_t least_remainder(const struct gc_segment *segment)
+{
+    if (is_never_cut(segment))
+        return UINT64_MAX;
+    return segment->class != GC_CLASS_LARGE || segment->arena != NULL ? GC_SMALL_REMAINDER
+                                                                      : GC_LARGE_REMAINDER;
+}
+
+/* Cuts a block in two; the second half is in no bin. */
+static struct gc_block *split_at(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
+{
+    struct gc_block *rest = gc_pool_pop_record_locked(pool);
+    rest->address = block->address + bytes;
+    rest->bytes = block->bytes - bytes;
+    gc_block_set_state(rest, GC_BLOCK_MAPPING);
+    atomic_store_explicit(&rest->segment, gc_block_segment(block), memory_order_release);
+    block->bytes = bytes;
+    link_after(block, rest);
+    gc_pagemap_set(pool->shared.pagemap, rest->address, rest);
+    return rest;
+}
+
+void gc_pool_split_off_locked(struct gc_pool *pool, struct gc_block *block, uint64_t bytes)
+{
+    if (block->bytes - bytes >= least_remainder(gc_block_segment(block)))
+        gc_pool_bin_locked(pool, split_at(pool, block, bytes));
+}
+
+static void count_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_gauge_add(shared->ordered, bytes);
+    for (int i = 0; i < GC_ORDERED_MARK_COUNT; i++)
+        gc_gauge_add(&shared->ordered_marks[i], bytes);
+}
+
+void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_gauge_sub(shared->ordered, bytes);
+    for (int i = 0; i < GC_ORDERED_MARK_COUNT; i++)
+        gc_gauge_sub(&shared->ordered_marks[i], bytes);
+}
+
+void gc_pool_pin_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    pool->pinned_count += !block->is_pinned;
+    block->is_pinned = true;
+    atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
+}
+
+void gc_pool_set_synchronous_locked(struct gc_pool *pool, struct gc_block *block, bool is_it)
+{
+    if (block->is_synchronous == is_it)
+        return;
+    block->is_synchronous = is_it;
+    if (is_it)
+        atomic_fetch_add_explicit(pool->shared.synchronous_count, 1, memory_order_relaxed);
+    else
+        atomic_fetch_sub_explicit(pool->shared.synchronous_count, 1, memory_order_relaxed);
+    atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);
+}
+
+void gc_pool_unmark_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    gc_pool_set_synchronous_locked(pool, block, false);
+    pool->pinned_count -= block->is_pinned;
+    block->is_pinned = false;
+}
+
+void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
+                              const struct gc_claim *claim)
+{
+    GC_ASSERT(block->bytes >= claim->bytes);
+    block->live.requested_bytes = claim->requested_bytes;
+    block->live.id = gc_block_take_id(&pool->ids, pool->shared.next_block_id);
+    block->api = claim->api;
+    GC_ASSERT(!block->is_pinned && !block->is_synchronous);
+    block->is_shared = false;
+    block->is_ordered = claim->is_ordered;
+    if (claim->is_ordered)
+        count_ordered(&pool->shared, claim->requested_bytes);
+    atomic_store_explicit(&block->magazine, claim->is_ordered ? 0 : gc_magazine_number(pool, block),
+                          memory_order_relaxed);
+    gc_block_set_state(block, GC_BLOCK_LIVE);
+}
+
+struct gc_block *gc_pool_carve_locked(struct gc_pool *pool, const struct gc_place *place,
+                                      uint64_t bytes)
+{
+    struct gc_block *block = place->hole;
+    gc_pool_unbin_locked(pool, block);
+    if (place->address > block->address) {
+        struct gc_block *front = block;
+        block = split_at(pool, front, place->address - front->address);
+        gc_pool_bin_locked(pool, front);
+    }
+    gc_block_set_state(block, GC_BLOCK_MAPPING);
+    gc_pool_split_off_locked(pool, block, bytes);
+    return block;
+}
+
+/* `block` takes over its free neighbour `next`, whose record becomes spare. */
+static void merge_next(struct gc_pool *pool, struct gc_block *block, struct gc_block *next)
+{
+    block->bytes += next->bytes;
+    gc_pagemap_clear(pool->shared.pagemap, next->address);
+    unlink_block(next);
+    gc_pool_put_record_locked(pool, next);
+}
+
+/* Into the bins, one with its free neighbours. */
+static void merge_and_bin(struct gc_pool *pool, struct gc_block *block)
+{
+    struct gc_block *next = block->next;
+    if (next != NULL && next->state == GC_BLOCK_FREE) {
+        gc_pool_unbin_locked(pool, next);
+        merge_next(pool, block, next);
+    }
+    struct gc_block *previous = block->previous;
+    if (previous != NULL && previous->state == GC_BLOCK_FREE) {
+        gc_pool_unbin_locked(pool, previous);
+        merge_next(pool, previous, block);
+        block = previous;
+    }
+    gc_pool_bin_locked(pool, block);
+}
+
+void gc_pool_give_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    struct gc_arena *arena = gc_block_segment(block)->arena;
+    GC_ASSERT(block->state != GC_BLOCK_FREE);
+    if (arena != NULL)
+        gc_pages_unuse_locked(pool, arena, block->address, block->bytes);
+    merge_and_bin(pool, block);
+    pool->generation++;
+}
+
+void gc_pool_uncarve_locked(struct gc_pool *pool, struct gc_block *block)
+{
+    GC_ASSERT(block->state == GC_BLOCK_MAPPING);
+    merge_and_bin(pool, block);
+}

@@ -1,0 +1,186 @@
+#include "core/pool/stream_list.h"
+
+#include "core/base/assert.h"
+#include "core/pool/pool.h"
+
+#include <stddef.h>
+
+/* Blocks of a list looked at for one request: programs that repeat themselves find theirs early. */
+#define SEARCH_MAX 32
+/* A block may be longer than what is asked for by this share. */
+#define WASTE_SHARE 16
+/* And for one place of a plan. */
+#define RANGE_SEARCH_MAX 256
+
+/* 0: one that is unused. */
+static struct gc_stream_list *find_list(struct gc_pool *pool, uint64_t stream)
+{
+    for (unsigned i = 0; i < pool->stream_count; i++) {
+        if (pool->streams[i].stream == stream && !pool->streams[i].is_ended)
+            return &pool->streams[i];
+    }
+    if (stream != 0 || pool->stream_count == GC_STREAM_LISTS)
+        return NULL;
+    return &pool->streams[pool->stream_count++];
+}
+
+static void empty_list(struct gc_stream_list *list)
+{
+    *list = (struct gc_stream_list){.serial = list->serial + 1};
+}
+
+bool gc_stream_push_locked(struct gc_pool *pool, struct gc_context *worker, uint64_t stream,
+                           struct gc_block *block, uint64_t stamp)
+{
+    struct gc_stream_list *list = find_list(pool, stream);
+    if (list == NULL)
+        list = find_list(pool, 0);
+    if (list == NULL)
+        return false;
+    list->stream = stream;
+    list->worker = worker;
+    gc_block_set_state(block, GC_BLOCK_PENDING);
+    block->pending.next = NULL;
+    /* Stamps may come late; in order, a block waits a little longer. */
+    block->pending.stamp =
+        list->last == NULL ? stamp : gc_max_u64(stamp, list->last->pending.stamp);
+    if (list->last != NULL)
+        list->last->pending.next = block;
+    else
+        list->first = block;
+    list->last = block;
+    gc_pool_count_pending_locked(pool, block);
+    return true;
+}
+
+/* Places of a plan are kept for it, whole allocations for those who ask for such. */
+static bool fits(const struct gc_block *block, uint64_t bytes)
+{
+    const struct gc_segment *segment = gc_block_segment(block);
+    if (segment->class >= GC_CLASS_PLANNED)
+        return false;
+    return block->bytes >= bytes && block->bytes - bytes <= bytes / WASTE_SHARE;
+}
+
+struct gc_block *gc_stream_take_locked(struct gc_pool *pool, uint64_t stream, uint64_t bytes)
+{
+    struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
+    struct gc_block *previous = NULL;
+    struct gc_block *block = list == NULL ? NULL : list->first;
+    for (unsigned i = 0; block != NULL && !fits(block, bytes); i++) {
+        if (i == SEARCH_MAX)
+            return NULL;
+        previous = block;
+        block = block->pending.next;
+    }
+    if (block == NULL)
+        return NULL;
+    if (previous != NULL)
+        previous->pending.next = block->pending.next;
+    else
+        list->first = block->pending.next;
+    if (list->last == block)
+        list->last = previous;
+    if (list->first == NULL)
+        empty_list(list);
+    gc_pool_uncount_pending_locked(pool, block);
+    return block;
+}
+
+static bool lies_in(const struct gc_block *block, uint64_t address, uint64_t bytes)
+{
+    return block->address >= address && block->address - address < bytes &&
+           block->bytes <= bytes - (block->address - address);
+}
+
+static void append(struct gc_pending *taken, struct gc_block *block)
+{
+    block->pending.next = NULL;
+    if (taken->last != NULL)
+        taken->last->pending.next = block;
+    else
+        taken->first = block;
+    taken->last = block;
+}
+
+bool gc_stream_take_range_locked(struct gc_pool *pool, uint64_t stream, uint64_t address,
+                                 uint64_t bytes, uint64_t pending_bytes, struct gc_pending *taken)
+{
+    struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
+    uint64_t found_bytes = 0;
+    unsigned looked = 0;
+    if (list == NULL)
+        return false;
+    for (const struct gc_block *block = list->first; block != NULL && looked++ < RANGE_SEARCH_MAX;
+         block = block->pending.next)
+        found_bytes += lies_in(block, address, bytes) ? block->bytes : 0;
+    if (found_bytes != pending_bytes)
+        return false;
+    struct gc_block **link = &list->first;
+    list->last = NULL;
+    while (*link != NULL) {
+        struct gc_block *block = *link;
+        if (found_bytes > 0 && lies_in(block, address, bytes)) {
+            found_bytes -= block->bytes;
+            *link = block->pending.next;
+            append(taken, block);
+        } else {
+            list->last = block;
+            link = &block->pending.next;
+        }
+    }
+    if (list->first == NULL)
+        empty_list(list);
+    return true;
+}
+
+void gc_stream_take_retired_locked(struct gc_pool *pool, uint64_t retired, struct gc_pending *taken)
+{
+    for (unsigned i = 0; i < pool->stream_count; i++) {
+        struct gc_stream_list *list = &pool->streams[i];
+        const uint64_t idle = gc_max_u64(retired, list->passed);
+        while (list->first != NULL && list->first->pending.stamp <= idle) {
+            struct gc_block *block = list->first;
+            list->first = block->pending.next;
+            append(taken, block);
+        }
+        if (list->first == NULL)
+            empty_list(list);
+    }
+}
+
+bool gc_stream_has_list_locked(struct gc_pool *pool, uint64_t stream)
+{
+    return stream != 0 && find_list(pool, stream) != NULL;
+}
+
+static void dissolve(struct gc_pool *pool, struct gc_stream_list *list)
+{
+    struct gc_block *block = list->first;
+    empty_list(list);
+    while (block != NULL) {
+        struct gc_block *next = block->pending.next;
+        gc_pool_uncount_pending_locked(pool, block);
+        gc_pool_push_pending_locked(pool, block, block->pending.stamp);
+        block = next;
+    }
+}
+
+void gc_stream_close_locked(struct gc_pool *pool, uint64_t stream)
+{
+    struct gc_stream_list *list = stream == 0 ? NULL : find_list(pool, stream);
+    if (list == NULL)
+        return;
+    if (list->is_marked && list->last->pending.stamp <= list->covered)
+        list->is_ended = true;
+    else
+        dissolve(pool, list);
+}
+
+void gc_stream_forget_locked(struct gc_pool *pool, const struct gc_context *worker)
+{
+    for (unsigned i = 0; i < pool->stream_count; i++) {
+        if (pool->streams[i].worker == worker)
+            dissolve(pool, &pool->streams[i]);
+    }
+}

@@ -1,0 +1,186 @@
+/* Direct memory: what every wrapper of a driver allocation outside the pool does.
+ *
+ *     begin → charge (before the driver is asked) → driver call → record, or nothing → end
+ *
+ * end gives back whatever was charged and not recorded, so a refusal leaves the account as it was.
+ * A release keeps its charge until the driver has done it; meanwhile its key is marked as being
+ * released, since the driver may give the same address or handle to another thread before the
+ * record is gone. */
+#include "shim/account/direct.h"
+
+#include "shim/account/handles.h"
+#include "shim/account/mempool.h"
+#include "shim/account/tenant.h"
+
+#include <sched.h>
+
+/* How often a thread yields to another that is about to drop the record of the same key. */
+#define RELEASE_YIELDS 10000
+/* How often room is made for one request: other threads may take it first. */
+#define ROOM_ATTEMPTS 4
+
+static atomic_flag record_lost_said = ATOMIC_FLAG_INIT;
+
+void gc_direct_begin(struct gc_direct_request *request, enum gc_api symbol)
+{
+    request->api = gc_shim_enter(symbol);
+    gc_core_cache_settle(gc_thread.cache);
+    request->context = gc_shim_current_context();
+    request->device = request->context ? gc_context_device(request->context) : NULL;
+    request->share = NULL;
+    request->reserved_bytes = 0;
+    request->is_refused = false;
+}
+
+/* Whose memory it is to be is known from the first charge on. False: the account is not to be had.
+ */
+static bool find_share(struct gc_direct_request *request)
+{
+    return request->reserved_bytes != 0 ||
+           gc_tenants_share(request->device, &request->share) == GC_OK;
+}
+
+CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
+{
+    if (request->device == NULL || bytes == 0)
+        return CUDA_SUCCESS;
+    if (!find_share(request))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    bool is_reserved = gc_core_try_reserve(gc_shim.core, request->device, request->share, bytes);
+    bool may_fit = bytes <= gc_device_limit_bytes(request->device);
+    for (int i = 0;
+         !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_direct_make_room(request->device); i++)
+        is_reserved = gc_core_try_reserve(gc_shim.core, request->device, request->share, bytes);
+    if (!is_reserved &&
+        gc_core_reserve(gc_shim.core, request->device, request->share, bytes) != GC_OK) {
+        request->is_refused = true;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    request->reserved_bytes += bytes;
+    return CUDA_SUCCESS;
+}
+
+bool gc_direct_should_retry(const struct gc_direct_request *request, CUresult result,
+                            uint64_t bytes)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY && request->device != NULL &&
+           gc_direct_relieve(request->device, bytes);
+}
+
+/* The key of a release under way; kinds share the table. */
+static uint64_t releasing_key(enum gc_direct_kind kind, uint64_t key)
+{
+    return key * GC_DIRECT_KIND_COUNT + (uint64_t)kind;
+}
+
+/* A record with this key is there although the driver has just given the key away: wait for the
+ * thread that releases it, or drop what was released in a way unseen. */
+static void clear_key(enum gc_direct_kind kind, uint64_t key)
+{
+    struct gc_direct stale;
+    struct gc_handle handle;
+
+    for (int i = 0; i < RELEASE_YIELDS; i++) {
+        if (gc_core_find_direct(gc_shim.core, kind, key, &stale) != GC_OK)
+            return;
+        if (!gc_handles_get(GC_HANDLE_RELEASING, releasing_key(kind, key), &handle))
+            break;
+        sched_yield();
+    }
+    if (gc_core_untrack(gc_shim.core, kind, key, &stale) == GC_OK)
+        gc_log_write(&gc_shim.log, GC_LOG_DEBUG,
+                     "0x%llx was released unseen; its record is replaced", (unsigned long long)key);
+}
+
+void gc_direct_record(struct gc_direct_request *request, enum gc_direct_kind kind, uint64_t key,
+                      uint64_t requested_bytes)
+{
+    if (request->device == NULL)
+        return;
+    bool outlives_contexts = kind == GC_DIRECT_HANDLE || request->context == NULL;
+    struct gc_direct direct = {
+        .kind = kind,
+        .key = key,
+        .requested_bytes = requested_bytes,
+        .charged_bytes = request->reserved_bytes,
+        .device = request->device,
+        .share = request->share,
+        .context = outlives_contexts ? 0 : gc_context_handle(request->context),
+        .api = (uint16_t)request->api,
+    };
+
+    clear_key(kind, key);
+    if (gc_core_track(gc_shim.core, &direct) == GC_OK) {
+        request->reserved_bytes = 0;
+        return;
+    }
+    gc_log_once(&gc_shim.log, &record_lost_said, GC_LOG_WARN,
+                "no host memory to record an allocation of %s: it is not counted",
+                gc_api_names[request->api]);
+}
+
+CUresult gc_direct_end(struct gc_direct_request *request, CUresult result)
+{
+    if (request->device != NULL && request->reserved_bytes != 0)
+        gc_core_unreserve(gc_shim.core, request->device, request->share, request->reserved_bytes);
+    if (result == CUDA_SUCCESS && request->device != NULL)
+        gc_core_confirm(gc_shim.core, request->device, request->share);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && request->device != NULL && !request->is_refused)
+        gc_core_count_oom(gc_shim.core, request->device, request->share);
+    gc_shim_leave();
+    return result;
+}
+
+void gc_direct_release_begin(enum gc_direct_kind kind, uint64_t key)
+{
+    (void)gc_handles_put(GC_HANDLE_RELEASING, releasing_key(kind, key), 0, 0);
+}
+
+void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_released)
+{
+    struct gc_direct direct;
+
+    if (is_released && gc_core_untrack(gc_shim.core, kind, key, &direct) != GC_OK)
+        gc_log_write(&gc_shim.log, GC_LOG_DEBUG, "release of 0x%llx, never seen allocated",
+                     (unsigned long long)key);
+    gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
+}
+
+void gc_direct_adjust(struct gc_device *device, int64_t bytes)
+{
+    if (device != NULL && bytes != 0)
+        gc_core_adjust(gc_shim.core, device, bytes);
+}
+
+void gc_direct_forget_address(uint64_t address)
+{
+    static const enum gc_direct_kind kinds[] = {GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
+    struct gc_direct direct;
+
+    if (gc_mempool_forget(address))
+        return;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (gc_core_untrack(gc_shim.core, kinds[i], address, &direct) == GC_OK)
+            return;
+    gc_graph_refresh_all();
+}
+
+bool gc_direct_may_make_room(void)
+{
+    return gc_mempool_holds_memory() || gc_graph_is_expected();
+}
+
+bool gc_direct_make_room(struct gc_device *device)
+{
+    bool has_made_room = gc_mempool_trim(device);
+    return gc_graph_trim(device) || has_made_room;
+}
+
+bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes)
+{
+    bool is_relieved = gc_core_relieve(gc_shim.core, device, wanted_bytes);
+
+    is_relieved |= gc_mempool_trim(device);
+    is_relieved |= gc_graph_trim(device);
+    return is_relieved;
+}

@@ -1,0 +1,48 @@
+/* The hot path of the shim: an allocation or a free that the thread's own cache serves, before
+ * anything else is looked at. No lock, no system call, and of the driver only cuCtxGetCurrent,
+ * which is asked each time: there are ways to change the current context that pass by every
+ * wrapper.
+ *
+ * False means nothing: the caller goes the ordinary way, which says what there is to say. */
+#ifndef GC_HOT_H
+#define GC_HOT_H
+
+#include "core/base/bits.h"
+#include "shim/shim.h"
+
+/* Started, not a forked child, nobody asks anything, and the thread has a cache. */
+static inline bool gc_hot_is_open(void)
+{
+    /* Acquire: pairs with the release in init.c's create_core. */
+    const volatile char *hot = __atomic_load_n(&gc_shim.hot, __ATOMIC_ACQUIRE);
+    return GC_LIKELY(*hot != 0 && gc_thread.cache != NULL && !gc_watch_is_asked(&gc_shim.watch));
+}
+
+/* Where the current context's allocations go, if it is the one that the thread used last. */
+static inline struct gc_context *gc_hot_target(CUcontext *handle)
+{
+    CUresult (*get_current)(CUcontext *) = GC_REAL(cuCtxGetCurrent);
+
+    *handle = NULL;
+    if (!GC_LIKELY(get_current != NULL && get_current(handle) == CUDA_SUCCESS))
+        return NULL;
+    return GC_LIKELY(*handle == gc_thread.handle) ? gc_thread.target : NULL;
+}
+
+/* For a call that gc_shim_is_outside says is the program's own. */
+static inline bool gc_hot_alloc(struct gc_context *context, size_t bytes, enum gc_api api,
+                                uint64_t *address)
+{
+    if (!GC_LIKELY(context != NULL &&
+                   !atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed)))
+        return false;
+    *address = gc_core_take(gc_thread.cache, context, bytes, (uint16_t)api);
+    return GC_LIKELY(*address != GC_ADDRESS_NONE);
+}
+
+static inline bool gc_hot_free(uint64_t address)
+{
+    return gc_core_try_free(gc_shim.core, gc_thread.cache, address);
+}
+
+#endif

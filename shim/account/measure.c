@@ -1,0 +1,245 @@
+/* Measuring by difference: see measure.h. */
+#include "shim/account/measure.h"
+
+#include "shim/account/contexts.h"
+#include "shim/account/direct.h"
+#include "shim/account/nvml.h"
+#include "shim/life/deep.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define PROCESSES_MAX 512
+
+static atomic_flag unmeasured_said = ATOMIC_FLAG_INIT;
+
+/* ---- NVML ---- */
+
+/* NVML counts its starts: one that is undone leaves it as the program has it. */
+static bool start_nvml(bool may_load)
+{
+    return gc_nvml_resolve(may_load) && GC_REAL(nvmlInit_v2) != NULL &&
+           GC_REAL(nvmlShutdown) != NULL && GC_REAL(nvmlDeviceGetHandleByUUID) != NULL &&
+           GC_REAL(nvmlDeviceGetMemoryInfo) != NULL && GC_REAL(nvmlInit_v2)() == GC_NVML_SUCCESS;
+}
+
+static void stop_nvml(void)
+{
+    (void)GC_REAL(nvmlShutdown)();
+}
+
+static struct nvmlDevice_st *find_device(const struct gc_device *device)
+{
+    char uuid[sizeof(((struct gc_device_info *)NULL)->uuid)];
+    struct nvmlDevice_st *handle;
+
+    memcpy(uuid, gc_device_get_info(device)->uuid, sizeof(uuid));
+    int error = GC_REAL(nvmlDeviceGetHandleByUUID)(uuid, &handle);
+    if (error != 0 && strncmp(uuid, "GPU-", 4) == 0) {
+        memcpy(uuid, "MIG-", 4); /* the driver names an instance by its own UUID */
+        error = GC_REAL(nvmlDeviceGetHandleByUUID)(uuid, &handle);
+    }
+    return error == 0 ? handle : NULL;
+}
+
+static bool read_nvml(const struct gc_device *device, uint64_t *free_bytes)
+{
+    struct nvmlDevice_st *handle = find_device(device);
+    struct gc_nvml_memory memory;
+
+    if (handle == NULL || GC_REAL(nvmlDeviceGetMemoryInfo)(handle, &memory) != 0)
+        return false;
+    *free_bytes = memory.free;
+    return true;
+}
+
+struct search {
+    const struct gc_device *device;
+    uint64_t bytes;
+    bool is_found;
+};
+
+/* Of this process, which may not be listed: before its first context, and in another namespace.
+ * NVML is started. */
+static void find_process(void *argument)
+{
+    struct search *search = argument;
+    struct nvmlDevice_st *handle = find_device(search->device);
+    struct gc_nvml_process processes[PROCESSES_MAX];
+    unsigned count = PROCESSES_MAX;
+
+    if (handle == NULL || GC_REAL(nvmlDeviceGetComputeRunningProcesses_v3) == NULL ||
+        GC_REAL(nvmlDeviceGetComputeRunningProcesses_v3)(handle, &count, processes) !=
+            GC_NVML_SUCCESS)
+        return;
+    for (unsigned i = 0; i < count && i < PROCESSES_MAX && !search->is_found; i++)
+        if (processes[i].pid == (unsigned)getpid()) {
+            search->bytes = processes[i].used;
+            search->is_found = true;
+        }
+    if (search->bytes > gc_device_get_info(search->device)->total_bytes)
+        search->is_found = false; /* all ones: not known */
+}
+
+/* Loading it takes time: only where the figure decides something, or an estimate is held against
+ * it. */
+static bool may_load(const struct gc_device *device)
+{
+    return gc_shim.gatekeeper != NULL || gc_device_limit_bytes(device) != UINT64_MAX;
+}
+
+static bool read_process(const struct gc_device *device, uint64_t *bytes)
+{
+    struct search search = {.device = device};
+
+    if (!start_nvml(may_load(device)))
+        return false;
+    gc_deep_run(find_process, &search);
+    stop_nvml();
+    *bytes = search.bytes;
+    return search.is_found;
+}
+
+static bool begin_nvml(const struct gc_device *device, uint64_t *free_bytes)
+{
+    if (!start_nvml(may_load(device)))
+        return false;
+    if (read_nvml(device, free_bytes))
+        return true;
+    stop_nvml();
+    return false;
+}
+
+static bool end_nvml(const struct gc_device *device, uint64_t *free_bytes)
+{
+    bool is_read = read_nvml(device, free_bytes);
+
+    stop_nvml();
+    return is_read;
+}
+
+/* ---- the driver ---- */
+
+static bool read_current(struct gc_device *device, uint64_t *free_bytes)
+{
+    struct gc_capture_guard guard;
+    size_t available = 0, total = 0;
+
+    gc_capture_relax(&guard);
+    CUresult result = GC_CALL(device, cuMemGetInfo_v2, &available, &total);
+    gc_capture_restore(&guard);
+    *free_bytes = available;
+    return result == CUDA_SUCCESS;
+}
+
+static void release_primary(struct gc_device *device, CUdevice ordinal)
+{
+    if (GC_HAVE(cuDevicePrimaryCtxRelease_v2))
+        (void)GC_CALL(device, cuDevicePrimaryCtxRelease_v2, ordinal);
+    else
+        (void)GC_CALL(device, cuDevicePrimaryCtxRelease, ordinal);
+}
+
+/* In the primary context, if there is one: retained, so that it cannot go meanwhile. */
+static bool read_primary_in_turn(struct gc_device *device, CUdevice ordinal, uint64_t *free_bytes)
+{
+    bool is_read = false;
+    unsigned flags;
+    int is_active = 0;
+    CUcontext context;
+
+    if (GC_USE(cuDevicePrimaryCtxGetState, ordinal, &flags, &is_active) != CUDA_SUCCESS ||
+        !is_active)
+        return false;
+    if (GC_CALL(device, cuDevicePrimaryCtxRetain, &context, ordinal) != CUDA_SUCCESS)
+        return false;
+    if (GC_USE(cuCtxPushCurrent_v2, context) == CUDA_SUCCESS) {
+        is_read = read_current(device, free_bytes);
+        (void)GC_USE(cuCtxPopCurrent_v2, &context);
+    }
+    release_primary(device, ordinal);
+    return is_read;
+}
+
+static bool read_primary(struct gc_device *device, uint64_t *free_bytes)
+{
+    CUdevice ordinal = gc_device_get_info(device)->ordinal;
+
+    gc_primary_turn_begin(ordinal);
+    const bool is_read = read_primary_in_turn(device, ordinal, free_bytes);
+    gc_primary_turn_end(ordinal);
+    return is_read;
+}
+
+static bool is_current_device(const struct gc_device *device)
+{
+    CUdevice ordinal;
+
+    return GC_USE(cuCtxGetDevice, &ordinal) == CUDA_SUCCESS &&
+           ordinal == gc_device_get_info(device)->ordinal;
+}
+
+static bool read_driver(struct gc_device *device, uint64_t *free_bytes)
+{
+    return is_current_device(device) ? read_current(device, free_bytes)
+                                     : read_primary(device, free_bytes);
+}
+
+/* ---- before and after ---- */
+
+static void begin_shared(struct gc_measure *measure)
+{
+    /* What stands beside an estimate, and in the next one, has nobody else's memory in it. */
+    measure->is_shared = gc_shim.gatekeeper != NULL || gc_device_is_shared(measure->device);
+    if (measure->is_shared && !read_process(measure->device, &measure->process_bytes))
+        measure->process_bytes = 0; /* it has no context there, or else is not found at the end */
+}
+
+void gc_measure_begin(struct gc_measure *measure, struct gc_device *device)
+{
+    *measure = (struct gc_measure){.device = device};
+    if (device == NULL)
+        return;
+    measure->reserved_bytes = gc_device_reserved_bytes(device);
+    begin_shared(measure);
+    if (read_driver(device, &measure->free_bytes))
+        measure->source = GC_MEASURE_DRIVER;
+    else if (begin_nvml(device, &measure->free_bytes))
+        measure->source = GC_MEASURE_NVML;
+    else
+        gc_log_once(&gc_shim.log, &unmeasured_said, GC_LOG_INFO,
+                    "device %d: no way to measure what a context takes; it is not counted",
+                    gc_device_get_info(device)->ordinal);
+}
+
+void gc_measure_begin_current(struct gc_measure *measure)
+{
+    *measure = (struct gc_measure){.device = gc_shim_current_device()};
+    if (measure->device == NULL)
+        return;
+    measure->reserved_bytes = gc_device_reserved_bytes(measure->device);
+    begin_shared(measure);
+    if (read_current(measure->device, &measure->free_bytes))
+        measure->source = GC_MEASURE_DRIVER;
+}
+
+int64_t gc_measure_end(struct gc_measure *measure)
+{
+    uint64_t free_bytes = 0;
+    bool is_read = false;
+
+    if (measure->source == GC_MEASURE_DRIVER)
+        is_read = read_driver(measure->device, &free_bytes);
+    else if (measure->source == GC_MEASURE_NVML)
+        is_read = end_nvml(measure->device, &free_bytes);
+    if (!is_read)
+        return 0;
+    uint64_t process_bytes;
+    int64_t taken = (int64_t)(measure->free_bytes - free_bytes);
+    measure->is_exact = measure->is_shared;
+    if (measure->is_shared && read_process(measure->device, &process_bytes))
+        taken = (int64_t)(process_bytes - measure->process_bytes);
+    else
+        measure->is_exact = false;
+    return taken - (int64_t)(gc_device_reserved_bytes(measure->device) - measure->reserved_bytes);
+}

@@ -1,0 +1,89 @@
+/* Accounts of memory that the driver itself keeps: stream-ordered pools and graph memory.
+ *
+ * Both follow what the driver says it holds, by difference: a look at its figure charges or gives
+ * back what changed since the last look. */
+#ifndef GC_MEMPOOL_H
+#define GC_MEMPOOL_H
+
+#include "shim/account/direct.h"
+
+/* ---- stream-ordered pools (mempool.c, mempool_claim.c) ---- */
+
+struct gc_mempool; /* record of a pool; never unmapped, used again once pool and allocations are
+                      gone */
+
+/* The record of a pool, made on first sight; NULL if there is no host memory for one. `device`
+ * NULL: a pool that is not charged (imported, on the host, managed). */
+struct gc_mempool *gc_mempool_find(CUmemoryPool pool, struct gc_device *device);
+/* The stream is about to be destroyed: what was freed in its order waits for a fence. */
+void gc_stream_close(CUstream stream);
+/* The stream goes with its context: all that is known of it is forgotten. */
+void gc_stream_end(CUstream stream);
+/* The device whose default pool it is, for which the cache serves; NULL: none's. Only devices that
+ * were used are looked at. */
+struct gc_device *gc_mempool_plain_device(CUmemoryPool pool);
+/* Whether allocations from the pool may come from the cache: it is the default pool of the device.
+ */
+bool gc_mempool_is_plain(CUmemoryPool pool, const struct gc_device *device);
+
+/* NULL if not charged. */
+struct gc_device *gc_mempool_device(const struct gc_mempool *pool);
+/* What an allocation under way has claimed. Zeroed at first, but for the stream. */
+struct gc_mempool_claim {
+    CUstream stream;         /* explicit */
+    uint64_t reserved_bytes; /* charged for what the pool may grow by */
+    uint64_t promised_bytes; /* of the pool's idle memory, so that no other counts on it */
+};
+/* Before an allocation of `bytes` where a limit is in force. From the idle memory of the pool if it
+ * has enough, else charged like any memory, for which idle memory of all pools goes back if that is
+ * what it takes. False: there is no room (counted). */
+bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim);
+/* After the driver's answer: charges what the pool grew by and ends the claim. False if the pool
+ * grew by more than was claimed and the limit has no room for that: the caller undoes the
+ * allocation. The account is right all the same. */
+bool gc_mempool_settle(struct gc_mempool *pool, struct gc_mempool_claim *claim);
+/* Makes one account agree with the driver. */
+void gc_mempool_look(struct gc_mempool *pool);
+/* Gives its idle memory back to the driver, where it is not destroyed. */
+void gc_mempool_trim_one(struct gc_mempool *pool);
+/* All pools of a device, or of all (NULL). Cheap while no pool holds memory. */
+void gc_mempool_refresh(const struct gc_device *device);
+bool gc_mempool_holds_memory(void);
+/* Gives idle pool memory back to the driver, at the cost of a synchronisation where that is what it
+ * takes and no stream captures. True if the account shrank. */
+bool gc_mempool_trim(struct gc_device *device);
+/* Around the driver's destruction of a pool. Its charge ends with its last allocation. */
+struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool pool);
+void gc_mempool_destroy_end(struct gc_mempool *pool, CUmemoryPool handle, bool is_destroyed);
+
+/* An allocation of the pool, and its end. */
+void gc_mempool_remember(struct gc_mempool *pool, uint64_t address);
+/* It is about to be freed in `stream` (explicit; NULL: in no stream's order): until all work is
+ * known to be done its memory may be of use to that stream alone. */
+void gc_mempool_note_free(uint64_t address, CUstream stream);
+bool gc_mempool_forget(uint64_t address); /* false: not stream-ordered memory */
+
+/* ---- graph memory (graph_api.c) ---- */
+
+/* The device has graph memory from now on: its figure is worth a look. */
+void gc_graph_expect(struct gc_device *device);
+void gc_graph_refresh(struct gc_device *device);
+void gc_graph_refresh_all(void);
+bool gc_graph_is_expected(void);
+/* True if the account shrank. */
+bool gc_graph_trim(struct gc_device *device);
+
+/* ---- captures (capture_api.c) ---- */
+
+/* The explicit handle of what a wrapper was given: NULL is the legacy stream, or the thread's own
+ * in a _ptsz entry. */
+CUstream gc_stream_explicit(CUstream stream, bool is_per_thread);
+/* True if this stream captures now. Costs one load when nothing captures. */
+bool gc_stream_is_capturing(CUstream stream);
+bool gc_capture_is_any(void);
+/* The thread ends, and with it the captures in its own stream. */
+void gc_captures_end_thread(void);
+/* The context is gone, its captures with it. */
+void gc_capture_drop_context(struct gc_context *context);
+
+#endif

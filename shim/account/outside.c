@@ -1,0 +1,110 @@
+/* Who reaches device memory outside all streams. Some say so by a call: a context or an allocation
+ * with SYNC_MEMOPS, a token, an exported range. Others register addresses with the kernel, by
+ * libraries that make no call of CUDA: these are known by name, when the program starts and
+ * whenever a thread has loaded objects.
+ *
+ * dlopen (dlsym.S) comes here before it goes on, and nobody is called when it returns: until the
+ * thread is seen again, or ends, nothing is reused in the order of the one stream.
+ *
+ * dlopen waits then for memory that was reused so already: for work before its free, for which the
+ * free itself would have waited, and never for the host. */
+#define _GNU_SOURCE
+#include "shim/account/outside.h"
+
+#include "core/device/submit.h"
+#include "core/io/elf.h"
+#include "shim/intercept/resolve.h"
+
+#include <string.h>
+
+static const char *const libraries[] = {"libibverbs.so", "libgdrapi.so", "libcufile.so"};
+
+CUresult gc_outside_expect(void)
+{
+    int driver_code = 0;
+
+    return gc_shim_result(gc_core_expect_others(gc_shim.core, &driver_code), driver_code);
+}
+
+static bool is_any_loaded(void)
+{
+    char path[4096];
+
+    for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++)
+        if (gc_elf_find_path(libraries[i], path, sizeof(path)))
+            return true;
+    return false;
+}
+
+static bool has_left(void)
+{
+    return atomic_load_explicit(&gc_core_work(gc_shim.core)->has_left, memory_order_relaxed);
+}
+
+void gc_outside_look(void)
+{
+    if (gc_shim.core != NULL && !has_left() && is_any_loaded())
+        (void)gc_outside_expect(); /* work that comes before memory is idle is held up */
+}
+
+void gc_outside_end_load(void)
+{
+    gc_thread.is_loading = false; /* first: the driver may look names up */
+    if (gc_shim_life() != GC_LIFE_READY)
+        return; /* a forked child */
+    gc_shim_enter(GC_API_COUNT);
+    gc_outside_look();
+    gc_shim_leave();
+    gc_work_end_load(gc_core_work(gc_shim.core));
+}
+
+/* In a wrapper the objects are the driver's. So are those that it loads itself, in calls that are
+ * not wrapped, with its own locks held. */
+void gc_outside_note_load(const char *path, const void *caller)
+{
+    if (path == NULL || gc_thread.depth > 0 || gc_shim_life() != GC_LIFE_READY || has_left() ||
+        gc_resolve_is_driver_code(caller))
+        return;
+    gc_shim_enter(GC_API_COUNT);
+    (void)gc_hot_watch_end();
+    if (!gc_thread.is_loading) {
+        gc_thread.is_loading = true;
+        gc_work_begin_load(gc_core_work(gc_shim.core));
+    }
+    (void)gc_work_catch_up(gc_shim.core);
+    gc_shim_leave();
+}
+
+/* ---- flags of contexts ---- */
+
+#define SET_FLAGS(symbol, ...)                                                                     \
+    do {                                                                                           \
+        CUresult result = CUDA_SUCCESS;                                                            \
+                                                                                                   \
+        if (!gc_shim_ready() || (flags & GC_CTX_SYNC_MEMOPS) == 0)                                 \
+            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        result = gc_outside_expect();                                                              \
+        if (result == CUDA_SUCCESS)                                                                \
+            result = GC_FORWARD(symbol, __VA_ARGS__);                                              \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuCtxSetFlags(unsigned flags)
+{
+    SET_FLAGS(cuCtxSetFlags, flags);
+}
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned flags)
+{
+    SET_FLAGS(cuDevicePrimaryCtxSetFlags, ordinal, flags);
+}
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
+{
+    SET_FLAGS(cuDevicePrimaryCtxSetFlags_v2, ordinal, flags);
+}

@@ -1,0 +1,26 @@
+/* What reaches device memory outside all streams: network cards, storage, other processes. Their
+ * order is not that of the one stream (core/device/submit.h). */
+#ifndef GC_OUTSIDE_H
+#define GC_OUTSIDE_H
+
+#include "shim/shim.h"
+
+/* The program lets something reach its memory so. Inside a wrapper, before the driver is asked.
+ * Anything but CUDA_SUCCESS: memory is not known to be idle, and the call must not go on. */
+CUresult gc_outside_expect(void);
+
+/* The calling thread is about to load objects, `path` and what it needs; NULL: none. `caller`: who
+ * asks for it. */
+void gc_outside_note_load(const char *path, const void *caller);
+/* Looks at what is loaded; at the start. */
+void gc_outside_look(void);
+/* The calling thread has loaded them. */
+void gc_outside_end_load(void);
+/* It is in a call of its own again, or ends. */
+static inline void gc_outside_note_thread(void)
+{
+    if (__builtin_expect(gc_thread.is_loading, 0))
+        gc_outside_end_load();
+}
+
+#endif

@@ -1,0 +1,307 @@
+/* Fences over the real driver: an event that covers all work of a context (cuCtxRecordEvent, from
+ * CUDA 12.5). Before that, an event that follows one on each of the context's streams
+ * (stream_list.h); where they are not all known core is told so, and synchronises.
+ *
+ * Idle events are kept per context and go with it. Core asks for nothing here while the context
+ * captures; giving an event back makes a driver call only where enough are kept already. */
+#include "core/base/clock.h"
+#include "core/device/submit.h"
+#include "shim/account/direct.h"
+#include "shim/account/handles.h"
+#include "shim/account/mempool.h"
+#include "shim/account/stream_list.h"
+
+#include <time.h>
+
+#define EVENTS_PER_CONTEXT 15
+#define PAUSE_MIN_NS 20000
+#define PAUSE_MAX_NS 1000000
+
+struct event_pool {
+    uint64_t count;
+    CUevent events[EVENTS_PER_CONTEXT];
+};
+_Static_assert(sizeof(struct event_pool) <= GC_HANDLE_RECORD_BYTES, "a pool fits a record");
+
+static struct event_pool *find_pool_locked(uint64_t context)
+{
+    const struct gc_handle *found = gc_handles_find_locked(GC_HANDLE_EVENTS, context);
+
+    return found == NULL ? NULL : (struct event_pool *)(uintptr_t)found->value;
+}
+
+/* NULL if none is idle. */
+static CUevent take_idle(uint64_t context)
+{
+    CUevent event = NULL;
+
+    gc_handles_lock();
+    struct event_pool *pool = find_pool_locked(context);
+    if (pool != NULL && pool->count > 0)
+        event = pool->events[--pool->count];
+    gc_handles_unlock();
+    return event;
+}
+
+/* False if it finds no place. */
+static bool keep_idle(uint64_t context, CUevent event)
+{
+    bool is_prepared = gc_handles_prepare(), is_kept;
+
+    gc_handles_lock();
+    struct event_pool *pool = find_pool_locked(context);
+    if (pool == NULL && is_prepared && (pool = gc_handles_take_record_locked()) != NULL)
+        gc_handles_put_locked(GC_HANDLE_EVENTS, context, (uintptr_t)pool, 0);
+    is_kept = pool != NULL && pool->count < EVENTS_PER_CONTEXT;
+    if (is_kept)
+        pool->events[pool->count++] = event;
+    gc_handles_unlock();
+    return is_kept;
+}
+
+void gc_driver_fence_drop(uint64_t context)
+{
+    struct gc_handle removed;
+
+    gc_handles_lock();
+    if (gc_handles_remove_locked(GC_HANDLE_EVENTS, context, &removed))
+        gc_handles_give_record_locked((void *)(uintptr_t)removed.value);
+    gc_handles_unlock();
+    gc_stream_list_drop(context);
+}
+
+/* An event of the current context. */
+static CUresult take_event(uint64_t context, CUevent *event)
+{
+    *event = take_idle(context);
+    if (*event != NULL)
+        return CUDA_SUCCESS;
+    return GC_CALL(gc_driver_device(context), cuEventCreate, event, CU_EVENT_DISABLE_TIMING);
+}
+
+static void give_event(uint64_t context, CUevent event)
+{
+    /* A dropped context took its events along, and its handle may be another's by now. */
+    if (gc_driver_device(context) == NULL || keep_idle(context, event))
+        return;
+    (void)GC_CALL(gc_driver_device(context), cuEventDestroy_v2, event);
+}
+
+/* Captures in other contexts are none of these calls' business: core asks for nothing where one is
+ * in the way. */
+static CUresult enter(uint64_t context, bool *pushed, struct gc_capture_guard *guard)
+{
+    CUresult result = gc_driver_enter_context(context, pushed);
+
+    if (result == CUDA_SUCCESS)
+        gc_capture_relax(guard);
+    return result;
+}
+
+static void leave(bool pushed, struct gc_capture_guard *guard)
+{
+    gc_capture_restore(guard);
+    gc_driver_leave_context(pushed);
+}
+
+static int fence_record(void *self, uint64_t context, uint64_t *fence)
+{
+    CUevent event = NULL;
+    CUresult result;
+    struct gc_capture_guard guard;
+    bool pushed;
+
+    (void)self;
+    result = enter(context, &pushed, &guard);
+    if (result != CUDA_SUCCESS)
+        return (int)result;
+    result = take_event(context, &event);
+    if (result == CUDA_SUCCESS) {
+        result = !gc_stream_list_is_needed()
+                     ? GC_CALL(gc_driver_device(context), cuCtxRecordEvent,
+                               (CUcontext)(uintptr_t)context, event) /* NOLINT: an integer */
+                     : gc_stream_list_record(context, event);
+        if (result == CUDA_SUCCESS)
+            *fence = (uintptr_t)event;
+        else
+            give_event(context, event);
+    }
+    leave(pushed, &guard);
+    return (int)result;
+}
+
+/* A capture that another thread begins meanwhile waits for the look's end. */
+static CUresult look_at(uint64_t context, CUevent event)
+{
+    struct gc_capture_guard guard;
+    bool pushed;
+
+    gc_core_look_begin(gc_shim.core);
+    CUresult result = enter(context, &pushed, &guard);
+    if (result == CUDA_SUCCESS) {
+        result = GC_CALL(gc_driver_device(context), cuEventQuery, event);
+        leave(pushed, &guard);
+    }
+    gc_core_look_end(gc_shim.core);
+    return result;
+}
+
+static int fence_query(void *self, uint64_t context, uint64_t fence)
+{
+    (void)self;
+    return (int)look_at(context, (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
+}
+
+/* Looks again and again, with pauses that grow: an event's own wait has no end, and is no business
+ * beside a capture. */
+static int fence_wait(void *self, uint64_t context, uint64_t fence, uint64_t limit_ns)
+{
+    const uint64_t start_ns = gc_clock_ns();
+    struct timespec pause = {0, PAUSE_MIN_NS};
+    int result = fence_query(self, context, fence);
+
+    while (result == CUDA_ERROR_NOT_READY && gc_clock_ns() - start_ns < limit_ns) {
+        nanosleep(&pause, NULL);
+        if (pause.tv_nsec < PAUSE_MAX_NS)
+            pause.tv_nsec *= 2;
+        result = fence_query(self, context, fence);
+    }
+    return result;
+}
+
+static void fence_release(void *self, uint64_t context, uint64_t fence)
+{
+    (void)self;
+    give_event(context, (CUevent)(uintptr_t)fence); /* NOLINT: handles are integers */
+}
+
+/* ---- the order of one stream ---- */
+
+/* Names of streams, beside handles, which are even: of legacy streams, odd ones; of threads' own
+ * ones, with this set, the thread's number and the context's. */
+#define THREADS_OWN (UINT64_C(1) << 62)
+#define NUMBER_BITS 16
+
+uint64_t gc_driver_name_stream(CUstream stream, uint16_t number)
+{
+    if (number == 0)
+        return 0;
+    return stream == CU_STREAM_LEGACY
+               ? 2 * (uint64_t)number - 1
+               : THREADS_OWN | gc_shim_thread_number() << NUMBER_BITS | number;
+}
+
+static CUstream stream_of(uint64_t stream)
+{
+    return (CUstream)(uintptr_t)stream; /* NOLINT: handles are integers */
+}
+
+/* False: it is another thread's own. */
+static bool find_stream(uint64_t name, CUstream *stream)
+{
+    const bool is_threads_own = (name & THREADS_OWN) != 0;
+
+    if (is_threads_own)
+        *stream = CU_STREAM_PER_THREAD;
+    else
+        *stream = (name & 1) != 0 ? CU_STREAM_LEGACY : stream_of(name);
+    return !is_threads_own || (name & ~THREADS_OWN) >> NUMBER_BITS == gc_shim_thread_number();
+}
+
+static CUresult mark(uint64_t context, CUstream stream, uint64_t *fence)
+{
+    CUevent event = (CUevent)(uintptr_t)*fence; /* NOLINT: as above */
+    CUresult result;
+    struct gc_capture_guard guard;
+    bool pushed;
+
+    if (gc_stream_is_capturing(stream))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    result = enter(context, &pushed, &guard);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (event == NULL)
+        result = take_event(context, &event);
+    if (result == CUDA_SUCCESS)
+        result = GC_CALL(gc_driver_device(context), cuEventRecord, event, stream);
+    if (result == CUDA_SUCCESS)
+        *fence = (uintptr_t)event;
+    else if (*fence == 0 && event != NULL)
+        give_event(context, event);
+    leave(pushed, &guard);
+    return result;
+}
+
+static int stream_mark(void *self, uint64_t context, uint64_t name, uint64_t *fence)
+{
+    CUstream stream;
+
+    (void)self;
+    return find_stream(name, &stream) ? (int)mark(context, stream, fence)
+                                      : (int)CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static int stream_follow(void *self, uint64_t stream, uint64_t fence)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    (void)self;
+    /* The program's own call says what is wrong with the stream. */
+    if (gc_capture_is_any() &&
+        (GC_USE(cuStreamIsCapturing, stream_of(stream), &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE))
+        return CUDA_SUCCESS;
+    return (int)GC_USE(cuStreamWaitEvent, stream_of(stream), (CUevent)(uintptr_t)fence,
+                       0); /* NOLINT: as above */
+}
+
+/* Waits for the fence, which was made with `result`, and gives it back. */
+static CUresult await_made(CUresult result, uint64_t context, uint64_t fence, uint64_t limit_ns)
+{
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = (CUresult)fence_wait(NULL, context, fence, limit_ns);
+    fence_release(NULL, context, fence);
+    return result;
+}
+
+CUresult gc_driver_await(uint64_t context, uint64_t limit_ns)
+{
+    uint64_t fence = 0;
+
+    gc_core_look_begin(gc_shim.core);
+    CUresult result =
+        gc_capture_is_any() ? CUDA_ERROR_NOT_READY : (CUresult)fence_record(NULL, context, &fence);
+    gc_core_look_end(gc_shim.core);
+    return await_made(result, context, fence, limit_ns);
+}
+
+CUresult gc_driver_await_stream(uint64_t context, CUstream stream, uint64_t limit_ns)
+{
+    uint64_t fence = 0;
+    CUresult result = mark(context, stream, &fence);
+
+    return await_made(result, context, fence, limit_ns);
+}
+
+CUresult gc_driver_place(uint64_t context, CUstream stream)
+{
+    uint64_t fence = 0;
+    CUresult result = mark(context, stream, &fence);
+
+    if (result == CUDA_SUCCESS)
+        fence_release(NULL, context, fence);
+    return result;
+}
+
+void gc_driver_fence_init(struct gc_driver *driver)
+{
+    driver->not_ready = CUDA_ERROR_NOT_READY;
+    driver->not_supported = CUDA_ERROR_NOT_SUPPORTED;
+    driver->fence_record = fence_record;
+    driver->fence_query = fence_query;
+    driver->fence_wait = fence_wait;
+    driver->fence_release = fence_release;
+    driver->stream_mark = stream_mark;
+    driver->stream_follow = stream_follow;
+}

@@ -1,0 +1,162 @@
+/* Mapped memory over the real driver, and what the debug aids need. The calls go to the driver
+ * itself: core charges the pages, so the accounts of the program's own handles (physical.c) never
+ * see them. Captures under way survive, as in driver_cuda.c; core asks for nothing here then but to
+ * give back what is left of a context that is gone. */
+#include "shim/account/direct.h"
+#include "shim/driver/backend.h"
+
+#define PEERS_MAX 64
+
+/* One driver call in `context`, relaxed for captures. */
+#define IN_CONTEXT(context, call)                                                                  \
+    ({                                                                                             \
+        struct gc_capture_guard guard_;                                                            \
+        bool pushed_;                                                                              \
+        CUresult result_ = gc_driver_enter_context((context), &pushed_);                           \
+        if (result_ == CUDA_SUCCESS) {                                                             \
+            gc_capture_relax(&guard_);                                                             \
+            result_ = (call);                                                                      \
+            gc_capture_restore(&guard_);                                                           \
+            gc_driver_leave_context(pushed_);                                                      \
+        }                                                                                          \
+        (int)result_;                                                                              \
+    })
+
+static CUmemLocation location_of(uint64_t context)
+{
+    const struct gc_device *device = gc_driver_device(context);
+
+    return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE,
+                           .id = device == NULL ? 0 : gc_device_get_info(device)->ordinal};
+}
+
+static int address_reserve(void *self, uint64_t context, uint64_t bytes, uint64_t alignment,
+                           uint64_t *address)
+{
+    CUdeviceptr dptr = 0;
+
+    (void)self;
+    int code = IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuMemAddressReserve, &dptr,
+                                           (size_t)bytes, (size_t)alignment, 0, 0));
+    if (code == 0)
+        *address = dptr;
+    return code;
+}
+
+/* What is left of a context that is gone needs none to be undone. */
+static int address_free(void *self, uint64_t context, uint64_t address, uint64_t bytes)
+{
+    (void)self;
+    return (int)GC_CALL(gc_driver_device(context), cuMemAddressFree, (CUdeviceptr)address,
+                        (size_t)bytes);
+}
+
+static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *handle)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = location_of(context)};
+    CUmemGenericAllocationHandle created = 0;
+
+    (void)self;
+    prop.allocFlags.gpuDirectRDMACapable = gc_backend_has_rdma(prop.location.id);
+    int code = IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuMemCreate, &created,
+                                           (size_t)bytes, &prop, 0));
+    if (code == 0)
+        *handle = created;
+    return code;
+}
+
+static int page_release(void *self, uint64_t context, uint64_t handle)
+{
+    (void)self;
+    return (int)GC_CALL(gc_driver_device(context), cuMemRelease, handle);
+}
+
+static int page_map(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    (void)self;
+    return IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuMemMap, (CUdeviceptr)address,
+                                       (size_t)bytes, 0, handle, 0));
+}
+
+/* Contexts may be each other's peers by copies alone, between devices that cannot reach each other.
+ */
+static bool can_access(int peer, int ordinal)
+{
+    static atomic_uchar known[PEERS_MAX][PEERS_MAX]; /* 0: not asked, 1: no, 2: yes */
+    atomic_uchar *slot = &known[(unsigned)peer % PEERS_MAX][(unsigned)ordinal % PEERS_MAX];
+    unsigned char answer = atomic_load_explicit(slot, memory_order_relaxed);
+    int can = 0;
+
+    if (answer == 0) {
+        answer = GC_USE(cuDeviceCanAccessPeer, &can, peer, ordinal) == CUDA_SUCCESS && can ? 2 : 1;
+        atomic_store_explicit(slot, answer, memory_order_relaxed);
+    }
+    return answer == 2;
+}
+
+static int page_set_access(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                           const int *peers, uint32_t peer_count)
+{
+    CUmemAccessDesc access[1 + PEERS_MAX];
+    uint32_t count = 0;
+
+    (void)self;
+    access[count++] = (CUmemAccessDesc){.location = location_of(context),
+                                        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    for (uint32_t i = 0; i < peer_count && i < PEERS_MAX; i++) {
+        if (peers[i] == access[0].location.id || !can_access(peers[i], access[0].location.id))
+            continue;
+        access[count] = access[0];
+        access[count++].location.id = peers[i];
+    }
+    return IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuMemSetAccess,
+                                       (CUdeviceptr)address, (size_t)bytes, access, count));
+}
+
+static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t bytes)
+{
+    (void)self;
+    return (int)GC_CALL(gc_driver_device(context), cuMemUnmap, (CUdeviceptr)address, (size_t)bytes);
+}
+
+static int fill(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint8_t value)
+{
+    (void)self;
+    int code =
+        IN_CONTEXT(context, GC_USE(cuMemsetD8_v2, (CUdeviceptr)address, value, (size_t)bytes));
+    if (code != CUDA_SUCCESS)
+        return code;
+    return IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuCtxSynchronize));
+}
+
+static int read_memory(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to)
+{
+    (void)self;
+    return IN_CONTEXT(context, GC_USE(cuMemcpyDtoH_v2, to, (CUdeviceptr)address, (size_t)bytes));
+}
+
+static int write_memory(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                        const void *from)
+{
+    (void)self;
+    int code =
+        IN_CONTEXT(context, GC_USE(cuMemcpyHtoD_v2, (CUdeviceptr)address, from, (size_t)bytes));
+    if (code != CUDA_SUCCESS)
+        return code;
+    return IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuCtxSynchronize));
+}
+
+void gc_driver_map_init(struct gc_driver *driver)
+{
+    driver->address_reserve = address_reserve;
+    driver->address_free = address_free;
+    driver->page_create = page_create;
+    driver->page_release = page_release;
+    driver->page_map = page_map;
+    driver->page_set_access = page_set_access;
+    driver->page_unmap = page_unmap;
+    driver->fill = fill;
+    driver->read = read_memory;
+    driver->write = write_memory;
+}

@@ -1,0 +1,253 @@
+/* What dlsym and dlvsym do with a name: see dlsym.S.
+ *
+ * Names that are not in api.def, exactly, go to the real function untouched. For a name of ours the
+ * real look-up is done first, and the wrapper is handed out only where it found the driver's (or
+ * the runtime's) own function: whoever asks another library for its own function of that name gets
+ * that function.
+ *
+ * Look-ups in the scopes (RTLD_DEFAULT, RTLD_NEXT, the main program's handle) would find our own
+ * export even where there is no CUDA at all, so what lies behind us is what counts. Look-ups made
+ * by libcuda itself are never touched. */
+#define _GNU_SOURCE
+#include "shim/intercept/route.h"
+#include "core/io/elf.h"
+#include "shim/account/nvml.h"
+#include "shim/account/outside.h"
+#include "shim/intercept/resolve.h"
+#include "shim/intercept/unknown.h"
+
+#include <string.h>
+
+/* The name as the object that holds `caller` and its dependencies define it: its own scope, which
+ * ours does not contain if it came by dlopen. */
+static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_row *row,
+                                   const void *caller)
+{
+    Dl_info info;
+    void *handle, *found;
+
+    if (libc->dladdr(caller, &info) == 0 || info.dli_fname == NULL)
+        return NULL;
+    handle = libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == NULL)
+        return NULL;
+    found = libc->dlsym(handle, row->symbol);
+    libc->dlclose(handle);
+    return found == row->wrapper ? NULL : found;
+}
+
+static void *find_behind_us(const struct gc_libc *libc, const struct gc_row *row,
+                            const void *caller)
+{
+    void *found = libc->dlsym(RTLD_NEXT, row->symbol);
+
+    if (found == NULL)
+        found = find_in_callers_scope(libc, row, caller);
+    if (found == NULL)
+        found = libc->dlsym(RTLD_NEXT, row->symbol); /* once more, for dlerror to say it */
+    return found;
+}
+
+static void look_for_runtime(void *is_it, const char *path)
+{
+    static const char prefix[] = GC_ROUTE_RUNTIME;
+    const char *slash = path == NULL ? NULL : strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+
+    *(bool *)is_it = name != NULL && strncmp(name, prefix, sizeof(prefix) - 1) == 0;
+}
+
+bool gc_route_is_in_runtime(const void *code)
+{
+    bool is_it = false;
+
+    gc_elf_visit_path(code, look_for_runtime, &is_it);
+    return is_it;
+}
+
+/* ---- the runtimes ---- */
+
+#define KEPT_MAX 16 /* more are looked up anew each time */
+
+static _Atomic(uintptr_t) kept[KEPT_MAX]; /* where the objects begin that stay */
+static void *_Atomic behind_us[GC_ROW_COUNT];
+static atomic_bool is_behind_known;
+
+void gc_route_keep(const void *code)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    uintptr_t low, high;
+    Dl_info info;
+
+    if (libc == NULL || !gc_elf_find_range(code, &low, &high))
+        return;
+    for (size_t i = 0; i < KEPT_MAX; i++)
+        if (atomic_load_explicit(&kept[i], memory_order_relaxed) == low)
+            return;
+    if (libc->dladdr(code, &info) != 0 && info.dli_fname != NULL)
+        libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    libc->dlerror(); /* the program shall not read of our misses: it stays loaded anyhow */
+    for (size_t i = 0; i < KEPT_MAX; i++) {
+        uintptr_t none = 0;
+
+        if (atomic_compare_exchange_strong_explicit(&kept[i], &none, low, memory_order_relaxed,
+                                                    memory_order_relaxed))
+            return;
+    }
+}
+
+void *gc_route_behind_us_now(const struct gc_row *row)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    void *found = libc == NULL ? NULL : libc->dlsym(RTLD_NEXT, row->symbol);
+
+    if (libc != NULL)
+        libc->dlerror(); /* the program shall not read of our misses */
+    return found;
+}
+
+void gc_route_look_behind(void)
+{
+    /* acquire: pairs with the release at the end */
+    if (atomic_load_explicit(&is_behind_known, memory_order_acquire))
+        return;
+    for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
+        void *found = row->type == GC_ROW_TYPE_RUNTIME ? gc_route_behind_us_now(row) : NULL;
+
+        if (found != NULL)
+            gc_route_keep(found);
+        atomic_store_explicit(&behind_us[row - gc_rows], found, memory_order_relaxed);
+    }
+    const void *runtime = gc_elf_find_function(GC_ROUTE_RUNTIME, "cudaMalloc");
+    if (runtime != NULL)
+        gc_route_keep(runtime);
+    atomic_store_explicit(&is_behind_known, true, memory_order_release);
+}
+
+void *gc_route_behind_us(const struct gc_row *row)
+{
+    gc_route_look_behind();
+    return atomic_load_explicit(&behind_us[row - gc_rows], memory_order_relaxed);
+}
+
+/* What an object behind us that defines the name itself finds next. For the driver's own names that
+ * is our wrapper, which goes straight to the driver; of the runtime's calls ours has been passed
+ * already, so the real dlsym answers, from where that object stands. */
+static struct gc_route next_after_another(const struct gc_libc *libc, const struct gc_row *row)
+{
+    struct gc_route route = {(void *)libc->dlsym, NULL};
+
+    if (row->type == GC_ROW_TYPE_API && gc_resolve_driver(false) && gc_row_real(row) != NULL) {
+        route.jump = NULL;
+        route.answer = row->wrapper;
+    }
+    return route;
+}
+
+/* The wrapper if `real` is the very function it wraps, the driver's, NVML's or the first runtime's
+ * seen; else what was found: another library's function of that name is its own business. */
+static void *substitute(const struct gc_row *row, void *real)
+{
+    if (row->type == GC_ROW_TYPE_API)
+        return gc_resolve_driver(false) && gc_row_real(row) == real ? row->wrapper : real;
+    if (row->type == GC_ROW_TYPE_NVML)
+        return gc_nvml_resolve(false) && gc_row_real(row) == real ? row->wrapper : real;
+    return gc_route_is_in_runtime(real) && gc_row_record(row, real) == real ? row->wrapper : real;
+}
+
+/* As all of the driver's names and few others: a quick look, for every dlsym of the process. */
+static bool is_driver_name(const char *name)
+{
+    return name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+struct gc_route gc_route_dlsym(void *handle, const char *name, const void *caller)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    const struct gc_row *row = name == NULL ? NULL : gc_row_find(name);
+    struct gc_route route = {NULL, NULL};
+    void *found;
+
+    if (libc == NULL)
+        return route;
+    route.jump = (void *)libc->dlsym;
+    if (gc_thread.depth > 0)
+        return route;
+    if (gc_thread.is_loading && !gc_resolve_is_driver_code(caller))
+        gc_outside_end_load();
+    if (row == NULL && name != NULL && is_driver_name(name) && !gc_resolve_is_driver_code(caller))
+        gc_unknown_note_symbol(name);
+    if (row == NULL || gc_resolve_is_driver_code(caller))
+        return route;
+    found = handle == RTLD_NEXT ? row->wrapper : libc->dlsym(handle, name);
+    if (found == NULL)
+        return route;
+    if (found == row->wrapper) {
+        const enum gc_elf_place place =
+            handle == RTLD_NEXT ? gc_elf_find_definer(caller, name) : GC_ELF_NO_DEFINER;
+        if (place == GC_ELF_BEHIND_US)
+            return next_after_another(libc, row);
+        found = find_behind_us(libc, row, caller);
+        route.jump = NULL;
+        if (found != NULL)
+            route.answer = place == GC_ELF_BEFORE_US ? row->wrapper : substitute(row, found);
+        return route;
+    }
+    /* Found in the object asked for, or before us in the scope. */
+    found = substitute(row, found);
+    if (found == row->wrapper) {
+        route.jump = NULL;
+        route.answer = found;
+    }
+    return route;
+}
+
+void *gc_route_dlopen(const char *path, const void *caller)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+
+    gc_outside_note_load(path, caller);
+    return libc == NULL ? NULL : (void *)libc->dlopen;
+}
+
+/* Other preload libraries look the real dlsym up with a version, which passes over our unversioned
+ * one. */
+static void *own_resolver(const char *name)
+{
+    if (strcmp(name, "dlsym") == 0)
+        return (void *)dlsym;
+    if (strcmp(name, "dlvsym") == 0)
+        return (void *)dlvsym;
+    if (strcmp(name, "dlopen") == 0)
+        return (void *)dlopen;
+    return NULL;
+}
+
+struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *version,
+                                const void *caller)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    const struct gc_row *row = name == NULL ? NULL : gc_row_find(name);
+    struct gc_route route = {NULL, NULL};
+    void *found, *own;
+
+    if (libc == NULL)
+        return route;
+    route.jump = (void *)libc->dlvsym;
+    if (name == NULL || version == NULL || gc_thread.depth > 0)
+        return route;
+    own = row != NULL ? row->wrapper : own_resolver(name);
+    if (own == NULL || gc_resolve_is_driver_code(caller))
+        return route;
+    /* A versioned look-up never finds our own, unversioned names; from here it starts behind us. */
+    found = libc->dlvsym(handle == RTLD_DEFAULT ? RTLD_NEXT : handle, name, version);
+    if (found == NULL)
+        return route;
+    if (row == NULL ? found == (void *)libc->dlsym || found == (void *)libc->dlvsym ||
+                          found == (void *)libc->dlopen
+                    : substitute(row, found) == own) {
+        route.jump = NULL;
+        route.answer = own;
+    }
+    return route;
+}

@@ -1,0 +1,81 @@
+/* The report at exit: what the shim knows of the process and of its settings, handed to core. */
+#include "shim/life/exit_report.h"
+
+#include "core/base/clock.h"
+#include "core/estimator/admission.h"
+#include "core/report/report.h"
+#include "shim/shim.h"
+
+#define ORDINALS 256 /* more than any driver has */
+
+static const char *mode_name(void)
+{
+    return gc_shim.options->mode == GC_MODE_TRACK ? "track" : "cache";
+}
+
+static const char *backend_name(void)
+{
+    bool is_mapped = false;
+
+    for (int i = 0; i < ORDINALS && !is_mapped; i++) {
+        const struct gc_device *device = gc_core_find_device(gc_shim.core, i);
+        is_mapped = device != NULL && gc_device_is_mapped(device);
+    }
+    return is_mapped ? "vmm" : "driver";
+}
+
+static uint32_t list_settings(struct gc_report_setting settings[GC_OPTION_COUNT])
+{
+    const struct gc_options *options = gc_shim.options;
+    uint32_t count = 0;
+
+    for (int i = 0; i < GC_OPTION_COUNT; i++)
+        if (gc_options_is_set(options, (enum gc_option)i))
+            settings[count++] = (struct gc_report_setting){gc_option_row((enum gc_option)i)->name,
+                                                           options->set_texts[i]};
+    return count;
+}
+
+/* What the options were warned of, and of the plan. Returns how many. */
+static uint32_t list_warnings(const struct gc_exit_report *report,
+                              const char *warnings[GC_OPTIONS_WARNING_MAX + 1])
+{
+    const char *trouble = report->is_plan_refused
+                              ? "GPUCACHE_PLAN is not followed: its file was refused"
+                              : gc_core_plan_trouble(gc_shim.core);
+    uint32_t count = 0;
+
+    for (; count < gc_shim.options->warning_count; count++)
+        warnings[count] = gc_shim.options->warnings[count];
+    if (trouble != NULL)
+        warnings[count++] = trouble;
+    return count;
+}
+
+void gc_exit_report_write(void *argument)
+{
+    const struct gc_exit_report *report = argument;
+    struct gc_report_setting settings[GC_OPTION_COUNT];
+    const char *warnings[GC_OPTIONS_WARNING_MAX + 1];
+    struct gc_report_estimate estimate;
+    struct gc_report_facts facts = {
+        .process = &report->process,
+        .version = GC_VERSION,
+        .mode = mode_name(),
+        .backend = backend_name(),
+        .reuse = gc_shim.options->reuse == GC_REUSE_SYNC ? "sync" : "fence",
+        .start_unix = report->start_unix,
+        .driver_version = gc_shim.driver_version,
+        .settings = settings,
+        .setting_count = list_settings(settings),
+        .warnings = warnings,
+        .warning_count = list_warnings(report, warnings),
+    };
+
+    if (gc_shim.gatekeeper != NULL && gc_gatekeeper_tell(gc_shim.gatekeeper, &estimate))
+        facts.estimate = &estimate;
+    facts.duration_ns = gc_clock_ns() - report->start_ns;
+    if (gc_report_emit(gc_shim.core, &facts, gc_api_names, gc_shim.options->report, &gc_shim.log) !=
+        GC_OK)
+        gc_log_write(&gc_shim.log, GC_LOG_INFO, "no report was written");
+}

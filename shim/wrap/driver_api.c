@@ -1,0 +1,259 @@
+/* The driver's plain allocation calls: served by core, freed through core. Calls that the driver
+ * would refuse (no bytes, no place for the result, no context) go to it, so that its own code comes
+ * back.
+ *
+ * The first ABI (cuMemAlloc without a suffix) has 32-bit addresses and sizes, which the pool's
+ * addresses do not fit: those calls go to the driver and are charged and recorded as memory taken
+ * from it directly. */
+#include "shim/account/direct.h"
+#include "shim/account/hot.h"
+#include "shim/account/outside.h"
+
+#define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
+#define PITCH_BYTES 512 /* what the driver rounds a row up to */
+#define PITCH_MAX UINT64_C(2147483647) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every device */
+
+GC_EXPORT
+CUresult cuInit(unsigned flags)
+{
+    const bool is_ours = gc_shim_ready();
+
+    if (gc_shim.is_refused)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!GC_HAVE(cuInit))
+        return CUDA_ERROR_NO_DEVICE;
+    const CUresult result = GC_FORWARD(cuInit, flags);
+
+    return result == CUDA_SUCCESS && is_ours ? gc_gate_pass() : result;
+}
+
+/* CUDA_ERROR_NOT_FOUND: there is no context to allocate in; the driver shall say so itself.
+ * `missed`: whose part of the thread's cache has just been asked; NULL: none. */
+static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc_context *missed,
+                                uint64_t *address)
+{
+    struct gc_context *head, *context;
+    struct gc_request request = {
+        .bytes = bytes,
+        .api = (uint16_t)api,
+        .is_whole = atomic_load_explicit(&gc_shim.ipc_seen, memory_order_relaxed),
+    };
+    int driver_code = CUDA_SUCCESS;
+    CUresult result = gc_shim_check_state(true, &head);
+
+    if (head == NULL)
+        return CUDA_ERROR_NOT_FOUND;
+    if (result != CUDA_SUCCESS)
+        return result;
+    context = gc_shim_target(head);
+    if (context == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    gc_hot_prepare();
+    gc_outside_note_thread();
+    gc_core_serve(gc_shim.core);
+    if (context != missed && gc_core_try_alloc(gc_thread.cache, context, &request, address))
+        return CUDA_SUCCESS;
+    request.is_trial = gc_direct_may_make_room();
+    enum gc_status status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
+    for (int i = 0; status == GC_OUT_OF_MEMORY && request.is_trial; i++) {
+        request.is_trial = i < ROOM_ATTEMPTS && gc_direct_make_room(gc_context_device(context));
+        status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
+    }
+    return gc_shim_result(status, driver_code);
+}
+
+/* Beneath a call of the runtime: says where that landed. */
+static void note_landing(CUcontext handle)
+{
+    if (gc_thread.outer_api == GC_API_cudaMalloc || gc_thread.outer_api == GC_API_cudaFree)
+        gc_thread.landed = handle;
+}
+
+static __attribute__((noinline)) CUresult alloc_slowly(CUdeviceptr *dptr, size_t bytes,
+                                                       const struct gc_context *missed,
+                                                       const void *caller)
+{
+    uint64_t address = 0;
+    CUresult result;
+
+    if (!gc_shim_ready() || dptr == NULL || bytes == 0)
+        return GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
+    gc_shim_note_caller(caller);
+    result = alloc_from_pool(bytes, gc_shim_enter(GC_API_cuMemAlloc_v2), missed, &address);
+    if (result == CUDA_ERROR_NOT_FOUND) {
+        result = GC_FORWARD(cuMemAlloc_v2, dptr, bytes);
+    } else if (result == CUDA_SUCCESS) {
+        note_landing(gc_thread.handle);
+        *dptr = address;
+    }
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytes)
+{
+    struct gc_context *target = NULL;
+    uint64_t address;
+    CUcontext handle;
+
+    if (GC_LIKELY(gc_shim_is_outside() && gc_hot_is_open() && dptr != NULL)) {
+        target = gc_hot_target(&handle);
+        if (GC_LIKELY(gc_hot_alloc(target, bytes, GC_API_cuMemAlloc_v2, &address))) {
+            *dptr = address;
+            return CUDA_SUCCESS;
+        }
+    }
+    return alloc_slowly(dptr, bytes, target, __builtin_return_address(0));
+}
+
+/* The driver's own conditions for a pitched allocation. */
+static bool pitch_is_plain(const void *dptr, const void *pitch, size_t width, size_t height,
+                           unsigned element)
+{
+    return dptr != NULL && pitch != NULL && width > 0 && height > 0 &&
+           width <= PITCH_MAX - PITCH_BYTES && height <= PITCH_MAX &&
+           (element == 4 || element == 8 || element == 16);
+}
+
+static uint64_t pitch_of(size_t width)
+{
+    return (width + PITCH_BYTES - 1) / PITCH_BYTES * PITCH_BYTES;
+}
+
+GC_EXPORT
+CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height,
+                            unsigned element)
+{
+    uint64_t address = 0, row_bytes;
+    CUresult result;
+
+    if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
+        return GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
+    GC_NOTE_CALLER();
+    row_bytes = pitch_of(width);
+    result = alloc_from_pool(row_bytes * height, gc_shim_enter(GC_API_cuMemAllocPitch_v2), NULL,
+                             &address);
+    if (result == CUDA_ERROR_NOT_FOUND) {
+        result = GC_FORWARD(cuMemAllocPitch_v2, dptr, pitch, width, height, element);
+    } else if (result == CUDA_SUCCESS) {
+        *dptr = address;
+        *pitch = row_bytes;
+    }
+    gc_shim_leave();
+    return result;
+}
+
+/* The same for a free, which asks for no context otherwise. */
+static void note_free_landing(void)
+{
+    CUcontext handle;
+
+    if (gc_thread.outer_api != GC_API_cudaFree)
+        return;
+    (void)gc_hot_target(&handle);
+    if (handle != NULL && handle == gc_thread.handle)
+        gc_thread.landed = handle;
+}
+
+/* What cannot be freed in the thread's state stays the program's. */
+static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
+{
+    int driver_code = CUDA_SUCCESS;
+    struct gc_context *current;
+    CUresult result = CUDA_SUCCESS;
+
+    /* A call of the runtime's that a hit would serve too. */
+    if (gc_thread.outer_api != GC_API_COUNT && gc_thread.is_unsettled == 0 && gc_hot_is_open() &&
+        gc_hot_free(dptr)) {
+        note_free_landing();
+        return CUDA_SUCCESS;
+    }
+    result = gc_shim_check_state(true, &current);
+    if (result != CUDA_SUCCESS)
+        return result;
+    gc_hot_prepare();
+    enum gc_status status = gc_core_free(gc_shim.core, dptr, (uint16_t)api, &driver_code);
+    if (status == GC_NOT_OURS)
+        return gc_shim_free_direct(dptr, false);
+    if (status == GC_OK)
+        note_free_landing();
+    return gc_shim_result(status, driver_code);
+}
+
+static __attribute__((noinline)) CUresult free_slowly(CUdeviceptr dptr)
+{
+    CUresult result;
+
+    if (!gc_shim_ready() || dptr == 0)
+        return GC_FORWARD(cuMemFree_v2, dptr);
+    enum gc_api api = gc_shim_enter(GC_API_cuMemFree_v2);
+    result = free_in_state(dptr, api);
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        gc_core_note_bad_free(gc_shim.core, dptr, (uint16_t)api);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    if (GC_LIKELY(gc_shim_is_settled() && gc_hot_is_open() && gc_hot_free(dptr)))
+        return CUDA_SUCCESS;
+    return free_slowly(dptr);
+}
+
+/* ---- the first ABI ---- */
+
+GC_EXPORT
+CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned bytes)
+{
+    struct gc_direct_request request;
+    CUresult result;
+
+    if (!gc_shim_ready() || dptr == NULL || bytes == 0)
+        return GC_FORWARD(cuMemAlloc, dptr, bytes);
+    GC_NOTE_CALLER();
+    gc_direct_begin(&request, GC_API_cuMemAlloc);
+    result = gc_direct_charge(&request, bytes);
+    if (result == CUDA_SUCCESS)
+        result = GC_DIRECT_CALL(&request, bytes, cuMemAlloc, dptr, bytes);
+    if (result == CUDA_SUCCESS)
+        gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes);
+    return gc_direct_end(&request, result);
+}
+
+GC_EXPORT
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned *pitch, unsigned width, unsigned height,
+                         unsigned element)
+{
+    struct gc_direct_request request;
+    uint64_t bytes;
+    CUresult result;
+
+    if (!gc_shim_ready() || !pitch_is_plain(dptr, pitch, width, height, element))
+        return GC_FORWARD(cuMemAllocPitch, dptr, pitch, width, height, element);
+    bytes = pitch_of(width) * height;
+    GC_NOTE_CALLER();
+    gc_direct_begin(&request, GC_API_cuMemAllocPitch);
+    result = gc_direct_charge(&request, bytes);
+    if (result == CUDA_SUCCESS)
+        result =
+            GC_DIRECT_CALL(&request, bytes, cuMemAllocPitch, dptr, pitch, width, height, element);
+    if (result == CUDA_SUCCESS)
+        gc_direct_record(&request, GC_DIRECT_MEMORY, *dptr, bytes);
+    return gc_direct_end(&request, result);
+}
+
+GC_EXPORT
+CUresult cuMemFree(CUdeviceptr_v1 dptr)
+{
+    CUresult result;
+
+    if (!gc_shim_ready() || dptr == 0)
+        return GC_FORWARD(cuMemFree, dptr);
+    gc_shim_enter(GC_API_cuMemFree);
+    result = gc_shim_free_direct(dptr, true);
+    gc_shim_leave();
+    return result;
+}

@@ -1,0 +1,219 @@
+/* Memory shared with other processes and other APIs.
+ *
+ * A handle of plain memory opens at the base of the driver's allocation. A block that is not there
+ * has no true handle: given away inside a slab, the importer would write over somebody else's
+ * block; and the driver gives no such handle for mapped memory. The block cannot be moved, since
+ * the program holds its address. So such a request is refused, said once, and from then on every
+ * allocation of the process is one of the driver's own (gc_shim.ipc_seen), cached as such: a
+ * program that allocates again and asks again is served. One whose executable imports the call has
+ * that from the start (backend.c). What was given away goes back to the driver when it is freed
+ * (gc_core_export).
+ *
+ * What comes from elsewhere is recorded (IMPORT) and not charged: its owner pays for it. */
+#include "shim/account/direct.h"
+#include "shim/wrap/submit.h"
+
+static atomic_flag refusal_said = ATOMIC_FLAG_INIT;
+
+/* Where the device has whole blocks anyhow nothing changes, and threads keep what they cached. */
+static void note_exporter(void)
+{
+    struct gc_device *device = gc_shim_current_device();
+
+    if (device == NULL || !gc_device_get_info(device)->is_whole)
+        atomic_store_explicit(&gc_shim.ipc_seen, true, memory_order_relaxed);
+}
+
+static CUresult refuse(CUdeviceptr dptr)
+{
+    struct gc_block_info block;
+
+    /* The driver has no handle for stream-ordered memory either. */
+    if (gc_core_find_block(gc_shim.core, dptr, &block) != GC_OK || block.is_ordered)
+        return CUDA_ERROR_INVALID_VALUE;
+    note_exporter();
+    gc_log_once(
+        &gc_shim.log, &refusal_said, GC_LOG_WARN,
+        "cuIpcGetMemHandle: 0x%llx %s and cannot be given to another process; allocations made from "
+        "now on can be, and with GPUCACHE_BACKEND=whole all can",
+        (unsigned long long)dptr,
+        block.is_mapped ? "is mapped memory" : "shares a driver allocation with other blocks");
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* What an exporter is to be told for `dptr`: success is to ask the driver. */
+static CUresult check_export(CUdeviceptr dptr)
+{
+    int driver_code = CUDA_SUCCESS;
+    const enum gc_status status = gc_core_export(gc_shim.core, dptr, &driver_code);
+
+    if (status == GC_INVALID_POINTER)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (status == GC_NOT_OURS)
+        return CUDA_SUCCESS; /* not the pool's: as the driver says */
+    if (status == GC_NOT_SUPPORTED)
+        return refuse(dptr);
+    note_exporter();
+    return gc_shim_result(status, driver_code);
+}
+
+GC_EXPORT
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+    if (!gc_shim_ready() || handle == NULL)
+        return GC_FORWARD(cuIpcGetMemHandle, handle, dptr);
+    gc_shim_enter(GC_API_cuIpcGetMemHandle);
+    CUresult result = check_export(dptr);
+    if (result == CUDA_SUCCESS)
+        result = GC_CALL(gc_shim_current_device(), cuIpcGetMemHandle, handle, dptr);
+    gc_shim_leave();
+    return result;
+}
+
+#define OPEN_HANDLE(symbol)                                                                        \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, dptr, handle, flags);                                        \
+        struct gc_direct_request request;                                                          \
+        gc_direct_begin(&request, GC_API_##symbol);                                                \
+        CUresult result = GC_DIRECT_CALL(&request, 0, symbol, dptr, handle, flags);                \
+        if (result == CUDA_SUCCESS && dptr != NULL)                                                \
+            record_opened(&request, *dptr);                                                        \
+        return gc_direct_end(&request, result);                                                    \
+    } while (0)
+
+static void record_opened(struct gc_direct_request *request, CUdeviceptr dptr)
+{
+    CUdeviceptr base;
+    size_t bytes = 0;
+
+    if (GC_CALL(request->device, cuMemGetAddressRange_v2, &base, &bytes, dptr) != CUDA_SUCCESS)
+        bytes = 0;
+    gc_direct_record(request, GC_DIRECT_IMPORT, dptr, bytes);
+}
+
+GC_EXPORT
+CUresult cuIpcOpenMemHandle(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
+{
+    OPEN_HANDLE(cuIpcOpenMemHandle);
+}
+
+GC_EXPORT
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *dptr, CUipcMemHandle handle, unsigned flags)
+{
+    OPEN_HANDLE(cuIpcOpenMemHandle_v2);
+}
+
+GC_EXPORT
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuIpcCloseMemHandle, dptr);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuIpcCloseMemHandle);
+    gc_direct_release_begin(GC_DIRECT_IMPORT, dptr);
+    CUresult result = GC_CALL(request.device, cuIpcCloseMemHandle, dptr);
+    gc_direct_release_end(GC_DIRECT_IMPORT, dptr, result == CUDA_SUCCESS);
+    return gc_direct_end(&request, result);
+}
+
+/* ---- external memory and graphics ---- */
+
+GC_EXPORT
+CUresult cuImportExternalMemory(CUexternalMemory *memory,
+                                const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *descriptor)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuImportExternalMemory, memory, descriptor);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuImportExternalMemory);
+    CUresult result = GC_CALL(request.device, cuImportExternalMemory, memory, descriptor);
+    if (result == CUDA_SUCCESS && memory != NULL && descriptor != NULL)
+        gc_direct_record(&request, GC_DIRECT_IMPORT, (uintptr_t)*memory, descriptor->size);
+    return gc_direct_end(&request, result);
+}
+
+GC_EXPORT
+CUresult cuDestroyExternalMemory(CUexternalMemory memory)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuDestroyExternalMemory, memory);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuDestroyExternalMemory);
+    gc_direct_release_begin(GC_DIRECT_IMPORT, (uintptr_t)memory);
+    CUresult result = GC_CALL(request.device, cuDestroyExternalMemory, memory);
+    gc_direct_release_end(GC_DIRECT_IMPORT, (uintptr_t)memory, result == CUDA_SUCCESS);
+    return gc_direct_end(&request, result);
+}
+
+#define GET_MAPPED(symbol)                                                                         \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, dptr, bytes, resource);                                      \
+        struct gc_direct_request request;                                                          \
+        gc_direct_begin(&request, GC_API_##symbol);                                                \
+        CUresult result = GC_CALL(request.device, symbol, dptr, bytes, resource);                  \
+        if (result == CUDA_SUCCESS)                                                                \
+            record_mapped(&request, resource, bytes ? *bytes : 0);                                 \
+        return gc_direct_end(&request, result);                                                    \
+    } while (0)
+
+/* A resource may be asked for its pointer any number of times while it is mapped. */
+static void record_mapped(struct gc_direct_request *request, CUgraphicsResource resource,
+                          uint64_t bytes)
+{
+    struct gc_direct known;
+
+    if (gc_core_find_direct(gc_shim.core, GC_DIRECT_IMPORT, (uintptr_t)resource, &known) != GC_OK)
+        gc_direct_record(request, GC_DIRECT_IMPORT, (uintptr_t)resource, bytes);
+}
+
+GC_EXPORT
+CUresult cuGraphicsResourceGetMappedPointer(CUdeviceptr_v1 *dptr, unsigned *bytes,
+                                            CUgraphicsResource resource)
+{
+    GET_MAPPED(cuGraphicsResourceGetMappedPointer);
+}
+
+GC_EXPORT
+CUresult cuGraphicsResourceGetMappedPointer_v2(CUdeviceptr *dptr, size_t *bytes,
+                                               CUgraphicsResource resource)
+{
+    GET_MAPPED(cuGraphicsResourceGetMappedPointer_v2);
+}
+
+static void forget_mapped(unsigned count, const CUgraphicsResource *resources)
+{
+    struct gc_direct direct;
+
+    for (unsigned i = 0; resources != NULL && i < count; i++)
+        (void)!gc_core_untrack(gc_shim.core, GC_DIRECT_IMPORT, (uintptr_t)resources[i], &direct);
+}
+
+#define UNMAP_RESOURCES(symbol, is_per_thread)                                                     \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_SUBMIT(stream, is_per_thread, NOTHING,                                       \
+                             GC_FORWARD(symbol, count, resources, stream));                        \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        CUresult result =                                                                          \
+            GC_SUBMIT(stream, is_per_thread, NOTHING,                                              \
+                      GC_CALL(gc_shim_current_device(), symbol, count, resources, stream));        \
+        if (result == CUDA_SUCCESS)                                                                \
+            forget_mapped(count, resources);                                                       \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuGraphicsUnmapResources(unsigned count, CUgraphicsResource *resources, CUstream stream)
+{
+    UNMAP_RESOURCES(cuGraphicsUnmapResources, false);
+}
+
+GC_EXPORT
+CUresult cuGraphicsUnmapResources_ptsz(unsigned count, CUgraphicsResource *resources,
+                                       CUstream stream)
+{
+    UNMAP_RESOURCES(cuGraphicsUnmapResources_ptsz, true);
+}

@@ -1,0 +1,61 @@
+/* Managed memory and page-locked host memory: recorded, never charged (where managed pages live is
+ * unknown; host memory is not the device's), so never refused here. */
+#include "shim/account/direct.h"
+
+GC_EXPORT
+CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned flags)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemAllocManaged, dptr, bytes, flags);
+    struct gc_direct_request request;
+    GC_NOTE_CALLER();
+    gc_direct_begin(&request, GC_API_cuMemAllocManaged);
+    CUresult result = GC_DIRECT_CALL(&request, bytes, cuMemAllocManaged, dptr, bytes, flags);
+    if (result == CUDA_SUCCESS && dptr != NULL)
+        gc_direct_record(&request, GC_DIRECT_MANAGED, *dptr, bytes);
+    return gc_direct_end(&request, result);
+}
+
+#define ALLOC_HOST(symbol, ...)                                                                    \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
+        struct gc_direct_request request;                                                          \
+        gc_direct_begin(&request, GC_API_##symbol);                                                \
+        CUresult result = GC_CALL(request.device, symbol, __VA_ARGS__);                            \
+        if (result == CUDA_SUCCESS && pointer != NULL)                                             \
+            gc_direct_record(&request, GC_DIRECT_HOST, (uintptr_t)*pointer, bytes);                \
+        gc_direct_end(&request, CUDA_SUCCESS);                                                     \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned flags)
+{
+    ALLOC_HOST(cuMemHostAlloc, pointer, bytes, flags);
+}
+
+GC_EXPORT
+CUresult cuMemAllocHost(void **pointer, unsigned bytes)
+{
+    ALLOC_HOST(cuMemAllocHost, pointer, bytes);
+}
+
+GC_EXPORT
+CUresult cuMemAllocHost_v2(void **pointer, size_t bytes)
+{
+    ALLOC_HOST(cuMemAllocHost_v2, pointer, bytes);
+}
+
+GC_EXPORT
+CUresult cuMemFreeHost(void *pointer)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemFreeHost, pointer);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuMemFreeHost);
+    gc_direct_release_begin(GC_DIRECT_HOST, (uintptr_t)pointer);
+    CUresult result = GC_CALL(request.device, cuMemFreeHost, pointer);
+    gc_direct_release_end(GC_DIRECT_HOST, (uintptr_t)pointer, result == CUDA_SUCCESS);
+    return gc_direct_end(&request, result);
+}

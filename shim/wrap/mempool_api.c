@@ -1,0 +1,182 @@
+/* Stream-ordered pools: made, destroyed, trimmed, imported. A pool on a device is charged for what
+ * the driver reserves in it; pools of other processes, on the host or of managed memory are only
+ * known, so that allocations from them are not charged. */
+#include "shim/account/direct.h"
+#include "shim/account/mempool.h"
+#include "shim/account/peer.h"
+
+/* The device whose memory the pool takes; NULL: none's. */
+static struct gc_device *device_of(const CUmemPoolProps *props)
+{
+    if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return NULL;
+    return gc_shim_device(props->location.id);
+}
+
+GC_EXPORT
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
+{
+    if (!gc_shim_ready() || pool == NULL || props == NULL)
+        return GC_FORWARD(cuMemPoolCreate, pool, props);
+    gc_shim_enter(GC_API_cuMemPoolCreate);
+    struct gc_device *device = device_of(props);
+    CUresult result = GC_CALL(device, cuMemPoolCreate, pool, props);
+    if (result == CUDA_SUCCESS) {
+        struct gc_mempool *record = gc_mempool_find(*pool, device);
+        if (record != NULL)
+            gc_mempool_look(record);
+    }
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    if (!gc_shim_ready() || pool == NULL)
+        return GC_FORWARD(cuMemPoolDestroy, pool);
+    gc_shim_enter(GC_API_cuMemPoolDestroy);
+    struct gc_mempool *record = gc_mempool_destroy_begin(pool);
+    CUresult result = GC_CALL(record ? gc_mempool_device(record) : NULL, cuMemPoolDestroy, pool);
+    gc_mempool_destroy_end(record, pool, result == CUDA_SUCCESS);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemPoolTrimTo, pool, keep_bytes);
+    gc_shim_enter(GC_API_cuMemPoolTrimTo);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolTrimTo, pool, keep_bytes);
+    if (result == CUDA_SUCCESS) {
+        gc_mempool_refresh(NULL);
+        struct gc_device *device = gc_mempool_plain_device(pool);
+        if (device != NULL && !gc_capture_is_any())
+            gc_core_trim(gc_shim.core, device, keep_bytes);
+    }
+    gc_shim_leave();
+    return result;
+}
+
+/* What the cache serves in the default pool's name is in the pool's figures. */
+static uint64_t served(CUmemPool_attribute attribute, const struct gc_device *device)
+{
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        return gc_device_ordered_bytes(device);
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return gc_device_ordered_mark_bytes(device, GC_ORDERED_USED);
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return gc_device_ordered_mark_bytes(device, GC_ORDERED_RESERVED);
+    default:
+        return 0;
+    }
+}
+
+GC_EXPORT
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemPoolGetAttribute, pool, attribute, value);
+    gc_shim_enter(GC_API_cuMemPoolGetAttribute);
+    struct gc_device *device = gc_mempool_plain_device(pool);
+    CUresult result = GC_CALL(device, cuMemPoolGetAttribute, pool, attribute, value);
+    const uint64_t bytes = device == NULL ? 0 : served(attribute, device);
+    if (result == CUDA_SUCCESS && bytes != 0)
+        *(cuuint64_t *)value += bytes;
+    gc_shim_leave();
+    return result;
+}
+
+/* What is served in the pool's name is as open as the pool. Access that is withdrawn stays: work
+ * that was queued before may still use the memory. */
+static void open_served(struct gc_device *device, const CUmemAccessDesc *access, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+            access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            gc_device_open_ordered(device, access[i].location.id);
+}
+
+GC_EXPORT
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemPoolSetAccess, pool, access, count);
+    gc_shim_enter(GC_API_cuMemPoolSetAccess);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolSetAccess, pool, access, count);
+    struct gc_device *device = result == CUDA_SUCCESS ? gc_mempool_plain_device(pool) : NULL;
+    if (device != NULL)
+        open_served(device, access, count);
+    gc_shim_leave();
+    return result;
+}
+
+/* A lower release threshold may give memory back. A high one needs no clamp: idle pool memory is
+ * trimmed as soon as it stands in anybody's way. */
+GC_EXPORT
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemPoolSetAttribute, pool, attribute, value);
+    gc_shim_enter(GC_API_cuMemPoolSetAttribute);
+    CUresult result =
+        GC_CALL(gc_shim_current_device(), cuMemPoolSetAttribute, pool, attribute, value);
+    if (result == CUDA_SUCCESS) {
+        gc_mempool_refresh(NULL);
+        struct gc_device *device = gc_mempool_plain_device(pool);
+        if (device != NULL && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+            gc_device_reset_ordered_mark(device, GC_ORDERED_USED);
+        else if (device != NULL && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+            gc_device_reset_ordered_mark(device, GC_ORDERED_RESERVED);
+    }
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool pool)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuDeviceSetMemPool, ordinal, pool);
+    gc_shim_enter(GC_API_cuDeviceSetMemPool);
+    struct gc_device *device = gc_shim_device(ordinal);
+    CUresult result = GC_CALL(device, cuDeviceSetMemPool, ordinal, pool);
+    if (result == CUDA_SUCCESS && pool != NULL && device != NULL)
+        (void)gc_mempool_find(pool, device);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *handle,
+                                            CUmemAllocationHandleType type,
+                                            unsigned long long flags)
+{
+    if (!gc_shim_ready() || pool == NULL)
+        return GC_FORWARD(cuMemPoolImportFromShareableHandle, pool, handle, type, flags);
+    gc_shim_enter(GC_API_cuMemPoolImportFromShareableHandle);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuMemPoolImportFromShareableHandle, pool,
+                              handle, type, flags);
+    if (result == CUDA_SUCCESS)
+        (void)gc_mempool_find(*pool, NULL);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuMemPoolImportPointer(CUdeviceptr *dptr, CUmemoryPool pool, CUmemPoolPtrExportData *data)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemPoolImportPointer, dptr, pool, data);
+    struct gc_direct_request request;
+    gc_direct_begin(&request, GC_API_cuMemPoolImportPointer);
+    CUresult result = GC_CALL(request.device, cuMemPoolImportPointer, dptr, pool, data);
+    if (result == CUDA_SUCCESS && dptr != NULL)
+        gc_direct_record(&request, GC_DIRECT_IMPORT, *dptr, 0);
+    return gc_direct_end(&request, result);
+}

@@ -1,0 +1,225 @@
+/* NVML's answer to how much memory a device has, in terms of the limit: what cuMemGetInfo and
+ * cuDeviceTotalMem say. Nothing else of NVML's is touched, and NVML is never started from here.
+ *
+ * total  min(limit, the device's own)
+ * free   what a malloc could get: idle cache is free
+ * used   the rest; of the second ABI what this process holds of its limit, and `reserved` is then
+ *        what others hold of the device so that the limit cannot be had in full
+ *
+ * Devices are told apart by their UUID. A process that has not started CUDA (nvidia-smi, a monitor)
+ * has no accounts: there the limit is what the options say, read once, without a word, and what is
+ * used is what the group holds, as the ledger says. */
+#define _GNU_SOURCE
+#include "shim/account/nvml.h"
+
+#include "core/ledger/ledger.h"
+#include "shim/intercept/resolve.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ORDINALS 256         /* more than any driver has */
+#define UUID_PREFIX_LENGTH 4 /* "GPU-", "MIG-": CUDA names an instance with the former */
+#define ENDLESS (UINT64_MAX / 2)
+
+struct figures {
+    uint64_t total_bytes;
+    uint64_t free_bytes;
+    uint64_t used_bytes; /* by what the limit counts */
+    bool is_limited;
+};
+
+/* ---- a process that has started CUDA ---- */
+
+static struct gc_device *find_known(const char *uuid)
+{
+    for (int i = 0; i < ORDINALS; i++) {
+        struct gc_device *device = gc_core_find_device(gc_shim.core, i);
+
+        if (device != NULL && strlen(uuid) > UUID_PREFIX_LENGTH &&
+            strcmp(gc_device_get_info(device)->uuid + UUID_PREFIX_LENGTH,
+                   uuid + UUID_PREFIX_LENGTH) == 0)
+            return device;
+    }
+    return NULL;
+}
+
+/* The devices come one after another; those the program has not touched are not known yet. */
+static struct gc_device *find_device(const char *uuid)
+{
+    struct gc_device *device = find_known(uuid);
+
+    if (device != NULL)
+        return device;
+    for (int i = 0; i < ORDINALS && gc_shim_device(i) != NULL; i++)
+        ;
+    return find_known(uuid);
+}
+
+static void ask_core(struct gc_device *device, struct figures *figures)
+{
+    const uint64_t own_total = figures->total_bytes;
+    uint64_t endless = ENDLESS;
+
+    gc_core_mem_info(gc_shim.core, device, NULL, &figures->free_bytes, &figures->total_bytes);
+    figures->is_limited = figures->total_bytes < own_total;
+    /* What would be free if the device had no end: the limit less what is held. */
+    figures->used_bytes = own_total;
+    gc_core_mem_info(gc_shim.core, device, NULL, &endless, &figures->used_bytes);
+    figures->used_bytes -= endless;
+}
+
+/* ---- a process that has not ---- */
+
+/* Read when first asked for, and kept. NULL: no host memory. */
+static const struct gc_options *quiet_options(void)
+{
+    static _Atomic(struct gc_options *) kept;
+    struct gc_options *options = atomic_load_explicit(&kept, memory_order_acquire);
+    struct gc_options *present = NULL;
+
+    if (options != NULL || gc_options_load(environ, NULL, &options) != GC_OK)
+        return options;
+    /* Release: pairs with the load above, in another thread. */
+    if (atomic_compare_exchange_strong_explicit(&kept, &present, options, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return options;
+    gc_options_free(options);
+    return present;
+}
+
+/* A limit for a device whose number is not certain holds where all numbers have the same. */
+static uint64_t limit_of(const struct gc_size_spec *spec, int ordinal, const char *uuid,
+                         uint64_t total_bytes)
+{
+    uint64_t limit = gc_size_spec_resolve(spec, ordinal, uuid, total_bytes);
+    unsigned count = 0;
+
+    if (ordinal >= 0 || limit != UINT64_MAX || GC_REAL(nvmlDeviceGetCount_v2) == NULL ||
+        GC_REAL(nvmlDeviceGetCount_v2)(&count) != GC_NVML_SUCCESS)
+        return limit;
+    limit = gc_size_spec_resolve(spec, 0, uuid, total_bytes);
+    for (unsigned i = 1; i < count && i < GC_SIZE_SPEC_MAX; i++)
+        if (gc_size_spec_resolve(spec, (int)i, uuid, total_bytes) != limit)
+            return UINT64_MAX;
+    return limit;
+}
+
+static void put_under(uint64_t limit, uint64_t held, struct figures *figures)
+{
+    const uint64_t room = limit > held ? limit - held : 0;
+
+    if (limit < figures->total_bytes)
+        figures->total_bytes = limit;
+    if (room < figures->free_bytes)
+        figures->free_bytes = room;
+}
+
+static bool ask_options(struct nvmlDevice_st *handle, const char *uuid, struct figures *figures)
+{
+    const struct gc_options *options = quiet_options();
+    struct gc_ledger_share share;
+    const uint64_t own_total = figures->total_bytes;
+
+    if (options == NULL || options->mode == GC_MODE_OFF || options->refused)
+        return false;
+    const int ordinal = gc_nvml_ordinal(handle, uuid);
+    put_under(limit_of(&options->limit, ordinal, uuid, own_total), 0, figures);
+    if (options->group[0] == '\0' || !gc_ledger_look(options->ledger, options->group, uuid, &share))
+        share = (struct gc_ledger_share){.member_count = 0};
+    if (share.member_count == 0) /* the limit of a group that has ended is not that of the next */
+        share.limit_bytes = limit_of(&options->group_limit, ordinal, uuid, own_total);
+    put_under(share.limit_bytes, share.held_bytes, figures);
+    figures->is_limited = figures->total_bytes < own_total;
+    figures->used_bytes =
+        share.held_bytes < figures->total_bytes ? share.held_bytes : figures->total_bytes;
+    return figures->is_limited;
+}
+
+/* ---- both ---- */
+
+/* False: what NVML said stands. */
+static bool translate(struct nvmlDevice_st *handle, struct figures *figures)
+{
+    char uuid[GC_NVML_UUID_BYTES];
+    struct gc_device *device;
+
+    if (GC_REAL(nvmlDeviceGetUUID) == NULL ||
+        GC_REAL(nvmlDeviceGetUUID)(handle, uuid, sizeof(uuid)) != GC_NVML_SUCCESS)
+        return false;
+    switch (gc_shim_life()) {
+    case GC_LIFE_READY:
+        device = find_device(uuid);
+        if (device == NULL)
+            return ask_options(handle, uuid, figures);
+        ask_core(device, figures);
+        return true;
+    case GC_LIFE_NEW:
+        return ask_options(handle, uuid, figures);
+    default:
+        return false;
+    }
+}
+
+/* Inside NVML or one of our own calls the real figures are wanted. */
+static bool enter(void)
+{
+    if (gc_thread.depth > 0 || gc_thread.is_starting)
+        return false;
+    gc_thread.depth++;
+    return true;
+}
+
+GC_EXPORT
+int nvmlDeviceGetMemoryInfo(struct nvmlDevice_st *device, struct gc_nvml_memory *memory)
+{
+    struct figures figures;
+
+    if (!gc_nvml_resolve(false))
+        return GC_NVML_ERROR_LIBRARY_NOT_FOUND;
+    if (GC_REAL(nvmlDeviceGetMemoryInfo) == NULL)
+        return GC_NVML_ERROR_FUNCTION_NOT_FOUND;
+    int result = GC_REAL(nvmlDeviceGetMemoryInfo)(device, memory);
+    if (result != GC_NVML_SUCCESS || !enter())
+        return result;
+    figures.total_bytes = memory->total;
+    figures.free_bytes = memory->free;
+    if (translate(device, &figures)) {
+        memory->total = figures.total_bytes;
+        memory->free = figures.free_bytes;
+        memory->used = figures.total_bytes - figures.free_bytes;
+    }
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+int nvmlDeviceGetMemoryInfo_v2(struct nvmlDevice_st *device, struct gc_nvml_memory_v2 *memory)
+{
+    struct figures figures;
+
+    if (!gc_nvml_resolve(false))
+        return GC_NVML_ERROR_LIBRARY_NOT_FOUND;
+    if (GC_REAL(nvmlDeviceGetMemoryInfo_v2) == NULL)
+        return GC_NVML_ERROR_FUNCTION_NOT_FOUND;
+    int result = GC_REAL(nvmlDeviceGetMemoryInfo_v2)(device, memory);
+    if (result != GC_NVML_SUCCESS || !enter())
+        return result;
+    figures.total_bytes = memory->total;
+    figures.free_bytes = memory->free;
+    if (translate(device, &figures)) {
+        const uint64_t rest = figures.total_bytes - figures.free_bytes;
+
+        if (!figures.is_limited)
+            figures.used_bytes = rest > memory->reserved ? rest - memory->reserved : 0;
+        else if (figures.used_bytes > rest)
+            figures.used_bytes = rest;
+        memory->total = figures.total_bytes;
+        memory->free = figures.free_bytes;
+        memory->used = figures.used_bytes;
+        memory->reserved = rest - figures.used_bytes;
+    }
+    gc_shim_leave();
+    return result;
+}

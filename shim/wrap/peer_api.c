@@ -1,0 +1,135 @@
+/* Contexts whose work may reach another context's memory: by peer access, or by a copy between
+ * contexts, which needs none. A free in the one then waits for the other too (core:
+ * gc_context_add_peer).
+ *
+ * Once a peer, always a peer: work that was queued before cuCtxDisablePeerAccess may still run, so
+ * that call is not even looked at. */
+#include "shim/account/peer.h"
+#include "shim/wrap/submit.h"
+
+void gc_peer_note(struct gc_context *owner, struct gc_context *worker)
+{
+    if (owner == NULL || worker == NULL || owner == worker)
+        return;
+    gc_context_add_peer(owner, worker);
+}
+
+GC_EXPORT
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuCtxEnablePeerAccess, peer, flags);
+    gc_shim_enter(GC_API_cuCtxEnablePeerAccess);
+    struct gc_context *current = gc_shim_current_context();
+    struct gc_device *device = current == NULL ? NULL : gc_context_device(current);
+    CUresult result = GC_CALL(device, cuCtxEnablePeerAccess, peer, flags);
+    if (result == CUDA_SUCCESS)
+        gc_peer_note(gc_shim_context(peer), current);
+    gc_shim_leave();
+    return result;
+}
+
+/* The copy runs in its stream, or in one of either side; each side's memory may be freed while it
+ * is queued. Noted before the driver is asked: the other thread may free at once. */
+static void note_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to_address,
+                      uint64_t from_address)
+{
+    struct gc_context *current = gc_shim_current_context();
+    struct gc_context *worker = gc_shim_stream_context(stream);
+    struct gc_context *sides[] = {gc_shim_context(to), gc_shim_context(from)};
+
+    for (int i = 0; i < 2; i++) {
+        gc_peer_note(sides[i], current);
+        gc_peer_note(sides[i], worker);
+        gc_peer_note(sides[i], sides[1 - i]);
+    }
+    /* Either's memory may be another context's of the same device. */
+    struct gc_reach reach_ = gc_reach_of_stream(stream, false);
+    GC_REACH_PAIR(to_address, from_address);
+}
+
+/* For PEER_COPY, where what the copy uses must not be away. */
+static void await_memory(struct gc_work *work, uint64_t to, uint64_t from, const void *caller)
+{
+    if (work != NULL)
+        gc_submit_await_memory(work, to, from, caller);
+}
+
+#define PEER_COPY(symbol, is_per_thread, stream, to, from, to_address, from_address, ...)          \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_SUBMIT(stream, is_per_thread, NOTED, GC_FORWARD(symbol, __VA_ARGS__));       \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        note_copy(to, from, stream, to_address, from_address);                                     \
+        CUresult result = GC_SUBMIT(stream, is_per_thread, NOTED, ({                               \
+                                        await_memory(work_, to_address, from_address, GC_CALLER);  \
+                                        GC_FORWARD(symbol, __VA_ARGS__);                           \
+                                    }));                                                           \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                      CUcontext from_context, size_t bytes)
+{
+    PEER_COPY(cuMemcpyPeer, false, NULL, to_context, from_context, to, from, to, to_context, from,
+              from_context, bytes);
+}
+
+GC_EXPORT
+CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                           CUcontext from_context, size_t bytes)
+{
+    PEER_COPY(cuMemcpyPeer_ptds, true, NULL, to_context, from_context, to, from, to, to_context,
+              from, from_context, bytes);
+}
+
+GC_EXPORT
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                           CUcontext from_context, size_t bytes, CUstream stream)
+{
+    PEER_COPY(cuMemcpyPeerAsync, false, stream, to_context, from_context, to, from, to, to_context,
+              from, from_context, bytes, stream);
+}
+
+GC_EXPORT
+CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                                CUcontext from_context, size_t bytes, CUstream stream)
+{
+    PEER_COPY(cuMemcpyPeerAsync_ptsz, true, stream, to_context, from_context, to, from, to,
+              to_context, from, from_context, bytes, stream);
+}
+
+#define SIDE(copy, side) ((copy) == NULL ? NULL : (copy)->side)
+#define SIDE_ADDRESS(copy, side)                                                                   \
+    ((copy) != NULL && (copy)->side##MemoryType == CU_MEMORYTYPE_DEVICE ? (copy)->side##Device : 0)
+
+GC_EXPORT
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy)
+{
+    PEER_COPY(cuMemcpy3DPeer, false, NULL, SIDE(copy, dstContext), SIDE(copy, srcContext),
+              SIDE_ADDRESS(copy, dst), SIDE_ADDRESS(copy, src), copy);
+}
+
+GC_EXPORT
+CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *copy)
+{
+    PEER_COPY(cuMemcpy3DPeer_ptds, true, NULL, SIDE(copy, dstContext), SIDE(copy, srcContext),
+              SIDE_ADDRESS(copy, dst), SIDE_ADDRESS(copy, src), copy);
+}
+
+GC_EXPORT
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
+{
+    PEER_COPY(cuMemcpy3DPeerAsync, false, stream, SIDE(copy, dstContext), SIDE(copy, srcContext),
+              SIDE_ADDRESS(copy, dst), SIDE_ADDRESS(copy, src), copy, stream);
+}
+
+GC_EXPORT
+CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *copy, CUstream stream)
+{
+    PEER_COPY(cuMemcpy3DPeerAsync_ptsz, true, stream, SIDE(copy, dstContext),
+              SIDE(copy, srcContext), SIDE_ADDRESS(copy, dst), SIDE_ADDRESS(copy, src), copy,
+              stream);
+}

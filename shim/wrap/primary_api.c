@@ -1,0 +1,339 @@
+/* Primary contexts and green ones, which are parts of them.
+ *
+ * A primary context is gone when the driver says it is inactive: other holders keep it. Which
+ * holders there are is counted as far as their calls come by. */
+#include "shim/account/contexts.h"
+#include "shim/account/direct.h"
+#include "shim/account/handles.h"
+#include "shim/account/mempool.h"
+#include "shim/wrap/submit.h"
+
+#include <pthread.h>
+
+#define DEVICES_MAX 64
+
+/* ---- turns ---- */
+
+static struct {
+    pthread_mutex_t lock; /* guards the rest; nothing is called under it */
+    pthread_cond_t changed;
+    bool is_taken[DEVICES_MAX];
+    int64_t hold_count[DEVICES_MAX]; /* by whose turn it is */
+} turns = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static bool has_turns(CUdevice ordinal)
+{
+    return ordinal >= 0 && ordinal < DEVICES_MAX;
+}
+
+/* A thread has to do with one primary context at a time. */
+void gc_primary_turn_begin(CUdevice ordinal)
+{
+    if (!has_turns(ordinal) || gc_thread.primary_turns++ > 0)
+        return;
+    pthread_mutex_lock(&turns.lock);
+    while (turns.is_taken[ordinal])
+        pthread_cond_wait(&turns.changed, &turns.lock);
+    turns.is_taken[ordinal] = true;
+    pthread_mutex_unlock(&turns.lock);
+}
+
+void gc_primary_turn_end(CUdevice ordinal)
+{
+    if (!has_turns(ordinal) || --gc_thread.primary_turns > 0)
+        return;
+    pthread_mutex_lock(&turns.lock);
+    turns.is_taken[ordinal] = false;
+    pthread_cond_broadcast(&turns.changed);
+    pthread_mutex_unlock(&turns.lock);
+}
+
+/* How many the program has retained and not released, after this `change`. A turn is held. */
+static int64_t count_holds(CUdevice ordinal, int change)
+{
+    return has_turns(ordinal) ? turns.hold_count[ordinal] += change : 0;
+}
+
+/* ---- what is known ---- */
+
+static uint64_t primary_key(CUdevice ordinal)
+{
+    return (uint64_t)(unsigned)ordinal + 1;
+}
+
+static bool primary_is_active(CUdevice ordinal)
+{
+    unsigned flags;
+    int is_active = 0;
+
+    return GC_USE(cuDevicePrimaryCtxGetState, ordinal, &flags, &is_active) == CUDA_SUCCESS &&
+           is_active;
+}
+
+/* ---- retained, released, reset ---- */
+
+static CUresult retain(CUcontext *context, CUdevice ordinal, struct gc_device *device)
+{
+    const bool is_new = device != NULL && !primary_is_active(ordinal);
+    struct gc_measure measure;
+    uint64_t expected;
+
+    if (!gc_contexts_expect(is_new ? device : NULL, &expected))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    gc_measure_begin(&measure, is_new ? device : NULL);
+    CUresult result = GC_CALL(device, cuDevicePrimaryCtxRetain, context, ordinal);
+    int64_t taken = gc_measure_end(&measure);
+    const bool is_had = result == CUDA_SUCCESS && device != NULL && context != NULL;
+    if (result == CUDA_SUCCESS)
+        count_holds(ordinal, 1);
+    if (is_new)
+        taken = gc_contexts_settle(device, expected, &measure, is_had ? taken : 0);
+    if (is_had) {
+        (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)*context, 0);
+        if (is_new)
+            gc_contexts_add(*context, device, GC_API_cuDevicePrimaryCtxRetain, taken);
+    }
+    return result;
+}
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuDevicePrimaryCtxRetain, context, ordinal);
+    gc_shim_enter(GC_API_cuDevicePrimaryCtxRetain);
+    struct gc_device *device = gc_shim_device(ordinal);
+    gc_primary_turn_begin(ordinal);
+    CUresult result = retain(context, ordinal, device);
+    gc_primary_turn_end(ordinal);
+    gc_shim_leave();
+    return result;
+}
+
+/* The handle stays known: a context that is reset, or retained again, keeps it. */
+static struct gc_context *begin_end(CUdevice ordinal)
+{
+    struct gc_handle primary;
+
+    return gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &primary)
+               ? gc_contexts_end_begin((CUcontext)(uintptr_t)primary.value)
+               : NULL;
+}
+
+/* Where others were thought to hold it, what is inside is waited for only now. */
+static void finish_release(CUdevice ordinal, struct gc_context *ending, CUresult result)
+{
+    const bool is_gone = result == CUDA_SUCCESS && !primary_is_active(ordinal);
+
+    if (result != CUDA_SUCCESS)
+        count_holds(ordinal, 1);
+    if (is_gone && ending == NULL)
+        ending = begin_end(ordinal);
+    gc_contexts_end(ending, is_gone);
+}
+
+/* What is inside the context is waited for only where it may end: a release that leaves it to
+ * others comes back at once. */
+static struct gc_context *begin_release(CUdevice ordinal)
+{
+    return count_holds(ordinal, -1) <= 0 ? begin_end(ordinal) : NULL;
+}
+
+static void finish_reset(CUdevice ordinal, struct gc_context *ending, CUresult result)
+{
+    (void)ordinal;
+    gc_contexts_end(ending, result == CUDA_SUCCESS);
+}
+
+#define END_PRIMARY(symbol, begin, finish)                                                         \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, ordinal);                                                    \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        struct gc_device *device = gc_shim_device(ordinal);                                        \
+        gc_primary_turn_begin(ordinal);                                                            \
+        struct gc_context *ending = begin(ordinal);                                                \
+        CUresult result = GC_CALL(device, symbol, ordinal);                                        \
+        finish(ordinal, ending, result);                                                           \
+        gc_primary_turn_end(ordinal);                                                              \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
+{
+    END_PRIMARY(cuDevicePrimaryCtxRelease, begin_release, finish_release);
+}
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
+{
+    END_PRIMARY(cuDevicePrimaryCtxRelease_v2, begin_release, finish_release);
+}
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxReset(CUdevice ordinal)
+{
+    END_PRIMARY(cuDevicePrimaryCtxReset, begin_end, finish_reset);
+}
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
+{
+    END_PRIMARY(cuDevicePrimaryCtxReset_v2, begin_end, finish_reset);
+}
+
+/* The primary context is retained while it has green ones, so its handle can be learnt. */
+static void learn_primary(CUdevice ordinal)
+{
+    struct gc_handle known;
+    CUcontext primary;
+
+    if (gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &known))
+        return;
+    gc_primary_turn_begin(ordinal);
+    if (GC_CALL(NULL, cuDevicePrimaryCtxRetain, &primary, ordinal) == CUDA_SUCCESS) {
+        (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)primary, 0);
+        (void)GC_CALL(NULL, cuDevicePrimaryCtxRelease_v2, ordinal);
+    }
+    gc_primary_turn_end(ordinal);
+}
+
+/* ---- green contexts ----
+ *
+ * A green context is a part of a device's primary context: it uses the same memory, and work in
+ * either may touch any of it. So what happens in it happens, for core, in the primary context. But
+ * each has a default stream of its own, by the same name. */
+
+static atomic_bool has_green; /* for good */
+
+void gc_primary_note_green(CUcontext context, CUdevice ordinal)
+{
+    atomic_store_explicit(&has_green, true, memory_order_relaxed);
+    learn_primary(ordinal);
+    (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)context, primary_key(ordinal), 0);
+}
+
+bool gc_primary_is_green(void)
+{
+    struct gc_handle known;
+    CUcontext context;
+
+    return atomic_load_explicit(&has_green, memory_order_relaxed) &&
+           GC_USE(cuCtxGetCurrent, &context) == CUDA_SUCCESS &&
+           gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)context, &known);
+}
+
+/* Known by either handle: a stream's context is told by the one, destroyed it is by the other. */
+static void note_created(CUgreenCtx green, CUdevice ordinal)
+{
+    CUcontext context;
+
+    (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)green, primary_key(ordinal), 0);
+    if (GC_USE(cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS)
+        gc_primary_note_green(context, ordinal);
+}
+
+/* The primary context is retained for as long as the green one lives: it is made, measured and
+ * known before. */
+static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc description, CUdevice ordinal,
+                             unsigned flags, struct gc_device *device)
+{
+    CUcontext primary;
+    CUresult result = retain(&primary, ordinal, device);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = GC_CALL(device, cuGreenCtxCreate, green, description, ordinal, flags);
+    if (result == CUDA_SUCCESS) {
+        note_created(*green, ordinal);
+        (void)GC_CALL(device, cuDevicePrimaryCtxRelease_v2, ordinal); /* the green one holds it */
+    } else {
+        struct gc_context *ending = begin_release(ordinal);
+        finish_release(ordinal, ending, GC_CALL(device, cuDevicePrimaryCtxRelease_v2, ordinal));
+    }
+    return result;
+}
+
+GC_EXPORT
+CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUdevice ordinal,
+                          unsigned flags)
+{
+    struct gc_work *work;
+
+    if (!gc_shim_ready() || green == NULL || !GC_HAVE(cuGreenCtxCreate))
+        return GC_FORWARD(cuGreenCtxCreate, green, description, ordinal, flags);
+    /* Two default streams, and one of them cannot be joined from the primary context. */
+    (void)gc_submit_begin(GC_STREAM_NONE, &work);
+    gc_stream_list_set_incomplete();
+    gc_shim_enter(GC_API_cuGreenCtxCreate);
+    struct gc_device *device = gc_shim_device(ordinal);
+    gc_primary_turn_begin(ordinal);
+    CUresult result = create_green(green, description, ordinal, flags, device);
+    gc_primary_turn_end(ordinal);
+    gc_shim_leave();
+    return result;
+}
+
+/* Its streams go with it. */
+static void end_green(CUcontext context)
+{
+    uint64_t stream;
+
+    gc_handles_lock();
+    while (gc_handles_collect_locked(GC_HANDLE_GREEN_STREAM, (uintptr_t)context, &stream, 1) > 0) {
+        gc_handles_remove_locked(GC_HANDLE_GREEN_STREAM, stream, NULL);
+        gc_handles_unlock();
+        gc_stream_end((CUstream)(uintptr_t)stream); /* NOLINT: an integer */
+        gc_handles_lock();
+    }
+    gc_handles_remove_locked(GC_HANDLE_GREEN, (uintptr_t)context, NULL);
+    gc_handles_unlock();
+}
+
+GC_EXPORT
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    struct gc_handle known;
+    CUcontext context;
+
+    if (!gc_shim_ready() || !gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)green, &known))
+        return GC_FORWARD(cuGreenCtxDestroy, green);
+    gc_shim_enter(GC_API_cuGreenCtxDestroy);
+    const CUdevice ordinal = (CUdevice)(known.value - 1);
+    /* Before the driver gives a handle to another. */
+    if (GC_USE(cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS)
+        end_green(context);
+    gc_primary_turn_begin(ordinal);
+    struct gc_context *ending = begin_release(ordinal);
+    CUresult result = GC_CALL(gc_shim_device(ordinal), cuGreenCtxDestroy, green);
+    if (result == CUDA_SUCCESS)
+        (void)gc_handles_remove(GC_HANDLE_GREEN, (uintptr_t)green, NULL);
+    finish_release(ordinal, ending, result);
+    gc_primary_turn_end(ordinal);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
+    CUcontext popped;
+    CUdevice ordinal;
+    struct gc_handle known;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuCtxFromGreenCtx, context, green);
+    gc_shim_enter(GC_API_cuCtxFromGreenCtx);
+    CUresult result = GC_CALL(gc_shim_current_device(), cuCtxFromGreenCtx, context, green);
+    if (result == CUDA_SUCCESS && context != NULL &&
+        !gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)*context, &known) &&
+        GC_USE(cuCtxPushCurrent_v2, *context) == CUDA_SUCCESS) {
+        if (GC_USE(cuCtxGetDevice, &ordinal) == CUDA_SUCCESS)
+            gc_primary_note_green(*context, ordinal);
+        (void)GC_USE(cuCtxPopCurrent_v2, &popped);
+    }
+    gc_shim_leave();
+    return result;
+}

@@ -1,0 +1,348 @@
+/* What a program may ask about memory. Sizes agree with the limit. Inside the pool an address keeps
+ * the meaning it has with the plain driver: a block is an allocation of its own, and what lies
+ * between blocks is no allocation. The driver is asked first, so that its errors come first. */
+#include "shim/account/handles.h"
+#include "shim/account/outside.h"
+#include "shim/account/tenant.h"
+#include "shim/shim.h"
+#include "shim/wrap/submit.h"
+
+/* An address no allocation can hold: asking about it makes the driver say what it says of such
+ * addresses. */
+#define ADDRESS_NOWHERE ((CUdeviceptr)8)
+/* Keeps our buffer numbers apart from the driver's. */
+#define BUFFER_ID_OURS (UINT64_C(1) << 62)
+
+static unsigned saturate(uint64_t bytes)
+{
+    return bytes > UINT32_MAX ? UINT32_MAX : (unsigned)bytes;
+}
+
+/* ---- how much there is ---- */
+
+/* Core's answer for the current device; false if there is no context. */
+static bool mem_info(uint64_t *free_bytes, uint64_t *total_bytes, CUresult *result)
+{
+    struct gc_device *device = gc_shim_current_device();
+    size_t available = 0, total = 0;
+
+    if (device == NULL)
+        return false;
+    *result = GC_CALL(device, cuMemGetInfo_v2, &available, &total);
+    *free_bytes = available;
+    *total_bytes = total;
+    if (*result == CUDA_SUCCESS)
+        gc_tenants_mem_info(device, free_bytes, total_bytes);
+    return true;
+}
+
+GC_EXPORT
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    uint64_t available, total;
+    CUresult result = CUDA_SUCCESS;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
+    GC_NOTE_CALLER();
+    gc_shim_enter(GC_API_cuMemGetInfo_v2);
+    /* Whether one of them may be missing is for the driver to say. */
+    if (free_bytes == NULL || total_bytes == NULL)
+        result = GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
+    if (result == CUDA_SUCCESS && !mem_info(&available, &total, &result)) {
+        result = GC_FORWARD(cuMemGetInfo_v2, free_bytes, total_bytes);
+    } else if (result == CUDA_SUCCESS) {
+        if (free_bytes != NULL)
+            *free_bytes = available;
+        if (total_bytes != NULL)
+            *total_bytes = total;
+    }
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuMemGetInfo(unsigned *free_bytes, unsigned *total_bytes)
+{
+    uint64_t available, total;
+    CUresult result = CUDA_SUCCESS;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
+    GC_NOTE_CALLER();
+    gc_shim_enter(GC_API_cuMemGetInfo);
+    /* Whether one of them may be missing is for the driver to say. */
+    if (free_bytes == NULL || total_bytes == NULL)
+        result = GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
+    if (result == CUDA_SUCCESS && !mem_info(&available, &total, &result)) {
+        result = GC_FORWARD(cuMemGetInfo, free_bytes, total_bytes);
+    } else if (result == CUDA_SUCCESS) {
+        if (free_bytes != NULL)
+            *free_bytes = saturate(available);
+        if (total_bytes != NULL)
+            *total_bytes = saturate(total);
+    }
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    struct gc_device *known;
+    CUresult result;
+
+    if (!gc_shim_ready() || bytes == NULL)
+        return GC_FORWARD(cuDeviceTotalMem_v2, bytes, device);
+    gc_shim_enter(GC_API_cuDeviceTotalMem_v2);
+    result = GC_CALL(gc_core_find_device(gc_shim.core, device), cuDeviceTotalMem_v2, bytes, device);
+    if (result == CUDA_SUCCESS && (known = gc_shim_device(device)) != NULL)
+        *bytes = gc_device_total_bytes(known);
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
+{
+    struct gc_device *known;
+    CUresult result;
+
+    if (!gc_shim_ready() || bytes == NULL)
+        return GC_FORWARD(cuDeviceTotalMem, bytes, device);
+    gc_shim_enter(GC_API_cuDeviceTotalMem);
+    result = GC_CALL(gc_core_find_device(gc_shim.core, device), cuDeviceTotalMem, bytes, device);
+    if (result == CUDA_SUCCESS && (known = gc_shim_device(device)) != NULL)
+        *bytes = saturate(gc_device_total_bytes(known));
+    gc_shim_leave();
+    return result;
+}
+
+/* ---- where an address belongs ---- */
+
+/* The driver knows nothing of memory that is away: who asks about it waits. */
+#define ASK_ABOUT(status, address, symbol, ...)                                                    \
+    ((status) == GC_OK                                                                             \
+         ? GC_HELD((address), GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__))              \
+         : GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__))
+
+GC_EXPORT
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
+{
+    struct gc_block_info block;
+    enum gc_status status;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemGetAddressRange_v2, base, size, dptr);
+    gc_shim_enter(GC_API_cuMemGetAddressRange_v2);
+    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    result = ASK_ABOUT(status, dptr, cuMemGetAddressRange_v2, base, size,
+                       status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    if (result == CUDA_SUCCESS && status == GC_OK) {
+        if (base != NULL)
+            *base = block.address;
+        if (size != NULL)
+            *size = block.bytes;
+    }
+    gc_shim_leave();
+    return result;
+}
+
+/* A pool address does not fit this ABI: there is nothing to correct. */
+GC_EXPORT
+CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned *size, CUdeviceptr_v1 dptr)
+{
+    gc_shim_ready();
+    return GC_FORWARD(cuMemGetAddressRange, base, size, dptr);
+}
+
+/* Stream-ordered blocks are served in the name of their device's default pool. */
+static CUmemoryPool pool_of(const struct gc_block_info *block)
+{
+    struct gc_context *context = gc_core_find_context(gc_shim.core, block->context);
+    CUmemoryPool pool = NULL;
+
+    if (context == NULL || !block->is_ordered ||
+        GC_USE(cuDeviceGetDefaultMemPool, &pool,
+               gc_device_get_info(gc_context_device(context))->ordinal) != CUDA_SUCCESS)
+        return NULL;
+    return pool;
+}
+
+/* The attributes whose value is the block's rather than its slab's or its mapping's. */
+static void correct_attribute(CUpointer_attribute attribute, const struct gc_block_info *block,
+                              void *data)
+{
+    if (data == NULL)
+        return;
+    if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+        *(CUdeviceptr *)data = block->address;
+    else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+        *(size_t *)data = block->bytes;
+    else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+        *(unsigned long long *)data = block->id | BUFFER_ID_OURS;
+    else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
+        /* Of a pool's memory the driver names none. NOLINTNEXTLINE: an integer in core */
+        *(CUcontext *)data = block->is_ordered ? NULL : (CUcontext)(uintptr_t)block->context;
+    else if (attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE)
+        *(CUmemoryPool *)data = pool_of(block);
+    else if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        *(int *)data = block->is_synchronous;
+    else if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE && !block->is_whole)
+        *(unsigned char *)data = 0; /* whatever a boolean's size: see ipc_api.c */
+}
+
+/* What the driver tells of plain memory and refuses to tell of mapped memory. */
+static bool is_told_of_plain_memory(CUpointer_attribute attribute)
+{
+    return attribute == CU_POINTER_ATTRIBUTE_CONTEXT ||
+           attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
+           attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
+}
+
+GC_EXPORT
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr dptr)
+{
+    struct gc_block_info block;
+    enum gc_status status;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuPointerGetAttribute, data, attribute, dptr);
+    gc_shim_enter(GC_API_cuPointerGetAttribute);
+    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    if (attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS &&
+        (result = gc_outside_expect()) != CUDA_SUCCESS)
+        goto done;
+    result = ASK_ABOUT(status, dptr, cuPointerGetAttribute, data, attribute,
+                       status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    if (result == CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+        gc_core_pin(gc_shim.core, dptr, 1);
+    if (result == CUDA_ERROR_INVALID_VALUE && status == GC_OK && data != NULL &&
+        is_told_of_plain_memory(attribute))
+        result = CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS && status == GC_OK)
+        correct_attribute(attribute, &block, data);
+done:
+    gc_shim_leave();
+    return result;
+}
+
+static bool asks_for_token(unsigned count, const CUpointer_attribute *attributes)
+{
+    for (unsigned i = 0; attributes != NULL && i < count; i++)
+        if (attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+            return true;
+    return false;
+}
+
+GC_EXPORT
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **data,
+                                CUdeviceptr dptr)
+{
+    struct gc_block_info block;
+    enum gc_status status;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuPointerGetAttributes, count, attributes, data, dptr);
+    gc_shim_enter(GC_API_cuPointerGetAttributes);
+    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    if (asks_for_token(count, attributes) && (result = gc_outside_expect()) != CUDA_SUCCESS)
+        goto done;
+    result = ASK_ABOUT(status, dptr, cuPointerGetAttributes, count, attributes, data,
+                       status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+    if (result == CUDA_SUCCESS && status == GC_OK)
+        for (unsigned i = 0; i < count; i++)
+            correct_attribute(attributes[i], &block, data[i]);
+done:
+    gc_shim_leave();
+    return result;
+}
+
+/* What the driver says to it. Set on a block it holds for the block's whole slab, which is stricter
+ * than asked for, and so it stays there for the blocks that may still have it. */
+static CUresult tell_driver(const struct gc_block_info *block, const void *value, CUdeviceptr dptr)
+{
+    int before;
+
+    if (*(const unsigned *)value != 0 || block->is_whole)
+        return ASK_ABOUT(GC_OK, dptr, cuPointerSetAttribute, value,
+                         CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, dptr);
+    return ASK_ABOUT(GC_OK, dptr, cuPointerGetAttribute, &before, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                     dptr);
+}
+
+/* Of mapped memory the driver does not take it. While any block has it the library's own wrappers
+ * wait, after every call that is synchronous by name (submit_api.c). */
+static CUresult set_sync_memops(const struct gc_block_info *block, const void *value,
+                                CUdeviceptr dptr)
+{
+    const bool is_set = *(const unsigned *)value != 0;
+    const CUresult result = tell_driver(block, value, dptr);
+
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
+        result != CUDA_ERROR_NOT_SUPPORTED)
+        return result;
+    if (gc_core_set_synchronous(gc_shim.core, dptr, is_set) != GC_OK)
+        return CUDA_ERROR_INVALID_VALUE; /* freed meanwhile */
+    /* Who sets it lets network cards use the memory. */
+    if (is_set)
+        gc_core_pin(gc_shim.core, dptr, 1);
+    return CUDA_SUCCESS;
+}
+
+/* SYNC_MEMOPS is the only attribute that can be set. */
+GC_EXPORT
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr dptr)
+{
+    struct gc_block_info block;
+    enum gc_status status;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuPointerSetAttribute, value, attribute, dptr);
+    gc_shim_enter(GC_API_cuPointerSetAttribute);
+    status = gc_core_find_block(gc_shim.core, dptr, &block);
+    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
+        (result = gc_outside_expect()) != CUDA_SUCCESS)
+        goto done;
+    if (status == GC_OK && value != NULL && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+        result = set_sync_memops(&block, value, dptr);
+    else
+        result = ASK_ABOUT(status, dptr, cuPointerSetAttribute, value, attribute,
+                           status == GC_INVALID_POINTER ? ADDRESS_NOWHERE : dptr);
+done:
+    gc_shim_leave();
+    return result;
+}
+
+/* A handle by which other devices reach the range, for as long as they like. */
+GC_EXPORT
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t bytes,
+                                       CUmemRangeHandleType type, unsigned long long flags)
+{
+    struct gc_work *work;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemGetHandleForAddressRange, handle, dptr, bytes, type, flags);
+    gc_shim_enter(GC_API_cuMemGetHandleForAddressRange);
+    result = gc_outside_expect();
+    if (result != CUDA_SUCCESS)
+        goto done;
+    work = gc_shim_work();
+    if (work != NULL) {
+        gc_submit_pass(work, GC_CALLER);
+        gc_submit_await_memory(work, dptr, 0, GC_CALLER);
+    }
+    result = GC_CALL(gc_shim_current_device(), cuMemGetHandleForAddressRange, handle, dptr, bytes,
+                     type, flags);
+    if (result == CUDA_SUCCESS)
+        gc_core_pin(gc_shim.core, dptr, bytes); /* before a pause can look */
+    gc_submit_leave(work);
+done:
+    gc_shim_leave();
+    return result;
+}

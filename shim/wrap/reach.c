@@ -1,0 +1,192 @@
+/* Whose memory work may reach: see reach.h. Under unified addressing the driver finds out whose
+ * memory an address is in, and needs no peer access: a stream of one context then reads or writes
+ * memory of another, and a free in the owner has to wait for that stream's context. */
+#include "shim/wrap/reach.h"
+
+#include "core/pause/pause.h"
+#include "shim/account/peer.h"
+#include "shim/wrap/submit.h"
+
+/* A list that is longer is not read: its length is the program's, and may be wrong. */
+#define LIST_MAX 4096
+
+struct gc_reach gc_reach_of_stream(CUstream stream, bool guards)
+{
+    struct gc_reach reach = {.notes = gc_core_has_several_contexts(gc_shim.core), .guards = guards};
+
+    if (reach.notes) {
+        reach.by[0] = gc_shim_current_context();
+        reach.by[1] = gc_shim_stream_context(
+            (uintptr_t)stream == GC_STREAM_OTHER ? NULL : gc_submit_stream(stream));
+    }
+    return reach;
+}
+
+struct gc_reach gc_reach_of_node(CUcontext context)
+{
+    struct gc_reach reach = {.by = {gc_shim_context(context)}};
+
+    reach.is_anywhere = reach.by[0] == NULL;
+    reach.notes = gc_core_has_several_contexts(gc_shim.core);
+    return reach;
+}
+
+/* ---- any memory ---- */
+
+static void set_roaming(struct gc_context *context, void *unused)
+{
+    (void)unused;
+    if (context != NULL)
+        gc_context_set_roaming(context);
+}
+
+void gc_reach_note_any(struct gc_reach *reach)
+{
+    if (!reach->notes)
+        return;
+    if (reach->is_anywhere)
+        gc_core_each_context(gc_shim.core, set_roaming, NULL);
+    for (int i = 0; i < 2; i++)
+        set_roaming(reach->by[i], NULL);
+}
+
+void gc_reach_any(const struct gc_work *work, CUstream stream)
+{
+    if (work == NULL || !gc_core_has_several_contexts(gc_shim.core))
+        return;
+    gc_shim_enter(GC_API_COUNT);
+    struct gc_reach reach = gc_reach_of_stream(stream, false);
+    gc_reach_note_any(&reach);
+    gc_shim_leave();
+}
+
+/* ---- memory at addresses ---- */
+
+static void note_worker(struct gc_context *worker, void *owner)
+{
+    gc_peer_note(owner, worker);
+}
+
+static void note_owner(struct gc_reach *reach, struct gc_context *owner)
+{
+    if (reach->is_anywhere && owner != NULL)
+        gc_core_each_context(gc_shim.core, note_worker, owner);
+    for (int i = 0; i < 2; i++)
+        gc_peer_note(owner, reach->by[i]);
+}
+
+void gc_reach_note_address(struct gc_reach *reach, uint64_t address)
+{
+    struct gc_block_info block;
+
+    if (address == 0)
+        return;
+    if (reach->guards && reach->away == NULL)
+        reach->away = gc_core_find_paused(gc_shim.core, address);
+    if (reach->notes && gc_core_find_block(gc_shim.core, address, &block) == GC_OK)
+        note_owner(reach, gc_core_find_context(gc_shim.core, block.context));
+}
+
+static void note_owner_of_any(struct gc_context *owner, void *reach)
+{
+    note_owner(reach, owner);
+}
+
+/* False: the list is not to be read. Its addresses may be any, and their memory is opened. */
+static bool may_read(struct gc_reach *reach, size_t count)
+{
+    if (count <= LIST_MAX)
+        return true;
+    gc_reach_note_any(reach);
+    if (reach->notes)
+        gc_core_each_context(gc_shim.core, note_owner_of_any, reach);
+    return false;
+}
+
+void gc_reach_note_batch(struct gc_reach *reach, const CUdeviceptr *to, const CUdeviceptr *from,
+                         size_t count)
+{
+    if (!may_read(reach, count))
+        return;
+    for (size_t i = 0; i < count; i++) {
+        gc_reach_note_address(reach, to == NULL ? 0 : to[i]);
+        gc_reach_note_address(reach, from == NULL ? 0 : from[i]);
+    }
+}
+
+static uint64_t operand_address(const CUmemcpy3DOperand *operand)
+{
+    return operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER ? operand->op.ptr.ptr : 0;
+}
+
+void gc_reach_note_batch_3d(struct gc_reach *reach, const CUDA_MEMCPY3D_BATCH_OP *list,
+                            size_t count)
+{
+    if (!may_read(reach, count))
+        return;
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        gc_reach_note_address(reach, operand_address(&list[i].src));
+        gc_reach_note_address(reach, operand_address(&list[i].dst));
+    }
+}
+
+void gc_reach_note_mem_ops(struct gc_reach *reach, const CUstreamBatchMemOpParams *list,
+                           size_t count)
+{
+    if (!may_read(reach, count))
+        return;
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        switch (list[i].operation) {
+        case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+        case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+            gc_reach_note_address(reach, list[i].waitValue.address);
+            break;
+        case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+        case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+            gc_reach_note_address(reach, list[i].writeValue.address);
+            break;
+        case CU_STREAM_MEM_OP_BARRIER:
+        case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+            break;
+        default: /* of a later CUDA */
+            gc_reach_note_any(reach);
+        }
+    }
+}
+
+void gc_reach_note_unpacked(struct gc_reach *reach, const CUmemDecompressParams *list, size_t count)
+{
+    if (!may_read(reach, count))
+        return;
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        gc_reach_note_address(reach, (uintptr_t)list[i].src);
+        gc_reach_note_address(reach, (uintptr_t)list[i].dst);
+        gc_reach_note_address(reach, (uintptr_t)list[i].dstActBytes);
+    }
+}
+
+/* ---- nodes ---- */
+
+void gc_reach_note_node(const CUgraphNodeParams *params)
+{
+    struct gc_reach reach_;
+
+    if (params == NULL)
+        return;
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        reach_ = gc_reach_of_node(params->memcpy.copyCtx);
+        GC_REACH_SHAPED(&params->memcpy.copyParams);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        reach_ = gc_reach_of_node(params->memset.ctx);
+        GC_REACH_FILLED(&params->memset);
+        break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        reach_ = gc_reach_of_node(params->memOp.ctx);
+        GC_REACH_MEM_OPS(params->memOp.paramArray, params->memOp.count);
+        break;
+    default: /* names no memory, or what its kernel may reach */
+        break;
+    }
+}

@@ -1,0 +1,238 @@
+/* The shared runtime's allocation calls. The work is done in the driver's calls beneath; most of
+ * these wrappers only say which entry point the program called, and are made from their rows.
+ *
+ * cudaMalloc and cudaFree are served here where that cannot be told from what the runtime does: a
+ * hit in the thread's cache, in the context in which this thread's last real call of that runtime
+ * landed, still current now. Everything else goes to the runtime: errors, which it remembers, its
+ * lazy start, and a device that was chosen meanwhile (calls that may choose one are wrapped to know
+ * of that).
+ *
+ * A process may hold several runtimes (libcudart.so.12 and .13), each bound to some objects by
+ * symbol version, which our unversioned names take the place of. So each call goes to the runtime
+ * that the calling object is bound to: the one in its own scope of dependencies, else the first
+ * behind us, else one that is loaded. Answers are kept in a table by return address; the runtimes
+ * themselves are held so that they stay. */
+#define _GNU_SOURCE
+#include "core/io/elf.h"
+#include "shim/account/hot.h"
+#include "shim/intercept/resolve.h"
+#include "shim/intercept/route.h"
+
+#include <string.h>
+
+#define CALLER_BITS 12
+#define CALLER_PROBES 8
+
+/* A call site and its answer: written once, then never changed. */
+struct caller {
+    _Atomic(const void *) address; /* NULL: free; SETTLING: being written */
+    const struct gc_row *row;
+    void *real;
+    const void *runtime; /* where it begins; NULL: another library stands in between, which shall
+                            see every call */
+};
+static struct caller callers[1 << CALLER_BITS];
+static const char settling;
+#define SETTLING ((const void *)&settling)
+
+static inline struct caller *slot_of(const void *address, unsigned probe)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)address * UINT64_C(0x9E3779B97F4A7C15);
+
+    return &callers[((hash >> (64 - CALLER_BITS)) + probe) % (1 << CALLER_BITS)];
+}
+
+static inline const struct caller *find_caller(const struct gc_row *row, const void *address)
+{
+    for (unsigned i = 0; i < CALLER_PROBES; i++) {
+        const struct caller *slot = slot_of(address, i);
+        /* Acquire: pairs with the release in remember. */
+        const void *known = atomic_load_explicit(&slot->address, memory_order_acquire);
+
+        if (GC_LIKELY(known == address && slot->row == row))
+            return slot;
+        if (known == NULL)
+            return NULL;
+    }
+    return NULL;
+}
+
+/* What the object that holds `caller` sees under the row's name in its own dependencies. */
+static void *find_in_scope_of(const struct gc_row *row, const void *caller)
+{
+    void *found = gc_elf_find_in_scope(caller, row->symbol);
+
+    /* Another library's function of that name, the caller's own above all, would come back to us.
+     */
+    return found != row->wrapper && gc_route_is_in_runtime(found) ? found : NULL;
+}
+
+/* Where no slot is free near by, the answer is found anew each time. */
+static void remember(const struct gc_row *row, const void *address, void *real)
+{
+    uintptr_t low, high;
+
+    if (!gc_elf_find_range(real, &low, &high))
+        return;
+    for (unsigned i = 0; i < CALLER_PROBES; i++) {
+        struct caller *slot = slot_of(address, i);
+        const void *expected = NULL;
+
+        if (!atomic_compare_exchange_strong_explicit(&slot->address, &expected, SETTLING,
+                                                     memory_order_relaxed, memory_order_relaxed))
+            continue;
+        slot->row = row;
+        slot->real = real;
+        slot->runtime = gc_route_is_in_runtime(real) ? (const void *)low : NULL;
+        atomic_store_explicit(&slot->address, address, memory_order_release);
+        return;
+    }
+}
+
+/* A new call site takes no lock of the dynamic linker's, once the library has started: only a
+ * runtime's first call does, as the runtime itself does to find the driver. */
+static void *look_up(const struct gc_row *row, const void *caller)
+{
+    void *real = find_in_scope_of(row, caller);
+
+    if (real == NULL)
+        real = gc_row_real(row);
+    if (real == NULL)
+        real = gc_route_behind_us(row);
+    /* A library that nobody else sees may call the runtime as its last act: its own return address
+     * is not what we see. */
+    if (real == NULL)
+        real = gc_elf_find_function(GC_ROUTE_RUNTIME, row->symbol);
+    if (real == NULL) /* loaded since for all to see: rather with the lock than not at all */
+        real = gc_route_behind_us_now(row);
+    if (real == NULL || (!gc_route_is_in_runtime(real) && gc_elf_is_same_object(real, caller)))
+        return NULL;
+    gc_route_keep(real);
+    if (gc_route_is_in_runtime(real))
+        gc_row_record(row, real);
+    remember(row, caller, real);
+    return real;
+}
+
+/* The wrapper's counterpart in the runtime that the calling object is bound to. */
+static void *find_real(const struct gc_row *row, const void *caller)
+{
+    const struct caller *known = find_caller(row, caller);
+
+    return known != NULL ? known->real : look_up(row, caller);
+}
+
+/* ---- cudaMalloc and cudaFree ---- */
+
+/* Whether the runtime that this call is for has been seen at work in this thread, and nothing since
+ * then may have changed what it would do. */
+static inline bool is_owned(const struct caller *caller)
+{
+    return GC_LIKELY(caller != NULL && gc_shim_is_settled() && gc_hot_is_open() &&
+                     gc_thread.landed != NULL && gc_thread.runtime == caller->runtime &&
+                     caller->runtime != NULL);
+}
+
+/* Where to allocate; NULL: the runtime has to be asked. */
+static inline struct gc_context *owned_target(const struct caller *caller)
+{
+    CUcontext handle;
+
+    if (!is_owned(caller))
+        return NULL;
+    struct gc_context *target = gc_hot_target(&handle);
+    return GC_LIKELY(handle == gc_thread.landed) ? target : NULL;
+}
+
+/* Before and after a call that goes to the runtime: where will it land? */
+static bool enter_real(enum gc_api api)
+{
+    gc_thread.landed = NULL;
+    return gc_shim_enter_runtime(api);
+}
+
+static cudaError_t leave_real(bool outermost, const struct gc_row *row, const void *address,
+                              cudaError_t result)
+{
+    const struct caller *caller = find_caller(row, address);
+
+    gc_shim_leave_runtime(outermost);
+    if (result != cudaSuccess || caller == NULL)
+        gc_thread.landed = NULL;
+    else
+        gc_thread.runtime = caller->runtime;
+    return result;
+}
+
+GC_EXPORT
+cudaError_t cudaMalloc(void **pointer, size_t bytes)
+{
+    const struct gc_row *row = &gc_rows[GC_ROW_cudaMalloc];
+    const void *address = __builtin_return_address(0);
+    const struct caller *caller = find_caller(row, address);
+    uint64_t memory;
+
+    if (pointer != NULL && gc_hot_alloc(owned_target(caller), bytes, GC_API_cudaMalloc, &memory)) {
+        *pointer = (void *)(uintptr_t)memory; /* NOLINT: addresses are integers beneath */
+        return cudaSuccess;
+    }
+    __typeof__(gc_shim.real.cudaMalloc) real = (__typeof__(real))find_real(row, address);
+    if (real == NULL)
+        return cudaErrorInitializationError;
+    GC_NOTE_CALLER();
+    bool outermost = enter_real(GC_API_cudaMalloc);
+    return leave_real(outermost, row, address, real(pointer, bytes));
+}
+
+GC_EXPORT
+cudaError_t cudaFree(void *pointer)
+{
+    const struct gc_row *row = &gc_rows[GC_ROW_cudaFree];
+    const void *address = __builtin_return_address(0);
+    const struct caller *caller = find_caller(row, address);
+
+    /* Whichever context is current: an address says where it belongs. */
+    if (is_owned(caller) && gc_hot_free((uint64_t)(uintptr_t)pointer))
+        return cudaSuccess;
+    __typeof__(gc_shim.real.cudaFree) real = (__typeof__(real))find_real(row, address);
+    if (real == NULL)
+        return cudaErrorInitializationError;
+    bool outermost = enter_real(GC_API_cudaFree);
+    return leave_real(outermost, row, address, real(pointer));
+}
+
+#define API(...)
+#define USE(...)
+#define RUNTIME(symbol, kind, ...) RUNTIME_##kind(symbol, __VA_ARGS__)
+#define RUNTIME_OWNED(...) /* above */
+/* May choose another device: what the runtime will do next is for it to say. */
+#define RUNTIME_DEVICE(symbol, type, parameters, arguments)                                        \
+    GC_EXPORT                                                                                      \
+    type symbol parameters                                                                         \
+    {                                                                                              \
+        __typeof__(gc_shim.real.symbol) real =                                                     \
+            (__typeof__(real))find_real(&gc_rows[GC_ROW_##symbol], __builtin_return_address(0));   \
+                                                                                                   \
+        gc_thread.landed = NULL;                                                                   \
+        return real == NULL ? cudaErrorInitializationError : real arguments;                       \
+    }
+#define RUNTIME_FREE(...) RUNTIME_ALLOC(__VA_ARGS__)
+#define RUNTIME_QUERY(...) RUNTIME_ALLOC(__VA_ARGS__)
+#define RUNTIME_ALLOC(symbol, type, parameters, arguments)                                         \
+    GC_EXPORT                                                                                      \
+    type symbol parameters                                                                         \
+    {                                                                                              \
+        __typeof__(gc_shim.real.symbol) real =                                                     \
+            (__typeof__(real))find_real(&gc_rows[GC_ROW_##symbol], __builtin_return_address(0));   \
+        bool outermost;                                                                            \
+        type result;                                                                               \
+                                                                                                   \
+        if (real == NULL)                                                                          \
+            return cudaErrorInitializationError;                                                   \
+        GC_NOTE_CALLER();                                                                          \
+        outermost = gc_shim_enter_runtime(GC_API_##symbol);                                        \
+        result = real arguments;                                                                   \
+        gc_shim_leave_runtime(outermost);                                                          \
+        return result;                                                                             \
+    }
+#include "shim/api.def"

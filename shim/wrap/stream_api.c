@@ -1,0 +1,410 @@
+/* Stream-ordered allocation: cuMemAllocAsync and its kin.
+ *
+ * The device's default pool is served from the cache: a block that is freed in a stream's order may
+ * serve that stream at once, all others when a fence says so (core/pool/stream_list.h). Other
+ * pools, and the default one where more was asked of it, are the driver's: an allocation is
+ * recorded (ASYNC, not charged), its pool is charged for what the driver reserves, see mempool.c.
+ * An allocation in a capturing stream is a graph node: graph_api.c looks after its memory. */
+#include "core/device/submit.h"
+#include "shim/account/contexts.h"
+#include "shim/account/direct.h"
+#include "shim/account/mempool.h"
+#include "shim/account/peer.h"
+
+/* How long an allocation that is undone is waited for. */
+#define UNDO_NS UINT64_C(2000000000)
+
+/* What the wrappers of one kind differ in. */
+struct async_call {
+    enum gc_api symbol;
+    CUstream stream;   /* explicit */
+    CUstream given;    /* as the program gave it */
+    CUmemoryPool pool; /* of cuMemAllocFromPoolAsync */
+    bool names_pool;
+};
+
+static CUresult driver_alloc(struct gc_device *device, const struct async_call *call,
+                             CUdeviceptr *dptr, size_t bytes)
+{
+    switch (call->symbol) {
+    case GC_API_cuMemAllocAsync:
+        return GC_CALL(device, cuMemAllocAsync, dptr, bytes, call->given);
+    case GC_API_cuMemAllocAsync_ptsz:
+        return GC_CALL(device, cuMemAllocAsync_ptsz, dptr, bytes, call->given);
+    case GC_API_cuMemAllocFromPoolAsync:
+        return GC_CALL(device, cuMemAllocFromPoolAsync, dptr, bytes, call->pool, call->given);
+    case GC_API_cuMemAllocFromPoolAsync_ptsz:
+        return GC_CALL(device, cuMemAllocFromPoolAsync_ptsz, dptr, bytes, call->pool, call->given);
+    default:
+        return CUDA_ERROR_UNKNOWN;
+    }
+}
+
+static CUresult alloc_with_relief(const struct gc_direct_request *request,
+                                  const struct async_call *call, CUdeviceptr *dptr, size_t bytes)
+{
+    CUresult result = driver_alloc(request->device, call, dptr, bytes);
+
+    if (gc_direct_should_retry(request, result, bytes))
+        result = driver_alloc(request->device, call, dptr, bytes);
+    return result;
+}
+
+/* The stream may belong to another context, and so to another device, than the current one. */
+static void choose_device(struct gc_direct_request *request, CUstream stream)
+{
+    struct gc_context *context = gc_shim_stream_context(stream);
+
+    if (context != NULL) {
+        request->context = context;
+        request->device = gc_context_device(context);
+    }
+}
+
+static struct gc_mempool *find_pool(const struct gc_direct_request *request,
+                                    const struct async_call *call)
+{
+    CUmemoryPool handle = call->pool;
+
+    if (request->device == NULL)
+        return NULL;
+    if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &handle,
+                                    gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
+        return NULL;
+    if (handle == NULL)
+        return NULL;
+    /* The default pool of another device than the stream's is that device's. */
+    struct gc_device *device = call->names_pool ? gc_mempool_plain_device(handle) : NULL;
+    return gc_mempool_find(handle, device != NULL ? device : request->device);
+}
+
+/* The pool grew past the limit: the allocation is undone. */
+static void undo_alloc(const struct gc_direct_request *request, const struct async_call *call,
+                       struct gc_mempool *pool, CUdeviceptr dptr)
+{
+    (void)GC_CALL(request->device, cuMemFreeAsync, dptr, call->stream);
+    if (!gc_capture_is_any() && request->context != NULL)
+        (void)gc_driver_await_stream(gc_context_handle(request->context), call->stream, UNDO_NS);
+    gc_mempool_trim_one(pool);
+}
+
+/* *is_over: the driver took more than the limit has room for, and it was undone. */
+static CUresult try_alloc(struct gc_direct_request *request, const struct async_call *call,
+                          struct gc_mempool *pool, CUdeviceptr *dptr, size_t bytes, bool *is_over)
+{
+    struct gc_mempool_claim claim = {.stream = call->stream};
+    CUdeviceptr address = 0;
+
+    *is_over = false;
+    if (!gc_mempool_claim(pool, bytes, &claim)) {
+        request->is_refused = true;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = alloc_with_relief(request, call, &address, bytes);
+    bool fits = gc_mempool_settle(pool, &claim);
+    if (result == CUDA_SUCCESS && !fits) {
+        undo_alloc(request, call, pool, address);
+        *is_over = true;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS)
+        *dptr = address;
+    return result;
+}
+
+static CUresult alloc_from_pool(struct gc_direct_request *request, const struct async_call *call,
+                                struct gc_mempool *pool, CUdeviceptr *dptr, size_t bytes)
+{
+    bool is_over;
+
+    if (gc_mempool_device(pool) != NULL)
+        request->device = gc_mempool_device(pool);
+    CUresult result = try_alloc(request, call, pool, dptr, bytes, &is_over);
+    if (is_over)
+        result = try_alloc(request, call, pool, dptr, bytes, &is_over);
+    if (result != CUDA_SUCCESS)
+        return result;
+    gc_direct_record(request, GC_DIRECT_ASYNC, *dptr, bytes);
+    gc_mempool_remember(pool, *dptr);
+    return CUDA_SUCCESS;
+}
+
+/* ---- served from the cache ---- */
+
+/* The stream of `context` as core tells it apart; 0: no order is known. A green context's legacy
+ * stream has the handle of the primary one's. */
+static uint64_t order_key(CUstream stream, const struct gc_context *context)
+{
+    const uint16_t number = gc_context_number(context);
+
+    if (stream == CU_STREAM_LEGACY && gc_primary_is_green())
+        return 0;
+    if (stream == CU_STREAM_PER_THREAD || stream == CU_STREAM_LEGACY)
+        return gc_driver_name_stream(stream, number);
+    return (uintptr_t)stream;
+}
+
+/* An allocation and a free are operations of their stream: they order the legacy stream and the
+ * blocking ones against each other, so there has to be one where several streams may have work. */
+static CUresult place_in_order(struct gc_context *context, CUstream stream)
+{
+    struct gc_work *work = gc_core_work(gc_shim.core);
+    const uint64_t only = atomic_load_explicit(&work->only_stream, memory_order_relaxed);
+    unsigned flags = 0;
+
+    if (only == GC_STREAM_NONE || gc_work_is_only_stream(work, (uintptr_t)stream))
+        return CUDA_SUCCESS;
+    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
+        (GC_USE(cuStreamGetFlags, stream, &flags) != CUDA_SUCCESS ||
+         (flags & CU_STREAM_NON_BLOCKING) != 0))
+        return CUDA_SUCCESS;
+    return gc_driver_place(gc_context_handle(context), stream);
+}
+
+/* Whichever context is current, or none: a stream may be destroyed from anywhere. */
+void gc_stream_close(CUstream stream)
+{
+    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD)
+        gc_core_close_stream(gc_shim.core, (uintptr_t)stream);
+}
+
+static bool is_served(const struct gc_direct_request *request, const struct async_call *call)
+{
+    const struct gc_options *options = gc_shim.options;
+    CUmemoryPool pool = call->pool;
+
+    /* The debug aids look at this memory too, though their frees wait. */
+    if (options->mode != GC_MODE_CACHE ||
+        (options->reuse != GC_REUSE_FENCE && options->debug == 0) || request->context == NULL)
+        return false;
+    /* A failed context's answer is the driver's. */
+    if (gc_context_ordered(request->context) == NULL || gc_context_is_suspect(request->context))
+        return false;
+    if (!call->names_pool && GC_USE(cuDeviceGetMemPool, &pool,
+                                    gc_device_get_info(request->device)->ordinal) != CUDA_SUCCESS)
+        return false;
+    return gc_mempool_is_plain(pool, request->device);
+}
+
+/* Whether a call of the thread in the stream, whose context is `context`, may be served: else the
+ * driver has something to say, which it says to a call that takes or gives no memory. */
+static bool is_working(const struct gc_context *context, CUstream stream)
+{
+    struct gc_context *current;
+    unsigned flags;
+
+    if (context == NULL || gc_context_is_suspect(context) ||
+        gc_shim_check_state(false, &current) != CUDA_SUCCESS)
+        return false;
+    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+           GC_USE(cuStreamGetFlags, stream, &flags) == CUDA_SUCCESS;
+}
+
+/* *is_answered: false where memory that outlives contexts cannot be had now. */
+static CUresult serve(const struct gc_direct_request *request, const struct async_call *call,
+                      CUdeviceptr *dptr, size_t bytes, bool *is_answered)
+{
+    struct gc_context *ordered = gc_context_ordered(request->context);
+    struct gc_context *target = ordered == NULL ? NULL : gc_shim_target(ordered);
+    struct gc_request wanted = {.bytes = bytes,
+                                .stream = order_key(call->stream, request->context),
+                                .api = (uint16_t)request->api,
+                                .is_ordered = true};
+    uint64_t address = 0;
+    int driver_code = 0;
+
+    *is_answered = true;
+    if (target == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    wanted.is_trial = gc_direct_may_make_room();
+    enum gc_status status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
+    if (status == GC_OUT_OF_MEMORY && wanted.is_trial) {
+        (void)gc_direct_make_room(request->device);
+        wanted.is_trial = false;
+        status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
+    }
+    *is_answered = status != GC_NOT_SUPPORTED;
+    if (status != GC_OK)
+        return gc_shim_result(status, driver_code);
+    CUresult result = place_in_order(request->context, call->stream);
+    if (result == CUDA_SUCCESS)
+        *dptr = address;
+    else if (gc_core_free(gc_shim.core, address, wanted.api, &driver_code) != GC_OK)
+        gc_core_note_bad_free(gc_shim.core, address, wanted.api);
+    return result;
+}
+
+static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, size_t bytes)
+{
+    struct gc_direct_request request;
+    CUresult result;
+
+    gc_direct_begin(&request, call->symbol);
+    if (request.context == NULL || dptr == NULL || bytes == 0)
+        return gc_direct_end(&request, driver_alloc(request.device, call, dptr, bytes));
+    choose_device(&request, call->stream);
+    if (gc_stream_is_capturing(call->stream)) {
+        result = driver_alloc(request.device, call, dptr, bytes);
+        if (result == CUDA_SUCCESS)
+            gc_graph_expect(request.device);
+        return gc_direct_end(&request, result);
+    }
+    if (is_served(&request, call) && is_working(request.context, call->stream)) {
+        bool is_answered;
+        result = serve(&request, call, dptr, bytes, &is_answered);
+        request.is_refused = is_answered; /* core has counted a refusal */
+        if (is_answered)
+            return gc_direct_end(&request, result);
+    }
+    struct gc_mempool *pool = find_pool(&request, call);
+    result = pool ? alloc_from_pool(&request, call, pool, dptr, bytes)
+                  : alloc_with_relief(&request, call, dptr, bytes);
+    return gc_direct_end(&request, result);
+}
+
+#define ALLOC_ASYNC(name, is_per_thread)                                                           \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(name, dptr, bytes, stream);                                          \
+        GC_NOTE_CALLER();                                                                          \
+        const struct async_call call = {.symbol = GC_API_##name,                                   \
+                                        .stream = gc_stream_explicit(stream, is_per_thread),       \
+                                        .given = stream};                                          \
+        return alloc_async(&call, dptr, bytes);                                                    \
+    } while (0)
+
+GC_EXPORT
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytes, CUstream stream)
+{
+    ALLOC_ASYNC(cuMemAllocAsync, false);
+}
+
+GC_EXPORT
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUstream stream)
+{
+    ALLOC_ASYNC(cuMemAllocAsync_ptsz, true);
+}
+
+#define ALLOC_FROM_POOL(name, is_per_thread)                                                       \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(name, dptr, bytes, pool, stream);                                    \
+        GC_NOTE_CALLER();                                                                          \
+        const struct async_call call = {.symbol = GC_API_##name,                                   \
+                                        .stream = gc_stream_explicit(stream, is_per_thread),       \
+                                        .given = stream,                                           \
+                                        .pool = pool,                                              \
+                                        .names_pool = true};                                       \
+        return alloc_async(&call, dptr, bytes);                                                    \
+    } while (0)
+
+GC_EXPORT
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                 CUstream stream)
+{
+    ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, false);
+}
+
+GC_EXPORT
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool,
+                                      CUstream stream)
+{
+    ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, true);
+}
+
+/* ---- free ---- */
+
+/* A block of the cache, however it was allocated: freed in the order of the stream, without a wait.
+ * In a capture the driver takes only memory of graph nodes. */
+static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, CUdeviceptr dptr,
+                            CUstream stream)
+{
+    struct gc_context *context = gc_shim_stream_context(stream);
+    int driver_code = 0;
+
+    if (gc_stream_is_capturing(stream))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!is_working(context, stream)) {
+        CUresult result = GC_CALL(NULL, cuMemFreeAsync, 0, stream);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE)
+            return result;
+    }
+    /* What the stream of another context has queued is waited for as well. */
+    CUresult result = context == NULL ? CUDA_SUCCESS : place_in_order(context, stream);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct gc_context *owner = gc_core_find_context(gc_shim.core, block->context);
+    const bool is_own =
+        context != NULL && owner != NULL &&
+        (gc_context_is_of_device(owner) ? gc_context_device(owner) == gc_context_device(context)
+                                        : owner == context);
+    if (!is_own)
+        gc_peer_note(owner, context);
+    /* All work that may use the block is ordered before the free, whosever the stream is. */
+    const uint64_t order = context == NULL ? 0 : order_key(stream, context);
+    enum gc_status status =
+        gc_core_free_ordered(gc_shim.core, dptr, context, order, (uint16_t)api, &driver_code);
+    return gc_shim_result(status, driver_code);
+}
+
+/* Without a cache, or of memory taken while something captured, each block is an allocation of the
+ * driver's, which judges and frees it. */
+static CUresult free_block(enum gc_api api, const struct gc_block_info *block, CUdeviceptr dptr,
+                           CUstream stream)
+{
+    int driver_code = 0;
+
+    if (gc_shim.options->mode == GC_MODE_CACHE && !block->is_plain)
+        return free_cached(api, block, dptr, stream);
+    enum gc_status status = gc_core_free_ordered(gc_shim.core, dptr, NULL, (uintptr_t)stream,
+                                                 (uint16_t)api, &driver_code);
+    return gc_shim_result(status, driver_code);
+}
+
+static CUresult free_of_pool(const struct gc_direct_request *request, enum gc_api symbol,
+                             CUdeviceptr dptr, CUstream given, CUstream stream)
+{
+    CUresult result;
+
+    gc_mempool_note_free(dptr, stream);
+    gc_direct_release_begin(GC_DIRECT_ASYNC, dptr);
+    result = symbol == GC_API_cuMemFreeAsync
+                 ? GC_CALL(request->device, cuMemFreeAsync, dptr, given)
+                 : GC_CALL(request->device, cuMemFreeAsync_ptsz, dptr, given);
+    if (result == CUDA_SUCCESS && dptr != 0)
+        gc_direct_forget_address(dptr);
+    gc_direct_release_end(GC_DIRECT_ASYNC, dptr, false);
+    return result;
+}
+
+static CUresult free_async(enum gc_api symbol, CUdeviceptr dptr, CUstream given, CUstream stream)
+{
+    struct gc_direct_request request;
+    struct gc_block_info block = {.address = 0};
+    CUresult result;
+
+    gc_direct_begin(&request, symbol);
+    if (dptr != 0 && gc_core_find_block(gc_shim.core, dptr, &block) != GC_NOT_OURS)
+        result = free_block(request.api, &block, dptr, stream);
+    else
+        result = free_of_pool(&request, symbol, dptr, given, stream);
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        gc_core_note_bad_free(gc_shim.core, dptr, (uint16_t)request.api);
+    return gc_direct_end(&request, result);
+}
+
+GC_EXPORT
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemFreeAsync, dptr, stream);
+    return free_async(GC_API_cuMemFreeAsync, dptr, stream, gc_stream_explicit(stream, false));
+}
+
+GC_EXPORT
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuMemFreeAsync_ptsz, dptr, stream);
+    return free_async(GC_API_cuMemFreeAsync_ptsz, dptr, stream, gc_stream_explicit(stream, true));
+}

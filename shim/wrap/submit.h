@@ -1,0 +1,139 @@
+/* Work that the program submits, counted (core/device/submit.h). A wrapper that submits says for
+ * which stream before the driver is asked, and whose memory the work may reach (a word of reach.h),
+ * and counts after it: CUresult result = GC_SUBMIT(stream, is_per_thread, ANY, GC_CALL(device, cuX,
+ * …)); Also inside other wrappers; not for the library's own work, which uses no memory of the
+ * program.
+ */
+#ifndef GC_SUBMIT_H
+#define GC_SUBMIT_H
+
+#include "core/device/submit.h"
+#include "shim/account/stream_list.h"
+#include "shim/wrap/reach.h"
+
+/* The count, NULL where nothing is to be counted: passing through, or a forked child. Starts the
+ * library if need be. */
+struct gc_work *gc_shim_work(void);
+
+/* A stream, GC_STREAM_LOOSE set in its handle or not. */
+static inline CUstream gc_submit_stream(CUstream stream)
+{
+    return (CUstream)((uintptr_t)stream & ~GC_STREAM_LOOSE); /* NOLINT: handles are integers */
+}
+
+/* The stream a call names, as core/device/submit.h tells streams apart. `is_per_thread`: an entry
+ * point of the flavour in which NULL is the thread's own. */
+static inline uint64_t gc_submit_key(CUstream named, bool is_per_thread)
+{
+    const uint64_t loose = (uintptr_t)named & GC_STREAM_LOOSE;
+    CUstream stream = gc_submit_stream(named);
+
+    if (stream == CU_STREAM_PER_THREAD || (stream == NULL && is_per_thread)) {
+        if (!gc_thread.has_own_stream)
+            gc_stream_list_note_own();
+        return GC_STREAM_PER_THREAD | loose;
+    }
+    return (stream == NULL ? GC_STREAM_LEGACY : (uintptr_t)stream) | loose;
+}
+
+/* gc_work_begin for what needs a look: CUDA_SUCCESS, or what the call shall answer. */
+CUresult gc_submit_begin_slowly(uint64_t key);
+
+/* *work is NULL where nothing is to be counted. Anything but CUDA_SUCCESS: memory that the work
+ * might use is not known to be idle, and the driver could not wait for it; nothing is submitted. */
+static inline CUresult gc_submit_begin(uint64_t key, struct gc_work **work)
+{
+    *work = gc_shim_work();
+    /* As gc_work_begin, whose answer it is where something is to be done. Sequentially consistent:
+     * the partner is gc_work_ask_for_mark. */
+    if (*work != NULL && !atomic_load_explicit(&(*work)->has_left, memory_order_acquire) &&
+        atomic_load_explicit(&(*work)->quick_stream, memory_order_seq_cst) != key)
+        return gc_submit_begin_slowly(key);
+    return CUDA_SUCCESS;
+}
+
+/* Serves what other processes ask of this one. */
+void gc_submit_serve(void);
+
+/* Whose call it is, for tenants that are paused: of a wrapper, not of a function beneath it. */
+#define GC_CALLER __builtin_return_address(0)
+
+/* The turnstile is not open: inside it when this returns. */
+void gc_submit_pass_slowly(struct gc_work *work, enum gc_turnstile_mode mode, const void *caller);
+
+/* Inside the turnstile from now on, until gc_submit_leave. */
+static inline void gc_submit_pass(struct gc_work *work, const void *caller)
+{
+    const enum gc_turnstile_mode mode = gc_turnstile_enter(&work->turnstile);
+
+    if (__builtin_expect(mode != GC_TURNSTILE_OPEN, 0))
+        gc_submit_pass_slowly(work, mode, caller);
+}
+
+/* Whether a tenant is paused: a moment's answer, but inside the turnstile it holds. */
+static inline bool gc_submit_is_guarded(const struct gc_work *work)
+{
+    return __builtin_expect(
+        gc_turnstile_mode_of(gc_turnstile_read(&work->turnstile)) != GC_TURNSTILE_OPEN, 0);
+}
+
+/* Inside the turnstile: where a paused tenant has the memory at one of the addresses, leaves until
+ * it is back. Depth 0 or not, nothing may be held. */
+void gc_submit_await_memory(struct gc_work *work, uint64_t to, uint64_t from, const void *caller);
+
+/* The same for who submits now: it is inside the turnstile until gc_submit_end. Only where there is
+ * something to count may it be looked whether anything is asked: a forked child has no ledger. */
+static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work, const void *caller)
+{
+    CUresult result = gc_submit_begin(key, work);
+
+    if (*work == NULL)
+        return result;
+    if (__builtin_expect(gc_watch_is_asked(&gc_shim.watch), 0))
+        gc_submit_serve();
+    if (result == CUDA_SUCCESS)
+        gc_submit_pass(*work, caller);
+    return result;
+}
+
+/* Where nothing was submitted. */
+static inline void gc_submit_leave(struct gc_work *work)
+{
+    if (work != NULL)
+        gc_turnstile_leave(&work->turnstile);
+}
+
+static inline void gc_submit_end(struct gc_work *work)
+{
+    if (work != NULL)
+        gc_work_end(work);
+    gc_submit_leave(work);
+}
+
+/* A call that looks at the pool's memory at `address` and queues no work: not while it is away. */
+#define GC_HELD(address, call)                                                                     \
+    ({                                                                                             \
+        struct gc_work *held_ = gc_shim_work();                                                    \
+        if (held_ != NULL) {                                                                       \
+            gc_submit_pass(held_, GC_CALLER);                                                      \
+            gc_submit_await_memory(held_, (address), 0, GC_CALLER);                                \
+        }                                                                                          \
+        CUresult answer_ = (call);                                                                 \
+        gc_submit_leave(held_);                                                                    \
+        answer_;                                                                                   \
+    })
+
+#define GC_SUBMIT(stream, is_per_thread, reach, call)                                              \
+    ({                                                                                             \
+        struct gc_work *work_;                                                                     \
+        CUresult submitted_ =                                                                      \
+            gc_submit_enter(gc_submit_key((stream), (is_per_thread)), &work_, GC_CALLER);          \
+        if (submitted_ == CUDA_SUCCESS) {                                                          \
+            GC_SUBMIT_REACH_##reach(work_, (stream));                                              \
+            submitted_ = (call);                                                                   \
+            gc_submit_end(work_);                                                                  \
+        }                                                                                          \
+        submitted_;                                                                                \
+    })
+
+#endif

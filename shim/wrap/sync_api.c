@@ -1,0 +1,119 @@
+/* Waits of the program that prove freed memory idle. What is submitted while the wait runs is not
+ * covered by it, so the mark is taken first. After each the driver trims its own pools.
+ *
+ * A context's wait covers all its streams. A stream's wait proves something only while all work of
+ * the process goes to that stream. An event's wait proves nothing here: when it was recorded is not
+ * known. */
+#include "shim/account/mempool.h"
+#include "shim/wrap/submit.h"
+
+static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult result)
+{
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (context != NULL)
+        gc_core_retire(gc_shim.core, context, epoch);
+    gc_mempool_refresh(NULL); /* the driver trims its pools when it synchronises */
+    gc_graph_refresh_all();   /* and drops what graphs that are destroyed had */
+    return result;
+}
+
+/* The context that cuCtxSynchronize waits for. A green context's wait is not one for all of the
+ * context whose memory it uses. */
+static struct gc_context *waited_context(void)
+{
+    struct gc_context *context = gc_shim_current_context();
+    CUcontext handle = NULL;
+
+    if (context == NULL || GC_USE(cuCtxGetCurrent, &handle) != CUDA_SUCCESS ||
+        gc_context_handle(context) != (uintptr_t)handle)
+        return NULL;
+    return context;
+}
+
+GC_EXPORT
+CUresult cuCtxSynchronize(void)
+{
+    struct gc_context *context;
+    uint64_t epoch;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuCtxSynchronize);
+    gc_shim_enter(GC_API_cuCtxSynchronize);
+    context = waited_context();
+    epoch = context == NULL ? 0 : gc_context_epoch(context);
+    result = retire(context, epoch,
+                    GC_CALL(context == NULL ? NULL : gc_context_device(context), cuCtxSynchronize));
+    gc_shim_leave();
+    return result;
+}
+
+GC_EXPORT
+CUresult cuCtxSynchronize_v2(CUcontext handle)
+{
+    struct gc_context *context;
+    uint64_t epoch;
+    CUresult result;
+
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuCtxSynchronize_v2, handle);
+    gc_shim_enter(GC_API_cuCtxSynchronize_v2);
+    context = handle == NULL ? waited_context()
+                             : gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
+    epoch = context == NULL ? 0 : gc_context_epoch(context);
+    result = retire(
+        context, epoch,
+        GC_CALL(context == NULL ? NULL : gc_context_device(context), cuCtxSynchronize_v2, handle));
+    gc_shim_leave();
+    return result;
+}
+
+/* ---- one stream ---- */
+
+/* Whether all work counted so far went to the stream. */
+static bool is_only_stream(uint64_t key)
+{
+    struct gc_work *work = gc_shim_work();
+
+    return work != NULL && key != GC_STREAM_OTHER && gc_work_is_only_stream(work, key);
+}
+
+#define STREAM_SYNCHRONIZE(symbol, is_per_thread)                                                  \
+    do {                                                                                           \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, stream);                                                     \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        struct gc_context *context = gc_shim_current_context();                                    \
+        uint64_t epoch = context == NULL ? 0 : gc_context_epoch(context);                          \
+        /* After the mark was read: then it holds for all work in it. */                           \
+        bool proves = is_only_stream(gc_submit_key(stream, is_per_thread));                        \
+        CUresult result =                                                                          \
+            retire(proves ? context : NULL, epoch,                                                 \
+                   GC_CALL(context == NULL ? NULL : gc_context_device(context), symbol, stream));  \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    STREAM_SYNCHRONIZE(cuStreamSynchronize, false);
+}
+
+GC_EXPORT
+CUresult cuStreamSynchronize_ptsz(CUstream stream)
+{
+    STREAM_SYNCHRONIZE(cuStreamSynchronize_ptsz, true);
+}
+
+GC_EXPORT
+CUresult cuEventSynchronize(CUevent event)
+{
+    if (!gc_shim_ready())
+        return GC_FORWARD(cuEventSynchronize, event);
+    gc_shim_enter(GC_API_cuEventSynchronize);
+    CUresult result = retire(NULL, 0, GC_CALL(gc_shim_current_device(), cuEventSynchronize, event));
+    gc_shim_leave();
+    return result;
+}

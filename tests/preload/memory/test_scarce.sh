@@ -1,0 +1,35 @@
+#!/bin/bash
+# Host memory runs out, at every point: mappings fail from the N-th on, for good and for a moment, and address space is limited.
+# The program never crashes or hangs and never reads what it did not write. And ten thousand threads leave nothing behind.
+# timeout: 300
+. "$(dirname "$0")/../../lib.sh"
+progs=$BUILD_DIR/tests/preload
+trace=$TMP/trace
+
+# starve SETTINGS: all points; prints what went wrong.
+starve() {
+    local settings=$1 at span out status
+    for span in 1 1000000; do
+        for at in $(seq 0 $((span == 1 ? 1 : 3)) 24) 36 60; do
+            # shellcheck disable=SC2086 # words
+            out=$(preloaded $settings LD_PRELOAD="$progs/libscarce.so:$LIB" SCARCE_AT="$at" SCARCE_FOR="$span" \
+                GPUCACHE_REPORT="$TMP/r.json" timeout -s KILL 30 "$progs/scarce" 2> "$TMP/err")
+            status=$?
+            [ $status -eq 0 ] || echo "mapping $at, $span times: status $status: $out $(tail -1 "$TMP/err")"
+        done
+    done
+}
+for settings in GPUCACHE_MODE=cache GPUCACHE_BACKEND=driver "GPUCACHE_TRACE=$trace GPUCACHE_STACKS=all" \
+    "GPUCACHE_GROUP=scarce GPUCACHE_LIMIT=1GiB GPUCACHE_TENANTS=all=*:900MiB" GPUCACHE_DEBUG=poison; do
+    is "mappings fail: ${settings//$TMP\//}" "$(starve "$settings")" ""
+done
+wrong=''
+for mib in 4 5 6 8 12 16 24 32 48 64; do
+    pages=$(preloaded "$progs/starved" $((mib << 20)) 2>&1) || wrong="$wrong $mib: $pages"
+done
+is "little address space: cuInit answers" "$wrong" ""
+for settings in GPUCACHE_MODE=cache GPUCACHE_MODE=track "GPUCACHE_STACKS=all GPUCACHE_TENANTS=all=*:1GiB"; do
+    # shellcheck disable=SC2086 # words
+    ok "10,000 threads: $settings" preloaded $settings GPUCACHE_REPORT=none timeout 100 "$progs/many_threads" 10000
+done
+done_testing

@@ -1,0 +1,31 @@
+#!/bin/bash
+# fork in every state: with threads inside the library, during a capture, while paused, from a thread, twice; with a trace open,
+# with stacks, in a group, with tenants. The child passes through and ends; the parent, its report and its trace know nothing of it.
+# timeout: 300
+. "$(dirname "$0")/../../lib.sh"
+forks=$BUILD_DIR/tests/preload/forks
+GPUCACHE_TRACE=$TMP/run.trace GPUCACHE_REPORT=none preloaded timeout -s KILL 60 "$forks" threads > "$TMP/out" 2>&1
+ok "a run is planned" "$TOOL" plan "$TMP/run.trace" --output "$TMP/run.plan" --deadline 1
+settings=("GPUCACHE_PLAN=$TMP/run.plan" "GPUCACHE_MODE=cache" "GPUCACHE_MODE=track" "GPUCACHE_TRACE=$TMP/trace GPUCACHE_STACKS=all"
+    "GPUCACHE_GROUP=forks GPUCACHE_LIMIT=2GiB GPUCACHE_TENANTS=all=*:1GiB" "GPUCACHE_REUSE=sync GPUCACHE_BACKEND=driver")
+
+for state in started threads capture paused from-thread twice ending; do
+    for set in "${settings[@]}"; do
+        case "$state $set" in "paused "*track | "paused "*driver) continue ;; esac # nothing there to pause
+        rm -rf "$TMP/reports" "$TMP/trace"
+        mkdir "$TMP/reports"
+        # shellcheck disable=SC2086 # words
+        out=$(preloaded $set GPUCACHE_REPORT="$TMP/reports/%p.json" timeout -s KILL 60 "$forks" "$state" 2>&1)
+        is "$state, ${set//$TMP\//}" "$? $out" "0 the parent went on"
+        reports=("$TMP"/reports/*.json)
+        is "$state: one report" "${#reports[@]}" 1
+        is "$state: it counts the parent alone" \
+            "$(json "${reports[0]}" 'd["leak_count"] == 0 and d["alloc_count"] == d["free_count"] and d["invalid_free_count"] == 0')" true
+        [[ $set != *PLAN* ]] || is "$state: it follows the plan" "$(json "${reports[0]}" 'd["plan"]["entries"] > 0')" true
+        [[ $set = *TRACE* ]] || continue
+        counts=$("$TOOL" trace "$TMP/trace" --csv | cut -d, -f1 | sort | uniq -c | tr -s ' \n' ' ')
+        want=$(json "${reports[0]}" 'd["alloc_count"]')
+        is "$state: the trace has the parent's events alone" "$counts" " $want a $want f 1 op "
+    done
+done
+done_testing

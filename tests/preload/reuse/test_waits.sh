@@ -1,0 +1,26 @@
+#!/bin/bash
+# What the library waits for, while other threads capture, or end the stream that is waited for: as without the library.
+# timeout: 300
+. "$(dirname "$0")/../../lib.sh"
+program=$BUILD_DIR/tests/preload/waits
+export SIMCUDA_MEMORY=1GiB GPUCACHE_REPORT=none
+
+# same CASE: the program ends with the answers that it has without the library.
+same() {
+    like "$settings, $1: without the library" "$(simulated timeout 60 "$program" "$1" 2>&1; echo $?)" \
+        '^(capture 0 0 0|wrong 0|refused 0)$'
+    is "$settings, $1: the same answers" "$(preloaded timeout 60 "$program" "$1" 2>&1; echo $?)" \
+        "$(simulated timeout 60 "$program" "$1" 2>&1; echo $?)"
+}
+for settings in "GPUCACHE_BACKEND=vmm" "GPUCACHE_BACKEND=driver" "SIMCUDA_DRIVER_VERSION=12040"; do
+    export "${settings?}"
+    for case in load pool global local foreign; do
+        same $case
+    done
+    unset "${settings%%=*}"
+done
+# A slow event holds the end of the stream up where another thread looks for it.
+export SIMCUDA_DRIVER_VERSION=12040 SIMCUDA_LATENCY=cuEventCreate=300000
+settings="slow events"
+same destroy
+done_testing

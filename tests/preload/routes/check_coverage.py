@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""Every function of the toolkit's headers is classified, and every row says what the headers say.
+
+usage: check_coverage.py INCLUDE_DIR [INCLUDE_DIR ...]
+Prints TAP, a block of tests per folder. cuda.h and cuda_runtime_api.h are run through the C preprocessor
+with every ABI visible; versions come from cudaTypedefs.h, where the ABIs of one name, in the order of their
+versions, are the symbols name, name_v2, name_v3, ….
+"""
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+Row = collections.namedtuple("Row", "symbol base version per_thread")
+failed = number = 0
+
+
+def check(name, problems):
+    global failed, number
+    number += 1
+    failed += bool(problems)
+    print(f"{'not ok' if problems else 'ok'} {number} - {name}")
+    for problem in problems:
+        print(f"# {problem}")
+
+
+def preprocess(text, includes):
+    command = ["gcc", "-E", "-P", "-D__CUDA_API_VERSION_INTERNAL", *[f"-I{i}" for i in includes], "-xc", "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def read_table(path, macros, **kinds):
+    """The rows of a .def file, through the preprocessor, so that comments and line breaks do not matter."""
+    defines = "".join(f"#define {m}(...) @{m}, __VA_ARGS__ @@\n" for m in macros)
+    text = " ".join(preprocess(defines + f'#include "{path}"\n', [ROOT]).split())
+    for entry in re.findall(r"@(\w+), (.*?) @@", text):
+        yield entry[0], [field.strip() for field in entry[1].split(",")]
+
+
+def read_rows():
+    wrapped, used, runtime = {}, {}, set()
+    for macro, field in read_table("shim/api.def", ["API", "USE", "RUNTIME"]):
+        if macro == "RUNTIME":
+            runtime.add(field[0])
+            continue
+        rows = wrapped if macro == "API" else used
+        if field[0] in wrapped or field[0] in used:
+            rows[f"{field[0]} (twice)"] = None
+        rows[field[0]] = Row(field[0], field[1], int(field[2]), macro == "API" and field[3] == "PTSZ")
+    return wrapped, used, runtime
+
+
+def read_neutral():
+    neutral, problems, reasons = collections.Counter(), [], set()
+    for macro, field in read_table("shim/neutral.def", ["REASON", "NEUTRAL"]):
+        if macro == "REASON":
+            reasons.add(field[0])
+            if len(",".join(field[2:]).strip('" ')) < 10:
+                problems.append(f"REASON {field[0]} gives none")
+        else:
+            if field[0] not in reasons:
+                problems.append(f"NEUTRAL names the unknown reason {field[0]}")
+            neutral.update(field[1:])
+    problems += [f"{name} stands in neutral.def {n} times" for name, n in neutral.items() if n > 1]
+    return set(neutral), problems
+
+
+def split(symbol):
+    """cuX_v2_ptsz → ("cuX", 2, True)"""
+    found = re.fullmatch(r"(.*?)(?:_v(\d+))?(_pt[ds][sz])?", symbol)
+    return found[1], int(found[2] or 1), found[3] is not None
+
+
+def header_rows(include):
+    """Exported symbols of cuda.h, each with its Row or None where cudaTypedefs.h says nothing of it."""
+    text = preprocess("#include <cuda.h>\n", [include])
+    versions, symbols = collections.defaultdict(set), collections.defaultdict(list)
+    typedefs = pathlib.Path(include, "cudaTypedefs.h").read_text()
+    for base, version, per_thread in re.findall(r"\*PFN_(cu\w+?)_v(\d+)(_pt[ds][sz])?\)", typedefs):
+        versions[base, bool(per_thread)].add(int(version))
+    for symbol in set(re.findall(r"\bCUresult\s+(cu\w+)\s*\(", text)):
+        base, order, per_thread = split(symbol)
+        symbols[base, per_thread].append((order, symbol))
+    rows = {}
+    for key, found in symbols.items():
+        known = sorted(versions[key])
+        for index, (_, symbol) in enumerate(sorted(found)):
+            exact = len(known) == len(found)
+            rows[symbol] = Row(symbol, key[0], known[index], key[1]) if exact else None
+    newest = int(re.search(r"#define CUDA_VERSION (\d+)", pathlib.Path(include, "cuda.h").read_text())[1])
+    return rows, newest
+
+
+def other_apis(include):
+    """What the headers beside cuda.h name: they need headers of other APIs, so their text is read as it is."""
+    names = set()
+    for header in ("cudaGL.h", "cudaEGL.h", "cudaVDPAU.h", "cudaProfiler.h"):
+        path = pathlib.Path(include, header)
+        text = path.read_text(errors="replace") if path.exists() else ""
+        names |= set(re.findall(r"CUDAAPI\s+(cu[A-Z]\w+)\s*\(", text))
+        names |= set(re.findall(r"#\s*define\s+cu[A-Z]\w+\s+(cu\w+)", text))
+        for kind, name in re.findall(r"#\s*define\s+cu[A-Z]\w+\s+__CUDA_API_PT(DS|SZ)\((cu\w+)\)", text):
+            names |= {name, f"{name}_pt{kind.lower()}"}
+    return names - {"cuWGLGetDevice"}  # of another system
+
+
+# ---- what a function's parameters can name ----
+
+NO_ARGUMENT = {"NULL", "0"}
+
+
+def split_fields(text):
+    """At the commas that are in no parentheses."""
+    fields, depth, start = [], 0, 0
+    for i, c in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(c, 0)
+        if c == "," and depth == 0:
+            fields.append(text[start:i].strip())
+            start = i + 1
+    return fields + [text[start:].strip()]
+
+
+class Types:
+    """Which types can name device memory: by CUdeviceptr, or by a pointer to anything, in themselves or a member."""
+
+    def __init__(self, include):
+        text = preprocess('#include "shim/cuda_compat.h"\n', [ROOT, include])
+        self.text = re.sub(r"__attribute__\(\((?:[^()]|\([^()]*\))*\)\)", "", text)
+        self.bodies, self.known = {}, {}
+        for found in re.finditer(r"\b(typedef )?(?:struct|union)(?: (\w+))?\s*\{", self.text):
+            end, depth = found.end(), 1
+            while depth:
+                depth += {"{": 1, "}": -1}.get(self.text[end], 0)
+                end += 1
+            name = re.match(r"\s*(\w+)", self.text[end:]) if found[1] else None
+            for each in (found[2], name and name[1]):
+                if each:
+                    self.bodies[each] = self.text[found.end():end - 1]
+        for old, new in re.findall(r"\btypedef (?:struct )?(\w+)\s+(\w+);", self.text):
+            self.bodies.setdefault(new, old + " x;")
+
+    def names(self, text, any_pointer=True):
+        """Whether a declaration has a type that can."""
+        if any_pointer and re.search(r"\bvoid\b(?!\s*\))[^;(]*\*", text):
+            return True
+        return any(self._type_names(word, any_pointer) for word in set(re.findall(r"\b[A-Za-z_]\w+\b", text)))
+
+    def _type_names(self, name, any_pointer):
+        if name.startswith("CUdeviceptr"):
+            return True
+        key = name, any_pointer
+        if key not in self.known:
+            self.known[key] = False  # of a type within itself
+            self.known[key] = name in self.bodies and self.names(self.bodies[name], any_pointer)
+        return self.known[key]
+
+
+def is_context_given(parameter):
+    return re.search(r"\bCU(context|greenCtx)\s*\*", parameter, re.IGNORECASE)
+
+
+def check_reach(types):
+    """Problems of the rows that say whose memory work may reach (shim/wrap/reach.h)."""
+    problems, words = [], collections.Counter()
+    defines = "".join(f"#define {m}(...) @{m}, __VA_ARGS__ @@\n" for m in ("SUBMIT", "NODE"))
+    text = " ".join(preprocess(defines + '#include "shim/api.def"\n', [ROOT]).split())
+    for macro, row in re.findall(r"@(\w+), (.*?) @@", text):
+        fields = split_fields(row)
+        if macro == "SUBMIT":
+            symbol, _, _, _, _, reach, parameters, _ = fields
+        else:
+            symbol, _, _, where, reach, parameters, _ = fields
+        parameters = split_fields(parameters[1:-1])
+        word, arguments = re.fullmatch(r"(\w+)(?:\((.*)\))?", reach).groups()
+        words[word] += 1
+        names = {re.search(r"(\w+)$", p)[1]: p for p in parameters if types.names(p)}
+        if word == "KERNEL":
+            wrong = [p for p in names.values()
+                     if not re.match(r"void \*\*|CUDA_LAUNCH_PARAMS \*|const CUlaunchConfig \*", p)]
+            if not any("CUfunction" in p or "CUDA_LAUNCH_PARAMS" in p for p in parameters):
+                wrong.append("no kernel")
+        elif word == "NOTHING":
+            callbacks = any(re.match(r"CUhostFn|CUstreamCallback", p) for p in parameters)
+            wrong = [p for p in names.values() if not (callbacks and p.startswith("void *"))]
+        elif word == "ANY":
+            wrong = []
+        else:
+            named = set(re.findall(r"\w+", arguments or "")) - NO_ARGUMENT
+            wrong = [p for n, p in names.items() if n not in named]
+        if macro == "NODE" and any("CUcontext context" == p for p in parameters) and where != "context":
+            wrong.append("its context")
+        problems += [f"{symbol}: {reach} leaves out {p}" for p in wrong]
+    if not words["ANY"] or not words["PAIR"] or not words["KERNEL"]:
+        problems.append(f"no rows were read: {words}")
+    return problems
+
+
+def prototypes(include, types):
+    """The driver's functions, their parameters as text."""
+    texts = [types.text]
+    for header in ("cudaGL.h", "cudaEGL.h", "cudaVDPAU.h", "cudaProfiler.h"):
+        path = pathlib.Path(include, header)
+        if path.exists():
+            texts.append(path.read_text(errors="replace").replace("CUDAAPI", ""))
+    return {symbol: [" ".join(p.split()) for p in parameters.split(",")]
+            for text in texts for symbol, parameters in re.findall(r"\bCUresult\s+(cu\w+)\s*\(([^;{]*)\)\s*;", text)}
+
+
+def judge_neutral(word, types, parameters):
+    """What the word of its reason does not allow a function."""
+    named = [p for p in parameters if types.names(p)]
+    given = [p for p in parameters if is_context_given(p)]
+    streams = [p for p in parameters if "CUstream " in p]
+    graphs = [p for p in parameters if re.search(r"\bCUgraph(Node|Exec)?\b", p)]
+    if word == "KNOWN":
+        return named
+    if word == "PLAIN":
+        return named + given
+    if word == "HOST":
+        return given + (streams + graphs if named else [])
+    if word == "LAUNCHED":
+        by_address = [p for p in named if types.names(p, False)]
+        is_asked = all("*" in p and "const" not in p for p in by_address)
+        return given + streams + ([] if is_asked else by_address)
+    if word == "FOREIGN":
+        return given + streams
+    if word == "STATE":
+        return given + [p for p in named if types.names(p, False)]
+    return [f"the unknown word {word}"]
+
+
+def check_neutral(include, types):
+    problems, words, seen = [], {}, 0
+    known = prototypes(include, types)
+    for macro, field in read_table("shim/neutral.def", ["REASON", "NEUTRAL"]):
+        if macro == "REASON":
+            words[field[0]] = field[1]
+        elif words[field[0]] != "RUNTIME":
+            for symbol in set(field[1:]) & set(known):
+                seen += 1
+                wrong = judge_neutral(words[field[0]], types, known[symbol])
+                problems += [f"{symbol} is {words[field[0]]}, with {p}" for p in wrong]
+    return problems if seen > 200 else [*problems, f"only {seen} functions were seen"]
+
+
+def check_contexts(include, types):
+    """A function that gives a context makes it, unless neutral.def says otherwise."""
+    known, problems, seen = prototypes(include, types), [], 0
+    for _, field in read_table("shim/api.def", ["API"]):
+        if any(is_context_given(p) for p in known.get(field[0], [])):
+            seen += 1
+            if field[4] != "CONTEXT":
+                problems.append(f"{field[0]} gives a context and is of kind {field[4]}")
+    return problems if seen > 5 else ["no function gives a context"]
+
+
+def table_version():
+    return int(re.search(r"GC_API_TABLE_VERSION (\d+)", (ROOT / "shim/shim.h").read_text())[1])
+
+
+def check_headers(include, wrapped, used, runtime, neutral):
+    rows, newest = header_rows(include)
+    text = preprocess("#include <cuda_runtime_api.h>\n", [include])
+    functions = set(re.findall(r"\b(cuda[A-Z]\w+)\s*\(", text))
+    label = f"CUDA {newest // 1000}.{newest % 1000 // 10}"
+
+    check(f"{label}: every driver function is classified",
+          sorted(f"{s}: no row in api.def, no line in neutral.def" for s in rows if s not in wrapped and s not in neutral))
+    check(f"{label}: every runtime function is classified",
+          sorted(f"{s}: no row in api.def, no line in neutral.def" for s in functions
+                 if s not in runtime and s not in neutral))
+    others = other_apis(include)
+    check(f"{label}: every driver function beside cuda.h is classified",
+          sorted(f"{s}: no row in api.def, no line in neutral.def" for s in others
+                 if s not in wrapped and s not in neutral))
+    is_other = re.compile(r"cu(GL|EGL|VDPAU)")
+    check(f"{label}: base, version and variant agree with cudaTypedefs.h",
+          [f"{row} but the headers say {rows[s]}" for table in (wrapped, used) for s, row in table.items()
+           if rows.get(s) and rows[s] != row])
+    check(f"{label}: rows newer than the header, and only those, are missing from it",
+          [f"{s} is of CUDA {row.version}" for table in (wrapped, used) for s, row in table.items()
+           if row and s not in rows and row.version <= newest and not is_other.match(s)])
+    types = Types(include)
+    check(f"{label}: a row's reach names every parameter that can name device memory", check_reach(types))
+    check(f"{label}: what neutral.def says of a function fits its parameters", check_neutral(include, types))
+    check(f"{label}: whatever gives a context makes one, or one is known", check_contexts(include, types))
+    check(f"{label}: the table was checked against this version",
+          [f"GC_API_TABLE_VERSION is {table_version()}"] if newest > table_version() else [])
+    return set(rows) | functions | others
+
+
+def main():
+    wrapped, used, runtime = read_rows()
+    neutral, problems = read_neutral()
+    seen = set()
+
+    print(f"1..{2 + 9 * len(sys.argv[1:]) + 1}")
+    check("no symbol stands in the tables twice",
+          problems + [s for s in [*wrapped, *used] if "twice" in s] +
+          sorted(f"{s} is wrapped and neutral" for s in (set(wrapped) | runtime) & neutral))
+    check("tables are not empty", [] if len(wrapped) > 250 and len(neutral) > 400 else ["they are"])
+    for include in sys.argv[1:]:
+        seen |= check_headers(include, wrapped, used, runtime, neutral)
+    # Older functions live in older headers only, so this can be told only where all are at hand.
+    unknown = sorted((set(wrapped) | set(used) | runtime | neutral) - seen) if len(sys.argv) > 3 else []
+    check("every symbol of the tables is in one of the headers", unknown)
+    return failed != 0
+
+
+sys.exit(main())

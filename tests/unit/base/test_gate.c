@@ -1,0 +1,69 @@
+/* Who waits at a door that stays closed gives up, and then knows nothing of what is behind it: work
+ * there counts as neither done nor gone. */
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#include <pthread.h>
+
+struct asking {
+    struct workbench bench;
+    pthread_t threads[2];
+    bool is_retired;
+    enum gc_status waited;
+};
+
+static void *ask_fence(void *argument)
+{
+    struct asking *asking = argument;
+    asking->is_retired = gc_fence_poll(asking->bench.contexts[0]);
+    return NULL;
+}
+
+static void *wait_for_peer(void *argument)
+{
+    struct asking *asking = argument;
+    int ignored;
+    asking->waited = gc_fence_synchronize(asking->bench.contexts[2], GC_FOREVER, &ignored);
+    return NULL;
+}
+
+/* The second context is a peer of the others and uses their memory; the driver destroys it for
+ * longer than anybody waits. */
+static void work_of_a_context_that_does_not_come_to_its_end_is_not_done(void **state)
+{
+    static struct asking asking;
+    struct workbench *bench = &asking.bench;
+    (void)state;
+    workbench_open_fenced(bench, GC_MIB(256));
+    gc_context_add_peer(bench->contexts[0], bench->contexts[1]);
+    gc_context_add_peer(bench->contexts[2], bench->contexts[1]);
+    const uint64_t address = workbench_alloc(bench, 0, 4096);
+    sim_driver_submit(&bench->sim, 2, address, 4096);
+    workbench_free(bench, address);
+    assert_true(gc_fence_record(bench->contexts[0]));
+    struct gc_context *ending = gc_core_end_begin(bench->core, 2);
+    pthread_create(&asking.threads[0], NULL, ask_fence, &asking);
+    pthread_create(&asking.threads[1], NULL, wait_for_peer, &asking);
+    pthread_join(asking.threads[0], NULL);
+    pthread_join(asking.threads[1], NULL);
+    assert_false(asking.is_retired);
+    assert_status(asking.waited, GC_DRIVER);
+    gc_core_end_cancel(ending);
+    const uint64_t other = workbench_alloc(bench, 0, 4096);
+    assert_int_not_equal(other, address);
+    sim_driver_complete(&bench->sim, 2);
+    assert_true(gc_fence_poll(bench->contexts[0]));
+    workbench_free(bench, other);
+    workbench_close(bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(work_of_a_context_that_does_not_come_to_its_end_is_not_done),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("door", tests, NULL, NULL);
+}

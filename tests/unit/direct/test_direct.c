@@ -1,0 +1,220 @@
+/* Direct memory: charges, records, what vanishes with a context; and the table of records itself.
+ */
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#include <stdlib.h>
+
+static struct gc_direct record_of(struct workbench *bench, enum gc_direct_kind kind, uint64_t key,
+                                  uint64_t bytes)
+{
+    return (struct gc_direct){.kind = kind,
+                              .key = key,
+                              .requested_bytes = bytes,
+                              .charged_bytes = bytes,
+                              .device = bench->device,
+                              .context = 1,
+                              .api = API_OTHER};
+}
+
+static void add(struct workbench *bench, const struct gc_direct *direct)
+{
+    assert_status(gc_core_reserve(bench->core, bench->device, NULL, direct->charged_bytes), GC_OK);
+    assert_status(gc_core_track(bench->core, direct), GC_OK);
+    gc_core_confirm(bench->core, bench->device, NULL);
+}
+
+static void charge_lives_as_long_as_the_record(void **state)
+{
+    struct workbench bench;
+    struct gc_direct found;
+    (void)state;
+    workbench_open_plain(&bench);
+    const struct gc_direct direct = record_of(&bench, GC_DIRECT_ARRAY, 77, 5000);
+    add(&bench, &direct);
+    assert_int_equal(workbench_figures(&bench).reserved.current, 5000);
+    assert_int_equal(workbench_figures(&bench).requested.current, 5000);
+    assert_int_equal(workbench_figures(&bench).leak_count, 1);
+    assert_status(gc_core_find_direct(bench.core, GC_DIRECT_ARRAY, 77, &found), GC_OK);
+    assert_int_equal(found.requested_bytes, 5000);
+    assert_status(gc_core_find_direct(bench.core, GC_DIRECT_HANDLE, 77, &found), GC_NOT_OURS);
+    assert_status(gc_core_untrack(bench.core, GC_DIRECT_ARRAY, 77, &found), GC_OK);
+    assert_status(gc_core_untrack(bench.core, GC_DIRECT_ARRAY, 77, NULL), GC_NOT_OURS);
+    assert_int_equal(found.charged_bytes, 5000);
+    const struct gc_device_snapshot figures = workbench_figures(&bench);
+    assert_int_equal(figures.reserved.current, 0);
+    assert_int_equal(figures.reserved.peak, 5000);
+    assert_int_equal(figures.alloc_count, 1);
+    assert_int_equal(figures.free_count, 1);
+    assert_int_equal(workbench_api_figures(&bench, API_OTHER).peak_bytes, 5000);
+    workbench_close(&bench);
+}
+
+static void reserve_makes_room_and_stops_at_the_limit(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(64),
+                                          .trim_percent = 100};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
+    assert_status(gc_core_reserve(bench.core, bench.device, NULL, GC_MIB(50)), GC_OK);
+    assert_int_equal(bench.sim.used_bytes, 0);
+    assert_status(gc_core_reserve(bench.core, bench.device, NULL, GC_MIB(15)), GC_OUT_OF_MEMORY);
+    assert_status(gc_core_reserve(bench.core, bench.device, NULL, UINT64_MAX), GC_OUT_OF_MEMORY);
+    assert_status(gc_core_reserve(bench.core, bench.device, NULL, 0), GC_OK);
+    assert_int_equal(workbench_figures(&bench).oom_count, 2);
+    gc_core_unreserve(bench.core, bench.device, NULL, GC_MIB(50));
+    workbench_close(&bench);
+}
+
+static void relieve_says_whether_anything_went_back(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    assert_false(gc_core_relieve(bench.core, bench.device, 1));
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
+    assert_true(gc_core_relieve(bench.core, bench.device, 1));
+    assert_int_equal(bench.sim.used_bytes, 0);
+    assert_false(gc_core_relieve(bench.core, bench.device, 1));
+    workbench_close(&bench);
+}
+
+static void other_kinds_are_no_allocations(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    struct gc_direct host = record_of(&bench, GC_DIRECT_HOST, 1, 1000);
+    host.charged_bytes = 0;
+    const struct gc_direct context = record_of(&bench, GC_DIRECT_CONTEXT, 1, 300);
+    add(&bench, &host);
+    add(&bench, &context);
+    const struct gc_device_snapshot figures = workbench_figures(&bench);
+    assert_int_equal(figures.alloc_count, 0);
+    assert_int_equal(figures.requested.current, 0);
+    assert_int_equal(figures.leak_count, 0);
+    assert_int_equal(figures.reserved.current, 300);
+    assert_int_equal(figures.direct_bytes[GC_DIRECT_HOST], 1000);
+    assert_int_equal(workbench_api_figures(&bench, API_OTHER).count, 2);
+    assert_status(gc_core_untrack(bench.core, GC_DIRECT_HOST, 1, NULL), GC_OK);
+    assert_status(gc_core_untrack(bench.core, GC_DIRECT_CONTEXT, 1, NULL), GC_OK);
+    assert_int_equal(workbench_api_figures(&bench, API_OTHER).current_bytes, 0);
+    workbench_close(&bench);
+}
+
+static void host_memory_may_belong_to_no_device(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    struct gc_direct host = record_of(&bench, GC_DIRECT_HOST, 1, 1000);
+    host.charged_bytes = 0;
+    host.device = NULL;
+    assert_status(gc_core_track(bench.core, &host), GC_OK);
+    assert_status(gc_core_untrack(bench.core, GC_DIRECT_HOST, 1, NULL), GC_OK);
+    workbench_close(&bench);
+}
+
+static void records_vanish_with_their_context(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    for (uint64_t key = 1; key <= 500; key++) {
+        struct gc_direct direct = record_of(&bench, GC_DIRECT_MEMORY, key << 9, 1 << 10);
+        direct.context = key % 2 == 0 ? 1 : 0;
+        add(&bench, &direct);
+    }
+    workbench_drop(&bench, 0);
+    const struct gc_device_snapshot figures = workbench_figures(&bench);
+    assert_int_equal(figures.leak_count, 250);
+    assert_int_equal(figures.reserved.current, 250 << 10);
+    assert_int_equal(figures.free_count, 0);
+    assert_status(gc_core_untrack(bench.core, GC_DIRECT_MEMORY, 2 << 9, NULL), GC_NOT_OURS);
+    assert_status(gc_core_untrack(bench.core, GC_DIRECT_MEMORY, 3 << 9, NULL), GC_OK);
+    workbench_close(&bench);
+}
+
+static void key_that_comes_again_replaces_its_record(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    const struct gc_direct first = record_of(&bench, GC_DIRECT_MEMORY, 512, 1000);
+    const struct gc_direct second = record_of(&bench, GC_DIRECT_MEMORY, 512, 3000);
+    add(&bench, &first);
+    add(&bench, &second);
+    assert_int_equal(workbench_figures(&bench).reserved.current, 3000);
+    assert_int_equal(workbench_figures(&bench).leak_bytes, 3000);
+    workbench_close(&bench);
+}
+
+static void adjust_never_goes_below_nothing(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    gc_core_adjust(bench.core, bench.device, 1000);
+    assert_int_equal(workbench_figures(&bench).reserved.current, 1000);
+    gc_core_adjust(bench.core, bench.device, -5000);
+    assert_int_equal(workbench_figures(&bench).reserved.current, 0);
+    gc_core_adjust(bench.core, bench.device, INT64_MIN);
+    assert_int_equal(workbench_figures(&bench).reserved.current, 0);
+    workbench_close(&bench);
+}
+
+/* The table against a plain array, with growth in between. */
+static void tracker_agrees_with_a_model(void **state)
+{
+    enum { KEYS = 4000, STEPS = 60000 };
+    static uint64_t model[KEYS];
+    struct gc_host host = {0};
+    static struct gc_tracker tracker;
+    unsigned seed = 12345;
+    (void)state;
+    gc_tracker_init(&tracker, &host);
+    for (unsigned step = 0; step < STEPS; step++) {
+        const uint64_t key = (uint64_t)rand_r(&seed) % KEYS;
+        struct gc_direct direct = {
+            .kind = GC_DIRECT_HANDLE, .key = key << 21, .requested_bytes = step + 1};
+        struct gc_direct got = {.requested_bytes = 0};
+        bool replaced;
+        if (rand_r(&seed) % 2 == 0) {
+            assert_status(gc_tracker_add(&tracker, &direct, &replaced, &got), GC_OK);
+            assert_int_equal(replaced, model[key] != 0);
+            model[key] = direct.requested_bytes;
+        } else {
+            assert_int_equal(gc_tracker_find(&tracker, GC_DIRECT_HANDLE, key << 21, &got),
+                             model[key] != 0);
+            assert_int_equal(got.requested_bytes, model[key]);
+            assert_int_equal(gc_tracker_remove(&tracker, GC_DIRECT_HANDLE, key << 21, &got),
+                             model[key] != 0);
+            model[key] = 0;
+        }
+    }
+    gc_tracker_fini(&tracker);
+    assert_int_equal(gc_host_bytes(&host), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(charge_lives_as_long_as_the_record),
+        cmocka_unit_test(reserve_makes_room_and_stops_at_the_limit),
+        cmocka_unit_test(relieve_says_whether_anything_went_back),
+        cmocka_unit_test(other_kinds_are_no_allocations),
+        cmocka_unit_test(host_memory_may_belong_to_no_device),
+        cmocka_unit_test(records_vanish_with_their_context),
+        cmocka_unit_test(key_that_comes_again_replaces_its_record),
+        cmocka_unit_test(adjust_never_goes_below_nothing),
+        cmocka_unit_test(tracker_agrees_with_a_model),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("direct", tests, NULL, NULL);
+}

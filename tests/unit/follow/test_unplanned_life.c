@@ -1,0 +1,250 @@
+/* A round that departs from its plan goes on by lifetimes: which entries last, what a request of
+ * another size stands for, and where both kinds are placed. */
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "core/plan/lifetimes.h"
+#include "core/plan/match.h"
+#include "core/plan/sort.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#define PAIRS 12U
+#define COUNT (2 * PAIRS)
+#define LASTING (GC_MIB(1) + GC_KIB(512))
+#define BRIEF GC_MIB(3)
+#define PEAK (BRIEF + PAIRS * LASTING)
+#define PLACES GC_MIB(22) /* in pages */
+#define STRAYS 3U
+
+/* In turn one that lasts to the end, and a brief one at the bottom. */
+static struct gc_run_entry entries[COUNT];
+static const struct gc_run_plan plan = {.entries = entries,
+                                        .count = COUNT,
+                                        .stream_count = 1,
+                                        .end_time = COUNT,
+                                        .device = GC_RUN_DEVICE_ANY,
+                                        .peak_bytes = PEAK};
+
+static int make_plan(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        const uint32_t time = 2 * i;
+        entries[time] = (struct gc_run_entry){
+            .bytes = LASTING, .offset = BRIEF + i * LASTING, .lower = time, .upper = COUNT};
+        entries[time + 1] =
+            (struct gc_run_entry){.bytes = BRIEF, .lower = time + 1, .upper = time + 2};
+    }
+    return 0;
+}
+
+/* ---- lifetimes ---- */
+
+static void keys_are_sorted(void **state)
+{
+    uint64_t keys[200];
+    (void)state;
+    for (uint32_t count = 0; count <= 200; count += 25) {
+        uint64_t sum = 0;
+        for (uint32_t i = 0; i < count; i++)
+            sum += keys[i] = gc_mix_u64(count + i) % 64;
+        gc_run_sort(keys, count);
+        for (uint32_t i = 0; i < count; i++) {
+            assert_true(i == 0 || keys[i - 1] <= keys[i]);
+            sum -= keys[i];
+        }
+        assert_int_equal(sum, 0);
+    }
+}
+
+static void what_is_alive_at_the_fullest_moment_lasts(void **state)
+{
+    struct gc_host host = {.bytes = 0};
+    uint32_t fullest;
+    (void)state;
+    assert_int_equal(gc_run_find_fullest(&plan, &host, &fullest), GC_OK);
+    assert_int_equal(fullest, COUNT - 1);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(gc_run_entry_lasts(&entries[i], fullest), i % 2 == 0 || i == COUNT - 1);
+    /* One that ends when another begins leaves before that. */
+    static const struct gc_run_entry turns[] = {{.bytes = 1024, .lower = 0, .upper = 5},
+                                                {.bytes = 1536, .lower = 5, .upper = 9}};
+    const struct gc_run_plan two = {.entries = turns, .count = 2};
+    assert_int_equal(gc_run_find_fullest(&two, &host, &fullest), GC_OK);
+    assert_int_equal(fullest, 5);
+    assert_int_equal(gc_host_bytes(&host), 0);
+}
+
+static void another_size_stands_for_the_next_entry_like_it(void **state)
+{
+    struct gc_host host = {.bytes = 0};
+    struct gc_run_match match;
+    (void)state;
+    assert_int_equal(gc_run_match_init(&match, &plan, &host), GC_OK);
+    assert_int_equal(gc_run_match_guess(&match, LASTING + 512), 0);
+    assert_int_equal(gc_run_match_guess(&match, BRIEF - 4096), 1);
+    assert_int_equal(gc_run_match_guess(&match, 512), GC_RUN_NONE);
+    assert_int_equal(gc_run_match_guess(&match, 4 * BRIEF), GC_RUN_NONE);
+    assert_int_equal(gc_run_match_guess(&match, UINT64_MAX - 511), GC_RUN_NONE);
+    assert_int_equal(gc_run_match_next(&match, LASTING, 0, true), 0);
+    assert_int_equal(gc_run_match_guess(&match, LASTING + 512), 2);
+    gc_run_match_fini(&match);
+}
+
+/* ---- places ---- */
+
+static void open_bench(struct workbench *bench, bool has_mapping)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(256),
+                                          .trim_percent = 100,
+                                          .has_mapping = has_mapping,
+                                          .plan = &plan};
+    workbench_open(bench, &setup);
+}
+
+/* Requests that are in no plan. */
+static void stray(struct workbench *bench, uint64_t *addresses)
+{
+    for (unsigned i = 0; i < STRAYS; i++)
+        addresses[i] = workbench_alloc(bench, 0, 777);
+}
+
+/* The rest of a round whose first entry is there. */
+static void go_on(struct workbench *bench, uint64_t *lasting, uint64_t *brief)
+{
+    for (unsigned i = 0; i < PAIRS; i++) {
+        if (i > 0)
+            lasting[i] = workbench_alloc(bench, 0, LASTING);
+        brief[i] = workbench_alloc(bench, 0, BRIEF);
+        workbench_check(bench);
+        workbench_free(bench, brief[i]);
+    }
+}
+
+/* A bench, and a round in it whose strays come after its first entry. */
+static void depart(struct workbench *bench, bool has_mapping, uint64_t *lasting, uint64_t *brief,
+                   uint64_t *strays)
+{
+    open_bench(bench, has_mapping);
+    lasting[0] = workbench_alloc(bench, 0, LASTING);
+    stray(bench, strays);
+    go_on(bench, lasting, brief);
+}
+
+static void a_departed_round_packs_what_lasts_behind_the_places(void **state)
+{
+    struct workbench bench;
+    uint64_t lasting[PAIRS];
+    uint64_t brief[PAIRS];
+    uint64_t strays[STRAYS];
+    (void)state;
+    depart(&bench, true, lasting, brief, strays);
+    const uint64_t base = lasting[0] - BRIEF;
+    /* The last brief one is there at the fullest moment. */
+    for (unsigned i = 1; i < PAIRS; i++) {
+        assert_int_equal(lasting[i], base + PLACES + (i - 1) * LASTING);
+        assert_true(brief[i - 1] >= base && brief[i - 1] + BRIEF <= base + PLACES);
+    }
+    const struct gc_follow_figures figures = workbench_figures(&bench).plan;
+    assert_int_equal(figures.followed_count, 1);
+    assert_int_equal(figures.unmatched_count, STRAYS);
+    assert_int_equal(figures.departed_count, COUNT - 1);
+    workbench_close(&bench);
+}
+
+static void the_next_round_follows_again(void **state)
+{
+    struct workbench bench;
+    uint64_t lasting[PAIRS];
+    uint64_t brief[PAIRS];
+    uint64_t strays[STRAYS];
+    (void)state;
+    depart(&bench, true, lasting, brief, strays);
+    const uint64_t base = lasting[0] - BRIEF;
+    for (unsigned i = 0; i < PAIRS; i++)
+        workbench_free(&bench, lasting[i]);
+    for (unsigned i = 0; i < STRAYS; i++)
+        workbench_free(&bench, strays[i]);
+    lasting[0] = workbench_alloc(&bench, 0, LASTING);
+    go_on(&bench, lasting, brief);
+    for (unsigned i = 0; i < PAIRS; i++) {
+        assert_int_equal(lasting[i], base + entries[(size_t)2 * i].offset);
+        assert_int_equal(brief[i], base);
+    }
+    workbench_close(&bench);
+}
+
+static void few_departures_leave_the_rest_in_place(void **state)
+{
+    struct workbench bench;
+    uint64_t lasting[PAIRS];
+    uint64_t brief[PAIRS];
+    (void)state;
+    open_bench(&bench, true);
+    lasting[0] = workbench_alloc(&bench, 0, LASTING);
+    (void)workbench_alloc(&bench, 0, 777);
+    go_on(&bench, lasting, brief);
+    for (unsigned i = 0; i < PAIRS; i++)
+        assert_int_equal(lasting[i], lasting[0] + i * LASTING);
+    assert_int_equal(workbench_figures(&bench).plan.departed_count, 0);
+    workbench_close(&bench);
+}
+
+static void plain_memory_keeps_to_the_places(void **state)
+{
+    struct workbench bench;
+    uint64_t lasting[PAIRS];
+    uint64_t brief[PAIRS];
+    uint64_t strays[STRAYS];
+    (void)state;
+    depart(&bench, false, lasting, brief, strays);
+    assert_int_equal(workbench_figures(&bench).plan.departed_count, 0);
+    for (unsigned i = 0; i < PAIRS; i++)
+        assert_int_equal(lasting[i], lasting[0] + i * LASTING);
+    workbench_close(&bench);
+}
+
+/* Requests as they come; what is refused is left out. Returns whether the driver failed a call. */
+static bool go_with_failure(uint64_t call)
+{
+    struct workbench bench;
+    uint64_t address;
+    open_bench(&bench, true);
+    sim_driver_fail(&bench.sim, call, false, SIM_BROKEN);
+    for (unsigned i = 0; i < COUNT; i++) {
+        const uint64_t bytes = i < 1 + STRAYS && i > 0 ? 777 : i % 2 == 0 ? LASTING : BRIEF;
+        const enum gc_status status = workbench_try_alloc(&bench, 0, bytes, &address);
+        assert_true(status == GC_OK || status == GC_DRIVER);
+        workbench_check(&bench);
+    }
+    const bool has_failed = bench.sim.failed_count > 0;
+    sim_driver_fail(&bench.sim, 0, false, 0);
+    workbench_close(&bench);
+    return has_failed;
+}
+
+static void any_failing_call_leaves_all_in_order(void **state)
+{
+    uint64_t call = 1;
+    (void)state;
+    while (go_with_failure(call))
+        call++;
+    assert_true(call > 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_are_sorted),
+        cmocka_unit_test(what_is_alive_at_the_fullest_moment_lasts),
+        cmocka_unit_test(another_size_stands_for_the_next_entry_like_it),
+        cmocka_unit_test(a_departed_round_packs_what_lasts_behind_the_places),
+        cmocka_unit_test(the_next_round_follows_again),
+        cmocka_unit_test(few_departures_leave_the_rest_in_place),
+        cmocka_unit_test(plain_memory_keeps_to_the_places),
+        cmocka_unit_test(any_failing_call_leaves_all_in_order),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("stray_life", tests, make_plan, NULL);
+}

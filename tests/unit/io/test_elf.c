@@ -1,0 +1,127 @@
+/* Symbol tables read by hand, held against the dynamic linker: dlsym and dladdr. */
+#define _GNU_SOURCE
+#include "core/io/elf.h"
+
+#include "tests/unit/cmocka_all.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+
+#define OBJECTS_MAX 64
+#define STEP 977 /* bytes between the addresses that are asked about */
+
+static struct object {
+    char path[512];
+    uintptr_t code, end;
+} objects[OBJECTS_MAX];
+static int object_count;
+
+static int note(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    (void)size;
+    (void)unused;
+    for (int i = 0; i < info->dlpi_phnum && object_count < OBJECTS_MAX; i++) {
+        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+
+        if (header->p_type != PT_LOAD || (header->p_flags & PF_X) == 0 ||
+            strncmp(info->dlpi_name, "linux-", 6) == 0)
+            continue;
+        struct object *object = &objects[object_count++];
+        snprintf(object->path, sizeof(object->path), "%s", info->dlpi_name);
+        object->code = info->dlpi_addr + header->p_vaddr;
+        object->end = object->code + header->p_memsz;
+        break;
+    }
+    return 0;
+}
+
+static int find_objects(void **unused)
+{
+    (void)unused;
+    (void)dlopen("libm.so.6", RTLD_NOW | RTLD_LOCAL);
+    (void)dlopen("libresolv.so.2", RTLD_NOW | RTLD_LOCAL);
+    dl_iterate_phdr(note, NULL);
+    return object_count > 2 ? 0 : -1;
+}
+
+/* Some of these have several versions, and libc alone has most. */
+static const char *const names[] = {"malloc",   "pthread_create", "cbrt",     "dlsym", "fopen",
+                                    "realpath", "ns_parserr",     "lgamma_r", "nosuch"};
+
+static void scopes_are_the_linkers(void **unused)
+{
+    int found_count = 0;
+
+    (void)unused;
+    for (int i = 0; i < object_count; i++) {
+        void *handle =
+            objects[i].path[0] != '\0' ? dlopen(objects[i].path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+
+        for (size_t j = 0; j < sizeof(names) / sizeof(names[0]); j++) {
+            void *want = handle == NULL ? NULL : dlsym(handle, names[j]);
+            void *got = gc_elf_find_in_scope((const void *)objects[i].code, names[j]);
+
+            /* Of several versions either may come; which object has it is what counts. */
+            if (got != want && (got == NULL || want == NULL || !gc_elf_is_same_object(got, want)))
+                fail_msg("%s in %s: %p, not %p", names[j], objects[i].path, got, want);
+            found_count += got != NULL;
+        }
+        if (handle != NULL)
+            dlclose(handle);
+    }
+    assert_true(found_count > 10);
+}
+
+static void functions_are_found_beside_others(void **unused)
+{
+    void *in_libm = gc_elf_find_function("libm.so", "cbrt");
+
+    (void)unused;
+    assert_non_null(in_libm);
+    assert_ptr_equal(gc_elf_find_function("", "cbrt"), in_libm);
+    assert_ptr_equal(gc_elf_find_beside(in_libm, "cbrt"), in_libm);
+    assert_null(gc_elf_find_beside(in_libm, "fopen"));
+    assert_null(gc_elf_find_function("libc.so", "cbrt"));
+    assert_null(gc_elf_find_function("", "nosuch"));
+    assert_false(gc_elf_is_same_object(in_libm, gc_elf_find_function("libc.so", "fopen")));
+    assert_null(gc_elf_find_in_scope(&object_count, "fopen")); /* the program itself */
+}
+
+static void keep_spot(void *kept, const struct gc_elf_spot *spot)
+{
+    *(struct gc_elf_spot *)kept = spot != NULL ? *spot : (struct gc_elf_spot){.path = NULL};
+}
+
+static void places_are_the_linkers(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < object_count; i++)
+        for (uintptr_t at = objects[i].code; at < objects[i].end; at += STEP) {
+            struct gc_elf_spot spot = {.path = NULL};
+            Dl_info info;
+
+            gc_elf_visit_place((const void *)at, keep_spot, &spot);
+            assert_int_not_equal(dladdr((const void *)at, &info), 0);
+            assert_non_null(spot.path);
+            assert_int_equal(spot.start / 4096, (uintptr_t)info.dli_fbase / 4096);
+            if (spot.symbol_start != (uintptr_t)info.dli_saddr)
+                fail_msg("%p in %s: %s, not %s", (void *)at, objects[i].path,
+                         spot.symbol ? spot.symbol : "-", info.dli_sname ? info.dli_sname : "-");
+        }
+    struct gc_elf_spot nowhere = {.path = ""};
+    gc_elf_visit_place((const void *)1, keep_spot, &nowhere);
+    assert_null(nowhere.path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scopes_are_the_linkers),
+        cmocka_unit_test(functions_are_found_beside_others),
+        cmocka_unit_test(places_are_the_linkers),
+    };
+
+    return cmocka_run_group_tests(tests, find_objects, NULL);
+}

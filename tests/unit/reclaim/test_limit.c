@@ -1,0 +1,217 @@
+/* Limits that change while memory is held, what could be had, and peaks that start again. */
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+static uint64_t held(struct workbench *bench)
+{
+    return gc_device_reserved_bytes(bench->device);
+}
+
+static void lower_limit_takes_idle_memory_and_nothing_else(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    const uint64_t kept = workbench_alloc(&bench, 0, GC_MIB(64));
+    workbench_free(&bench, workbench_alloc(&bench, 1, GC_MIB(128)));
+    gc_core_set_limit(bench.core, bench.device, GC_MIB(100));
+    assert_int_equal(held(&bench), GC_MIB(64));
+    assert_int_equal(gc_device_limit_bytes(bench.device), GC_MIB(100));
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(30)));
+    gc_core_set_limit(bench.core, bench.device, GC_MIB(10)); /* below what is live */
+    assert_int_equal(held(&bench), GC_MIB(64));
+    workbench_free(&bench, kept);
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(8)));
+    assert_true(held(&bench) <= GC_MIB(10));
+    gc_core_set_limit(bench.core, bench.device, UINT64_MAX);
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(500)));
+    workbench_close(&bench);
+}
+
+static void nothing_is_handed_out_above_the_limit(void **state)
+{
+    struct workbench bench;
+    uint64_t blocks[3];
+    uint64_t refused = 0;
+    (void)state;
+    workbench_open_plain(&bench);
+    for (unsigned i = 0; i < 3; i++)
+        blocks[i] = workbench_alloc(&bench, 0, GC_KIB(100));
+    workbench_free(&bench, blocks[1]); /* a hole among what is live */
+    const uint64_t before = held(&bench);
+    gc_core_set_limit(bench.core, bench.device, GC_KIB(512));
+    assert_status(workbench_try_alloc(&bench, 0, GC_KIB(100), &refused), GC_OUT_OF_MEMORY);
+    assert_int_equal(held(&bench), before);
+    assert_int_equal(workbench_figures(&bench).oom_count, 1);
+    gc_core_set_limit(bench.core, bench.device, before);
+    blocks[1] = workbench_alloc(&bench, 0, GC_KIB(100)); /* at the limit is not above it */
+    for (unsigned i = 0; i < 3; i++)
+        workbench_free(&bench, blocks[i]);
+    workbench_close(&bench);
+}
+
+static void what_could_be_had(void **state)
+{
+    struct workbench bench;
+    uint64_t available = 0;
+    (void)state;
+    workbench_open_plain(&bench);
+    assert_status(gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
+                  GC_OK);
+    assert_int_equal(available, GC_MIB(1024));
+    const uint64_t block = workbench_alloc(&bench, 0, GC_MIB(24));
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(100))); /* idle cache is free */
+    gc_core_set_limit(bench.core, bench.device, GC_MIB(200));
+    assert_status(gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
+                  GC_OK);
+    assert_int_equal(available, GC_MIB(176));
+    sim_driver_fail(&bench.sim, 1, false, SIM_BROKEN);
+    assert_status(gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
+                  GC_DRIVER);
+    assert_int_equal(bench.driver_code, SIM_BROKEN);
+    for (unsigned i = 0; i < WORKBENCH_CONTEXTS; i++)
+        workbench_drop(&bench, i);
+    (void)block;
+    assert_status(/* no context to ask in: by the accounts */
+                  gc_core_available(bench.core, bench.device, NULL, &available, &bench.driver_code),
+                  GC_OK);
+    assert_int_equal(available, GC_MIB(200));
+    workbench_close(&bench);
+}
+
+/* Nor by a thread's own cache, as long as more is held than the limit allows. */
+static void threads_keep_nothing_above_the_limit(void **state)
+{
+    struct workbench bench;
+    uint64_t address = 0;
+    const struct gc_request request = {.bytes = GC_KIB(4), .api = API_MALLOC};
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1024),
+                                          .trim_percent = 100,
+                                          .is_fenced = true};
+    (void)state;
+    workbench_open(&bench, &setup);
+    struct gc_cache *cache = gc_core_cache_create(bench.core);
+    const uint64_t kept = workbench_alloc(&bench, 0, GC_MIB(64));
+    const uint64_t block = workbench_alloc(&bench, 0, GC_KIB(4));
+    const uint64_t other = workbench_alloc(&bench, 0, GC_KIB(4));
+    assert_true(gc_core_try_free(bench.core, cache, block));
+    assert_true(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    assert_true(gc_core_try_free(bench.core, cache, address));
+    gc_core_set_limit(bench.core, bench.device, GC_MIB(10));
+    assert_false(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    assert_true(gc_core_try_free(bench.core, cache, other));
+    assert_false(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    workbench_free(&bench, kept);
+    address = workbench_alloc(&bench, 0, GC_KIB(4)); /* within the limit again */
+    gc_core_set_limit(bench.core, bench.device, UINT64_MAX);
+    workbench_free(&bench, address);
+    address = workbench_alloc(&bench, 0, GC_KIB(4));
+    assert_true(gc_core_try_free(bench.core, cache, address));
+    assert_true(gc_core_try_alloc(cache, bench.contexts[0], &request, &address));
+    assert_true(gc_core_try_free(bench.core, cache, address));
+    gc_core_cache_retire(bench.core, cache);
+    workbench_close(&bench);
+}
+
+static uint64_t available_now(struct workbench *bench)
+{
+    uint64_t available = 0;
+    assert_status(
+        gc_core_available(bench->core, bench->device, NULL, &available, &bench->driver_code),
+        GC_OK);
+    return available;
+}
+
+/* Pending memory counts as far as it gives room to any request. */
+static void what_could_be_had_once_work_is_done(void **state)
+{
+    for (unsigned has_mapping = 0; has_mapping < 2; has_mapping++) {
+        const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                              .capacity_bytes = GC_MIB(1024),
+                                              .limit_bytes = GC_MIB(100),
+                                              .trim_percent = 100,
+                                              .has_mapping = has_mapping != 0,
+                                              .is_fenced = true};
+        struct workbench bench;
+        uint64_t blocks[3];
+        (void)state;
+        workbench_open(&bench, &setup);
+        for (unsigned i = 0; i < 3; i++) {
+            blocks[i] = workbench_alloc(&bench, 0, GC_MIB(5));
+            sim_driver_submit(&bench.sim, 1, blocks[i], GC_MIB(5));
+        }
+        const uint64_t at_first = available_now(&bench);
+        workbench_free(&bench, blocks[0]);
+        workbench_free(&bench, blocks[1]);
+        const uint64_t pending = available_now(&bench);
+        /* Ten at the front of a segment of twenty; or five whole pages. */
+        assert_int_equal(pending - at_first, has_mapping != 0 ? GC_MIB(10) : 0);
+        workbench_retire(&bench);
+        assert_int_equal(available_now(&bench), pending);
+        sim_driver_submit(&bench.sim, 1, blocks[2], GC_MIB(5));
+        workbench_free(&bench, blocks[2]);
+        assert_int_equal(workbench_figures(&bench).pending.current, GC_MIB(5));
+        assert_int_equal(available_now(&bench), GC_MIB(100));
+        workbench_alloc(&bench, 0, GC_MIB(100));
+        workbench_close(&bench);
+    }
+}
+
+/* The driver gives two megabytes at a time: what is charged is what the device gave. */
+static void larger_segments_are_charged_in_whole_units(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1024),
+                                          .limit_bytes = GC_MIB(9),
+                                          .trim_percent = 100};
+    struct workbench bench;
+    uint64_t refused;
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_alloc(&bench, 0, GC_MIB(5) - 100);
+    assert_int_equal(held(&bench), GC_MIB(6));
+    assert_status(workbench_try_alloc(&bench, 0, GC_MIB(2) + 600, &refused), GC_OUT_OF_MEMORY);
+    workbench_alloc(&bench, 0, GC_KIB(1400));
+    assert_int_equal(held(&bench), GC_MIB(8));
+    workbench_alloc(&bench, 0, GC_KIB(800)); /* small ones share a unit of the driver's */
+    assert_true(held(&bench) <= GC_MIB(9));
+    workbench_close(&bench);
+}
+
+static void peaks_start_again(void **state)
+{
+    struct workbench bench;
+    (void)state;
+    workbench_open_plain(&bench);
+    const uint64_t small = workbench_alloc(&bench, 0, GC_MIB(4));
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(400)));
+    gc_core_reset_peaks(bench.core, bench.device);
+    struct gc_device_snapshot figures = workbench_figures(&bench);
+    assert_int_equal(figures.requested.peak, GC_MIB(4));
+    assert_int_equal(figures.reserved.peak, figures.reserved.current);
+    assert_int_equal(workbench_api_figures(&bench, API_MALLOC).peak_bytes, GC_MIB(4));
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(20)));
+    figures = workbench_figures(&bench);
+    assert_int_equal(figures.requested.peak, GC_MIB(24));
+    assert_true(gc_core_empty(bench.core, bench.device) >= GC_MIB(400));
+    workbench_free(&bench, small);
+    workbench_close(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lower_limit_takes_idle_memory_and_nothing_else),
+        cmocka_unit_test(nothing_is_handed_out_above_the_limit),
+        cmocka_unit_test(what_could_be_had),
+        cmocka_unit_test(threads_keep_nothing_above_the_limit),
+        cmocka_unit_test(what_could_be_had_once_work_is_done),
+        cmocka_unit_test(larger_segments_are_charged_in_whole_units),
+        cmocka_unit_test(peaks_start_again),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
+}

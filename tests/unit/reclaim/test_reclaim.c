@@ -1,0 +1,171 @@
+/* What happens before a request fails, how exactly a limit holds, and what a program sees as free.
+ */
+#include "core/base/bits.h"
+#include "core/core.h"
+#include "core/pool/pool.h"
+#include "tests/unit/cmocka_all.h"
+#include "tests/unit/workbench.h"
+
+#include <stdlib.h>
+
+static void idle_memory_never_makes_a_request_fail(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(100),
+                                          .trim_percent = 100};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    for (unsigned i = 0; i < 3; i++) { /* cache of all sizes in all contexts */
+        const uint64_t a = workbench_alloc(&bench, i, GC_MIB(30));
+        const uint64_t b = workbench_alloc(&bench, i, 512);
+        workbench_free(&bench, a);
+        workbench_free(&bench, b);
+    }
+    workbench_alloc(&bench, 2, GC_MIB(100));
+    const struct gc_device_snapshot figures = workbench_figures(&bench);
+    assert_int_equal(figures.reserved.current, GC_MIB(100));
+    assert_int_equal(figures.trim_count, 6);
+    assert_int_equal(figures.retry_count, 1);
+    assert_int_equal(figures.oom_count, 0);
+    workbench_close(&bench);
+}
+
+static void driver_shortage_gives_idle_memory_back_too(void **state)
+{
+    const struct workbench_setup setup = {
+        .mode = GC_MODE_CACHE, .capacity_bytes = GC_MIB(64), .trim_percent = 100};
+    struct workbench bench;
+    uint64_t address;
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(60)));
+    workbench_free(&bench, workbench_alloc(&bench, 1, GC_MIB(64)));
+    const uint64_t all = workbench_alloc(&bench, 2, GC_MIB(64));
+    assert_status(workbench_try_alloc(&bench, 0, 1, &address), GC_OUT_OF_MEMORY);
+    assert_int_equal(bench.sim.used_bytes, GC_MIB(64));
+    workbench_free(&bench, all);
+    workbench_alloc(&bench, 0, 1);
+    workbench_close(&bench);
+}
+
+static void exact_size_is_taken_where_comfort_has_no_room(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(6),
+                                          .trim_percent = 100};
+    struct workbench bench;
+    uint64_t address;
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_alloc(&bench, 0, GC_MIB(3)); /* not 20 MiB, but whole units */
+    assert_int_equal(workbench_figures(&bench).reserved.current, GC_MIB(4));
+    workbench_alloc(&bench, 1, GC_MIB(1));
+    assert_int_equal(workbench_figures(&bench).reserved.current, GC_MIB(6));
+    assert_status(workbench_try_alloc(&bench, 2, 512, &address), GC_OUT_OF_MEMORY);
+    workbench_alloc(&bench, 1, GC_MIB(1));
+    workbench_close(&bench);
+}
+
+static void limit_holds_to_the_last_granule(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(3),
+                                          .trim_percent = 100};
+    struct workbench bench;
+    uint64_t address;
+    unsigned count = 0;
+    (void)state;
+    workbench_open(&bench, &setup);
+    while (workbench_try_alloc(&bench, 0, 512, &address) == GC_OK)
+        count++;
+    assert_int_equal(count, GC_MIB(3) / 512);
+    assert_int_equal(workbench_figures(&bench).allocated.current, GC_MIB(3));
+    workbench_close(&bench);
+}
+
+static void small_request_uses_a_large_hole_before_it_fails(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(20),
+                                          .trim_percent = 100};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    const uint64_t large = workbench_alloc(&bench, 0, GC_MIB(5));
+    const uint64_t small = workbench_alloc(&bench, 0, 512);
+    assert_true(small > large && small < large + GC_MIB(20));
+    workbench_free(&bench, small);
+    workbench_close(&bench);
+}
+
+static void trim_threshold_gives_back_at_once(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(1000),
+                                          .limit_bytes = GC_MIB(100),
+                                          .trim_percent = 25};
+    struct workbench bench;
+    (void)state;
+    workbench_open(&bench, &setup);
+    const uint64_t a = workbench_alloc(&bench, 0, GC_MIB(24));
+    const uint64_t b = workbench_alloc(&bench, 0, GC_MIB(12));
+    workbench_free(&bench, b);
+    assert_int_equal(workbench_figures(&bench).idle_bytes, GC_MIB(12));
+    workbench_free(&bench, a); /* 36 MiB idle: more than 25; the longest idle goes */
+    assert_int_equal(workbench_figures(&bench).idle_bytes, GC_MIB(24));
+    assert_int_equal(workbench_figures(&bench).trim_count, 1);
+    assert_int_equal(gc_core_trim(bench.core, bench.device, 0), GC_MIB(24));
+    assert_int_equal(bench.sim.used_bytes, 0);
+    workbench_close(&bench);
+}
+
+static void mem_info_counts_idle_memory_as_free(void **state)
+{
+    const struct workbench_setup setup = {.mode = GC_MODE_CACHE,
+                                          .capacity_bytes = GC_MIB(512),
+                                          .limit_bytes = GC_MIB(100),
+                                          .trim_percent = 100};
+    struct workbench bench;
+    uint64_t free_bytes = GC_MIB(400);
+    uint64_t total_bytes = GC_MIB(512);
+    (void)state;
+    workbench_open(&bench, &setup);
+    workbench_alloc(&bench, 0, GC_MIB(30));
+    workbench_free(&bench, workbench_alloc(&bench, 0, GC_MIB(40)));
+    gc_core_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
+    assert_int_equal(total_bytes, GC_MIB(100));
+    assert_int_equal(free_bytes, GC_MIB(70));
+    free_bytes = GC_MIB(8); /* others fill the device */
+    gc_core_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
+    assert_int_equal(free_bytes, GC_MIB(48));
+    gc_core_adjust(bench.core, bench.device,
+                   (int64_t)GC_MIB(500)); /* beyond the limit: never negative */
+    gc_core_mem_info(bench.core, bench.device, NULL, &free_bytes, &total_bytes);
+    assert_int_equal(free_bytes, 0);
+    gc_core_adjust(bench.core, bench.device, -(int64_t)GC_MIB(500));
+    bench.device = gc_core_find_device(bench.core, 0);
+    sim_driver_check(&bench.sim);
+    gc_core_destroy(bench.core); /* the peak is past the limit on purpose: no workbench_close */
+    free(bench.options);
+    sim_driver_fini(&bench.sim);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(idle_memory_never_makes_a_request_fail),
+        cmocka_unit_test(driver_shortage_gives_idle_memory_back_too),
+        cmocka_unit_test(exact_size_is_taken_where_comfort_has_no_room),
+        cmocka_unit_test(limit_holds_to_the_last_granule),
+        cmocka_unit_test(small_request_uses_a_large_hole_before_it_fails),
+        cmocka_unit_test(trim_threshold_gives_back_at_once),
+        cmocka_unit_test(mem_info_counts_idle_memory_as_free),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests_name("shortage", tests, NULL, NULL);
+}

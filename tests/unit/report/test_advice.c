@@ -1,0 +1,174 @@
+/* What a report advises: each sentence where its figures are there, and none where they are not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/device/tenant.h"
+#include "core/report/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void note_sentence(void *argument, const char *sentence)
+{
+    char *all = argument;
+    const size_t used = strlen(all);
+    snprintf(all + used, 4096 - used, "%s\n", sentence);
+}
+
+static const struct gc_device_snapshot quiet = {
+    .limit_bytes = UINT64_MAX, .group_limit_bytes = UINT64_MAX, .is_mapped = true};
+
+static void assert_advice(const struct gc_device_snapshot *device, const char *wanted)
+{
+    char got[4096] = "";
+    struct gc_device_snapshot copy = *device;
+    struct gc_snapshot snapshot = {.device_count = 1, .devices = &copy};
+    const struct gc_report report = {.snapshot = &snapshot};
+    gc_report_advise(&report, note_sentence, got);
+    assert_string_equal(got, wanted);
+}
+
+static void advice_says_what_would_have_fitted(void **state)
+{
+    struct gc_device_snapshot device = quiet;
+    (void)state;
+    assert_advice(&device, "");
+    device.limit_bytes = UINT64_C(10) << 30;
+    device.allocated.peak = UINT64_C(9) << 30;
+    device.reserved = (struct gc_gauge){UINT64_C(10) << 30, UINT64_C(10) << 30};
+    device.retry_count = 12;
+    device.context.peak = device.direct_bytes[GC_DIRECT_CONTEXT] = UINT64_C(50) << 20;
+    assert_advice(&device, "the limit was reached 12 times on device 0; idle cache was trimmed; "
+                           "the peak would fit in about 9.5 GiB\n");
+    /* What is no pool's is needed beside it. */
+    device.direct_bytes[GC_DIRECT_POOL] = UINT64_C(350) << 20;
+    assert_advice(&device, "the limit was reached 12 times on device 0; idle cache was trimmed; "
+                           "the peak would fit in about 9.9 GiB\n");
+    device.direct_bytes[GC_DIRECT_POOL] = 0;
+    device.retry_count = 0; /* an eighth less, or not worth a word */
+    assert_advice(&device, "");
+    device.allocated.peak = UINT64_C(8) << 30;
+    assert_advice(&device, "10.0 GiB were held on device 0, of which 8.0 GiB were in use at most; "
+                           "the peak would fit in about 8.5 GiB\n");
+    device.context.peak = device.direct_bytes[GC_DIRECT_CONTEXT] = 0;
+    assert_advice(&device, "10.0 GiB were held on device 0, of which 8.0 GiB were in use at most; "
+                           "the peak would fit in about 8.4 GiB and what the context takes\n");
+    device.reserved.current = UINT64_C(1) << 30; /* graphs may have had the rest */
+    assert_advice(&device, "");
+    device.reserved.current = device.reserved.peak;
+    device.is_mapped = false; /* holes take more */
+    assert_advice(&device, "");
+}
+
+static void advice_says_that_the_device_was_full(void **state)
+{
+    struct gc_device_snapshot device = quiet;
+    (void)state;
+    device.allocated.peak = UINT64_C(8) << 30;
+    device.reserved = (struct gc_gauge){UINT64_C(9) << 30, UINT64_C(9) << 30};
+    device.info.total_bytes = UINT64_C(16) << 30;
+    device.is_mapped = false;
+    device.retry_count = 1;
+    assert_advice(&device, "the device was full 1 time on device 0; idle cache was trimmed\n");
+    device.is_mapped = true;
+    device.oom_count = 2; /* who knows what it needed */
+    assert_advice(&device, "2 requests found no room on device 0: the program held at most 9.0 GiB "
+                           "of 16.0 GiB; too much was asked for, or other programs hold the rest\n"
+                           "the device was full 1 time on device 0; idle cache was trimmed\n");
+}
+
+static void advice_names_the_tenants_that_were_refused(void **state)
+{
+    struct gc_device_snapshot device = quiet;
+    struct gc_tenant_figures tenants[] = {
+        {.name = "one", .limit_bytes = UINT64_C(1) << 20, .oom_count = 2},
+        {.name = "two", .limit_bytes = UINT64_MAX, .oom_count = 1},
+        {.name = "three", .limit_bytes = UINT64_C(2) << 20}};
+    (void)state;
+    device.tenants = tenants;
+    device.tenant_count = 3;
+    device.oom_count = 3;
+    device.limit_bytes = UINT64_C(1) << 30;
+    assert_advice(&device, "2 requests of tenant one found no room on device 0: its limit is 1.0 "
+                           "MiB\n1 request found no room on device 0: raise GPUCACHE_LIMIT above "
+                           "1.0 GiB, or ask for less\n");
+    device.oom_count = 2;
+    tenants[1].oom_count = 0;
+    assert_advice(&device, "2 requests of tenant one found no room on device 0: its limit is 1.0 "
+                           "MiB\n");
+}
+
+static void advice_on_plans_that_are_not_followed(void **state)
+{
+    struct gc_device_snapshot device = quiet;
+    (void)state;
+    device.plan.entry_count = 100;
+    device.plan.followed_count = 900;
+    device.plan.unmatched_count = 60;
+    device.plan.occupied_count = 40;
+    assert_advice(&device, "");
+    device.plan.occupied_count = 80;
+    assert_advice(&device, "140 of 1040 allocations did not follow the plan on device 0, most of "
+                           "them: place in use; GPUCACHE_TRACE and gpucache plan make a plan of "
+                           "this run\n");
+}
+
+static void advice_on_frees_that_wait(void **state)
+{
+    static const struct gc_report_setting debug = {"GPUCACHE_DEBUG", "uaf"};
+    struct gc_snapshot snapshot = {.free_latency = {.count = 3, .p50 = 720000}};
+    struct gc_report report = {.snapshot = &snapshot, .facts = {.reuse = "sync"}};
+    char got[4096] = "";
+    (void)state;
+    gc_report_advise(&report, note_sentence, got);
+    assert_string_equal(got, "frees wait for the device (GPUCACHE_REUSE=sync), half of them for "
+                             "more than 720.0 us; fence, the default, waits for none\n");
+    got[0] = '\0';
+    report.facts.settings = &debug; /* which wants it so */
+    report.facts.setting_count = 1;
+    gc_report_advise(&report, note_sentence, got);
+    report.facts.setting_count = 0;
+    report.facts.reuse = "fence";
+    gc_report_advise(&report, note_sentence, got);
+    assert_string_equal(got, "");
+}
+
+static void advice_on_holes_and_misuse(void **state)
+{
+    struct gc_device_snapshot device = quiet;
+    (void)state;
+    device.free_bytes = UINT64_C(1) << 30;
+    device.largest_free_bytes = UINT64_C(10) << 20;
+    assert_advice(&device, "");
+    device.is_mapped = false;
+    assert_advice(&device, "1.0 GiB are free in the cache on device 0, the largest hole 10.0 MiB: "
+                           "GPUCACHE_BACKEND=vmm makes one of them, where the device can\n");
+    device = quiet;
+    device.invalid_free_count = 2;
+    device.misuse_count = 1;
+    device.leak_count = 1;
+    device.leak_bytes = 2048;
+    assert_advice(
+        &device, "2 frees of what was no live allocation: freed twice, or a wrong address; "
+                 "GPUCACHE_DEBUG=uaf finds out\n1 write to freed memory or past an end: the log on "
+                 "stderr names the blocks\n1 allocation of 2.0 KiB was never freed on device "
+                 "0; GPUCACHE_STACKS=leaks shows where such come from\n");
+}
+
+int main(void)
+{
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(advice_says_what_would_have_fitted),
+        cmocka_unit_test(advice_says_that_the_device_was_full),
+        cmocka_unit_test(advice_names_the_tenants_that_were_refused),
+        cmocka_unit_test(advice_on_plans_that_are_not_followed),
+        cmocka_unit_test(advice_on_frees_that_wait),
+        cmocka_unit_test(advice_on_holes_and_misuse),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

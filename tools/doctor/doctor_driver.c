@@ -1,0 +1,269 @@
+/* The driver, the toolkit and the devices. The driver is asked in a process of its own. */
+#define _GNU_SOURCE
+#include "core/io/text.h"
+#include "tools/doctor/doctor.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DRIVER_SECONDS 30 /* a cold start of many devices takes its time */
+#define TOPIC "driver"
+#define VERSION_MIN 11080
+#define VERSION_FENCE 12050 /* one call marks all of a context's work */
+
+/* As cuda.h has them; core and tools are built without it. */
+enum {
+    ATTRIBUTE_COMPUTE_MODE = 20,
+    ATTRIBUTE_MAPPING = 102,
+    ATTRIBUTE_POOLS = 115,
+    ATTRIBUTE_MPS = 133,
+    MODE_PROHIBITED = 2,
+    MODE_EXCLUSIVE = 3,
+    UUID_BYTES = 16,
+};
+
+struct driver {
+    int (*init)(unsigned flags);
+    int (*version)(int *version);
+    int (*count)(int *count);
+    int (*get)(int *device, int ordinal);
+    int (*name)(char *name, int bytes, int device);
+    int (*total)(size_t *bytes, int device);
+    int (*attribute)(int *value, int attribute, int device);
+    int (*error_name)(int error, const char **name);
+};
+
+static bool find(void *library, const char *name, void *function)
+{
+    *(void **)function = dlsym(library, name);
+    return *(void **)function != NULL;
+}
+
+static bool find_all(void *library, struct driver *driver)
+{
+    return find(library, "cuInit", &driver->init) &&
+           find(library, "cuDriverGetVersion", &driver->version) &&
+           find(library, "cuDeviceGetCount", &driver->count) &&
+           find(library, "cuDeviceGet", &driver->get) &&
+           find(library, "cuDeviceGetName", &driver->name) &&
+           find(library, "cuDeviceTotalMem_v2", &driver->total) &&
+           find(library, "cuDeviceGetAttribute", &driver->attribute) &&
+           find(library, "cuGetErrorName", &driver->error_name);
+}
+
+static const char *advice_of(int error)
+{
+    switch (error) {
+    case 100:
+        return "no device is seen: CUDA_VISIBLE_DEVICES, the container's devices, nvidia-smi -L";
+    case 803:
+        return "the kernel's driver is another version than libcuda.so.1: reboot after an update, "
+               "or take the host's library into the container";
+    case 804:
+        return "the forward compatibility package does not fit this device: remove it";
+    case 999:
+        return "reload nvidia_uvm (modprobe -r nvidia_uvm; modprobe nvidia_uvm) or reboot";
+    default:
+        return "nvidia-smi and dmesg say more";
+    }
+}
+
+/* ---- devices ---- */
+
+static int attribute(const struct driver *driver, int which, int device)
+{
+    int value = 0;
+    return driver->attribute(&value, which, device) == 0 ? value : 0;
+}
+
+static void examine_sharing(struct doctor *doctor, const struct driver *driver, const char *topic,
+                            int device)
+{
+    const int mode = attribute(driver, ATTRIBUTE_COMPUTE_MODE, device);
+    if (mode == MODE_PROHIBITED) {
+        doctor_say(doctor, DOCTOR_FAILURE, topic, "its compute mode lets no program use it");
+        doctor_advise(doctor, "nvidia-smi -c DEFAULT");
+    } else if (mode == MODE_EXCLUSIVE) {
+        doctor_say(doctor, DOCTOR_NOTE, topic, "one process at a time may use it");
+        doctor_advise(doctor, "nvidia-smi -c DEFAULT, if a group shall share it");
+    }
+    if (attribute(driver, ATTRIBUTE_MPS, device) != 0)
+        doctor_say(doctor, DOCTOR_NOTE, topic,
+                   "a multi-process server shares it: plain driver allocations back the cache, "
+                   "unless GPUCACHE_BACKEND=vmm");
+}
+
+static void examine_device(struct doctor *doctor, const struct driver *driver, int ordinal)
+{
+    char name[128] = "?";
+    char size[GC_TEXT_SIZE_BYTES];
+    char topic[24];
+    size_t bytes = 0;
+    int device;
+    snprintf(topic, sizeof(topic), "device %d", ordinal);
+    if (driver->get(&device, ordinal) != 0 || driver->name(name, sizeof(name), device) != 0 ||
+        driver->total(&bytes, device) != 0) {
+        doctor_say(doctor, DOCTOR_FAILURE, topic, "the driver does not describe it");
+        doctor_advise(doctor, "nvidia-smi says whether it has fallen off the bus");
+        return;
+    }
+    doctor_say(doctor, DOCTOR_OK, topic, "%s, %s%s", name, gc_text_size(bytes, size),
+               strstr(name, "MIG") != NULL ? ", a MIG instance: its share is what counts" : "");
+    if (attribute(driver, ATTRIBUTE_MAPPING, device) != 0) {
+        doctor_say(doctor, DOCTOR_OK, topic, "it maps memory: the cache is elastic");
+    } else {
+        doctor_say(doctor, DOCTOR_WARNING, topic,
+                   "it cannot map memory (virtual memory management)");
+        doctor_advise(doctor, "plain driver allocations back the cache: fragmentation is possible; "
+                              "a newer driver or device has it");
+    }
+    if (attribute(driver, ATTRIBUTE_POOLS, device) == 0)
+        doctor_say(doctor, DOCTOR_NOTE, topic, "it has no stream-ordered memory (cudaMallocAsync)");
+    examine_sharing(doctor, driver, topic, device);
+}
+
+/* ---- the driver ---- */
+
+static void examine_version(struct doctor *doctor, const struct driver *driver)
+{
+    int version = 0;
+    Dl_info info;
+    if (driver->version(&version) != 0)
+        return;
+    const char *path = dladdr(*(void *const *)&driver->init, &info) != 0 ? info.dli_fname : "?";
+    doctor_say(doctor, DOCTOR_OK, TOPIC, "%s serves CUDA %d.%d", path, version / 1000,
+               version % 1000 / 10);
+    if (version < VERSION_MIN) {
+        doctor_say(doctor, DOCTOR_WARNING, TOPIC,
+                   "it is older than CUDA 11.8, the oldest that is "
+                   "served");
+        doctor_advise(doctor, "update the driver");
+    } else if (version < VERSION_FENCE) {
+        doctor_say(doctor, DOCTOR_NOTE, TOPIC,
+                   "before CUDA 12.5 a fence is an event on each stream, not one call for all");
+        doctor_advise(doctor, "with many streams a newer driver is a little faster");
+    }
+}
+
+static void ask_driver(struct doctor *doctor)
+{
+    struct driver driver;
+    const char *name = NULL;
+    int count = 0;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (library == NULL) {
+        doctor_say(doctor, DOCTOR_WARNING, TOPIC, "%s", dlerror());
+        doctor_advise(doctor,
+                      "install NVIDIA's driver, or give the container the host's; without it "
+                      "programs under the library run as without it");
+        return;
+    }
+    if (!find_all(library, &driver)) {
+        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "libcuda.so.1 lacks calls that every driver has");
+        doctor_advise(doctor, "is it a stub, for linking only? Look at LD_LIBRARY_PATH");
+        return;
+    }
+    examine_version(doctor, &driver);
+    const int error = driver.init(0);
+    if (error != 0 || (driver.count(&count) != 0 || count == 0)) {
+        const int shown = error != 0 ? error : 100;
+        (void)driver.error_name(shown, &name);
+        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "cuInit: %s (%d)", name != NULL ? name : "?",
+                   shown);
+        doctor_advise(doctor, "%s", advice_of(shown));
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        examine_device(doctor, &driver, i);
+}
+
+/* ---- MIG: what NVML says; CUDA shows a process one instance only ---- */
+
+struct nvml {
+    int (*init)(void);
+    int (*count)(unsigned *count);
+    int (*handle)(unsigned index, void **device);
+    int (*mig)(void *device, unsigned *current, unsigned *pending);
+};
+
+static void ask_nvml(struct doctor *doctor)
+{
+    struct nvml nvml;
+    unsigned count = 0;
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    if (library == NULL || !find(library, "nvmlInit_v2", &nvml.init) ||
+        !find(library, "nvmlDeviceGetCount_v2", &nvml.count) ||
+        !find(library, "nvmlDeviceGetHandleByIndex_v2", &nvml.handle) ||
+        !find(library, "nvmlDeviceGetMigMode", &nvml.mig) || nvml.init() != 0 ||
+        nvml.count(&count) != 0)
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        unsigned current = 0;
+        unsigned pending = 0;
+        void *device;
+        if (nvml.handle(i, &device) != 0 || nvml.mig(device, &current, &pending) != 0)
+            continue;
+        if (current != 0 || pending != current)
+            doctor_say(doctor, DOCTOR_NOTE, "MIG", "device %u of NVML is %s instances%s", i,
+                       current != 0 ? "divided into" : "not divided into",
+                       pending != current ? ", which changes at its next reset" : "");
+    }
+}
+
+/* ---- the toolkit ---- */
+
+static void examine_toolkit(struct doctor *doctor)
+{
+    static const char *const patterns[] = {"/usr/local/cuda*/lib64/libcudart.so.[0-9]*",
+                                           "/usr/local/cuda*/targets/*/lib/libcudart.so.[0-9]*",
+                                           "/usr/lib/*-linux-gnu/libcudart.so.[0-9]*"};
+    char shown[512] = "";
+    const char *home = getenv("CUDA_HOME") != NULL ? getenv("CUDA_HOME") : getenv("CUDA_PATH");
+    if (home != NULL && access(home, F_OK) != 0) {
+        doctor_say(doctor, DOCTOR_NOTE, "toolkit", "CUDA_HOME is %s, which is not there", home);
+        doctor_advise(doctor, "it matters only to build programs");
+    }
+    for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+        glob_t found;
+        if (glob(patterns[i], 0, NULL, &found) != 0)
+            continue;
+        for (size_t j = 0; j < found.gl_pathc; j++) {
+            char real[PATH_MAX];
+            if (realpath(found.gl_pathv[j], real) == NULL || strstr(shown, real) != NULL ||
+                strlen(shown) + strlen(real) + 3 > sizeof(shown))
+                continue;
+            strcat(strcat(shown, shown[0] != '\0' ? ", " : ""), real);
+        }
+        globfree(&found);
+    }
+    doctor_say(doctor, DOCTOR_OK, "toolkit", "%s%s",
+               shown[0] != '\0' ? "runtimes: " : "none is installed: programs bring their runtime",
+               shown);
+}
+
+static void examine_server(struct doctor *doctor)
+{
+    const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
+    char control[4096];
+    snprintf(control, sizeof(control), "%s/control", folder != NULL ? folder : "/tmp/nvidia-mps");
+    if (access(control, F_OK) != 0)
+        return;
+    doctor_say(doctor, DOCTOR_NOTE, "MPS", "a multi-process server's daemon is there: %s", control);
+    doctor_advise(doctor, "limits of its own (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT) come on top of "
+                          "GPUCACHE_LIMIT");
+}
+
+void doctor_driver(struct doctor *doctor)
+{
+    doctor_apart(doctor, TOPIC, DRIVER_SECONDS, ask_driver);
+    doctor_apart(doctor, "NVML", DRIVER_SECONDS, ask_nvml);
+    examine_server(doctor);
+    examine_toolkit(doctor);
+}

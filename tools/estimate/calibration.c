@@ -1,0 +1,251 @@
+#include "tools/estimate/calibration.h"
+#include "core/base/bits.h"
+#include "core/config/parse.h"
+#include "core/io/text.h"
+#include "tools/report/report_load.h"
+
+#include <string.h>
+
+#define MILLION 1000000
+#define OVERHEAD_MAX (99 * MILLION)
+
+/* ---- measured ---- */
+
+/* On the device where they took most. */
+static uint64_t largest_context(const struct gc_snapshot *snapshot)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < snapshot->device_count; i++)
+        bytes = gc_max_u64(bytes, snapshot->devices[i].context.peak);
+    return bytes;
+}
+
+static int fill(const char *path, const struct report_loaded *loaded,
+                struct calibration *calibration)
+{
+    const uint64_t measured = gc_sub_or_zero_u64(gc_report_measured_bytes(&loaded->snapshot),
+                                                 gc_report_context_bytes(&loaded->snapshot));
+    if (measured == 0)
+        return tool_fail(&tool_command_estimate, "%s: the run held no device memory", path);
+    calibration->measured_bytes = measured;
+    calibration->context_bytes = largest_context(&loaded->snapshot);
+    gc_text_show(loaded->process.program, strlen(loaded->process.program), calibration->program,
+                 sizeof(calibration->program));
+    gc_text_show(loaded->process.host, strlen(loaded->process.host), calibration->host,
+                 sizeof(calibration->host));
+    return TOOL_DONE;
+}
+
+/* A gated run has an estimate of its own: another one is of another model or other options. */
+static void note_odds(const struct gc_report_estimate *own, struct gc_estimate *estimate)
+{
+    char batch[GC_NOTE_NUMBER_BYTES];
+    char tokens[GC_NOTE_NUMBER_BYTES];
+    char weights[GC_TEXT_SIZE_BYTES];
+    bool is_same = own == NULL || own->device_count == estimate->device_count;
+    for (unsigned part = 0; own != NULL && part < GC_ESTIMATE_overhead; part++)
+        is_same = is_same && own->sizes.parts[part] == estimate->total.parts[part];
+    if (!is_same)
+        gc_notes_add(
+            &estimate->notes, "the run was estimated with another model or other options: batch ",
+            gc_note_number(own->batch, batch), ", context ", gc_note_number(own->seq_len, tokens),
+            ", weights ", gc_text_size(own->sizes.parts[GC_ESTIMATE_weight], weights),
+            ": the overhead that follows is not its own", NULL);
+    if (estimate->unknown_parts != 0)
+        gc_notes_add(&estimate->notes,
+                     "parts are lower bounds: the overhead that follows has in it what they lack",
+                     NULL);
+}
+
+static int read_report(const char *path, struct gc_estimate *estimate,
+                       struct calibration *calibration)
+{
+    struct tool_file *const file = &calibration->report;
+    struct report_loaded loaded;
+    char why[256];
+    int status = tool_map(&tool_command_estimate, path, file);
+    if (status != TOOL_DONE)
+        return status;
+    if (file->bytes == 0) {
+        status = tool_fail(&tool_command_estimate, "%s: the file is empty", path);
+    } else if (report_load(file->data, file->bytes, &loaded, why, sizeof(why)) != GC_OK) {
+        status = tool_fail(&tool_command_estimate, "%s: %s", path, why);
+    } else {
+        status = fill(path, &loaded, calibration);
+        note_odds(loaded.report.facts.estimate, estimate);
+        report_unload(&loaded);
+    }
+    tool_unmap(file);
+    return status;
+}
+
+int calibration_measure(const char *report_path, struct gc_estimate *estimate,
+                        uint64_t context_bytes, struct calibration *calibration)
+{
+    const uint64_t contexts = context_bytes * estimate->device_count;
+    const uint64_t overhead = estimate->total.parts[GC_ESTIMATE_overhead];
+    memset(calibration, 0, sizeof(*calibration));
+    calibration->estimated_bytes = gc_sub_or_zero_u64(estimate->total.peak_bytes, contexts);
+    calibration->parts_bytes = gc_sub_or_zero_u64(estimate->total.peak_bytes, overhead);
+    const int status = read_report(report_path, estimate, calibration);
+    if (status != TOOL_DONE)
+        return status;
+    if (calibration->parts_bytes == 0)
+        return tool_fail(&tool_command_estimate, "the estimate is nothing: there is no overhead");
+    const uint64_t beyond =
+        gc_sub_or_zero_u64(calibration->measured_bytes, calibration->parts_bytes);
+    const unsigned __int128 share =
+        ((unsigned __int128)beyond * MILLION + calibration->parts_bytes - 1) /
+        calibration->parts_bytes;
+    if (share > OVERHEAD_MAX)
+        return tool_fail(&tool_command_estimate,
+                         "%s: more than 100 times the estimate was held: is it of this model?",
+                         report_path);
+    calibration->overhead_millionths = (uint64_t)share;
+    return TOOL_DONE;
+}
+
+/* ---- the file ---- */
+
+static void write_factor(struct gc_out *out, uint64_t millionths)
+{
+    gc_out_fixed(out, MILLION + millionths, 6);
+}
+
+static void write_file(struct gc_out *out, const struct calibration *calibration)
+{
+    gc_out_text(out, "# Overhead of ");
+    gc_out_text(out, calibration->program);
+    gc_out_text(out, " on ");
+    gc_out_text(out, calibration->host);
+    gc_out_text(out, ", by gpucache estimate --calibrate: estimated ");
+    gc_out_uint(out, calibration->parts_bytes);
+    gc_out_text(out, " bytes without it, held ");
+    gc_out_uint(out, calibration->measured_bytes);
+    gc_out_text(out, "\nGPUCACHE_OVERHEAD=");
+    write_factor(out, calibration->overhead_millionths);
+    gc_out_char(out, '\n');
+    if (calibration->context_bytes == 0)
+        return;
+    gc_out_text(out, "GPUCACHE_CONTEXT_MEMORY=");
+    gc_out_uint(out, calibration->context_bytes);
+    gc_out_char(out, '\n');
+}
+
+int calibration_store(const struct calibration *calibration, const char *path)
+{
+    struct gc_out out;
+    if (path == NULL)
+        return TOOL_DONE;
+    const int status = tool_output_open(&tool_command_estimate, path, &calibration->report, &out);
+    if (status != TOOL_DONE)
+        return status;
+    write_file(&out, calibration);
+    return tool_output_close(&tool_command_estimate, path, &out);
+}
+
+struct found {
+    bool has_factor;
+    bool is_factor_good;
+    bool is_context_good;
+    uint64_t millionths;
+    uint64_t context_bytes; /* 0: there is none */
+};
+
+static void take_factor(struct found *found, const char *value)
+{
+    struct gc_decimal number;
+    const char *end;
+    found->has_factor = true;
+    found->is_factor_good = gc_text_decimal(value, &end, &number) && *end == '\0' &&
+                            number.whole >= 1 && number.whole <= 100;
+    if (found->is_factor_good)
+        found->millionths = (number.whole - 1) * MILLION +
+                            (uint64_t)((unsigned __int128)number.fraction * MILLION / number.scale);
+}
+
+static void take_entry(void *argument, const char *key, const char *value)
+{
+    struct found *found = argument;
+    if (strcmp(key, "GPUCACHE_OVERHEAD") == 0)
+        take_factor(found, value);
+    else if (strcmp(key, "GPUCACHE_CONTEXT_MEMORY") == 0)
+        found->is_context_good = gc_parse_size(value, &found->context_bytes) == GC_OK;
+}
+
+static void skip_line(void *argument, unsigned line)
+{
+    (void)argument;
+    (void)line;
+}
+
+int calibration_load(const char *path, uint64_t *overhead_millionths, uint64_t *context_bytes)
+{
+    struct found found = {.is_context_good = true};
+    struct gc_config config = {NULL};
+    const struct gc_config_visitor visitor = {
+        .argument = &found, .entry = take_entry, .bad = skip_line};
+    if (gc_config_read(path, &visitor, &config) != GC_OK)
+        return tool_fail(&tool_command_estimate,
+                         "%s: not a readable file of KEY=value lines below 64 KiB", path);
+    gc_config_close(&config);
+    if (!found.has_factor)
+        return tool_fail(&tool_command_estimate, "%s: there is no GPUCACHE_OVERHEAD in it", path);
+    if (!found.is_factor_good)
+        return tool_fail(&tool_command_estimate,
+                         "%s: its GPUCACHE_OVERHEAD is not valid; accepted: a factor, 1 to 100",
+                         path);
+    if (!found.is_context_good)
+        return tool_fail(&tool_command_estimate,
+                         "%s: its GPUCACHE_CONTEXT_MEMORY is not valid; accepted: a size", path);
+    *overhead_millionths = found.millionths;
+    if (found.context_bytes > 0)
+        *context_bytes = found.context_bytes;
+    return TOOL_DONE;
+}
+
+/* ---- said ---- */
+
+void calibration_put_json(struct gc_json *json, const struct calibration *calibration)
+{
+    gc_json_key(json, "calibration");
+    gc_json_begin_object(json, GC_JSON_LINE);
+    gc_json_put_string(json, "program", calibration->program);
+    gc_json_put_string(json, "host", calibration->host);
+    gc_json_put_uint(json, "estimated_bytes", calibration->estimated_bytes);
+    gc_json_put_uint(json, "measured_bytes", calibration->measured_bytes);
+    gc_json_key(json, "overhead");
+    gc_json_fixed(json, MILLION + calibration->overhead_millionths, 6);
+    if (calibration->context_bytes > 0)
+        gc_json_put_uint(json, "context_bytes", calibration->context_bytes);
+    else
+        gc_json_put_null(json, "context_bytes");
+    gc_json_end_object(json);
+}
+
+void calibration_print_text(struct gc_out *out, const struct calibration *calibration)
+{
+    char text[GC_TEXT_SIZE_BYTES];
+    const uint64_t estimated = calibration->estimated_bytes;
+    const uint64_t measured = calibration->measured_bytes;
+    const bool is_over = estimated >= measured;
+    const uint64_t apart = is_over ? estimated - measured : measured - estimated;
+    gc_out_text(out, "\nAgainst the run of ");
+    gc_out_text(out, calibration->program);
+    gc_out_text(out, ":\n  estimated without context  ");
+    gc_out_text(out, gc_text_size(estimated, text));
+    gc_out_text(out, "\n  measured at most           ");
+    gc_out_text(out, gc_text_size(measured, text));
+    gc_out_text(out, "\n  error                      ");
+    gc_out_char(out, is_over ? '+' : '-');
+    gc_out_fixed(out, (uint64_t)((unsigned __int128)apart * 1000 / measured), 1);
+    gc_out_text(out, "%\n  overhead that follows      ");
+    write_factor(out, calibration->overhead_millionths);
+    gc_out_text(out, measured < calibration->parts_bytes
+                         ? ": the run took less than the parts without any\n"
+                         : "\n");
+    gc_out_text(out, "  a context took             ");
+    gc_out_text(out, calibration->context_bytes > 0 ? gc_text_size(calibration->context_bytes, text)
+                                                    : "not measured in that run");
+    gc_out_char(out, '\n');
+}

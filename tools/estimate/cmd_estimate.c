@@ -1,0 +1,192 @@
+/* gpucache estimate: what memory a model needs, whether it fits, and what would. */
+#include "core/estimator/present.h"
+#include "core/io/text.h"
+#include "tools/base/tool.h"
+#include "tools/estimate/calibration.h"
+#include "tools/estimate/estimate_setup.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* One model's answer, with room for what it points to. */
+struct result {
+    struct gc_answer answer;
+    struct gc_estimate estimate;
+    struct gc_fit fit;
+    struct gc_offers offers;
+};
+
+static int explain(const char *path, enum gc_status status, const struct gc_estimate *estimate)
+{
+    if (status == GC_OVERFLOW)
+        return tool_fail(&tool_command_estimate, "%s: %s: %s", path,
+                         gc_estimate_part_key(estimate->overflowed), gc_status_text(status));
+    return tool_fail(&tool_command_estimate, "%s: %s", path, gc_status_text(status));
+}
+
+static int answer_estimator(const struct estimate_setup *setup, const char *path,
+                            const struct gc_estimator *estimator, struct result *result)
+{
+    enum gc_status status = gc_estimator_run(estimator, &setup->request, &result->estimate);
+    if (status != GC_OK)
+        return explain(path, status, &result->estimate);
+    result->answer = (struct gc_answer){.model = path, .estimate = &result->estimate};
+    if (!setup->has_budget)
+        return TOOL_DONE;
+    gc_fits(&result->estimate, &setup->budget, &result->fit);
+    status = gc_offers_find(estimator, &setup->request, &setup->budget, &result->offers);
+    if (status != GC_OK)
+        return explain(path, status, &result->estimate);
+    result->answer.fit = &result->fit;
+    result->answer.budget = &setup->budget;
+    result->answer.offers = &result->offers;
+    return TOOL_DONE;
+}
+
+static int answer_model(const struct estimate_setup *setup, const char *path, struct result *result)
+{
+    struct gc_model *model;
+    struct gc_model_error error;
+    struct gc_estimator *estimator;
+    int status;
+    if (gc_model_open(path, NULL, &model, &error) != GC_OK)
+        return tool_fail(&tool_command_estimate, "%s", error.text);
+    const enum gc_status opened = gc_estimator_open(model, setup->weight_dtype, &estimator);
+    if (opened != GC_OK) {
+        result->estimate.overflowed = GC_ESTIMATE_weight;
+        status = explain(path, opened, &result->estimate);
+    } else {
+        status = answer_estimator(setup, path, estimator, result);
+        gc_estimator_close(estimator);
+    }
+    gc_model_close(model);
+    return status;
+}
+
+/* ---- one model ---- */
+
+static void print_one(const struct estimate_setup *setup, const struct result *result,
+                      const struct calibration *calibration, struct gc_out *out)
+{
+    struct gc_json json;
+    if (!setup->json) {
+        gc_answer_write_text(out, &result->answer);
+        if (calibration != NULL)
+            calibration_print_text(out, calibration);
+        return;
+    }
+    gc_json_init(&json, out);
+    gc_json_begin_object(&json, GC_JSON_LINES);
+    gc_answer_put_members(&json, &result->answer);
+    if (calibration != NULL)
+        calibration_put_json(&json, calibration);
+    gc_json_end_object(&json);
+}
+
+static int run_one(const struct estimate_setup *setup)
+{
+    static struct result result;
+    struct calibration calibration;
+    struct gc_out out;
+    int status = answer_model(setup, setup->models.words[0], &result);
+    if (status == TOOL_DONE && setup->report != NULL)
+        status = calibration_measure(setup->report, &result.estimate, setup->request.context_bytes,
+                                     &calibration);
+    if (status == TOOL_DONE && setup->report != NULL)
+        status = calibration_store(&calibration, setup->output);
+    if (status != TOOL_DONE)
+        return status;
+    gc_out_init(&out, STDOUT_FILENO);
+    print_one(setup, &result, setup->report != NULL ? &calibration : NULL, &out);
+    status = tool_finish(&tool_command_estimate, &out);
+    if (status == TOOL_DONE && setup->has_budget && !result.fit.fits)
+        return TOOL_DOES_NOT_FIT;
+    return status;
+}
+
+/* ---- several ---- */
+
+/* One that cannot be read is told, and the others are compared all the same. */
+static int run_several(const struct estimate_setup *setup)
+{
+    static struct result result;
+    struct gc_json json;
+    struct gc_out out;
+    int worst = TOOL_DONE;
+    bool is_partial = false;
+    gc_out_init(&out, STDOUT_FILENO);
+    gc_json_init(&json, &out);
+    if (setup->json) {
+        gc_json_begin_object(&json, GC_JSON_LINES);
+        gc_json_key(&json, "models");
+        gc_json_begin_array(&json, GC_JSON_LINES);
+    } else {
+        gc_answer_write_head(&out);
+    }
+    for (size_t i = 0; i < setup->models.count; i++) {
+        const int status = answer_model(setup, setup->models.words[i], &result);
+        if (status != TOOL_DONE) {
+            worst = status;
+            continue;
+        }
+        if (setup->json)
+            gc_answer_write_json(&json, &result.answer);
+        else
+            gc_answer_write_line(&out, &result.answer);
+        is_partial = is_partial || result.estimate.unknown_parts != 0;
+        if (worst == TOOL_DONE && setup->has_budget && !result.fit.fits)
+            worst = TOOL_DOES_NOT_FIT;
+    }
+    if (setup->json) {
+        gc_json_end_array(&json);
+        gc_json_end_object(&json);
+    } else if (is_partial) {
+        gc_answer_write_foot(&out);
+    }
+    const int status = tool_finish(&tool_command_estimate, &out);
+    return status != TOOL_DONE ? status : worst;
+}
+
+static int run(int argc, char **argv)
+{
+    static struct estimate_setup setup;
+    const int status = estimate_setup_parse(argc, argv, &setup);
+    if (status != TOOL_DONE || setup.models.helped)
+        return status;
+    return setup.models.count == 1 ? run_one(&setup) : run_several(&setup);
+}
+
+const struct tool_command tool_command_estimate = {
+    .name = "estimate",
+    .synopsis = "MODEL... [OPTIONS]",
+    .summary = "say what memory a model needs, and what fits",
+    .help = "MODEL is a safetensors, GGUF or ONNX file, an index of shards, a Hugging Face\n"
+            "folder, or a JSON description of tensors. Only headers are read.\n"
+            "\n"
+            "  --budget S             what it must fit in: a size, a share of --memory, or\n"
+            "                         per device (0=8GiB,1=50%)\n"
+            "  --memory S             a device's memory: what shares are of, and the budget\n"
+            "                         without --budget\n"
+            "  --batch N              sequences at once (1)\n"
+            "  --seq-len N            tokens of each, those to come included (the model's\n"
+            "                         largest)\n"
+            "  --chunk N              tokens of each that are computed at once (all)\n"
+            "  --dtype T              type of floating-point weights and of activations (the\n"
+            "                         model's)\n"
+            "  --kv-dtype T           type of keys and values (--dtype, else the model's)\n"
+            "  --dim name=N           an open dimension of an ONNX graph; may be repeated\n"
+            "  --devices N            devices that share the model (1)\n"
+            "  --split layers|tensor  each has some of the layers, or a share of each\n"
+            "                         (layers)\n"
+            "  --attention flash|full whether scores are written out: full (flash)\n"
+            "  --resident-experts N   experts of each layer that stay on the device (all)\n"
+            "  --overhead F           the sum is multiplied by it (1.1)\n"
+            "  --context-memory S     what a context takes on each device (300 MiB);\n"
+            "                         measured: found out on the first device here\n"
+            "  --calibrate REPORT     compare with what a run took, by its JSON report, and\n"
+            "                         derive the overhead, and what a context took\n"
+            "  --output FILE          where --calibrate keeps them\n"
+            "  --calibration FILE     overhead and context kept so\n"
+            "  --json                 print JSON; of several models an object with \"models\"\n",
+    .run = run,
+};

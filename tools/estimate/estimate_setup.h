@@ -1,0 +1,25 @@
+/* The command line of gpucache estimate. */
+#ifndef GC_ESTIMATE_SETUP_H
+#define GC_ESTIMATE_SETUP_H
+
+#include "core/config/options.h"
+#include "core/estimator/fits.h"
+#include "tools/base/tool.h"
+
+struct estimate_setup {
+    struct tool_words models;
+    struct gc_estimate_request request;
+    enum gc_dtype weight_dtype; /* what floating-point weights are taken to be; GC_DTYPE_NONE */
+    bool has_budget;
+    struct gc_budget budget;
+    bool json;
+    const char *report; /* --calibrate; NULL */
+    const char *output; /* --output; NULL */
+    char dims[GC_OPTION_LIST_BYTES];
+};
+
+/* TOOL_USAGE or TOOL_FAILED, with a line. setup->models.helped after --help. The setup holds
+ * pointers into itself: it stays where it is. */
+int estimate_setup_parse(int argc, char **argv, struct estimate_setup *setup) GC_CHECKED;
+
+#endif

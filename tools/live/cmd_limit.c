@@ -1,0 +1,301 @@
+/* gpucache limit, gpucache trim: change a limit or give idle memory back, in a running process or
+ * in a whole group; what was and what came of it is printed, a line a device. */
+#include "core/config/options.h"
+#include "tools/live/live_round.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- trim ---- */
+
+static int trim(struct live_session *session)
+{
+    const struct gc_ledger_request request = {.ask = GC_ASK_TRIM, .device = GC_LEDGER_NONE};
+    struct live_round round;
+    char shown[LIVE_SHOWN_BYTES];
+    int status = live_round_open(session, &round);
+    if (status == TOOL_DONE) {
+        for (size_t i = 0; i < session->target.count; i++) {
+            if (live_round_ask(session, i, &request) != TOOL_DONE)
+                status = TOOL_FAILED;
+        }
+        if (live_round_hear(session, &round) != TOOL_DONE)
+            status = TOOL_FAILED;
+        live_round_print(session, &round, false);
+        if (session->target.count == 0) {
+            gc_out_text(&session->out, "group ");
+            gc_out_text(&session->out, live_show(session->target.group, shown));
+            gc_out_text(&session->out, " has no processes\n");
+        }
+    }
+    live_round_close(&round);
+    return status;
+}
+
+/* ---- limit ---- */
+
+/* What the size is on a device; UINT64_MAX: none. */
+static uint64_t size_on(const struct live_session *session, const struct gc_size_spec *size,
+                        uint32_t device)
+{
+    struct gc_ledger_device row;
+    const bool known = gc_ledger_read_device(&session->ledger, device, &row);
+    return gc_size_spec_resolve(size, 0, NULL, known ? row.total_bytes : 0);
+}
+
+static bool is_percent(const struct gc_size_spec *size)
+{
+    return size->count > 0 && size->entries[0].is_percent;
+}
+
+/* One request, or for a percentage one for each device that the process uses. */
+static int limit_member(struct live_session *session, const struct gc_size_spec *size)
+{
+    const struct live_member *member = &session->target.members[0];
+    struct gc_ledger_request request = {.ask = GC_ASK_LIMIT, .device = session->device};
+    if (!is_percent(size) || session->device != GC_LEDGER_NONE) {
+        request.bytes = size_on(session, size, session->device);
+        return live_round_ask(session, 0, &request);
+    }
+    int status = TOOL_DONE;
+    if (member->process.device_mask == 0)
+        return tool_fail(session->command, "process %d uses no device yet: a percentage of none",
+                         member->process.pid);
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES && status == TOOL_DONE; i++) {
+        if ((member->process.device_mask >> i & 1) == 0)
+            continue;
+        request.device = i;
+        request.bytes = size_on(session, size, i);
+        status = live_round_ask(session, 0, &request);
+    }
+    return status;
+}
+
+static int limit_process(struct live_session *session, const struct gc_size_spec *size)
+{
+    struct live_round round;
+    int status = live_round_open(session, &round);
+    if (status == TOOL_DONE)
+        status = limit_member(session, size);
+    if (status == TOOL_DONE)
+        status = live_round_hear(session, &round);
+    live_round_print(session, &round, true);
+    live_round_close(&round);
+    return status;
+}
+
+static bool read_group(const struct live_session *session, struct gc_ledger_group *group)
+{
+    const uint32_t row = gc_ledger_find_group(&session->ledger, session->target.group);
+    return row != GC_LEDGER_NONE && gc_ledger_read_group(&session->ledger, row, group);
+}
+
+static int set_group(struct live_session *session, const struct gc_size_spec *size)
+{
+    bool done = true;
+    if (session->device != GC_LEDGER_NONE || !is_percent(size)) {
+        done = gc_ledger_limit_group(&session->ledger, session->target.group, session->device,
+                                     size_on(session, size, session->device));
+    } else {
+        for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
+            struct gc_ledger_device device;
+            if (gc_ledger_read_device(&session->ledger, i, &device))
+                done = gc_ledger_limit_group(&session->ledger, session->target.group, i,
+                                             size_on(session, size, i)) &&
+                       done;
+        }
+    }
+    return done ? TOOL_DONE : tool_fail(session->command, "the group is gone meanwhile");
+}
+
+/* Asks the members on devices where the group holds more than it may; *asked says whether there is
+ * one. */
+static int ask_members(struct live_session *session, struct live_round *round,
+                       const struct gc_ledger_group *group, enum gc_ledger_ask ask, bool *asked)
+{
+    const struct gc_ledger_request request = {.ask = ask, .device = GC_LEDGER_NONE};
+    int status = TOOL_DONE;
+    uint64_t over = 0;
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        over |= (uint64_t)(group->held[i] > group->limits[i]) << i;
+    *asked = false;
+    for (size_t i = 0; i < session->target.count; i++) {
+        if ((session->target.members[i].process.device_mask & over) == 0)
+            continue;
+        *asked = true;
+        if (live_round_ask(session, i, &request) != TOOL_DONE)
+            status = TOOL_FAILED;
+    }
+    if (live_round_hear(session, round) != TOOL_DONE)
+        status = TOOL_FAILED;
+    return status;
+}
+
+/* A member that looks after its figures gives back what is too much; if that is not enough, all
+ * idle memory is asked for. */
+static int settle_members(struct live_session *session, struct live_round *round,
+                          struct gc_ledger_group *group)
+{
+    bool asked;
+    int status = ask_members(session, round, group, GC_ASK_REFRESH, &asked);
+    if (status == TOOL_DONE && asked && session->wait.timeout_ms > 0 && read_group(session, group))
+        status = ask_members(session, round, group, GC_ASK_TRIM, &asked);
+    return status;
+}
+
+static void put_group(struct live_session *session, const struct gc_ledger_group *before,
+                      const struct gc_ledger_group *after)
+{
+    char shown[LIVE_SHOWN_BYTES];
+    struct gc_out *out = &session->out;
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
+        struct gc_ledger_device device;
+        if (!gc_ledger_read_device(&session->ledger, i, &device) ||
+            (session->device != GC_LEDGER_NONE && session->device != i))
+            continue;
+        gc_out_text(out, "group ");
+        gc_out_text(out, live_show(session->target.group, shown));
+        gc_out_text(out, ", device ");
+        gc_out_uint(out, i);
+        live_put_change(out, ": limit ", before->limits[i], after->limits[i]);
+        live_put_change(out, ", reserved ", before->held[i], after->held[i]);
+        gc_out_char(out, '\n');
+    }
+}
+
+static int limit_group(struct live_session *session, const struct gc_size_spec *size)
+{
+    struct live_round round = {.changes = NULL};
+    struct gc_ledger_group before, after;
+    char shown[LIVE_SHOWN_BYTES];
+    if (session->target.count == 0)
+        return tool_fail(session->command,
+                         "group %s has no processes; the first to come sets its limit, by "
+                         "GPUCACHE_GROUP_LIMIT",
+                         live_show(session->target.group, shown));
+    if (!read_group(session, &before))
+        return tool_fail(session->command, "the group is gone meanwhile");
+    int status = live_round_open(session, &round);
+    if (status == TOOL_DONE)
+        status = set_group(session, size);
+    if (status == TOOL_DONE && read_group(session, &after)) {
+        status = settle_members(session, &round, &after);
+        live_round_print(session, &round, false);
+        if (read_group(session, &after))
+            put_group(session, &before, &after);
+    }
+    live_round_close(&round);
+    return status;
+}
+
+/* ---- the command line ---- */
+
+struct texts {
+    const char *device;
+    const char *timeout;
+};
+
+static int open_session(struct live_session *session, const char *word, const struct texts *texts)
+{
+    session->wait.timeout_ms = LIVE_TIMEOUT_MS;
+    gc_out_init(&session->out, STDOUT_FILENO);
+    if (texts->timeout != NULL && !live_parse_seconds(texts->timeout, &session->wait.timeout_ms))
+        return tool_usage(session->command,
+                          "--timeout %s is not valid; accepted: seconds, 0 to 86400",
+                          texts->timeout);
+    setlocale(LC_CTYPE, "");
+    int status = live_connect(session->command, word, LIVE_GROUP, &session->ledger);
+    session->is_open = status == TOOL_DONE;
+    if (status == TOOL_DONE)
+        status = live_find(session->command, &session->ledger, word, LIVE_GROUP, &session->target);
+    if (status == TOOL_DONE)
+        status =
+            live_find_device(session->command, &session->ledger, texts->device, &session->device);
+    return status;
+}
+
+static int close_session(struct live_session *session, int status)
+{
+    const int finished = tool_finish(session->command, &session->out);
+    live_target_fini(&session->target);
+    if (session->is_open)
+        gc_ledger_close(&session->ledger);
+    return status != TOOL_DONE ? status : finished;
+}
+
+static int run_limit(int argc, char **argv)
+{
+    struct live_session session = {.command = &tool_command_limit, .device = GC_LEDGER_NONE};
+    struct texts texts = {.device = NULL};
+    struct gc_size_spec size = {.count = 0};
+    struct tool_words words = {.most = 2, .names = {"a process or group", "a size"}};
+    const struct tool_option options[] = {{.name = "--device", .value = &texts.device},
+                                          {.name = "--timeout", .value = &texts.timeout}};
+    int status = tool_parse_words(session.command, options, sizeof(options) / sizeof(options[0]),
+                                  argc, argv, &words);
+    if (status != TOOL_DONE || words.helped)
+        return status;
+    if (strcmp(words.words[1], "none") != 0 &&
+        gc_parse_size_spec(words.words[1], false, &size) != GC_OK)
+        return tool_usage(session.command,
+                          "%s is no limit; accepted: a size or percentage above 0, none",
+                          words.words[1]);
+    status = open_session(&session, words.words[0], &texts);
+    if (status == TOOL_DONE)
+        status =
+            session.target.is_group ? limit_group(&session, &size) : limit_process(&session, &size);
+    return close_session(&session, status);
+}
+
+static int run_trim(int argc, char **argv)
+{
+    struct live_session session = {.command = &tool_command_trim, .device = GC_LEDGER_NONE};
+    struct texts texts = {.device = NULL};
+    struct tool_words words = {.most = 1, .names = {"a process or group"}};
+    const struct tool_option options[] = {{.name = "--timeout", .value = &texts.timeout}};
+    int status = tool_parse_words(session.command, options, sizeof(options) / sizeof(options[0]),
+                                  argc, argv, &words);
+    if (status != TOOL_DONE || words.helped)
+        return status;
+    status = open_session(&session, words.words[0], &texts);
+    if (status == TOOL_DONE)
+        status = trim(&session);
+    return close_session(&session, status);
+}
+
+#define TARGET_HELP                                                                                \
+    "A number is the PID of a process, another word the name of a group; pid:N and\n"              \
+    "group:NAME say which is meant where a number is both. A process of a group\n"                 \
+    "answers at once, one without a group when it next allocates or submits work; a\n"             \
+    "request not answered stays.\n"                                                                \
+    "\n"                                                                                           \
+    "Exit status 1: there is no such process or group, or not all answered in time.\n"
+
+const struct tool_command tool_command_limit = {
+    .name = "limit",
+    .synopsis = "PID|GROUP SIZE [--device D] [--timeout S]",
+    .summary = "change the limit of a running process or group",
+    .help = "  --device D     only on this device: its number in gpucache top, its UUID or\n"
+            "                 its beginning\n"
+            "  --timeout S    seconds to wait for the answer (5); 0: not at all\n"
+            "\n"
+            "SIZE is a size or a percentage of the device's memory; none takes the limit\n"
+            "away. Nothing is taken from the program: where it holds more, idle memory goes\n"
+            "back and new requests fail until it holds less. Prints a line a device: before\n"
+            "-> after.\n"
+            "\n" TARGET_HELP,
+    .run = run_limit,
+};
+
+const struct tool_command tool_command_trim = {
+    .name = "trim",
+    .synopsis = "PID|GROUP [--timeout S]",
+    .summary = "give the idle memory of a running process or group back",
+    .help = "  --timeout S    seconds to wait for the answer (5); 0: not at all\n"
+            "\n"
+            "Prints a line a device of each process: before -> after.\n"
+            "\n" TARGET_HELP,
+    .run = run_trim,
+};

@@ -1,0 +1,137 @@
+/* gpucache pause, gpucache resume: a process's or tenant's device memory out of the device and
+ * back. What moves, and what cannot, is the process's to say; the answer is printed. */
+#include "tools/live/live.h"
+
+#include <locale.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Copies of many GiB take their time. */
+#define MOVE_TIMEOUT_MS 60000
+
+struct move {
+    const struct tool_command *command;
+    enum gc_ledger_ask ask;
+    bool drops;
+    struct live_wait wait;
+};
+
+static void put_answer(struct gc_out *out, const struct live_member *member, const char *text)
+{
+    char who[2 * LIVE_SHOWN_BYTES];
+    char said[LIVE_SHOWN_BYTES];
+    live_describe(member, who);
+    gc_out_text(out, who);
+    gc_out_text(out, ": ");
+    gc_out_text(out, live_show(text, said));
+    gc_out_char(out, '\n');
+}
+
+/* Asks all, then hears all: several processes copy at the same time. */
+static int move_all(const struct move *move, const struct gc_ledger *ledger,
+                    struct live_target *target, struct gc_out *out)
+{
+    struct live_wait wait = move->wait;
+    int status = TOOL_DONE;
+    live_begin(&wait);
+    for (size_t i = 0; i < target->count; i++) {
+        struct live_member *member = &target->members[i];
+        const struct gc_ledger_request request = {
+            .ask = move->ask,
+            .device = GC_LEDGER_NONE,
+            .drop = move->drops,
+            .tenant = member->tenant[0] != '\0' ? member->tenant : NULL,
+        };
+        member->is_asked = live_ask(move->command, ledger, member, &request) == TOOL_DONE;
+        if (!member->is_asked)
+            status = TOOL_FAILED;
+    }
+    for (size_t i = 0; i < target->count; i++) {
+        const struct live_member *member = &target->members[i];
+        char text[GC_LEDGER_ANSWER_BYTES];
+        if (!member->is_asked)
+            continue;
+        if (wait.timeout_ms == 0)
+            put_answer(out, member, "asked, not waited for");
+        else if (live_await(move->command, ledger, member, &wait, text) == TOOL_DONE)
+            put_answer(out, member, text[0] != '\0' ? text : "done");
+        else
+            status = TOOL_FAILED;
+    }
+    return status;
+}
+
+static int run(struct move *move, const struct tool_option *options, size_t count, int argc,
+               char **argv, const char *const *timeout)
+{
+    struct tool_words words = {.most = 1, .names = {"a process or tenant"}};
+    struct live_target target;
+    struct gc_ledger ledger;
+    struct gc_out out;
+    int status = tool_parse_words(move->command, options, count, argc, argv, &words);
+    if (status != TOOL_DONE || words.helped)
+        return status;
+    move->wait.timeout_ms = MOVE_TIMEOUT_MS;
+    if (*timeout != NULL && !live_parse_seconds(*timeout, &move->wait.timeout_ms))
+        return tool_usage(move->command, "--timeout %s is not valid; accepted: seconds, 0 to 86400",
+                          *timeout);
+    setlocale(LC_CTYPE, "");
+    status = live_connect(move->command, words.words[0], LIVE_TENANT, &ledger);
+    if (status != TOOL_DONE)
+        return status;
+    gc_out_init(&out, STDOUT_FILENO);
+    status = live_find(move->command, &ledger, words.words[0], LIVE_TENANT, &target);
+    if (status == TOOL_DONE)
+        status = move_all(move, &ledger, &target, &out);
+    const int finished = tool_finish(move->command, &out);
+    live_target_fini(&target);
+    gc_ledger_close(&ledger);
+    return status != TOOL_DONE ? status : finished;
+}
+
+static int run_pause(int argc, char **argv)
+{
+    struct move move = {.command = &tool_command_pause, .ask = GC_ASK_PAUSE};
+    const char *timeout = NULL;
+    const struct tool_option options[] = {{.name = "--timeout", .value = &timeout},
+                                          {.name = "--drop", .flag = &move.drops}};
+    return run(&move, options, sizeof(options) / sizeof(options[0]), argc, argv, &timeout);
+}
+
+static int run_resume(int argc, char **argv)
+{
+    struct move move = {.command = &tool_command_resume, .ask = GC_ASK_RESUME};
+    const char *timeout = NULL;
+    const struct tool_option options[] = {{.name = "--timeout", .value = &timeout}};
+    return run(&move, options, sizeof(options) / sizeof(options[0]), argc, argv, &timeout);
+}
+
+#define TARGET_HELP                                                                                \
+    "A number is the PID of a process, another word the name of a tenant, inside a\n"              \
+    "process or the one a process is shown under (GPUCACHE_TENANT, else the\n"                     \
+    "program's name); all that have it are meant. pid:N and tenant:NAME say which\n"               \
+    "where a number is both.\n"                                                                    \
+    "\n"                                                                                           \
+    "Exit status 1: there is none, it was refused (the reason is told), or there was\n"            \
+    "no answer.\n"
+
+const struct tool_command tool_command_pause = {
+    .name = "pause",
+    .synopsis = "PID|TENANT [--drop] [--timeout S]",
+    .summary = "move the device memory of a process or tenant to host memory",
+    .help = "  --drop         the content need not survive: nothing is copied\n"
+            "  --timeout S    seconds to wait for the answer (60); 0: not at all\n"
+            "\n"
+            "Addresses stay; what is submitted meanwhile waits until gpucache resume.\n"
+            "\n" TARGET_HELP,
+    .run = run_pause,
+};
+
+const struct tool_command tool_command_resume = {
+    .name = "resume",
+    .synopsis = "PID|TENANT [--timeout S]",
+    .summary = "bring the memory of a paused process or tenant back",
+    .help = "  --timeout S    seconds to wait for the answer (60); 0: not at all\n"
+            "\n" TARGET_HELP,
+    .run = run_resume,
+};

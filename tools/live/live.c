@@ -1,0 +1,374 @@
+#include "tools/live/live.h"
+
+#include "core/base/clock.h"
+#include "core/config/options.h"
+#include "core/io/text.h"
+#include "core/ledger/process.h"
+#include "tools/live/top_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum gc_status live_open(struct gc_ledger *ledger, char reason[GC_LEDGER_REASON_BYTES])
+{
+    /* What is wrong with other settings is for the library to say. */
+    struct gc_log log = {.level = GC_LOG_ERROR, .fd = -1};
+    struct gc_options *options;
+    enum gc_status status = gc_options_load(environ, &log, &options);
+    if (status != GC_OK) {
+        snprintf(reason, GC_LEDGER_REASON_BYTES, "%s", gc_status_text(status));
+        return status;
+    }
+    status = gc_ledger_open(options->ledger, false, ledger, reason);
+    gc_options_free(options);
+    return status;
+}
+
+const char *live_show(const char *name, char text[LIVE_SHOWN_BYTES])
+{
+    top_fit(name, GC_LEDGER_NAME_BYTES, top_is_utf8(), text, LIVE_SHOWN_BYTES);
+    return text;
+}
+
+void live_describe(const struct live_member *member, char text[2 * LIVE_SHOWN_BYTES])
+{
+    char name[LIVE_SHOWN_BYTES];
+    size_t used = 0;
+    if (member->tenant[0] != '\0')
+        used = (size_t)snprintf(text, LIVE_SHOWN_BYTES, "tenant %s of ",
+                                live_show(member->tenant, name));
+    snprintf(text + used, 2 * LIVE_SHOWN_BYTES - used, "process %d (%s)", member->process.pid,
+             live_show(member->process.tenant, name));
+}
+
+bool live_parse_seconds(const char *text, uint32_t *ms)
+{
+    struct gc_decimal decimal;
+    const char *end;
+    if (!gc_text_decimal(text, &end, &decimal) || *end != '\0')
+        return false;
+    const double seconds = gc_decimal_value(&decimal);
+    if (seconds > 86400)
+        return false;
+    *ms = (uint32_t)(seconds * 1000 + 0.5);
+    return true;
+}
+
+/* ---- what /proc knows ---- */
+
+static bool is_of_own_namespace(const struct gc_ledger *ledger, uint32_t slot)
+{
+    const struct gc_ledger_slot *row = gc_ledger_slot(ledger, slot);
+    return atomic_load_explicit(&row->pid_namespace, memory_order_relaxed) ==
+           gc_ledger_pid_namespace();
+}
+
+bool live_is_stopped(const struct gc_ledger *ledger, uint32_t slot, int pid)
+{
+    const struct gc_ledger_slot *row = gc_ledger_slot(ledger, slot);
+    return is_of_own_namespace(ledger, slot) &&
+           gc_ledger_process_is_stopped(
+               (uint32_t)pid, atomic_load_explicit(&row->start_ticks, memory_order_relaxed));
+}
+
+/* ---- whom a word means ---- */
+
+static bool add_member(struct live_target *target, const struct gc_ledger_process *process,
+                       const char *tenant)
+{
+    struct live_member *members =
+        reallocarray(target->members, target->count + 1, sizeof(*members));
+    if (members == NULL)
+        return false;
+    target->members = members;
+    struct live_member *member = &members[target->count++];
+    *member = (struct live_member){.process = *process};
+    snprintf(member->tenant, sizeof(member->tenant), "%s", tenant);
+    return true;
+}
+
+void live_target_fini(struct live_target *target)
+{
+    free(target->members);
+    *target = (struct live_target){.members = NULL};
+}
+
+static bool add_by_pid(const struct gc_ledger *ledger, const struct gc_ledger_process *process,
+                       uint64_t pid, struct live_target *target)
+{
+    if ((uint64_t)process->pid != pid)
+        return true;
+    /* The one of our own PID namespace is the one that is meant. */
+    if (target->count > 0 && is_of_own_namespace(ledger, target->members[0].process.slot))
+        return true;
+    if (is_of_own_namespace(ledger, process->slot))
+        target->count = 0;
+    return add_member(target, process, "");
+}
+
+static bool add_by_tenant(const struct gc_ledger *ledger, const struct gc_ledger_process *process,
+                          const char *name, struct live_target *target)
+{
+    if (strcmp(process->tenant, name) == 0)
+        return add_member(target, process, "");
+    for (uint32_t i = 0; i < GC_LEDGER_TENANTS; i++) {
+        struct gc_ledger_tenant tenant;
+        if (gc_ledger_read_tenant(ledger, process->slot, i, &tenant) &&
+            strcmp(tenant.name, name) == 0)
+            return add_member(target, process, name);
+    }
+    return true;
+}
+
+struct wanted {
+    bool has_pid;
+    uint64_t pid;
+    const char *group;  /* NULL: not a group */
+    const char *tenant; /* NULL: not a tenant */
+};
+
+/* Collects all live processes that fit. False without host memory. */
+static bool collect(const struct gc_ledger *ledger, const struct wanted *wanted,
+                    struct live_target *by_pid, struct live_target *by_name)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    for (uint32_t slot = 0; slot < high; slot++) {
+        struct gc_ledger_process process;
+        if (!gc_ledger_read_process(ledger, slot, &process))
+            continue;
+        if (wanted->has_pid && !add_by_pid(ledger, &process, wanted->pid, by_pid))
+            return false;
+        if (wanted->group != NULL && strcmp(process.group, wanted->group) == 0 &&
+            !add_member(by_name, &process, ""))
+            return false;
+        if (wanted->tenant != NULL && !add_by_tenant(ledger, &process, wanted->tenant, by_name))
+            return false;
+    }
+    return true;
+}
+
+/* Why there is no such process under the library. */
+static int refuse_pid(const struct tool_command *command, uint64_t pid)
+{
+    char path[64];
+    struct stat info;
+    snprintf(path, sizeof(path), "/proc/%llu", (unsigned long long)pid);
+    if (pid == 0 || pid > INT32_MAX || stat(path, &info) != 0)
+        return tool_fail(command, "no process has the PID %llu", (unsigned long long)pid);
+    if (info.st_uid != geteuid())
+        return tool_fail(command, "process %llu belongs to another user", (unsigned long long)pid);
+    return tool_fail(command, "process %llu uses no device under the library",
+                     (unsigned long long)pid);
+}
+
+/* The process that is shown under the name; 0: none, or several. */
+static int pid_by_name(const struct gc_ledger *ledger, const char *name)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    int pid = 0;
+    for (uint32_t slot = 0; slot < high; slot++) {
+        struct gc_ledger_process process;
+        if (!gc_ledger_read_process(ledger, slot, &process) || strcmp(process.tenant, name) != 0)
+            continue;
+        if (pid != 0)
+            return 0;
+        pid = process.pid;
+    }
+    return pid;
+}
+
+/* `ledger` is NULL where there is none. */
+static int refuse(const struct tool_command *command, const struct gc_ledger *ledger,
+                  const struct wanted *wanted)
+{
+    char shown[LIVE_SHOWN_BYTES];
+    if (wanted->has_pid)
+        return refuse_pid(command, wanted->pid);
+    const int pid =
+        ledger != NULL && wanted->group != NULL ? pid_by_name(ledger, wanted->group) : 0;
+    if (pid != 0)
+        return tool_fail(command, "no group is called %s; process %d is: say its PID",
+                         live_show(wanted->group, shown), pid);
+    return tool_fail(command, "no %s is called %s", wanted->group != NULL ? "group" : "tenant",
+                     live_show(wanted->group != NULL ? wanted->group : wanted->tenant, shown));
+}
+
+static int choose(const struct tool_command *command, const struct gc_ledger *ledger,
+                  const char *word, const struct wanted *wanted, struct live_target *by_pid,
+                  struct live_target *by_name)
+{
+    const bool has_group =
+        wanted->group != NULL && gc_ledger_find_group(ledger, wanted->group) != GC_LEDGER_NONE;
+    const bool has_name = by_name->count > 0 || has_group;
+    const char *kind = wanted->group != NULL ? "group" : "tenant";
+    if (by_pid->count > 1)
+        return tool_fail(command, "%zu processes have the PID %llu, none in this PID namespace",
+                         by_pid->count, (unsigned long long)wanted->pid);
+    if (by_pid->count > 0 && has_name)
+        return tool_fail(command, "%s is a process and a %s: say pid:%s or %s:%s", word, kind, word,
+                         kind, word);
+    if (has_name && wanted->group != NULL) {
+        by_name->is_group = true;
+        snprintf(by_name->group, sizeof(by_name->group), "%s", wanted->group);
+    }
+    if (by_pid->count > 0 || has_name)
+        return TOOL_DONE;
+    return refuse(command, ledger, wanted);
+}
+
+/* What the word can mean, from its prefix or its digits. */
+static int read_word(const struct tool_command *command, const char *word, enum live_kind kind,
+                     struct wanted *wanted)
+{
+    const char *prefix = kind == LIVE_GROUP ? "group:" : "tenant:";
+    const char *name = NULL;
+    *wanted = (struct wanted){.has_pid = false};
+    if (strncmp(word, "pid:", 4) == 0) {
+        wanted->has_pid = gc_text_uint(word + 4, strlen(word + 4), &wanted->pid);
+        if (!wanted->has_pid)
+            return tool_usage(command, "%s is no PID", word);
+    } else if (strncmp(word, prefix, strlen(prefix)) == 0) {
+        name = word + strlen(prefix);
+    } else {
+        wanted->has_pid = gc_text_uint(word, strlen(word), &wanted->pid);
+        name = word;
+    }
+    if (name != NULL && name[0] == '\0')
+        return tool_usage(command, "a name is missing");
+    if (kind == LIVE_GROUP)
+        wanted->group = name;
+    else
+        wanted->tenant = name;
+    return TOOL_DONE;
+}
+
+int live_connect(const struct tool_command *command, const char *word, enum live_kind kind,
+                 struct gc_ledger *ledger)
+{
+    char reason[GC_LEDGER_REASON_BYTES];
+    struct wanted wanted;
+    const int status = read_word(command, word, kind, &wanted);
+    if (status != TOOL_DONE)
+        return status;
+    const enum gc_status opened = live_open(ledger, reason);
+    if (opened == GC_OK)
+        return TOOL_DONE;
+    return opened == GC_NOT_OURS ? refuse(command, NULL, &wanted)
+                                 : tool_fail(command, "%s", reason);
+}
+
+int live_find(const struct tool_command *command, const struct gc_ledger *ledger, const char *word,
+              enum live_kind kind, struct live_target *target)
+{
+    struct wanted wanted;
+    struct live_target by_name = {.members = NULL};
+    *target = (struct live_target){.members = NULL};
+    int status = read_word(command, word, kind, &wanted);
+    if (status != TOOL_DONE)
+        return status;
+    if (!collect(ledger, &wanted, target, &by_name))
+        status = tool_fail(command, "%s", gc_status_text(GC_NO_HOST_MEMORY));
+    else
+        status = choose(command, ledger, word, &wanted, target, &by_name);
+    if (target->count == 0) {
+        free(target->members);
+        *target = by_name;
+    } else {
+        live_target_fini(&by_name);
+    }
+    return status;
+}
+
+int live_find_device(const struct tool_command *command, const struct gc_ledger *ledger,
+                     const char *word, uint32_t *device)
+{
+    uint64_t number;
+    uint32_t count = 0;
+    *device = GC_LEDGER_NONE;
+    if (word == NULL)
+        return TOOL_DONE;
+    const bool is_number = gc_text_uint(word, strlen(word), &number);
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++) {
+        struct gc_ledger_device row;
+        if (gc_ledger_read_device(ledger, i, &row) &&
+            (is_number ? number == i : strncmp(row.uuid, word, strlen(word)) == 0)) {
+            *device = i;
+            count++;
+        }
+    }
+    if (count == 1)
+        return TOOL_DONE;
+    return tool_fail(command,
+                     count == 0 ? "no device is %s; gpucache top --once lists them"
+                                : "the UUIDs of several devices begin with %s",
+                     word);
+}
+
+/* ---- asking ---- */
+
+void live_begin(struct live_wait *wait)
+{
+    wait->until_ms = gc_clock_ms() + wait->timeout_ms;
+}
+
+uint32_t live_left_ms(const struct live_wait *wait)
+{
+    const int64_t left = wait->until_ms - gc_clock_ms();
+    return left > 0 ? (uint32_t)left : 0;
+}
+
+int live_ask(const struct tool_command *command, const struct gc_ledger *ledger,
+             struct live_member *member, const struct gc_ledger_request *request)
+{
+    char who[2 * LIVE_SHOWN_BYTES];
+    if (gc_ledger_ask(ledger, member->process.slot, member->process.generation, request,
+                      &member->ticket))
+        return TOOL_DONE;
+    live_describe(member, who);
+    return tool_fail(command, "%s ended meanwhile", who);
+}
+
+/* Why nothing was heard. */
+static int fail_late(const struct tool_command *command, const struct gc_ledger *ledger,
+                     const struct live_member *member, const struct live_wait *wait)
+{
+    const char *why =
+        "it has no group, so it answers when it next allocates or submits work; the request stays";
+    char who[2 * LIVE_SHOWN_BYTES];
+    live_describe(member, who);
+    if (live_is_stopped(ledger, member->process.slot, member->process.pid))
+        why = "it is stopped by a signal, and answers when it goes on; the request stays";
+    else if (member->process.has_helper)
+        why = "it is busy, and the request stays";
+    return tool_fail(command, "%s did not answer within %u.%u s: %s", who, wait->timeout_ms / 1000,
+                     wait->timeout_ms % 1000 / 100, why);
+}
+
+int live_await(const struct tool_command *command, const struct gc_ledger *ledger,
+               const struct live_member *member, const struct live_wait *wait,
+               char text[GC_LEDGER_ANSWER_BYTES])
+{
+    char who[2 * LIVE_SHOWN_BYTES];
+    char said[LIVE_SHOWN_BYTES];
+    text[0] = '\0';
+    const enum gc_ledger_result result =
+        gc_ledger_await(ledger, &member->ticket, live_left_ms(wait), text);
+    live_describe(member, who);
+    switch (result) {
+    case GC_ANSWER_DONE:
+        return TOOL_DONE;
+    case GC_ANSWER_REFUSED:
+        top_fit(text, GC_LEDGER_ANSWER_BYTES, top_is_utf8(), said, sizeof(said));
+        return tool_fail(command, "%s refused: %s", who, said);
+    case GC_ANSWER_GONE:
+        return tool_fail(command, "%s ended before it answered", who);
+    case GC_ANSWER_NONE:
+        break;
+    }
+    return fail_late(command, ledger, member, wait);
+}

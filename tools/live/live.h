@@ -1,0 +1,81 @@
+/* What `gpucache top`, `limit`, `trim`, `pause` and `resume` share: the user's ledger, the
+ * processes that a word of the command line means, and asking them.
+ *
+ * A word of digits is the PID of a process under the library, any other word the name of a group or
+ * tenant; `pid:N`, `group:NAME` and `tenant:NAME` say which is meant. Where a number is both it is
+ * refused. Where processes of several PID namespaces have the same PID, the one of our own is
+ * meant. Names are foreign text: they are shown through live_show only. */
+#ifndef GC_LIVE_H
+#define GC_LIVE_H
+
+#include "core/ledger/ledger.h"
+#include "tools/base/tool.h"
+
+#define LIVE_TIMEOUT_MS 5000
+
+struct live_member {
+    struct gc_ledger_process process;
+    char tenant[GC_LEDGER_NAME_BYTES]; /* inside the process; "": all of it */
+    struct gc_ledger_ticket ticket;
+    bool is_asked;
+    bool is_heard; /* it has answered */
+};
+
+struct live_target {
+    bool is_group;
+    char group[GC_LEDGER_NAME_BYTES];
+    struct live_member *members;
+    size_t count;
+};
+
+/* What a name may mean, beside a PID. */
+enum live_kind { LIVE_GROUP, LIVE_TENANT };
+
+/* Opens the ledger that GPUCACHE_LEDGER names, or the user's own. GC_NOT_OURS: there is none.
+ * GC_IO, GC_FORMAT, with `reason`. */
+enum gc_status live_open(struct gc_ledger *ledger, char reason[GC_LEDGER_REASON_BYTES]) GC_CHECKED;
+
+/* The same for a command about `word`: TOOL_FAILED with a line, also where there is no ledger: then
+ * nobody is called so. */
+int live_connect(const struct tool_command *command, const char *word, enum live_kind kind,
+                 struct gc_ledger *ledger) GC_CHECKED;
+
+/* Finds whom `word` means; TOOL_FAILED or TOOL_USAGE with a line. live_target_fini in either case.
+ */
+int live_find(const struct tool_command *command, const struct gc_ledger *ledger, const char *word,
+              enum live_kind kind, struct live_target *target) GC_CHECKED;
+void live_target_fini(struct live_target *target);
+
+/* The device row of --device: its number in `top`, its UUID or how that begins; GC_LEDGER_NONE for
+ * NULL. TOOL_FAILED with a line. */
+int live_find_device(const struct tool_command *command, const struct gc_ledger *ledger,
+                     const char *word, uint32_t *device) GC_CHECKED;
+
+/* Seconds with decimals, up to a day. */
+bool live_parse_seconds(const char *text, uint32_t *ms);
+
+struct live_wait {
+    uint32_t timeout_ms; /* 0: nobody is waited for */
+    int64_t until_ms;    /* set by live_begin */
+};
+void live_begin(struct live_wait *wait);
+uint32_t live_left_ms(const struct live_wait *wait);
+/* Leaves a request; TOOL_FAILED with a line if the process is gone. */
+int live_ask(const struct tool_command *command, const struct gc_ledger *ledger,
+             struct live_member *member, const struct gc_ledger_request *request) GC_CHECKED;
+/* TOOL_DONE with the answer's text; TOOL_FAILED with a line if it was refused, the process is gone,
+ * or did not answer in time. */
+int live_await(const struct tool_command *command, const struct gc_ledger *ledger,
+               const struct live_member *member, const struct live_wait *wait,
+               char text[GC_LEDGER_ANSWER_BYTES]) GC_CHECKED;
+
+/* Whether the process is stopped by a signal, as far as /proc tells. */
+bool live_is_stopped(const struct gc_ledger *ledger, uint32_t slot, int pid);
+
+/* A name as it may be printed. */
+#define LIVE_SHOWN_BYTES 512
+const char *live_show(const char *name, char text[LIVE_SHOWN_BYTES]);
+/* "process 12 (python)", "tenant llama of process 12 (python)". */
+void live_describe(const struct live_member *member, char text[2 * LIVE_SHOWN_BYTES]);
+
+#endif

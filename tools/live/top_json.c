@@ -1,0 +1,232 @@
+/* `gpucache top --json`: schema gpucache-top/1, described in docs/top.md. */
+#include "core/io/json.h"
+#include "tools/live/top_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void put_limit(struct gc_json *json, const char *key, uint64_t limit)
+{
+    if (limit == TOP_NO_LIMIT)
+        gc_json_put_null(json, key);
+    else
+        gc_json_put_uint(json, key, limit);
+}
+
+static void put_figures(struct gc_json *json, const struct top_figures *figures,
+                        const char *limit_key, bool has_peak)
+{
+    const int permille = top_hit_permille(figures);
+    gc_json_put_uint(json, "requested_bytes", figures->requested);
+    gc_json_put_uint(json, "allocated_bytes", figures->allocated);
+    gc_json_put_uint(json, "reserved_bytes", figures->reserved);
+    gc_json_put_uint(json, "idle_bytes", figures->idle);
+    gc_json_put_uint(json, "pending_bytes", figures->pending);
+    put_limit(json, limit_key, figures->limit);
+    if (has_peak)
+        gc_json_put_uint(json, "peak_reserved_bytes", figures->peak);
+    gc_json_put_uint(json, "hit_count", figures->hits);
+    gc_json_put_uint(json, "miss_count", figures->misses);
+    gc_json_put_uint(json, "oom_count", figures->ooms);
+    gc_json_key(json, "hit_ratio");
+    if (permille < 0)
+        gc_json_null(json);
+    else
+        gc_json_fixed(json, (uint64_t)permille, 3);
+}
+
+/* The accounts in order, linked by whom they belong to. */
+struct walk {
+    const struct top_view *view;
+    size_t *rows;
+    size_t count;
+    size_t *first_row;    /* by subject */
+    size_t *next_row;     /* by row: the next of the same subject */
+    size_t *first_tenant; /* by subject: a process's */
+    size_t *next_tenant;  /* by subject */
+    size_t *memory;       /* of these four */
+};
+
+static void close_walk(struct walk *walk)
+{
+    free(walk->rows);
+    free(walk->memory);
+}
+
+/* False without host memory. */
+static bool open_walk(struct walk *walk, const struct top_view *view, const struct top_order *order)
+{
+    const size_t subjects = view->subject_count;
+    *walk = (struct walk){.view = view};
+    walk->rows = top_view_sort(view, order, &walk->count);
+    const size_t words = 3 * subjects + walk->count + 1;
+    walk->memory = malloc(words * sizeof(size_t));
+    if (walk->rows == NULL || walk->memory == NULL) {
+        close_walk(walk);
+        return false;
+    }
+    memset(walk->memory, 0xff, words * sizeof(size_t));
+    walk->first_row = walk->memory;
+    walk->first_tenant = walk->first_row + subjects;
+    walk->next_tenant = walk->first_tenant + subjects;
+    walk->next_row = walk->next_tenant + subjects;
+    for (size_t i = walk->count; i-- > 0;) {
+        const size_t index = view->accounts[walk->rows[i]].subject;
+        walk->next_row[i] = walk->first_row[index];
+        walk->first_row[index] = i;
+    }
+    for (size_t i = walk->count; i-- > 0;) {
+        const size_t index = view->accounts[walk->rows[i]].subject;
+        const struct top_subject *subject = &view->subjects[index];
+        if (subject->kind != TOP_TENANT || walk->first_row[index] != i ||
+            subject->parent >= subjects)
+            continue;
+        walk->next_tenant[index] = walk->first_tenant[subject->parent];
+        walk->first_tenant[subject->parent] = index;
+    }
+    return true;
+}
+
+/* "devices": the accounts of one subject. */
+static void put_accounts(struct gc_json *json, const struct walk *walk, size_t subject,
+                         bool has_peak)
+{
+    gc_json_key(json, "devices");
+    gc_json_begin_array(json, GC_JSON_LINES);
+    for (size_t i = walk->first_row[subject]; i != TOP_NONE; i = walk->next_row[i]) {
+        const struct top_account *account = &walk->view->accounts[walk->rows[i]];
+        const bool has_device = account->device < walk->view->device_count;
+        if (!has_device && walk->view->subjects[subject].kind != TOP_TENANT)
+            continue;
+        gc_json_begin_object(json, GC_JSON_LINE);
+        if (has_device) {
+            const struct top_device *device = &walk->view->devices[account->device];
+            gc_json_put_uint(json, "device", device->number);
+            gc_json_put_string(json, "uuid", device->uuid);
+        } else {
+            gc_json_put_null(json, "device");
+            gc_json_put_null(json, "uuid");
+        }
+        put_figures(json, &account->figures, "limit_bytes", has_peak);
+        gc_json_end_object(json);
+    }
+    gc_json_end_array(json);
+}
+
+static void put_state(struct gc_json *json, enum top_state state)
+{
+    static const char *const words[] = {
+        [TOP_RUNNING] = "running", [TOP_PAUSED] = "paused", [TOP_STOPPED] = "stopped"};
+    gc_json_put_string(json, "state", words[state]);
+}
+
+static void put_group_name(struct gc_json *json, const char *group)
+{
+    if (group[0] == '\0')
+        gc_json_put_null(json, "group");
+    else
+        gc_json_put_string(json, "group", group);
+}
+
+static void put_tenants(struct gc_json *json, const struct walk *walk, size_t process)
+{
+    gc_json_key(json, "tenants");
+    gc_json_begin_array(json, GC_JSON_LINES);
+    for (size_t i = walk->first_tenant[process]; i != TOP_NONE; i = walk->next_tenant[i]) {
+        const struct top_subject *tenant = &walk->view->subjects[i];
+        gc_json_begin_object(json, GC_JSON_LINES);
+        gc_json_put_string(json, "name", tenant->name);
+        put_state(json, tenant->state);
+        put_accounts(json, walk, i, true);
+        gc_json_end_object(json);
+    }
+    gc_json_end_array(json);
+}
+
+static void put_process(struct gc_json *json, const struct walk *walk, size_t index)
+{
+    const struct top_subject *process = &walk->view->subjects[index];
+    gc_json_begin_object(json, GC_JSON_LINES);
+    gc_json_key(json, "pid");
+    gc_json_int(json, process->pid);
+    gc_json_put_string(json, "name", process->name);
+    gc_json_put_string(json, "program", process->program);
+    put_group_name(json, process->group);
+    put_state(json, process->state);
+    if (process->age_ms == UINT32_MAX)
+        gc_json_put_null(json, "age_ms");
+    else
+        gc_json_put_uint(json, "age_ms", process->age_ms);
+    put_accounts(json, walk, index, true);
+    put_tenants(json, walk, index);
+    gc_json_end_object(json);
+}
+
+static void put_group(struct gc_json *json, const struct walk *walk, size_t index)
+{
+    const struct top_subject *group = &walk->view->subjects[index];
+    gc_json_begin_object(json, GC_JSON_LINES);
+    gc_json_put_string(json, "name", group->name);
+    gc_json_put_uint(json, "process_count", group->member_count);
+    put_accounts(json, walk, index, false);
+    gc_json_end_object(json);
+}
+
+static void put_subjects(struct gc_json *json, const struct walk *walk, const char *key,
+                         enum top_kind kind)
+{
+    gc_json_key(json, key);
+    gc_json_begin_array(json, GC_JSON_LINES);
+    for (size_t i = 0; i < walk->count; i++) {
+        const size_t index = walk->view->accounts[walk->rows[i]].subject;
+        if (walk->view->subjects[index].kind != kind || walk->first_row[index] != i)
+            continue;
+        if (kind == TOP_PROCESS)
+            put_process(json, walk, index);
+        else
+            put_group(json, walk, index);
+    }
+    gc_json_end_array(json);
+}
+
+static void put_devices(struct gc_json *json, const struct walk *walk)
+{
+    gc_json_key(json, "devices");
+    gc_json_begin_array(json, GC_JSON_LINES);
+    for (size_t i = 0; i < walk->count; i++) {
+        const struct top_account *account = &walk->view->accounts[walk->rows[i]];
+        const struct top_subject *subject = &walk->view->subjects[account->subject];
+        if (subject->kind != TOP_DEVICE)
+            continue;
+        const struct top_device *device = &walk->view->devices[account->device];
+        gc_json_begin_object(json, GC_JSON_LINE);
+        gc_json_put_uint(json, "device", device->number);
+        gc_json_put_string(json, "uuid", device->uuid);
+        gc_json_put_string(json, "name", device->name);
+        gc_json_put_uint(json, "process_count", subject->member_count);
+        put_figures(json, &account->figures, "total_bytes", false);
+        gc_json_end_object(json);
+    }
+    gc_json_end_array(json);
+}
+
+enum gc_status top_json_print(struct gc_out *out, const struct top_view *view,
+                              const struct top_order *order, const char *source, uint64_t time_unix)
+{
+    struct gc_json json;
+    struct walk walk;
+    if (!open_walk(&walk, view, order))
+        return GC_NO_HOST_MEMORY;
+    gc_json_init(&json, out);
+    gc_json_begin_object(&json, GC_JSON_LINES);
+    gc_json_put_string(&json, "schema", "gpucache-top/1");
+    gc_json_put_string(&json, "version", GC_VERSION);
+    gc_json_put_uint(&json, "time_unix", time_unix);
+    gc_json_put_string(&json, "ledger", source);
+    put_devices(&json, &walk);
+    put_subjects(&json, &walk, "groups", TOP_GROUP);
+    put_subjects(&json, &walk, "processes", TOP_PROCESS);
+    gc_json_end_object(&json);
+    close_walk(&walk);
+    return GC_OK;
+}

@@ -1,0 +1,22 @@
+/* Where `gpucache top` reads from: the user's ledger. */
+#ifndef GC_TOP_SOURCE_H
+#define GC_TOP_SOURCE_H
+
+#include "tools/live/live.h"
+#include "tools/live/top_screen.h"
+
+struct top_source {
+    struct top_reader reader; /* first: the screen hands it back */
+    struct gc_ledger ledger;
+    bool is_open;
+    char why[GC_LEDGER_REASON_BYTES];
+};
+
+/* Opens nothing yet: each reading does, until there is a ledger. A user who has none has no
+ * processes either, which is no error. */
+void top_source_init(struct top_source *source);
+void top_source_fini(struct top_source *source);
+/* The ledger's path; "" if there is none. */
+const char *top_source_path(const struct top_source *source);
+
+#endif

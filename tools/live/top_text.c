@@ -1,0 +1,251 @@
+#include "tools/live/top_text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *title;
+    unsigned width;
+    unsigned drop;
+    bool right;
+} columns[] = {
+#define TOP_COLUMN(name, title, width, drop, right) {title, width, drop, right},
+#include "tools/live/top_columns.def"
+#undef TOP_COLUMN
+};
+
+/* ---- the layout ---- */
+
+static unsigned total_width(const struct top_layout *layout)
+{
+    unsigned total = 0;
+    for (int i = 0; i < TOP_COLUMN_COUNT; i++)
+        total += layout->widths[i] > 0 ? layout->widths[i] + (total > 0) : 0;
+    return total;
+}
+
+/* False if none is left that may go. */
+static bool drop_one(struct top_layout *layout)
+{
+    int worst = 0;
+    for (int i = 1; i < TOP_COLUMN_COUNT; i++) {
+        if (layout->widths[i] > 0 && columns[i].drop > columns[worst].drop)
+            worst = i;
+    }
+    if (worst == 0)
+        return false;
+    layout->widths[worst] = 0;
+    return true;
+}
+
+static void widen(struct top_layout *layout, enum top_column column, unsigned most, unsigned *spare)
+{
+    unsigned *width = &layout->widths[column];
+    if (*width == 0 || *width >= most)
+        return;
+    const unsigned more = most - *width < *spare ? most - *width : *spare;
+    *width += more;
+    *spare -= more;
+}
+
+/* The columns that the names and groups of this view need. */
+static void natural_widths(const struct top_view *view, bool utf8, unsigned *name, unsigned *group)
+{
+    char text[TOP_LINE_BYTES];
+    *name = *group = 8;
+    for (size_t i = 0; i < view->subject_count; i++) {
+        const struct top_subject *subject = &view->subjects[i];
+        const char *in_group = subject->kind == TOP_GROUP ? subject->name : subject->group;
+        const unsigned grouped = top_fit(in_group, TOP_NAME_BYTES, utf8, text, sizeof(text));
+        unsigned named = top_fit(subject->name, TOP_NAME_BYTES, utf8, text, sizeof(text));
+        if (subject->kind == TOP_TENANT)
+            named += 2;
+        if (subject->kind == TOP_GROUP)
+            named = 14;
+        *name = named > *name ? named : *name;
+        *group = grouped > *group ? grouped : *group;
+    }
+}
+
+void top_layout_init(struct top_layout *layout, const struct top_view *view, unsigned width,
+                     bool utf8)
+{
+    unsigned name, group, spare = UINT32_MAX;
+    layout->utf8 = utf8;
+    for (int i = 0; i < TOP_COLUMN_COUNT; i++)
+        layout->widths[i] = columns[i].width;
+    natural_widths(view, utf8, &name, &group);
+    if (width == 0) {
+        layout->widths[TOP_COLUMN_HISTORY] = 0;
+    } else {
+        width = width < TOP_WIDTH_MAX ? width : TOP_WIDTH_MAX;
+        while (total_width(layout) > width && drop_one(layout))
+            continue;
+        if (total_width(layout) > width)
+            layout->widths[TOP_COLUMN_PID] = width;
+        spare = width - total_width(layout);
+    }
+    widen(layout, TOP_COLUMN_NAME, name < 16 ? name : 16, &spare);
+    widen(layout, TOP_COLUMN_GROUP, group, &spare);
+    widen(layout, TOP_COLUMN_NAME, name, &spare);
+    if (width != 0)
+        widen(layout, TOP_COLUMN_HISTORY, TOP_SAMPLES, &spare);
+}
+
+/* ---- a line ---- */
+
+struct line {
+    char *text;
+    size_t used;
+    unsigned taken; /* columns */
+};
+
+static void put_blanks(struct line *line, unsigned count)
+{
+    memset(line->text + line->used, ' ', count);
+    line->used += count;
+    line->taken += count;
+}
+
+/* One cell and the gap before it. Cells after the last that has text cost nothing. */
+static void put_cell(struct line *line, const struct top_layout *layout, enum top_column column,
+                     const char *text, unsigned *pending)
+{
+    char cell[TOP_LINE_BYTES];
+    const unsigned width = layout->widths[column];
+    if (width == 0)
+        return;
+    const unsigned taken = top_fit(text, width, layout->utf8, cell, sizeof(cell));
+    const unsigned before = *pending + (columns[column].right ? width - taken : 0);
+    const unsigned after = columns[column].right ? 0 : width - taken;
+    if (taken == 0) {
+        *pending += width + 1;
+        return;
+    }
+    put_blanks(line, before);
+    const size_t length = strlen(cell);
+    memcpy(line->text + line->used, cell, length);
+    line->used += length;
+    line->taken += taken;
+    *pending = after + 1;
+}
+
+static unsigned put_line(const struct top_layout *layout, const char *const cells[TOP_COLUMN_COUNT],
+                         char text[TOP_LINE_BYTES])
+{
+    struct line line = {.text = text};
+    unsigned pending = 0;
+    for (int i = 0; i < TOP_COLUMN_COUNT; i++)
+        put_cell(&line, layout, (enum top_column)i, cells[i], &pending);
+    text[line.used] = '\0';
+    return line.taken;
+}
+
+unsigned top_text_head(const struct top_layout *layout, char text[TOP_LINE_BYTES])
+{
+    const char *cells[TOP_COLUMN_COUNT];
+    for (int i = 0; i < TOP_COLUMN_COUNT; i++)
+        cells[i] = columns[i].title;
+    return put_line(layout, cells, text);
+}
+
+/* What the first columns say about whom the row is. */
+struct identity {
+    char pid[16];
+    char device[8];
+    char name[TOP_NAME_BYTES + 8];
+};
+
+static void identify(const struct top_layout *layout, const struct top_view *view,
+                     const struct top_account *account, struct identity *identity)
+{
+    static const char *const words[] = {
+        [TOP_DEVICE] = "device", [TOP_GROUP] = "group", [TOP_TENANT] = "tenant"};
+    const struct top_subject *subject = &view->subjects[account->subject];
+    const char *branch = layout->utf8 ? "\u2514 " : "- ";
+    if (subject->kind == TOP_PROCESS)
+        snprintf(identity->pid, sizeof(identity->pid), "%d", subject->pid);
+    else
+        snprintf(identity->pid, sizeof(identity->pid), "%s", words[subject->kind]);
+    identity->device[0] = '\0';
+    if (account->device < view->device_count)
+        snprintf(identity->device, sizeof(identity->device), "%u",
+                 view->devices[account->device].number);
+    if (subject->kind == TOP_GROUP)
+        snprintf(identity->name, sizeof(identity->name), "%u process%s", subject->member_count,
+                 subject->member_count == 1 ? "" : "es");
+    else
+        snprintf(identity->name, sizeof(identity->name), "%s%.*s",
+                 subject->kind == TOP_TENANT ? branch : "", TOP_NAME_BYTES - 1, subject->name);
+}
+
+unsigned top_text_row(const struct top_layout *layout, const struct top_view *view, size_t index,
+                      const struct top_samples *samples, char text[TOP_LINE_BYTES])
+{
+    static const char *const states[] = {
+        [TOP_RUNNING] = "", [TOP_PAUSED] = "P", [TOP_STOPPED] = "T"};
+    const struct top_account *account = &view->accounts[index];
+    const struct top_subject *subject = &view->subjects[account->subject];
+    const struct top_figures *figures = &account->figures;
+    struct identity identity;
+    char sizes[5][TOP_SIZE_BYTES];
+    char hits[16] = "-";
+    char history[TOP_SAMPLES * 4 + 1] = "";
+    const int permille = top_hit_permille(figures);
+    identify(layout, view, account, &identity);
+    if (permille >= 0)
+        snprintf(hits, sizeof(hits), "%d.%d", permille / 10, permille % 10);
+    if (samples != NULL)
+        top_spark(samples, figures->limit, layout->widths[TOP_COLUMN_HISTORY], layout->utf8,
+                  history, sizeof(history));
+    const bool has_peak = subject->kind == TOP_PROCESS || subject->kind == TOP_TENANT;
+    const char *const cells[TOP_COLUMN_COUNT] = {
+        [TOP_COLUMN_PID] = identity.pid,
+        [TOP_COLUMN_DEVICE] = identity.device,
+        [TOP_COLUMN_GROUP] = subject->kind == TOP_GROUP ? subject->name : subject->group,
+        [TOP_COLUMN_NAME] = identity.name,
+        [TOP_COLUMN_STATE] = states[subject->state],
+        [TOP_COLUMN_LIVE] = top_size(figures->requested, sizes[0]),
+        [TOP_COLUMN_RESERVED] = top_size(figures->reserved, sizes[1]),
+        [TOP_COLUMN_IDLE] = top_size(figures->idle, sizes[2]),
+        [TOP_COLUMN_LIMIT] =
+            figures->limit == TOP_NO_LIMIT ? "-" : top_size(figures->limit, sizes[3]),
+        [TOP_COLUMN_PEAK] = has_peak ? top_size(figures->peak, sizes[4]) : "-",
+        [TOP_COLUMN_HITS] = hits,
+        [TOP_COLUMN_HISTORY] = history,
+    };
+    return put_line(layout, cells, text);
+}
+
+void top_text_counts(const struct top_view *view, char *text, size_t size)
+{
+    snprintf(text, size, "%zu process%s, %zu group%s, %zu device%s", view->process_count,
+             view->process_count == 1 ? "" : "es", view->group_count,
+             view->group_count == 1 ? "" : "s", view->device_count,
+             view->device_count == 1 ? "" : "s");
+}
+
+enum gc_status top_text_print(struct gc_out *out, const struct top_view *view,
+                              const struct top_order *order, unsigned width)
+{
+    char text[TOP_LINE_BYTES];
+    struct top_layout layout;
+    size_t count;
+    size_t *rows = top_view_sort(view, order, &count);
+    if (rows == NULL)
+        return GC_NO_HOST_MEMORY;
+    top_layout_init(&layout, view, width, top_is_utf8());
+    /* Nothing was read before: there is no history to show. */
+    layout.widths[TOP_COLUMN_HISTORY] = 0;
+    top_text_head(&layout, text);
+    gc_out_text(out, text);
+    gc_out_char(out, '\n');
+    for (size_t i = 0; i < count; i++) {
+        top_text_row(&layout, view, rows[i], NULL, text);
+        gc_out_text(out, text);
+        gc_out_char(out, '\n');
+    }
+    free(rows);
+    return GC_OK;
+}

@@ -1,0 +1,70 @@
+/* `gpucache top`'s table as lines of text, for a screen of any width or none.
+ *
+ * Widths are counted in columns of the terminal (a wide character takes two). Whatever a name
+ * holds, a line has no control character, no escape and no broken UTF-8; outside UTF-8 it is plain
+ * ASCII. */
+#ifndef GC_TOP_TEXT_H
+#define GC_TOP_TEXT_H
+
+#include "core/io/writer.h"
+#include "tools/live/top_view.h"
+
+#define TOP_WIDTH_MAX 512
+/* Of a line: four bytes a character, and characters of no width with each. */
+#define TOP_LINE_BYTES (TOP_WIDTH_MAX * 8 + 1)
+#define TOP_SAMPLES 24
+
+enum top_column {
+#define TOP_COLUMN(name, title, width, drop, right) TOP_COLUMN_##name,
+#include "tools/live/top_columns.def"
+#undef TOP_COLUMN
+    TOP_COLUMN_COUNT
+};
+
+struct top_layout {
+    bool utf8;
+    unsigned widths[TOP_COLUMN_COUNT]; /* 0: left out */
+};
+
+/* Bytes reserved at the last few readings, the oldest first. */
+struct top_samples {
+    unsigned count;
+    uint64_t values[TOP_SAMPLES];
+};
+
+/* True where the locale (LC_CTYPE) is a UTF-8 one. */
+bool top_is_utf8(void);
+
+/* Which columns fit, and how wide. `width` 0: no limit, as wide as what is shown needs, without
+ * history. */
+void top_layout_init(struct top_layout *layout, const struct top_view *view, unsigned width,
+                     bool utf8);
+/* Lines without a line break; the text's columns are returned. */
+unsigned top_text_head(const struct top_layout *layout, char text[TOP_LINE_BYTES]);
+unsigned top_text_row(const struct top_layout *layout, const struct top_view *view, size_t account,
+                      const struct top_samples *samples, char text[TOP_LINE_BYTES]);
+/* "3 processes, 1 group, 2 devices". */
+void top_text_counts(const struct top_view *view, char *text, size_t size);
+
+/* The table whole, on a page that ends nowhere. GC_NO_HOST_MEMORY. */
+enum gc_status top_text_print(struct gc_out *out, const struct top_view *view,
+                              const struct top_order *order, unsigned width) GC_CHECKED;
+/* As one JSON object, schema gpucache-top/1. `source`: where it was read from. */
+enum gc_status top_json_print(struct gc_out *out, const struct top_view *view,
+                              const struct top_order *order, const char *source,
+                              uint64_t time_unix) GC_CHECKED;
+
+/* ---- cells ---- */
+
+/* Copies as much of `name` as `columns` hold, "…" or "~" at the end if it was cut; returns the
+ * columns taken. `size` of TOP_LINE_BYTES is always enough. */
+unsigned top_fit(const char *name, unsigned columns, bool utf8, char *to, size_t size);
+/* "0", "512B", "1.50G": at most 5 characters. */
+#define TOP_SIZE_BYTES 8
+const char *top_size(uint64_t bytes, char text[TOP_SIZE_BYTES]);
+/* The last `columns` samples as bars; the full height is `full`, or the largest of them where it is
+ * TOP_NO_LIMIT. */
+void top_spark(const struct top_samples *samples, uint64_t full, unsigned columns, bool utf8,
+               char *to, size_t size);
+
+#endif

@@ -1,0 +1,254 @@
+#define _GNU_SOURCE
+#include "tools/live/top_view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void top_view_init(struct top_view *view)
+{
+    *view = (struct top_view){.device_count = 0};
+}
+
+void top_view_fini(struct top_view *view)
+{
+    free(view->subjects);
+    free(view->accounts);
+    top_view_init(view);
+}
+
+/* Room for one more of `bytes` in `items`; false without host memory. */
+static bool make_room(void **items, size_t *room, size_t count, size_t bytes)
+{
+    if (count < *room)
+        return true;
+    const size_t wanted = *room == 0 ? 64 : *room * 2;
+    void *grown = reallocarray(*items, wanted, bytes);
+    if (grown == NULL)
+        return false;
+    *items = grown;
+    *room = wanted;
+    return true;
+}
+
+size_t top_view_add(struct top_view *view, const struct top_subject *subject)
+{
+    void *subjects = view->subjects;
+    if (!make_room(&subjects, &view->subject_room, view->subject_count, sizeof(*subject))) {
+        view->failed = true;
+        return TOP_NONE;
+    }
+    view->subjects = subjects;
+    view->subjects[view->subject_count] = *subject;
+    view->process_count += subject->kind == TOP_PROCESS;
+    view->group_count += subject->kind == TOP_GROUP;
+    return view->subject_count++;
+}
+
+size_t top_view_add_device(struct top_view *view, const struct top_device *device)
+{
+    if (view->device_count == TOP_DEVICES_MAX)
+        return TOP_NONE;
+    view->devices[view->device_count] = *device;
+    return view->device_count++;
+}
+
+void top_view_add_account(struct top_view *view, size_t subject, size_t device,
+                          const struct top_figures *figures)
+{
+    void *accounts = view->accounts;
+    if (subject == TOP_NONE ||
+        !make_room(&accounts, &view->account_room, view->account_count, sizeof(*view->accounts))) {
+        view->failed = true;
+        return;
+    }
+    view->accounts = accounts;
+    view->accounts[view->account_count] = (struct top_account){
+        .subject = subject, .device = device, .anchor = view->account_count, .figures = *figures};
+    view->account_count++;
+}
+
+/* ---- sums ---- */
+
+static void add_saturating(uint64_t *sum, uint64_t value)
+{
+    if (__builtin_add_overflow(*sum, value, sum))
+        *sum = UINT64_MAX;
+}
+
+static void add_figures(struct top_figures *sum, const struct top_figures *figures)
+{
+    add_saturating(&sum->requested, figures->requested);
+    add_saturating(&sum->allocated, figures->allocated);
+    add_saturating(&sum->reserved, figures->reserved);
+    add_saturating(&sum->idle, figures->idle);
+    add_saturating(&sum->pending, figures->pending);
+    add_saturating(&sum->hits, figures->hits);
+    add_saturating(&sum->misses, figures->misses);
+    add_saturating(&sum->ooms, figures->ooms);
+}
+
+/* The accounts of groups and devices by (subject, device), while sums are made. */
+struct sums {
+    size_t *accounts; /* [subject of a group][device], TOP_NONE: none yet */
+    size_t *rows;     /* [subject] → row in accounts; TOP_NONE: no group */
+    size_t devices[TOP_DEVICES_MAX];
+};
+
+static void add_device_subjects(struct top_view *view, struct sums *sums)
+{
+    for (size_t i = 0; i < view->device_count; i++) {
+        const uint64_t total = view->devices[i].total_bytes;
+        const struct top_figures none = {.limit = total > 0 ? total : TOP_NO_LIMIT};
+        struct top_subject subject = {.kind = TOP_DEVICE, .key = UINT64_C(2) << 62 | i};
+        memcpy(subject.name,
+               view->devices[i].name[0] != '\0' ? view->devices[i].name : view->devices[i].uuid,
+               sizeof(view->devices[i].uuid));
+        subject.name[sizeof(view->devices[i].uuid) - 1] = '\0';
+        const size_t index = top_view_add(view, &subject);
+        sums->devices[i] = view->account_count;
+        top_view_add_account(view, index, i, &none);
+    }
+}
+
+/* The group's account on that device, made if it has none. */
+static size_t group_account(struct top_view *view, struct sums *sums, size_t group, size_t device)
+{
+    size_t *slot = &sums->accounts[sums->rows[group] * TOP_DEVICES_MAX + device];
+    if (*slot == TOP_NONE) {
+        const struct top_figures none = {.limit = TOP_NO_LIMIT};
+        const size_t account = view->account_count;
+        top_view_add_account(view, group, device, &none);
+        if (view->failed)
+            return TOP_NONE;
+        *slot = account;
+    }
+    return *slot;
+}
+
+static int compare_names(const void *a, const void *b, void *context)
+{
+    const struct top_subject *subjects = context;
+    return strcmp(subjects[*(const size_t *)a].name, subjects[*(const size_t *)b].name);
+}
+
+static bool open_sums(struct top_view *view, struct sums *sums, size_t **groups)
+{
+    const size_t group_room = view->group_count + 1;
+    sums->accounts = malloc(group_room * TOP_DEVICES_MAX * sizeof(size_t));
+    sums->rows = malloc((view->subject_count + 1) * sizeof(size_t));
+    *groups = malloc(group_room * sizeof(size_t));
+    if (sums->accounts == NULL || sums->rows == NULL || *groups == NULL)
+        return false;
+    memset(sums->accounts, 0xff, group_room * TOP_DEVICES_MAX * sizeof(size_t));
+    size_t count = 0;
+    for (size_t i = 0; i < view->subject_count; i++) {
+        sums->rows[i] = TOP_NONE;
+        if (view->subjects[i].kind == TOP_GROUP) {
+            sums->rows[i] = count;
+            (*groups)[count++] = i;
+        }
+    }
+    qsort_r(*groups, count, sizeof(size_t), compare_names, view->subjects);
+    for (size_t i = 0; i < view->account_count; i++) {
+        const size_t row = sums->rows[view->accounts[i].subject];
+        if (row != TOP_NONE && view->accounts[i].device < TOP_DEVICES_MAX)
+            sums->accounts[row * TOP_DEVICES_MAX + view->accounts[i].device] = i;
+    }
+    return true;
+}
+
+static size_t find_group(const struct top_view *view, const size_t *groups, const char *name)
+{
+    size_t low = 0, high = view->group_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const int order = strcmp(view->subjects[groups[middle]].name, name);
+        if (order == 0)
+            return groups[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return TOP_NONE;
+}
+
+/* A process's account into its device's and its group's. */
+static void sum_up(struct top_view *view, struct sums *sums, const size_t *groups, size_t index)
+{
+    const size_t device = view->accounts[index].device;
+    const size_t subject = view->accounts[index].subject;
+    const struct top_figures figures = view->accounts[index].figures;
+    if (view->subjects[subject].kind != TOP_PROCESS || device >= view->device_count)
+        return;
+    struct top_account *total = &view->accounts[sums->devices[device]];
+    add_figures(&total->figures, &figures);
+    view->subjects[total->subject].member_count++;
+    const char *name = view->subjects[subject].group;
+    const size_t group = name[0] != '\0' ? find_group(view, groups, name) : TOP_NONE;
+    if (group == TOP_NONE)
+        return;
+    const size_t account = group_account(view, sums, group, device);
+    if (account != TOP_NONE)
+        add_figures(&view->accounts[account].figures, &figures);
+}
+
+/* Tenants beneath their process's account on the same device. */
+static bool set_anchors(struct top_view *view)
+{
+    size_t *first = malloc((view->subject_count + 1) * sizeof(size_t));
+    if (first == NULL)
+        return false;
+    memset(first, 0xff, (view->subject_count + 1) * sizeof(size_t));
+    for (size_t i = 0; i < view->account_count; i++) {
+        if (first[view->accounts[i].subject] == TOP_NONE)
+            first[view->accounts[i].subject] = i;
+    }
+    for (size_t i = 0; i < view->account_count; i++) {
+        struct top_account *account = &view->accounts[i];
+        const struct top_subject *subject = &view->subjects[account->subject];
+        if (subject->kind != TOP_TENANT || subject->parent >= view->subject_count)
+            continue;
+        if (first[subject->parent] != TOP_NONE)
+            account->anchor = first[subject->parent];
+        for (size_t j = first[subject->parent];
+             j < view->account_count && view->accounts[j].subject == subject->parent; j++) {
+            if (view->accounts[j].device == account->device)
+                account->anchor = j;
+        }
+    }
+    free(first);
+    return true;
+}
+
+enum gc_status top_view_close(struct top_view *view)
+{
+    struct sums sums = {.accounts = NULL};
+    size_t *groups = NULL;
+    const size_t given = view->account_count;
+    bool done = !view->failed && open_sums(view, &sums, &groups);
+    if (done) {
+        for (size_t i = 0; i < view->subject_count; i++) {
+            const struct top_subject *subject = &view->subjects[i];
+            const size_t group = subject->kind == TOP_PROCESS && subject->group[0] != '\0'
+                                     ? find_group(view, groups, subject->group)
+                                     : TOP_NONE;
+            if (group != TOP_NONE)
+                view->subjects[group].member_count++;
+        }
+        add_device_subjects(view, &sums);
+        for (size_t i = 0; i < given && !view->failed; i++)
+            sum_up(view, &sums, groups, i);
+        done = !view->failed && set_anchors(view);
+    }
+    free(sums.accounts);
+    free(sums.rows);
+    free(groups);
+    return done ? GC_OK : GC_NO_HOST_MEMORY;
+}
+
+int top_hit_permille(const struct top_figures *figures)
+{
+    const double all = (double)figures->hits + (double)figures->misses;
+    return all > 0 ? (int)((double)figures->hits * 1000.0 / all) : -1;
+}

@@ -1,0 +1,121 @@
+/* What `gpucache top` shows: subjects (devices, groups, processes, tenants) with an account on each
+ * device they use. One reading of the ledger fills a view; nothing in it points elsewhere.
+ *
+ * A reader adds devices, processes, their tenants, groups with their limits, and accounts (those of
+ * one subject one after another); top_view_close then sums them up for devices and groups. Names
+ * are foreign text of any bytes: whoever prints one makes it harmless first. Sums saturate. */
+#ifndef GC_TOP_VIEW_H
+#define GC_TOP_VIEW_H
+
+#include "core/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TOP_NAME_BYTES 64
+#define TOP_NO_LIMIT UINT64_MAX
+#define TOP_NONE SIZE_MAX
+#define TOP_DEVICES_MAX 64
+
+struct top_figures {
+    uint64_t requested; /* live: asked for by the program and not freed */
+    uint64_t allocated; /* the same after rounding */
+    uint64_t reserved;  /* physical memory held */
+    uint64_t idle;      /* of it: cached, can be given back */
+    uint64_t pending;   /* freed, not yet proven idle */
+    uint64_t limit;     /* TOP_NO_LIMIT: none */
+    uint64_t peak;      /* of reserved; of sums: 0 */
+    uint64_t hits;
+    uint64_t misses;
+    uint64_t ooms;
+};
+
+enum top_kind { TOP_DEVICE, TOP_GROUP, TOP_PROCESS, TOP_TENANT };
+enum top_state { TOP_RUNNING, TOP_PAUSED, TOP_STOPPED };
+
+struct top_subject {
+    enum top_kind kind;
+    enum top_state state;
+    int pid;
+    uint64_t key; /* the same in every reading while it lives; of groups and devices too */
+    char name[TOP_NAME_BYTES];
+    char program[TOP_NAME_BYTES]; /* of a process */
+    char group[TOP_NAME_BYTES];   /* "": none */
+    size_t parent;                /* of a tenant: its process */
+    uint32_t member_count;        /* processes of a group, on a device */
+    uint32_t age_ms;              /* since its figures were written; UINT32_MAX: not known */
+};
+
+struct top_account {
+    size_t subject;
+    size_t device; /* index in `devices`; TOP_NONE: it uses none yet */
+    size_t anchor; /* the account it is listed beneath: its process's; itself for all but tenants */
+    struct top_figures figures;
+};
+
+struct top_device {
+    char uuid[48];
+    char name[TOP_NAME_BYTES]; /* "": not known */
+    unsigned number;           /* what --device takes */
+    uint64_t total_bytes;      /* the device's own; 0: not known */
+};
+
+struct top_view {
+    struct top_device devices[TOP_DEVICES_MAX];
+    size_t device_count;
+    struct top_subject *subjects;
+    size_t subject_count;
+    size_t subject_room;
+    struct top_account *accounts;
+    size_t account_count;
+    size_t account_room;
+    size_t process_count;
+    size_t group_count;
+    bool failed; /* no host memory for something */
+};
+
+void top_view_init(struct top_view *view);
+void top_view_fini(struct top_view *view);
+
+/* Index of the new one, TOP_NONE without host memory (remembered in `failed`). */
+size_t top_view_add(struct top_view *view, const struct top_subject *subject);
+/* TOP_NONE if there are TOP_DEVICES_MAX already. */
+size_t top_view_add_device(struct top_view *view, const struct top_device *device);
+void top_view_add_account(struct top_view *view, size_t subject, size_t device,
+                          const struct top_figures *figures);
+
+/* Sums up. Call once, when all was added. GC_NO_HOST_MEMORY, also for what failed before. */
+enum gc_status top_view_close(struct top_view *view) GC_CHECKED;
+
+/* ---- order ---- */
+
+enum top_sort {
+#define TOP_SORT(name, text, key) TOP_SORT_##name,
+#include "tools/live/top_sort.def"
+#undef TOP_SORT
+    TOP_SORT_COUNT
+};
+
+struct top_order {
+    enum top_sort sort;
+    bool reverse;
+    bool hide_tenants;
+    size_t device;     /* TOP_NONE: all */
+    const char *group; /* only this one; NULL: all */
+};
+
+/* The order's word of the command line, and its key on the screen. */
+const char *top_sort_word(enum top_sort sort);
+char top_sort_key(enum top_sort sort);
+/* False if there is no such word. */
+bool top_sort_find(const char *word, enum top_sort *sort);
+
+/* Accounts to show, in order, as indices; tenants beneath their process. NULL without host memory.
+ * The caller frees it. */
+size_t *top_view_sort(const struct top_view *view, const struct top_order *order, size_t *count);
+
+/* Hits of all requests, in tenths of a percent; -1: there were none. */
+int top_hit_permille(const struct top_figures *figures);
+
+#endif

@@ -1,0 +1,205 @@
+/* gpucache plan: memory whose lifetimes are known, placed before it is used. */
+#include "core/io/text.h"
+#include "core/plan/plan.h"
+#include "tools/plan/plan.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define REGION_BYTES_MAX (UINT64_C(8) << 30)
+
+/* The first that accepts a file reads it. */
+static const struct plan_source *const sources[] = {
+    &plan_source_trace,
+    &plan_source_graph,
+    &plan_source_problem,
+};
+
+#define SOURCE_COUNT (sizeof(sources) / sizeof(sources[0]))
+
+/* ---- files that are written ---- */
+
+static bool ends_in(const char *path, const char *ending)
+{
+    const size_t length = strlen(path);
+    const size_t most = strlen(ending);
+    return length >= most && gc_text_equal_nocase(path + length - most, ending, most);
+}
+
+static int fail_memory(const char *path)
+{
+    return tool_fail(&tool_command_plan, "%s: %s", path, gc_status_text(GC_NO_HOST_MEMORY));
+}
+
+static int write_output(struct gc_out *out, const struct plan_view *view)
+{
+    const struct plan_source *source = view->subject->source;
+    const char *path = view->request->output;
+    if (ends_in(path, ".json")) {
+        plan_put_json(out, view);
+        return TOOL_DONE;
+    }
+    if (source->write != NULL)
+        return source->write(view->request, view->subject, view->result, out);
+    return plan_put_csv(out, view) ? TOOL_DONE : fail_memory(path);
+}
+
+static int write_picture(struct gc_out *out, const struct plan_view *view)
+{
+    return plan_put_svg(out, view) ? TOOL_DONE : fail_memory(view->request->svg);
+}
+
+/* Both names of one file: the picture would be written over the plan. */
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat first;
+    struct stat second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && S_ISREG(first.st_mode) &&
+           first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+static bool is_standard_output(const char *path)
+{
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
+static int write_file(const char *path, const struct tool_file *input, const struct plan_view *view,
+                      int (*write)(struct gc_out *, const struct plan_view *))
+{
+    struct gc_out out;
+    int status = tool_output_open(&tool_command_plan, path, input, &out);
+    if (status != TOOL_DONE)
+        return status;
+    status = write(&out, view);
+    const int closed = tool_output_close(&tool_command_plan, path, &out);
+    return status == TOOL_DONE ? closed : status;
+}
+
+static int write_files(const struct tool_file *input, const struct plan_view *view)
+{
+    const struct plan_request *request = view->request;
+    int status = TOOL_DONE;
+    if (request->output != NULL)
+        status = write_file(request->output, input, view, write_output);
+    if (status != TOOL_DONE || request->svg == NULL)
+        return status;
+    if (request->output != NULL && !is_standard_output(request->output) &&
+        !is_standard_output(request->svg) && is_same_file(request->output, request->svg))
+        return tool_fail(&tool_command_plan, "%s: is what --output wrote", request->svg);
+    return write_file(request->svg, input, view, write_picture);
+}
+
+/* ---- the command ---- */
+
+static int print(const struct plan_view *view)
+{
+    struct gc_out out;
+    gc_out_init(&out, STDOUT_FILENO);
+    if (view->request->json)
+        plan_put_json(&out, view);
+    else
+        plan_put_text(&out, view);
+    return tool_finish(&tool_command_plan, &out);
+}
+
+static int show(const struct plan_request *request, const struct tool_file *file,
+                struct plan_subject *subject, const struct plan_result *result)
+{
+    struct plan_view view = {.request = request, .subject = subject, .result = result};
+    if (!plan_reuse_find(subject, result, &view.reuse))
+        return fail_memory(request->path);
+    const int status = write_files(file, &view);
+    if (status != TOOL_DONE || is_standard_output(request->output) ||
+        is_standard_output(request->svg))
+        return status;
+    return print(&view);
+}
+
+static int refuse_file(const struct plan_request *request, const struct tool_file *file)
+{
+    const size_t length = strlen(GC_RUN_MAGIC);
+    if (file->bytes >= length && memcmp(file->data, GC_RUN_MAGIC, length) == 0)
+        return tool_fail(&tool_command_plan,
+                         "%s: is a plan already, for GPUCACHE_PLAN and gpucache replay --plan",
+                         request->path);
+    return tool_fail(&tool_command_plan,
+                     "%s: %s; accepted: an ONNX model, a placement problem "
+                     "(id,lower,upper,size), a trace%s",
+                     request->path, file->bytes == 0 ? "the file is empty" : "not known",
+                     tool_file_hint(file, TOOL_TRACE));
+}
+
+static int plan(const struct plan_request *request, const struct tool_file *file)
+{
+    static struct plan_subject subject;
+    struct plan_result result = {.fits = false};
+    for (size_t i = 0; i < SOURCE_COUNT && subject.source == NULL; i++) {
+        if (sources[i]->accepts(file))
+            subject.source = sources[i];
+    }
+    if (subject.source == NULL)
+        return refuse_file(request, file);
+    const int checked = plan_setup_check(request, subject.source);
+    if (checked != TOOL_DONE)
+        return checked;
+    gc_region_init(&subject.region, REGION_BYTES_MAX);
+    int status = subject.source->read(request, file, &subject);
+    if (status == TOOL_DONE)
+        status = plan_solve(request, &subject, &result);
+    if (status == TOOL_DONE)
+        status = show(request, file, &subject, &result);
+    if (subject.source->close != NULL)
+        subject.source->close(&subject);
+    gc_region_fini(&subject.region);
+    return status == TOOL_DONE && !result.fits ? TOOL_DOES_NOT_FIT : status;
+}
+
+static int run(int argc, char **argv)
+{
+    static struct plan_request request;
+    struct tool_file file;
+    int status = plan_setup_parse(argc, argv, &request);
+    if (status != TOOL_DONE || request.path == NULL)
+        return status;
+    status = tool_map(&tool_command_plan, request.path, &file);
+    if (status != TOOL_DONE)
+        return status;
+    status = plan(&request, &file);
+    tool_unmap(&file);
+    return status;
+}
+
+const struct tool_command tool_command_plan = {
+    .name = "plan",
+    .synopsis = "FILE [OPTIONS]",
+    .summary = "place memory whose lifetimes are known",
+    .help = "FILE, by its content: an ONNX model; a placement problem, CSV with the columns\n"
+            "id,lower,upper,size (a buffer lives in [lower, upper); alignment and offset,\n"
+            "where it must be, may be columns too); a trace.\n"
+            "\n"
+            "  --capacity S    any placement within it will do; exit status 3 if none was\n"
+            "                  found\n"
+            "  --output F      the plan: JSON if F ends in .json, else the problem's CSV with\n"
+            "                  offsets; of a trace what GPUCACHE_PLAN follows; - is\n"
+            "                  standard output, which has nothing else then\n"
+            "  --svg F         a picture: time across, address up\n"
+            "  --deadline SEC  how long to search for a better placement (10)\n"
+            "  --threads N     threads that search (1)\n"
+            "  --seed N        where the search starts (0)\n"
+            "  --nodes N       how many steps it takes at most: with one thread the same plan\n"
+            "                  comes out each time\n"
+            "  --alignment N   of each offset (256 in graphs, 1 in problems)\n"
+            "  --json          print one JSON object\n"
+            "\n"
+            "Of graphs:\n"
+            "  --dim name=N    an open dimension; may be repeated\n"
+            "  --batch N       dimensions that are named batch, N and the like (1)\n"
+            "  --seq-len N     dimensions that are named seq_len and the like\n"
+            "  --strict        refuse a graph that has a tensor of unknown size\n"
+            "  --weights W, --inputs W, --outputs W\n"
+            "                  keep: they are there throughout; use: from when they are made\n"
+            "                  or first read to their last use; leave: not planned (keep)\n"
+            "  --no-in-place   no operator writes over what it reads\n",
+    .run = run,
+};

@@ -1,0 +1,210 @@
+/* The command line of gpucache plan. */
+#include "core/base/bits.h"
+#include "core/io/text.h"
+#include "core/plan/plan.h"
+#include "tools/plan/plan.h"
+
+#include <string.h>
+
+#define SECOND_NS UINT64_C(1000000000)
+#define DEADLINE_DEFAULT_NS (10 * SECOND_NS)
+#define DEADLINE_MAX_S 86400
+#define ALIGNMENT_MAX GC_MIB(1024)
+#define COUNT_MAX UINT64_C(1000000000)
+
+struct texts {
+    const char *capacity;
+    const char *deadline;
+    const char *alignment;
+    const char *threads;
+    const char *seed;
+    const char *nodes;
+    const char *batch;
+    const char *seq_len;
+    const char *weights;
+    const char *inputs;
+    const char *outputs;
+    struct tool_list dims;
+};
+
+/* ---- numbers ---- */
+
+struct count_rule {
+    const char *option;
+    const char *text; /* NULL: not given */
+    uint64_t *value;
+    uint64_t minimum;
+    uint64_t maximum;
+    const char *accepted;
+};
+
+static int parse_count(const struct count_rule *rule)
+{
+    uint64_t number;
+    if (rule->text == NULL)
+        return TOOL_DONE;
+    if (!gc_text_uint(rule->text, strlen(rule->text), &number) || number < rule->minimum ||
+        number > rule->maximum)
+        return tool_refuse(&tool_command_plan, rule->option, rule->text, rule->accepted);
+    *rule->value = number;
+    return TOOL_DONE;
+}
+
+static int parse_counts(const struct texts *texts, struct plan_request *request)
+{
+    uint64_t threads = 1;
+    const struct count_rule rules[] = {
+        {"--threads", texts->threads, &threads, 1, PLAN_THREADS_MAX, "an integer, 1 to 64"},
+        {"--seed", texts->seed, &request->seed, 0, UINT64_MAX, "an integer"},
+        {"--nodes", texts->nodes, &request->node_max, 1, UINT64_MAX, "an integer from 1"},
+        {"--batch", texts->batch, &request->batch, 1, COUNT_MAX, "an integer, 1 to 1000000000"},
+        {"--seq-len", texts->seq_len, &request->seq_len, 1, COUNT_MAX,
+         "an integer, 1 to 1000000000"},
+    };
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        const int status = parse_count(&rules[i]);
+        if (status != TOOL_DONE)
+            return status;
+    }
+    request->threads = (unsigned)threads;
+    return TOOL_DONE;
+}
+
+static int parse_sizes(const struct texts *texts, struct plan_request *request)
+{
+    if (texts->capacity != NULL &&
+        gc_parse_size(texts->capacity, &request->capacity_bytes) != GC_OK)
+        return tool_refuse(&tool_command_plan, "--capacity", texts->capacity, "a size above 0");
+    if (texts->alignment != NULL &&
+        (gc_parse_size(texts->alignment, &request->alignment) != GC_OK ||
+         request->alignment > ALIGNMENT_MAX))
+        return tool_refuse(&tool_command_plan, "--alignment", texts->alignment,
+                           "a size, 1 to 1GiB");
+    return TOOL_DONE;
+}
+
+static int parse_deadline(const char *text, uint64_t *deadline_ns)
+{
+    struct gc_decimal seconds;
+    const char *end;
+    if (text == NULL)
+        return TOOL_DONE;
+    if (!gc_text_decimal(text, &end, &seconds) || *end != '\0' || seconds.whole > DEADLINE_MAX_S)
+        return tool_refuse(&tool_command_plan, "--deadline", text, "seconds, 0 to 86400");
+    *deadline_ns = seconds.whole * SECOND_NS +
+                   (uint64_t)((unsigned __int128)seconds.fraction * SECOND_NS / seconds.scale);
+    return TOOL_DONE;
+}
+
+/* ---- graphs ---- */
+
+static int parse_keep(const char *option, const char *text, enum plan_keep *keep)
+{
+    static const char words[] = "keep, use, leave";
+    if (text == NULL)
+        return TOOL_DONE;
+    const int at = gc_text_find_word(words, text, strlen(text));
+    if (at < 0)
+        return tool_refuse(&tool_command_plan, option, text, words);
+    *keep = (enum plan_keep)at;
+    return TOOL_DONE;
+}
+
+static int parse_dims(const struct tool_list *list, struct plan_request *request)
+{
+    const char *bad = tool_join_dims(list, request->dims, sizeof(request->dims));
+    return bad == NULL ? TOOL_DONE
+                       : tool_refuse(&tool_command_plan, "--dim", bad, "name=N, N from 1");
+}
+
+/* ---- the whole ---- */
+
+static int parse_values(const struct texts *texts, struct plan_request *request)
+{
+    int status = parse_counts(texts, request);
+    if (status == TOOL_DONE)
+        status = parse_sizes(texts, request);
+    if (status == TOOL_DONE)
+        status = parse_deadline(texts->deadline, &request->deadline_ns);
+    if (status == TOOL_DONE)
+        status = parse_keep("--weights", texts->weights, &request->weights);
+    if (status == TOOL_DONE)
+        status = parse_keep("--inputs", texts->inputs, &request->inputs);
+    if (status == TOOL_DONE)
+        status = parse_keep("--outputs", texts->outputs, &request->outputs);
+    return status == TOOL_DONE ? parse_dims(&texts->dims, request) : status;
+}
+
+/* The first that was given of those that mean nothing but to graphs; NULL. */
+static const char *find_graph_option(const struct texts *texts, const struct plan_request *request)
+{
+    const struct {
+        const char *option;
+        bool is_given;
+    } options[] = {
+        {"--dim", texts->dims.count > 0},        {"--batch", texts->batch != NULL},
+        {"--seq-len", texts->seq_len != NULL},   {"--weights", texts->weights != NULL},
+        {"--inputs", texts->inputs != NULL},     {"--outputs", texts->outputs != NULL},
+        {"--no-in-place", request->no_in_place}, {"--strict", request->strict},
+    };
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        if (options[i].is_given)
+            return options[i].option;
+    }
+    return NULL;
+}
+
+/* Standard output takes one thing. */
+static bool is_crowded(const struct plan_request *request)
+{
+    const bool has_plan = request->output != NULL && strcmp(request->output, "-") == 0;
+    const bool has_picture = request->svg != NULL && strcmp(request->svg, "-") == 0;
+    return (unsigned)request->json + has_plan + has_picture > 1;
+}
+
+int plan_setup_parse(int argc, char **argv, struct plan_request *request)
+{
+    struct texts texts = {.capacity = NULL};
+    *request = (struct plan_request){
+        .capacity_bytes = GC_PLACEMENT_UNLIMITED, .deadline_ns = DEADLINE_DEFAULT_NS, .batch = 1};
+    const struct tool_option options[] = {
+        {.name = "--capacity", .value = &texts.capacity},
+        {.name = "--output", .value = &request->output},
+        {.name = "--svg", .value = &request->svg},
+        {.name = "--deadline", .value = &texts.deadline},
+        {.name = "--alignment", .value = &texts.alignment},
+        {.name = "--threads", .value = &texts.threads},
+        {.name = "--seed", .value = &texts.seed},
+        {.name = "--nodes", .value = &texts.nodes},
+        {.name = "--json", .flag = &request->json},
+        {.name = "--dim", .list = &texts.dims},
+        {.name = "--batch", .value = &texts.batch},
+        {.name = "--seq-len", .value = &texts.seq_len},
+        {.name = "--weights", .value = &texts.weights},
+        {.name = "--inputs", .value = &texts.inputs},
+        {.name = "--outputs", .value = &texts.outputs},
+        {.name = "--no-in-place", .flag = &request->no_in_place},
+        {.name = "--strict", .flag = &request->strict},
+    };
+    const int status =
+        tool_parse_file(&tool_command_plan, options, sizeof(options) / sizeof(options[0]), argc,
+                        argv, &request->path);
+    if (status != TOOL_DONE || request->path == NULL)
+        return status;
+    if (is_crowded(request))
+        return tool_usage(&tool_command_plan, "two of them both print on standard output");
+    request->graph_option = find_graph_option(&texts, request);
+    return parse_values(&texts, request);
+}
+
+int plan_setup_check(const struct plan_request *request, const struct plan_source *source)
+{
+    if (source != &plan_source_graph && request->graph_option != NULL)
+        return tool_usage(&tool_command_plan, "%s is for ONNX graphs; %s is %s",
+                          request->graph_option, request->path, source->what);
+    if (source == &plan_source_trace && request->alignment != 0)
+        return tool_usage(&tool_command_plan,
+                          "--alignment is not for traces: the places of %s are multiples of %u",
+                          source->what, GC_RUN_UNIT_BYTES);
+    return TOOL_DONE;
+}

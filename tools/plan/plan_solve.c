@@ -1,0 +1,148 @@
+/* Solving, with a clock and a line on the terminal; then the check. */
+#include "core/base/bits.h"
+#include "core/base/clock.h"
+#include "core/io/text.h"
+#include "tools/plan/plan.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define SHOW_EVERY_NS (100 * GC_NS_PER_MS)
+
+struct progress {
+    uint64_t begin_ns;
+    uint64_t deadline_ns; /* from the start */
+    uint64_t shown_ns;
+    uint64_t base_bytes;
+    bool is_shown; /* stderr is a terminal */
+};
+
+/* ---- the line ---- */
+
+static void show(const struct progress *progress, uint64_t lower_bound_bytes, uint64_t peak_bytes,
+                 uint64_t nodes, uint64_t elapsed_ns)
+{
+    struct gc_out out;
+    char size[GC_TEXT_SIZE_BYTES];
+    gc_out_init(&out, STDERR_FILENO);
+    gc_out_text(&out, "\r\033[K");
+    gc_out_fixed(&out, elapsed_ns / SHOW_EVERY_NS, 1);
+    gc_out_text(&out, " s: lower bound ");
+    gc_out_text(&out, gc_text_size(lower_bound_bytes + progress->base_bytes, size));
+    if (peak_bytes != GC_PLACEMENT_UNLIMITED) {
+        gc_out_text(&out, ", best peak ");
+        gc_out_text(&out, gc_text_size(peak_bytes + progress->base_bytes, size));
+    }
+    gc_out_text(&out, ", ");
+    gc_out_uint(&out, nodes);
+    gc_out_text(&out, " steps of search");
+    (void)!gc_out_flush(&out);
+}
+
+static void wipe(const struct progress *progress)
+{
+    if (progress->shown_ns > 0)
+        (void)!gc_write_all(STDERR_FILENO, "\r\033[K", 4);
+}
+
+static bool watch(void *argument, uint64_t lower_bound_bytes, uint64_t peak_bytes, uint64_t nodes)
+{
+    struct progress *progress = argument;
+    const uint64_t elapsed_ns = gc_clock_ns() - progress->begin_ns;
+    if (progress->is_shown && elapsed_ns >= progress->shown_ns + SHOW_EVERY_NS) {
+        show(progress, lower_bound_bytes, peak_bytes, nodes, elapsed_ns);
+        progress->shown_ns = elapsed_ns;
+    }
+    return elapsed_ns < progress->deadline_ns;
+}
+
+/* ---- solving ---- */
+
+static int refuse(const struct plan_request *request, struct plan_subject *subject,
+                  enum gc_status status)
+{
+    const struct gc_placement_problem problem = {subject->buffers, subject->count,
+                                                 GC_PLACEMENT_UNLIMITED};
+    struct gc_placement_fault fault;
+    uint64_t peak_bytes;
+    if (status == GC_INVALID_ARGUMENT &&
+        gc_placement_check(&subject->region, &problem, NULL, &peak_bytes, &fault) == status) {
+        char first[48];
+        char second[48];
+        const char *a = subject->labels[fault.first].name;
+        const char *b = subject->labels[fault.second].name;
+        return tool_fail(
+            &tool_command_plan, "%s: buffer %s%s%s: %s", request->path,
+            gc_text_show(a, strlen(a), first, sizeof(first)),
+            fault.first == fault.second ? "" : " and ",
+            fault.first == fault.second ? "" : gc_text_show(b, strlen(b), second, sizeof(second)),
+            fault.what);
+    }
+    return tool_fail(&tool_command_plan, "%s: %s", request->path, gc_status_text(status));
+}
+
+static int solve_rest(const struct plan_request *request, struct plan_subject *subject,
+                      struct progress *progress, struct gc_placement *placement)
+{
+    const uint64_t capacity = request->capacity_bytes;
+    const struct gc_placement_problem problem = {
+        .buffers = subject->buffers + subject->base_count,
+        .count = subject->count - subject->base_count,
+        .capacity_bytes = capacity == GC_PLACEMENT_UNLIMITED
+                              ? capacity
+                              : gc_sub_or_zero_u64(capacity, subject->base_bytes),
+    };
+    const struct gc_placement_options options = {.seed = request->seed,
+                                                 .node_max = request->node_max,
+                                                 .watch = watch,
+                                                 .watch_argument = progress};
+    const enum gc_status status =
+        plan_threads_solve(&subject->region, &problem, &options, request->threads, placement);
+    wipe(progress);
+    return status == GC_OK ? TOOL_DONE : refuse(request, subject, status);
+}
+
+/* The whole, by code that shares nothing with the solver. */
+static int check(const struct plan_request *request, struct plan_subject *subject,
+                 struct plan_result *result)
+{
+    const struct gc_placement_problem problem = {subject->buffers, subject->count,
+                                                 GC_PLACEMENT_UNLIMITED};
+    struct gc_placement_fault fault = {.what = ""};
+    const enum gc_status status = gc_placement_check(&subject->region, &problem, result->offsets,
+                                                     &result->peak_bytes, &fault);
+    if (status == GC_OK)
+        return TOOL_DONE;
+    return tool_fail(&tool_command_plan,
+                     "%s: a defect: the plan is not valid (buffers %u and %u: %s)", request->path,
+                     (unsigned)fault.first, (unsigned)fault.second, fault.what);
+}
+
+int plan_solve(const struct plan_request *request, struct plan_subject *subject,
+               struct plan_result *result)
+{
+    struct gc_placement placement = {.offsets = NULL};
+    struct progress progress = {.begin_ns = gc_clock_ns(),
+                                .deadline_ns = request->deadline_ns,
+                                .base_bytes = subject->base_bytes,
+                                .is_shown = isatty(STDERR_FILENO) == 1};
+    int status = solve_rest(request, subject, &progress, &placement);
+    if (status != TOOL_DONE)
+        return status;
+    *result = (struct plan_result){
+        .offsets = gc_region_alloc(&subject->region, (uint64_t)subject->count * sizeof(uint64_t)),
+        .lower_bound_bytes = subject->base_bytes + placement.lower_bound_bytes,
+        .nodes = placement.nodes,
+        .solve_ns = gc_clock_ns() - progress.begin_ns,
+        .optimal = placement.optimal,
+    };
+    if (result->offsets == NULL)
+        return refuse(request, subject, GC_NO_HOST_MEMORY);
+    for (uint32_t i = 0; i < subject->count; i++)
+        result->offsets[i] = i < subject->base_count
+                                 ? subject->buffers[i].fixed
+                                 : subject->base_bytes + placement.offsets[i - subject->base_count];
+    status = check(request, subject, result);
+    result->fits = result->peak_bytes <= request->capacity_bytes;
+    return status;
+}

@@ -1,0 +1,434 @@
+/* The picture: time across, address up.
+ *
+ * Each buffer is a box; what stands at the bottom all the time is a band of its own, not to scale
+ * where it would leave no room for the rest. Boxes too small to be seen, and those beyond
+ * BOXES_MAX, are painted together on a grid of cells and said to be so. The largest are numbered
+ * and named beside the picture. */
+#include "tools/plan/plan_svg.h"
+#include "core/formats/load.h"
+#include "core/io/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BOXES_MAX 3000
+#define AREA_MIN 6.0 /* pixels of the smallest box that is drawn alone */
+#define CELL 3
+#define COLUMNS ((SVG_RIGHT - SVG_LEFT) / CELL + 1)
+#define ROWS ((SVG_BOTTOM - SVG_TOP) / CELL + 1)
+#define BAND 22.0 /* height of a group at the bottom */
+
+/* ---- small things ---- */
+
+void svg_number(struct gc_out *out, double value)
+{
+    if (value < 0) {
+        gc_out_char(out, '-');
+        value = -value;
+    }
+    gc_out_fixed(out, (uint64_t)(value * 10 + 0.5), 1);
+}
+
+void svg_put(struct gc_out *out, const char *name, double value)
+{
+    gc_out_char(out, ' ');
+    gc_out_text(out, name);
+    gc_out_text(out, "=\"");
+    svg_number(out, value);
+    gc_out_char(out, '"');
+}
+
+/* Bytes of the character at `text`, which has `left`: 0 for what is no character of XML. */
+static size_t character(const char *text, size_t left)
+{
+    const unsigned char first = (unsigned char)text[0];
+    if (first < 0x80)
+        return first >= ' ' && first != 0x7f;
+    for (size_t length = 2; length <= 4 && length <= left; length++) {
+        if (gc_load_is_utf8(text, length))
+            return memcmp(text, "\xef\xbf", 2) != 0 ? length : 0;
+    }
+    return 0;
+}
+
+void svg_text(struct gc_out *out, const char *text, size_t most)
+{
+    size_t left = strlen(text);
+    for (size_t shown = 0; left > 0 && shown < most; shown++) {
+        const size_t length = character(text, left);
+        if (shown + 1 == most && left > (length > 0 ? length : 1))
+            gc_out_text(out, "\xe2\x80\xa6");
+        else if (length == 0)
+            gc_out_char(out, '?');
+        else if (*text == '<')
+            gc_out_text(out, "&lt;");
+        else if (*text == '>')
+            gc_out_text(out, "&gt;");
+        else if (*text == '&')
+            gc_out_text(out, "&amp;");
+        else
+            gc_out_bytes(out, text, length);
+        text += length > 0 ? length : 1;
+        left -= length > 0 ? length : 1;
+    }
+}
+
+double svg_x(const struct svg *svg, uint64_t time)
+{
+    return SVG_LEFT + (double)(time - svg->first_time) * (SVG_RIGHT - SVG_LEFT) /
+                          (double)(svg->end_time - svg->first_time);
+}
+
+double svg_y(const struct svg *svg, uint64_t byte)
+{
+    const uint64_t above = byte > svg->from_byte ? byte - svg->from_byte : 0;
+    return svg->floor -
+           (double)above * (svg->floor - SVG_TOP) / (double)(svg->end_byte - svg->from_byte);
+}
+
+/* Activations, weights, inputs, outputs: told apart by most eyes, in grey too. */
+const char *svg_group_colour(uint32_t group)
+{
+    static const char *const colours[PLAN_GROUP_MAX] = {"#8fbce6", "#c9c9c9", "#a8d5a2", "#f2c078"};
+    return colours[group % PLAN_GROUP_MAX];
+}
+
+/* Neighbours are told apart by shades of one colour. */
+static const char *shade(uint32_t index)
+{
+    static const char *const shades[] = {"#8fbce6", "#a9d0f0", "#7aa9d6", "#bcd9ef", "#94b4d4"};
+    return shades[(index * 2654435761U >> 16) % (sizeof(shades) / sizeof(shades[0]))];
+}
+
+/* ---- boxes ---- */
+
+struct box {
+    double x;
+    double y;
+    double width;
+    double height;
+};
+
+static struct box box_of(const struct svg *svg, uint32_t index)
+{
+    const struct gc_placement_buffer *buffer = &svg->view->subject->buffers[index];
+    const uint64_t offset = svg->view->result->offsets[index];
+    const double x = svg_x(svg, buffer->lower);
+    const double y = svg_y(svg, offset + buffer->bytes);
+    return (struct box){x, y, svg_x(svg, buffer->upper) - x, svg_y(svg, offset) - y};
+}
+
+static void put_title(const struct svg *svg, uint32_t index)
+{
+    const struct plan_subject *subject = svg->view->subject;
+    const struct gc_placement_buffer *buffer = &subject->buffers[index];
+    char size[GC_TEXT_SIZE_BYTES];
+    gc_out_text(svg->out, "<title>");
+    svg_text(svg->out, subject->labels[index].name, 100);
+    if (subject->labels[index].kind != NULL) {
+        gc_out_text(svg->out, " (");
+        svg_text(svg->out, subject->labels[index].kind, 40);
+        gc_out_char(svg->out, ')');
+    }
+    gc_out_text(svg->out, ": ");
+    gc_out_text(svg->out, gc_text_size(buffer->bytes, size));
+    gc_out_text(svg->out, " at ");
+    gc_out_uint(svg->out, svg->view->result->offsets[index]);
+    gc_out_text(svg->out, ", from ");
+    gc_out_uint(svg->out, buffer->lower);
+    gc_out_text(svg->out, " to ");
+    gc_out_uint(svg->out, buffer->upper);
+    gc_out_text(svg->out, "</title>");
+}
+
+/* The name inside, where it has room: along the box, else up it. */
+static void put_name(const struct svg *svg, const struct box *box, const char *name)
+{
+    const double long_side = box->width > box->height ? box->width : box->height;
+    const double short_side = box->width > box->height ? box->height : box->width;
+    if (short_side < 12 || long_side < 48)
+        return;
+    gc_out_text(svg->out, "<text class=\"in\" transform=\"translate(");
+    svg_number(svg->out, box->x + box->width / 2);
+    gc_out_char(svg->out, ' ');
+    svg_number(svg->out, box->y + box->height / 2);
+    gc_out_text(svg->out,
+                box->width >= box->height ? ")\" dy=\"3.5\">" : ") rotate(-90)\" dy=\"3.5\">");
+    svg_text(svg->out, name, (size_t)(long_side / 6.2));
+    gc_out_text(svg->out, "</text>\n");
+}
+
+/* Its number is where its name would be. */
+static bool is_named(const struct svg *svg, uint32_t index)
+{
+    for (uint32_t i = 0; i < svg->named_count; i++) {
+        if (svg->named[i] == index)
+            return true;
+    }
+    return false;
+}
+
+static void put_box(const struct svg *svg, uint32_t index)
+{
+    const struct plan_subject *subject = svg->view->subject;
+    const uint32_t group = subject->groups != NULL ? subject->groups[index] : 0;
+    struct box box = box_of(svg, index);
+    if (box.width < 0.6)
+        box.width = 0.6;
+    gc_out_text(svg->out, "<rect class=\"b\"");
+    svg_put(svg->out, "x", box.x);
+    svg_put(svg->out, "y", box.y);
+    svg_put(svg->out, "width", box.width);
+    svg_put(svg->out, "height", box.height);
+    gc_out_text(svg->out, " fill=\"");
+    gc_out_text(svg->out, group == 0 ? shade(index) : svg_group_colour(group));
+    /* A line around a box of a few pixels would be all there is of it. */
+    gc_out_text(svg->out, box.width < 6 || box.height < 6 ? "\" stroke=\"none\">" : "\">");
+    put_title(svg, index);
+    gc_out_text(svg->out, "</rect>\n");
+    if (!is_named(svg, index))
+        put_name(svg, &box, subject->labels[index].name);
+}
+
+/* ---- those that are painted together ---- */
+
+static unsigned cell_of(double value, unsigned origin, unsigned most)
+{
+    const double cell = (value - origin) / CELL;
+    return cell < 0 ? 0 : cell >= most ? most - 1 : (unsigned)cell;
+}
+
+static void paint(const struct svg *svg, uint32_t index, unsigned char *cells)
+{
+    const struct box box = box_of(svg, index);
+    const unsigned right = cell_of(box.x + box.width, SVG_LEFT, COLUMNS);
+    const unsigned bottom = cell_of(box.y + box.height, SVG_TOP, ROWS);
+    for (unsigned row = cell_of(box.y, SVG_TOP, ROWS); row <= bottom; row++)
+        memset(cells + (size_t)row * COLUMNS + cell_of(box.x, SVG_LEFT, COLUMNS), 1,
+               right - cell_of(box.x, SVG_LEFT, COLUMNS) + 1);
+}
+
+static void put_cells(const struct svg *svg, const unsigned char *cells)
+{
+    gc_out_text(svg->out, "<path class=\"m\" d=\"");
+    for (unsigned row = 0; row < ROWS; row++) {
+        const unsigned char *line = cells + (size_t)row * COLUMNS;
+        for (unsigned at = 0; at < COLUMNS;) {
+            unsigned end = at;
+            while (end < COLUMNS && line[end] != 0)
+                end++;
+            if (end > at) {
+                gc_out_char(svg->out, 'M');
+                gc_out_uint(svg->out, SVG_LEFT + at * CELL);
+                gc_out_char(svg->out, ' ');
+                gc_out_uint(svg->out, SVG_TOP + row * CELL);
+                gc_out_char(svg->out, 'h');
+                gc_out_uint(svg->out, (end - at) * CELL);
+                gc_out_text(svg->out, "v3h-");
+                gc_out_uint(svg->out, (end - at) * CELL);
+                gc_out_char(svg->out, 'z');
+            }
+            at = end + 1;
+        }
+    }
+    gc_out_text(svg->out, "\"/>\n");
+}
+
+static bool put_merged(struct svg *svg, uint32_t first)
+{
+    unsigned char *cells = calloc((size_t)COLUMNS * ROWS, 1);
+    if (cells == NULL)
+        return false;
+    for (uint32_t i = first; i < svg->order_count; i++)
+        paint(svg, svg->order[i], cells);
+    svg->merged_count = svg->order_count - first;
+    if (svg->merged_count > 0)
+        put_cells(svg, cells);
+    free(cells);
+    return true;
+}
+
+/* ---- order ---- */
+
+static const struct svg *sorted; /* qsort has no argument for it */
+
+static double area_of(const struct svg *svg, uint32_t index)
+{
+    const struct box box = box_of(svg, index);
+    return box.width * box.height;
+}
+
+static int compare_area(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a;
+    const uint32_t y = *(const uint32_t *)b;
+    const double first = area_of(sorted, x);
+    const double second = area_of(sorted, y);
+    if (first != second)
+        return first > second ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static int compare_size(const void *a, const void *b)
+{
+    const struct gc_placement_buffer *buffers = sorted->view->subject->buffers;
+    const uint64_t x = buffers[*(const uint32_t *)a].bytes;
+    const uint64_t y = buffers[*(const uint32_t *)b].bytes;
+    if (x != y)
+        return x > y ? -1 : 1;
+    return compare_area(a, b);
+}
+
+static bool set_order(struct svg *svg)
+{
+    const struct plan_subject *subject = svg->view->subject;
+    svg->order_count = subject->count - subject->base_count;
+    svg->order = calloc((size_t)svg->order_count + 1, sizeof(*svg->order));
+    if (svg->order == NULL)
+        return false;
+    for (uint32_t i = 0; i < svg->order_count; i++)
+        svg->order[i] = subject->base_count + i;
+    sorted = svg;
+    qsort(svg->order, svg->order_count, sizeof(*svg->order), compare_area);
+    return true;
+}
+
+/* ---- the whole ---- */
+
+static void set_scale(struct svg *svg)
+{
+    const struct plan_subject *subject = svg->view->subject;
+    const struct plan_result *result = svg->view->result;
+    const bool has_capacity = svg->view->request->capacity_bytes != GC_PLACEMENT_UNLIMITED;
+    svg->first_time = subject->count > 0 ? UINT64_MAX : 0;
+    for (uint32_t i = 0; i < subject->count; i++) {
+        if (subject->buffers[i].lower < svg->first_time)
+            svg->first_time = subject->buffers[i].lower;
+        if (subject->buffers[i].upper > svg->end_time)
+            svg->end_time = subject->buffers[i].upper;
+    }
+    if (svg->end_time <= svg->first_time)
+        svg->end_time = svg->first_time + 1;
+    svg->from_byte = subject->base_bytes;
+    svg->end_byte = result->peak_bytes;
+    /* One that is far away would press the plan to the floor. */
+    if (has_capacity && svg->view->request->capacity_bytes / 2 < svg->end_byte &&
+        svg->view->request->capacity_bytes > svg->end_byte)
+        svg->end_byte = svg->view->request->capacity_bytes;
+    if (svg->end_byte <= svg->from_byte)
+        svg->end_byte = svg->from_byte + 1;
+    svg->floor = SVG_BOTTOM;
+    for (uint32_t i = 1; i < subject->group_count; i++) {
+        if (subject->base_count > 0 && subject->group[i].count > 0)
+            svg->floor -= BAND;
+    }
+}
+
+/* What stands at the bottom: a band for each of its groups. */
+static void put_base(const struct svg *svg)
+{
+    const struct plan_subject *subject = svg->view->subject;
+    char size[GC_TEXT_SIZE_BYTES];
+    double y = SVG_BOTTOM;
+    for (uint32_t i = 1; i < subject->group_count && subject->base_count > 0; i++) {
+        const struct plan_group *group = &subject->group[i];
+        if (group->count == 0)
+            continue;
+        y -= BAND;
+        gc_out_text(svg->out, "<rect class=\"b\"");
+        svg_put(svg->out, "x", SVG_LEFT);
+        svg_put(svg->out, "y", y);
+        svg_put(svg->out, "width", SVG_RIGHT - SVG_LEFT);
+        svg_put(svg->out, "height", BAND);
+        gc_out_text(svg->out, " fill=\"");
+        gc_out_text(svg->out, svg_group_colour(i));
+        gc_out_text(svg->out, "\"/>\n<text class=\"in\"");
+        svg_put(svg->out, "x", (SVG_LEFT + SVG_RIGHT) / 2.0);
+        svg_put(svg->out, "y", y + BAND / 2 + 3.5);
+        gc_out_char(svg->out, '>');
+        svg_text(svg->out, group->name, 40);
+        gc_out_text(svg->out, ": ");
+        gc_out_text(svg->out, gc_text_size(group->bytes, size));
+        gc_out_text(svg->out, " in ");
+        gc_out_uint(svg->out, group->count);
+        gc_out_text(svg->out, group->count == 1 ? " buffer" : " buffers");
+        gc_out_text(svg->out, ", not to scale</text>\n");
+    }
+}
+
+static void put_heading(const struct svg *svg)
+{
+    const struct plan_view *view = svg->view;
+    const char *slash = strrchr(view->request->path, '/');
+    const char *name = slash != NULL ? slash + 1 : view->request->path;
+    char size[GC_TEXT_SIZE_BYTES];
+    gc_out_text(
+        svg->out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1400 820\" width=\"1400\" "
+        "height=\"820\" role=\"img\" aria-labelledby=\"t d\">\n<title id=\"t\">Memory plan of ");
+    svg_text(svg->out, name, 80);
+    gc_out_text(svg->out, "</title>\n<desc id=\"d\">");
+    gc_out_uint(svg->out, view->subject->count);
+    gc_out_text(svg->out, " buffers; time goes from left to right, addresses go up. Peak ");
+    gc_out_uint(svg->out, view->result->peak_bytes);
+    gc_out_text(svg->out, " bytes, lower bound ");
+    gc_out_uint(svg->out, view->result->lower_bound_bytes);
+    gc_out_text(svg->out, " bytes, without reuse ");
+    gc_out_uint(svg->out, view->subject->total_bytes);
+    gc_out_text(
+        svg->out,
+        " bytes.</desc>\n<style>text{font:12px sans-serif;fill:#222}.h{font-size:17px;font-weight:"
+        "bold}.in{font-size:10px;text-anchor:middle;pointer-events:none}"
+        ".e{text-anchor:end}.c{text-anchor:middle}.b{stroke:#35506b;stroke-width:.5}.m{fill:#6f7f8f}"
+        ".g{stroke:#ddd}.l{fill:none;stroke:#b3261e;stroke-width:1.5}.k{stroke:#222;"
+        "stroke-dasharray:6 4}</style>\n<rect width=\"1400\" height=\"820\" fill=\"#fff\"/>\n"
+        "<text class=\"h\" x=\"96\" y=\"28\">");
+    svg_text(svg->out, name, 80);
+    gc_out_text(svg->out, "</text>\n<text x=\"96\" y=\"48\">peak ");
+    gc_out_text(svg->out, gc_text_size(view->result->peak_bytes, size));
+    gc_out_text(svg->out, ", lower bound ");
+    gc_out_text(svg->out, gc_text_size(view->result->lower_bound_bytes, size));
+    gc_out_text(svg->out, ", without reuse ");
+    gc_out_text(svg->out, gc_text_size(view->subject->total_bytes, size));
+    gc_out_text(svg->out,
+                view->result->optimal ? "; no plan has a lower peak</text>\n" : "</text>\n");
+}
+
+/* Those drawn alone, of which the largest are named. */
+static bool choose(struct svg *svg)
+{
+    uint32_t *by_size;
+    while (svg->drawn_count < svg->order_count && svg->drawn_count < BOXES_MAX &&
+           area_of(svg, svg->order[svg->drawn_count]) >= AREA_MIN)
+        svg->drawn_count++;
+    by_size = calloc((size_t)svg->drawn_count + 1, sizeof(*by_size));
+    if (by_size == NULL)
+        return false;
+    memcpy(by_size, svg->order, svg->drawn_count * sizeof(*by_size));
+    qsort(by_size, svg->drawn_count, sizeof(*by_size), compare_size);
+    while (svg->named_count < svg->drawn_count && svg->named_count < SVG_NAMED_MAX) {
+        svg->named[svg->named_count] = by_size[svg->named_count];
+        svg->named_count++;
+    }
+    free(by_size);
+    return true;
+}
+
+bool plan_put_svg(struct gc_out *out, const struct plan_view *view)
+{
+    struct svg svg = {.out = out, .view = view};
+    set_scale(&svg);
+    bool is_done = set_order(&svg) && choose(&svg);
+    put_heading(&svg);
+    svg_axes(&svg);
+    is_done = is_done && put_merged(&svg, svg.drawn_count);
+    for (uint32_t i = 0; i < svg.drawn_count; i++)
+        put_box(&svg, svg.order[i]);
+    put_base(&svg);
+    is_done = is_done && svg_lines(&svg);
+    svg_named(&svg);
+    svg_legend(&svg);
+    gc_out_text(out, "</svg>\n");
+    free(svg.order);
+    return is_done;
+}

@@ -1,0 +1,216 @@
+/* Traces for gpucache plan: the run is read as replay reads it, its steps are found, and what was
+ * placed is written as a plan that the library follows. */
+#include "tools/plan/plan.h"
+
+#include "core/io/text.h"
+#include "core/observe/trace_format.h"
+#include "core/planner/run_problem.h"
+#include "tools/replay/replay_trace.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LABEL_BYTES 32
+
+static bool begins_with(const struct tool_file *file, const char *text)
+{
+    const size_t length = strlen(text);
+    return file->bytes >= length && memcmp(file->data, text, length) == 0;
+}
+
+static bool accepts(const struct tool_file *file)
+{
+    return begins_with(file, GC_TRACE_MAGIC) || begins_with(file, REPLAY_CSV_HEADER) ||
+           begins_with(file, REPLAY_RMM_HEADER) ||
+           (file->bytes > 0 && replay_trace_is_pickle(file->data));
+}
+
+static int refuse(const struct plan_request *request, enum gc_status status)
+{
+    switch (status) {
+    case GC_TOO_MANY:
+        return tool_fail(&tool_command_plan,
+                         "%s: more than %u events, or than %u allocations in a step; that is the "
+                         "most that a plan may have",
+                         request->path, GC_RUN_EVENTS_MAX, GC_RUN_ENTRIES_MAX);
+    case GC_FORMAT:
+        return tool_fail(&tool_command_plan, "%s: the sizes add up to 2^63 bytes or more",
+                         request->path);
+    default:
+        return tool_fail(&tool_command_plan, "%s: %s", request->path, gc_status_text(status));
+    }
+}
+
+/* ---- reading ---- */
+
+static enum gc_status copy_events(struct gc_region *region, const struct replay_trace *trace,
+                                  struct gc_run_event **events)
+{
+    const size_t count = trace->count - trace->closing;
+    *events = gc_region_alloc(region, count * sizeof(**events));
+    if (*events == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        (*events)[i] = (struct gc_run_event){.bytes = trace->events[i].bytes,
+                                             .stream = trace->events[i].stream,
+                                             .slot = trace->events[i].slot};
+    return GC_OK;
+}
+
+struct run {
+    struct gc_run_problem problem;
+    int device;
+    uint64_t event_count;
+};
+
+/* Called by their number in the plan: a trace knows no names. */
+static enum gc_status label(struct plan_subject *subject, const struct gc_run_problem *problem)
+{
+    subject->labels = gc_region_alloc(&subject->region, problem->count * sizeof(*subject->labels));
+    subject->groups = gc_region_alloc(&subject->region, problem->count);
+    char *names = gc_region_alloc(&subject->region, (uint64_t)problem->count * LABEL_BYTES);
+    if (subject->labels == NULL || subject->groups == NULL || names == NULL)
+        return GC_NO_HOST_MEMORY;
+    subject->group[0].name = "before the steps";
+    subject->group[1].name = problem->steps.period != 0 ? "of a step" : "of the run";
+    subject->group_count = 2;
+    for (uint32_t i = 0; i < problem->count; i++) {
+        const bool is_of_loop = i >= problem->loop_start;
+        char *name = names + (size_t)i * LABEL_BYTES;
+        snprintf(name, LABEL_BYTES, "%u", i);
+        subject->labels[i] = (struct plan_label){.name = name};
+        subject->groups[i] = is_of_loop;
+        subject->group[is_of_loop].bytes += problem->entries[i].bytes;
+        subject->group[is_of_loop].count++;
+        subject->total_bytes += problem->entries[i].bytes;
+    }
+    return GC_OK;
+}
+
+static enum gc_status make_subject(const struct replay_trace *trace, struct plan_subject *subject)
+{
+    struct gc_run_event *events;
+    struct run *run = gc_region_alloc(&subject->region, sizeof(*run));
+    if (run == NULL)
+        return GC_NO_HOST_MEMORY;
+    enum gc_status status = copy_events(&subject->region, trace, &events);
+    if (status == GC_OK)
+        status = gc_run_problem_make(&subject->region, events, trace->count - trace->closing,
+                                     trace->slot_count, &run->problem);
+    if (status != GC_OK)
+        return status;
+    run->device = trace->device;
+    run->event_count = trace->count - trace->closing;
+    subject->own = run;
+    subject->buffers = run->problem.buffers;
+    subject->count = run->problem.count;
+    subject->time_unit = "events";
+    subject->coverage_thousandths = 1000;
+    return label(subject, &run->problem);
+}
+
+/* What of the file is not in the plan. */
+static void note_missing(const struct replay_trace *trace, struct gc_notes *notes)
+{
+    char number[GC_NOTE_NUMBER_BYTES];
+    char device[GC_NOTE_NUMBER_BYTES];
+    if (trace->elsewhere > 0)
+        gc_notes_add(notes, gc_note_number(trace->elsewhere, number),
+                     " events of other devices are left out: the plan is device ",
+                     gc_note_number((uint64_t)trace->device, device), "'s", NULL);
+    if (trace->torn)
+        gc_notes_add(notes, "the trace breaks off: what came later is not in the plan", NULL);
+}
+
+static int read_trace(const struct plan_request *request, const struct tool_file *file,
+                      struct plan_subject *subject)
+{
+    struct replay_trace trace;
+    struct replay_error error;
+    int result = TOOL_DONE;
+    enum gc_status status = replay_trace_read(file->data, file->bytes, -1, &trace, &error);
+    if (status == GC_FORMAT && error.line > 0) {
+        result = tool_fail(&tool_command_plan, "%s: line %llu: %s", request->path,
+                           (unsigned long long)error.line, error.text);
+    } else if (status != GC_OK) {
+        result = tool_fail(&tool_command_plan, "%s: %s", request->path,
+                           status == GC_FORMAT ? error.text : gc_status_text(status));
+    } else {
+        note_missing(&trace, &subject->notes);
+        status = make_subject(&trace, subject);
+        if (status != GC_OK)
+            result = refuse(request, status);
+    }
+    replay_trace_fini(&trace);
+    return result;
+}
+
+/* ---- what comes of it ---- */
+
+static int write_plan(const struct plan_request *request, const struct plan_subject *subject,
+                      const struct plan_result *result, struct gc_out *out)
+{
+    struct run *run = subject->own;
+    struct gc_run_plan plan;
+    struct gc_run_error error = {.text = ""};
+    gc_run_problem_plan(&run->problem, result->offsets, run->device, &plan);
+    const enum gc_status status = gc_run_plan_check(&plan, &error);
+    if (status != GC_OK)
+        return tool_fail(&tool_command_plan, "%s: %s", request->output,
+                         error.text[0] != '\0' ? error.text : gc_status_text(status));
+    gc_run_plan_write(&plan, out);
+    return TOOL_DONE;
+}
+
+static void put_text(struct gc_out *out, const struct plan_subject *subject,
+                     const struct plan_result *result)
+{
+    const struct run *run = subject->own;
+    const struct gc_run_steps *steps = &run->problem.steps;
+    char size[GC_TEXT_SIZE_BYTES];
+    (void)result;
+    gc_out_text(out, "steps");
+    gc_out_pad(out, 16);
+    if (steps->period == 0) {
+        gc_out_text(out, "none found: the whole run is one");
+    } else {
+        gc_out_text(out, "about ");
+        gc_out_uint(out, steps->count);
+        gc_out_text(out, " of ");
+        gc_out_uint(out, steps->period);
+        gc_out_text(out, " events, behind ");
+        gc_out_uint(out, steps->start);
+    }
+    gc_out_text(out, "\nlong-lived");
+    gc_out_pad(out, 16);
+    gc_out_uint(out, run->problem.lasting_count);
+    gc_out_text(out, " of ");
+    gc_out_uint(out, run->problem.count);
+    gc_out_text(out, " allocations, ");
+    gc_out_text(out, gc_text_size(run->problem.lasting_bytes, size));
+    gc_out_char(out, '\n');
+}
+
+static void put_json(struct gc_json *json, const struct plan_subject *subject,
+                     const struct plan_result *result)
+{
+    const struct run *run = subject->own;
+    const struct gc_run_steps *steps = &run->problem.steps;
+    (void)result;
+    gc_json_put_uint(json, "events", run->event_count);
+    gc_json_put_uint(json, "steps", steps->period == 0 ? 1 : steps->count);
+    gc_json_put_uint(json, "step_events", steps->period == 0 ? run->event_count : steps->period);
+    gc_json_put_uint(json, "step_start", steps->start);
+    gc_json_put_uint(json, "lasting_count", run->problem.lasting_count);
+    gc_json_put_uint(json, "lasting_bytes", run->problem.lasting_bytes);
+}
+
+const struct plan_source plan_source_trace = {
+    .what = "a recorded run",
+    .accepts = accepts,
+    .read = read_trace,
+    .write = write_plan,
+    .put_text = put_text,
+    .put_json = put_json,
+};

@@ -1,0 +1,254 @@
+/* gpucache replay: a trace through core, on a device that is only simulated. */
+#include "core/base/bits.h"
+#include "core/io/text.h"
+#include "core/plan/plan.h"
+#include "tools/base/tool.h"
+#include "tools/replay/replay_print.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEFAULT_PASSES 2
+
+static const struct replay_policy policies[] = {
+    {"cache", "vmm", GC_MODE_CACHE, GC_BACKEND_VMM},
+    {"cache", "driver", GC_MODE_CACHE, GC_BACKEND_DRIVER},
+    {"driver", NULL, GC_MODE_TRACK, GC_BACKEND_DRIVER},
+};
+
+#define POLICY_COUNT (sizeof(policies) / sizeof(policies[0]))
+
+static int print(const struct replay_request *request, const struct replay_trace *trace,
+                 const struct replay_result *results)
+{
+    struct gc_out out;
+    gc_out_init(&out, STDOUT_FILENO);
+    if (request->json)
+        replay_print_json(&out, request, trace, results);
+    else
+        replay_print_text(&out, request, trace, results);
+    return tool_finish(&tool_command_replay, &out);
+}
+
+/* ---- the replay ---- */
+
+static int run_policies(const struct replay_request *request, const struct replay_trace *trace,
+                        struct replay_result *results)
+{
+    bool fits = true;
+    for (size_t i = 0; i < request->policy_count; i++) {
+        const struct replay_policy *policy = &request->policies[i];
+        struct replay_setup setup = request->setup;
+        setup.mode = policy->mode;
+        setup.backend = policy->gc_backend;
+        const enum gc_status status = replay_run(trace, &setup, &results[i]);
+        if (status != GC_OK)
+            return tool_fail(&tool_command_replay, "%s: %s", request->path, gc_status_text(status));
+        if (results[i].fault != NULL)
+            return tool_fail(&tool_command_replay, "a defect: the simulated device refused %s",
+                             results[i].fault);
+        fits = fits && results[i].oom_count == 0;
+    }
+    const int printed = print(request, trace, results);
+    return printed != TOOL_DONE || fits ? printed : TOOL_DOES_NOT_FIT;
+}
+
+/* Twice what is live at most, in whole GiB: more than any policy needs. */
+static uint64_t default_memory(const struct replay_trace *trace, unsigned threads)
+{
+    uint64_t bytes;
+    if (!gc_mul_u64(trace->peak_live_bytes, UINT64_C(2) * threads, &bytes) ||
+        !gc_round_up_u64(bytes, UINT64_C(1) << 30, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
+
+static int replay(struct replay_request *request, const struct tool_file *file)
+{
+    struct replay_trace trace;
+    struct replay_error error;
+    int status = TOOL_FAILED;
+    const enum gc_status read =
+        replay_trace_read(file->data, file->bytes, request->device, &trace, &error);
+    struct replay_result *results = calloc(request->policy_count, sizeof(*results));
+    if (read == GC_FORMAT && error.line > 0) {
+        tool_fail(&tool_command_replay, "%s: line %llu: %s", file->path,
+                  (unsigned long long)error.line, error.text);
+    } else if (read != GC_OK || results == NULL) {
+        tool_fail(&tool_command_replay, "%s: %s%s", file->path,
+                  read == GC_FORMAT ? error.text : gc_status_text(GC_NO_HOST_MEMORY),
+                  tool_file_hint(file, TOOL_TRACE));
+    } else {
+        request->setup.memory_bytes = request->memory_bytes > 0
+                                          ? request->memory_bytes
+                                          : default_memory(&trace, request->setup.threads);
+        status = run_policies(request, &trace, results);
+    }
+    free(results);
+    replay_trace_fini(&trace);
+    return status;
+}
+
+/* ---- the command line ---- */
+
+struct texts {
+    const char *policy;
+    const char *backend;
+    const char *limit;
+    const char *memory;
+    const char *passes;
+    const char *threads;
+    const char *device;
+    const char *plan;
+};
+
+static int parse_count(const char *option, const char *text, unsigned maximum, const char *accepted,
+                       unsigned *count)
+{
+    uint64_t value;
+    if (text == NULL)
+        return TOOL_DONE;
+    if (!gc_text_uint(text, strlen(text), &value) || value == 0 || value > maximum)
+        return tool_refuse(&tool_command_replay, option, text, accepted);
+    *count = (unsigned)value;
+    return TOOL_DONE;
+}
+
+/* No --policy and no --backend: all of them, compared; with a plan, those that follow it. */
+static int choose_policies(const struct texts *texts, struct replay_request *request)
+{
+    const bool is_open = texts->policy == NULL && texts->backend == NULL;
+    request->policies = policies;
+    request->policy_count = !is_open ? 1 : texts->plan == NULL ? POLICY_COUNT : POLICY_COUNT - 1;
+    if (texts->policy != NULL && strcmp(texts->policy, "driver") == 0) {
+        request->policies = &policies[POLICY_COUNT - 1];
+        return texts->backend == NULL && texts->plan == NULL
+                   ? TOOL_DONE
+                   : tool_usage(&tool_command_replay,
+                                "--backend and --plan go with --policy cache");
+    }
+    if (texts->policy != NULL && strcmp(texts->policy, "cache") != 0)
+        return tool_refuse(&tool_command_replay, "--policy", texts->policy, "cache, driver");
+    if (texts->backend == NULL || strcmp(texts->backend, "vmm") == 0)
+        return TOOL_DONE;
+    if (strcmp(texts->backend, "driver") != 0)
+        return tool_refuse(&tool_command_replay, "--backend", texts->backend, "vmm, driver");
+    request->policies = &policies[1];
+    return TOOL_DONE;
+}
+
+static int parse_device(const char *text, int *device)
+{
+    uint64_t value;
+    *device = -1;
+    if (text == NULL)
+        return TOOL_DONE;
+    if (!gc_text_uint(text, strlen(text), &value) || value > 255)
+        return tool_refuse(&tool_command_replay, "--device", text, "an ordinal, 0 to 255");
+    *device = (int)value;
+    return TOOL_DONE;
+}
+
+static int parse_values(const struct texts *texts, struct replay_request *request)
+{
+    int status = choose_policies(texts, request);
+    if (status == TOOL_DONE && texts->limit != NULL &&
+        gc_parse_size_spec(texts->limit, false, &request->setup.limit) != GC_OK)
+        status = tool_refuse(&tool_command_replay, "--limit", texts->limit,
+                             "a size or percentage, above 0");
+    if (status == TOOL_DONE && texts->memory != NULL &&
+        gc_parse_size(texts->memory, &request->memory_bytes) != GC_OK)
+        status = tool_refuse(&tool_command_replay, "--memory", texts->memory, "a size above 0");
+    if (status == TOOL_DONE)
+        status = parse_count("--passes", texts->passes, REPLAY_PASSES_MAX, "1 to 1000",
+                             &request->setup.passes);
+    if (status == TOOL_DONE)
+        status = parse_count("--threads", texts->threads, REPLAY_THREADS_MAX, "1 to 64",
+                             &request->setup.threads);
+    if (status == TOOL_DONE)
+        status = parse_device(texts->device, &request->device);
+    return status;
+}
+
+static int load_plan(const char *path, struct gc_region *region, struct gc_run_plan *plan,
+                     struct replay_request *request)
+{
+    struct gc_run_error error;
+    const enum gc_status status = gc_run_plan_load(region, path, plan, &error);
+    request->setup.plan = plan;
+    if (status == GC_OK)
+        return TOOL_DONE;
+    return tool_fail(&tool_command_replay, "%s: %s", path,
+                     error.text[0] != '\0' ? error.text : gc_status_text(status));
+}
+
+static int run(int argc, char **argv)
+{
+    struct texts texts = {.policy = NULL};
+    struct replay_request request = {.setup = {.passes = DEFAULT_PASSES, .threads = 1}};
+    struct tool_file file;
+    struct gc_region region;
+    struct gc_run_plan plan;
+    const struct tool_option options[] = {
+        {.name = "--policy", .value = &texts.policy},
+        {.name = "--backend", .value = &texts.backend},
+        {.name = "--limit", .value = &texts.limit},
+        {.name = "--memory", .value = &texts.memory},
+        {.name = "--passes", .value = &texts.passes},
+        {.name = "--threads", .value = &texts.threads},
+        {.name = "--device", .value = &texts.device},
+        {.name = "--json", .flag = &request.json},
+        {.name = "--plan", .value = &texts.plan},
+    };
+    int status = tool_parse_file(&tool_command_replay, options,
+                                 sizeof(options) / sizeof(options[0]), argc, argv, &request.path);
+    if (status != TOOL_DONE || request.path == NULL)
+        return status;
+    status = parse_values(&texts, &request);
+    if (status == TOOL_DONE)
+        status = tool_map(&tool_command_replay, request.path, &file);
+    if (status != TOOL_DONE)
+        return status;
+    gc_region_init(&region, GC_RUN_REGION_BYTES_MAX);
+    if (texts.plan != NULL)
+        status = load_plan(texts.plan, &region, &plan, &request);
+    if (status == TOOL_DONE)
+        status = replay(&request, &file);
+    gc_region_fini(&region);
+    tool_unmap(&file);
+    return status;
+}
+
+const struct tool_command tool_command_replay = {
+    .name = "replay",
+    .synopsis = "TRACE [OPTIONS]",
+    .summary = "run a trace against the cache, without a device",
+    .help = "  --policy P      cache: served by the cache; driver: every request goes to the\n"
+            "                  driver. Without it and --backend all are run and compared\n"
+            "  --backend B     vmm (mapped memory, the default), driver (plain driver\n"
+            "                  allocations)\n"
+            "  --limit S       a limit, as GPUCACHE_LIMIT would set it\n"
+            "  --memory S      memory of the simulated device; default: twice what is live\n"
+            "                  at most\n"
+            "  --passes N      how often the trace is run, one after the other; default 2\n"
+            "  --threads N     N threads run the whole trace at once; default 1\n"
+            "  --device N      whose events to take; default: the device that has most\n"
+            "  --plan F        follow a plan that `gpucache plan TRACE --output F` made; the\n"
+            "                  cache alone\n"
+            "  --json          one JSON object\n"
+            "\n"
+            "TRACE, by its content: a record of GPUCACHE_TRACE; a CSV,\n"
+            "op,id,bytes,stream,time_us (op a or f; a free of an id that is not live is an\n"
+            "error); a PyTorch memory snapshot (pickle, protocol 4 or lower; nothing in it\n"
+            "is executed); an RMM log CSV. In recorded logs a free of an address that is not\n"
+            "live is left out and counted.\n"
+            "\n"
+            "What is live at the end of a pass is freed before the next one. Work follows\n"
+            "each allocation on its stream; it is done at once. peak reserved is what was\n"
+            "held from the device, ratio that over peak live; ns/event is a thread's time\n"
+            "over its events.\n"
+            "\n"
+            "Exit status 3: some request found no memory.\n",
+    .run = run,
+};

@@ -1,0 +1,422 @@
+#include "tools/replay/replay_device.h"
+
+#include "core/base/bits.h"
+#include "core/base/clock.h"
+#include "core/pool/pagemap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The codes CUDA has for these. */
+#define OUT_OF_MEMORY 2
+#define CONTEXT_IS_GONE 709
+#define INVALID_VALUE 1
+#define NOT_READY 600
+#define NOT_SUPPORTED 801
+
+#define FIRST_ADDRESS (UINT64_C(1) << 32)
+#define LAST_ADDRESS (UINT64_C(1) << GC_PAGEMAP_ADDRESS_BITS)
+
+static const char *const call_names[] = {
+#define REPLAY_CALL(name, text) text,
+    REPLAY_CALLS(REPLAY_CALL)
+#undef REPLAY_CALL
+};
+
+const char *replay_call_name(enum replay_call call)
+{
+    return call_names[call];
+}
+
+static struct replay_device *begin(void *self, enum replay_call call)
+{
+    struct replay_device *device = self;
+    pthread_mutex_lock(&device->lock);
+    device->calls[call]++;
+    device->total_calls++;
+    return device;
+}
+
+static int end(struct replay_device *device, int code)
+{
+    pthread_mutex_unlock(&device->lock);
+    return code;
+}
+
+/* The caller asked for what no driver allows. */
+static int fault(struct replay_device *device, const char *what)
+{
+    if (device->fault_count++ == 0)
+        device->first_fault = what;
+    return INVALID_VALUE;
+}
+
+/* ---- physical memory ---- */
+
+static bool hold(struct replay_device *device, uint64_t bytes)
+{
+    if (bytes > device->capacity_bytes - device->held_bytes)
+        return false;
+    device->held_bytes += bytes;
+    if (device->held_bytes > device->peak_bytes)
+        device->peak_bytes = device->held_bytes;
+    return true;
+}
+
+/* ---- addresses ---- */
+
+/* Takes a free range of exactly this size off its list. */
+static bool take_used_range(struct replay_device *device, uint64_t bytes, uint64_t *address)
+{
+    struct trace_allocation list;
+    if (!trace_ledger_remove(&device->free_ranges, bytes, &list))
+        return false;
+    struct replay_range *node = &device->free_nodes[list.id - 1];
+    const size_t index = (size_t)list.id;
+    *address = node->address;
+    list.id = node->next;
+    node->next = device->spare_nodes;
+    device->spare_nodes = index;
+    /* There is room: one was just removed. */
+    return list.id == 0 || trace_ledger_add(&device->free_ranges, &list) == GC_OK;
+}
+
+/* `alignment` is a power of two; ranges of one size are all asked for with the same. */
+static bool take_range(struct replay_device *device, uint64_t bytes, uint64_t alignment,
+                       uint64_t *address)
+{
+    uint64_t start;
+    if (!take_used_range(device, bytes, address) || (*address & (alignment - 1)) != 0) {
+        if (!gc_round_up_u64(device->next_address, alignment, &start) || start > LAST_ADDRESS ||
+            bytes > LAST_ADDRESS - start)
+            return false;
+        device->next_address = start + bytes;
+        *address = start;
+    }
+    return trace_ledger_add(
+               &device->ranges,
+               &(struct trace_allocation){.address = *address, .id = 1, .bytes = bytes}) == GC_OK;
+}
+
+/* A node for a free range: index + 1, or 0 if there is no host memory, and the addresses are lost.
+ */
+static size_t new_node(struct replay_device *device)
+{
+    if (device->spare_nodes != 0) {
+        const size_t node = device->spare_nodes;
+        device->spare_nodes = device->free_nodes[node - 1].next;
+        return node;
+    }
+    if (device->free_node_count == device->free_node_room) {
+        const size_t room = device->free_node_room > 0 ? device->free_node_room * 2 : 1024;
+        struct replay_range *nodes = reallocarray(device->free_nodes, room, sizeof(*nodes));
+        if (nodes == NULL)
+            return 0;
+        device->free_nodes = nodes;
+        device->free_node_room = room;
+    }
+    return ++device->free_node_count;
+}
+
+/* Its bytes, or 0 if no range was handed out at that address. */
+static uint64_t give_range(struct replay_device *device, uint64_t address)
+{
+    struct trace_allocation range;
+    struct trace_allocation list = {.id = 0};
+    if (!trace_ledger_remove(&device->ranges, address, &range))
+        return 0;
+    (void)trace_ledger_remove(&device->free_ranges, range.bytes, &list);
+    const size_t node = new_node(device);
+    if (node == 0)
+        return range.bytes;
+    device->free_nodes[node - 1] = (struct replay_range){.address = address, .next = list.id};
+    list = (struct trace_allocation){.address = range.bytes, .id = node};
+    (void)!trace_ledger_add(&device->free_ranges, &list);
+    return range.bytes;
+}
+
+/* ---- plain allocations ---- */
+
+static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *address)
+{
+    struct replay_device *device = begin(self, REPLAY_CALL_ALLOC);
+    uint64_t rounded;
+    (void)context;
+    if (bytes == 0)
+        return end(device, fault(device, "an allocation of nothing"));
+    if (!gc_round_up_u64(bytes, GC_GRANULE, &rounded) || !hold(device, rounded))
+        return end(device, OUT_OF_MEMORY);
+    if (!take_range(device, rounded, rounded < REPLAY_PAGE_BYTES ? GC_GRANULE : REPLAY_PAGE_BYTES,
+                    address)) {
+        device->held_bytes -= rounded;
+        return end(device, OUT_OF_MEMORY);
+    }
+    return end(device, 0);
+}
+
+static int mem_free(void *self, uint64_t context, uint64_t address)
+{
+    struct replay_device *device = begin(self, REPLAY_CALL_FREE);
+    const uint64_t bytes = give_range(device, address);
+    (void)context;
+    device->held_bytes -= bytes;
+    return end(device, bytes > 0 ? 0 : fault(device, "a free of no allocation"));
+}
+
+static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    struct replay_device *device = begin(self, REPLAY_CALL_INFO);
+    (void)context;
+    *free_bytes = device->capacity_bytes - device->held_bytes;
+    *total_bytes = device->capacity_bytes;
+    return end(device, 0);
+}
+
+/* ---- work ---- */
+
+static int synchronize(void *self, uint64_t context)
+{
+    (void)context;
+    return end(begin(self, REPLAY_CALL_SYNCHRONIZE), 0);
+}
+
+static int fence_record(void *self, uint64_t context, uint64_t *fence)
+{
+    struct replay_device *device = begin(self, REPLAY_CALL_FENCE_RECORD);
+    (void)context;
+    *fence = device->calls[REPLAY_CALL_FENCE_RECORD];
+    return end(device, 0);
+}
+
+static int fence_query(void *self, uint64_t context, uint64_t fence)
+{
+    (void)context;
+    (void)fence;
+    return end(begin(self, REPLAY_CALL_FENCE_QUERY), 0);
+}
+
+static int fence_wait(void *self, uint64_t context, uint64_t fence, uint64_t limit_ns)
+{
+    (void)limit_ns;
+    (void)context;
+    (void)fence;
+    return end(begin(self, REPLAY_CALL_FENCE_WAIT), 0);
+}
+
+/* Its event goes back to a list of the platform's: no call. */
+static void fence_release(void *self, uint64_t context, uint64_t fence)
+{
+    (void)self;
+    (void)context;
+    (void)fence;
+}
+
+static uint64_t clock_ns(void *self)
+{
+    (void)self;
+    return gc_clock_ns();
+}
+
+/* ---- mapped memory ---- */
+
+static int address_reserve(void *self, uint64_t context, uint64_t bytes, uint64_t alignment,
+                           uint64_t *address)
+{
+    struct replay_device *device = begin(self, REPLAY_CALL_ADDRESS_RESERVE);
+    (void)context;
+    if (bytes == 0 || bytes % REPLAY_PAGE_BYTES != 0 || (alignment & (alignment - 1)) != 0)
+        return end(device, fault(device, "a reservation of no whole pages"));
+    const uint64_t aligned = alignment < REPLAY_PAGE_BYTES ? REPLAY_PAGE_BYTES : alignment;
+    return end(device, take_range(device, bytes, aligned, address) ? 0 : OUT_OF_MEMORY);
+}
+
+static int address_free(void *self, uint64_t context, uint64_t address, uint64_t bytes)
+{
+    struct replay_device *device = begin(self, REPLAY_CALL_ADDRESS_FREE);
+    (void)context;
+    if (give_range(device, address) != bytes)
+        return end(device, fault(device, "a reservation given back that was not made"));
+    return end(device, 0);
+}
+
+static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *handle)
+{
+    struct replay_device *device = begin(self, REPLAY_CALL_PAGE_CREATE);
+    (void)context;
+    if (bytes != REPLAY_PAGE_BYTES)
+        return end(device, fault(device, "a page of another size"));
+    if (device->page_count == device->page_room) {
+        const size_t room = device->page_room > 0 ? device->page_room * 2 : 1024;
+        struct replay_page *pages = reallocarray(device->pages, room, sizeof(*pages));
+        if (pages == NULL)
+            return end(device, OUT_OF_MEMORY);
+        device->pages = pages;
+        device->page_room = room;
+    }
+    if (!hold(device, bytes))
+        return end(device, OUT_OF_MEMORY);
+    device->pages[device->page_count] = (struct replay_page){.map_count = 0};
+    *handle = ++device->page_count;
+    return end(device, 0);
+}
+
+/* NULL, and a fault, if there is no such page that the caller still has. */
+static struct replay_page *find_page(struct replay_device *device, uint64_t handle)
+{
+    if (handle == 0 || handle > device->page_count || device->pages[handle - 1].is_released) {
+        fault(device, "a page that does not exist");
+        return NULL;
+    }
+    return &device->pages[handle - 1];
+}
+
+static int page_release(void *self, uint64_t context, uint64_t handle)
+{
+    struct replay_device *device = begin(self, REPLAY_CALL_PAGE_RELEASE);
+    struct replay_page *page = find_page(device, handle);
+    (void)context;
+    if (page == NULL)
+        return end(device, INVALID_VALUE);
+    page->is_released = true;
+    if (page->map_count == 0)
+        device->held_bytes -= REPLAY_PAGE_BYTES;
+    return end(device, 0);
+}
+
+static int page_map(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint64_t handle)
+{
+    struct replay_device *device = begin(self, REPLAY_CALL_PAGE_MAP);
+    struct replay_page *page = find_page(device, handle);
+    (void)context;
+    if (page == NULL)
+        return end(device, INVALID_VALUE);
+    if (bytes != REPLAY_PAGE_BYTES || address % REPLAY_PAGE_BYTES != 0)
+        return end(device, fault(device, "a mapping of no whole page"));
+    if (trace_ledger_has(&device->mapped, address))
+        return end(device, fault(device, "a page mapped over another"));
+    const struct trace_allocation mapping = {.address = address, .id = handle};
+    if (trace_ledger_add(&device->mapped, &mapping) != GC_OK)
+        return end(device, OUT_OF_MEMORY);
+    page->map_count++;
+    return end(device, 0);
+}
+
+static bool is_mapped(const struct replay_device *device, uint64_t address, uint64_t bytes)
+{
+    for (uint64_t at = address; at < address + bytes; at += REPLAY_PAGE_BYTES) {
+        if (!trace_ledger_has(&device->mapped, at))
+            return false;
+    }
+    return bytes > 0 && (address | bytes) % REPLAY_PAGE_BYTES == 0;
+}
+
+static int page_set_access(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                           const int *peers, uint32_t peer_count)
+{
+    struct replay_device *device = begin(self, REPLAY_CALL_PAGE_SET_ACCESS);
+    (void)context;
+    (void)peers;
+    (void)peer_count;
+    return end(device, is_mapped(device, address, bytes)
+                           ? 0
+                           : fault(device, "access to what is not mapped"));
+}
+
+static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t bytes)
+{
+    struct replay_device *device = begin(self, REPLAY_CALL_PAGE_UNMAP);
+    struct trace_allocation mapping;
+    (void)context;
+    if (!is_mapped(device, address, bytes))
+        return end(device, fault(device, "an unmapping of what is not mapped"));
+    for (uint64_t at = address; at < address + bytes; at += REPLAY_PAGE_BYTES) {
+        (void)trace_ledger_remove(&device->mapped, at, &mapping);
+        struct replay_page *page = &device->pages[mapping.id - 1];
+        if (--page->map_count == 0 && page->is_released)
+            device->held_bytes -= REPLAY_PAGE_BYTES;
+    }
+    return end(device, 0);
+}
+
+/* ---- contents: there is no memory to fill ---- */
+
+static int fill(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint8_t value)
+{
+    (void)context;
+    (void)address;
+    (void)bytes;
+    (void)value;
+    return end(begin(self, REPLAY_CALL_FILL), 0);
+}
+
+static int read_memory(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to)
+{
+    (void)context;
+    (void)address;
+    memset(to, 0, bytes);
+    return end(begin(self, REPLAY_CALL_READ), 0);
+}
+
+static int write_memory(void *self, uint64_t context, uint64_t address, uint64_t bytes,
+                        const void *from)
+{
+    (void)context;
+    (void)address;
+    (void)bytes;
+    (void)from;
+    return end(begin(self, REPLAY_CALL_WRITE), 0);
+}
+
+void replay_device_init(struct replay_device *device, uint64_t capacity_bytes)
+{
+    *device = (struct replay_device){
+        .capacity_bytes = capacity_bytes,
+        .next_address = FIRST_ADDRESS,
+        .table =
+            {
+                .self = device,
+                .out_of_memory = OUT_OF_MEMORY,
+                .context_is_gone = CONTEXT_IS_GONE,
+                .mem_alloc = mem_alloc,
+                .mem_free = mem_free,
+                .mem_info = mem_info,
+                .synchronize = synchronize,
+                .clock_ns = clock_ns,
+                .not_ready = NOT_READY,
+                .not_supported = NOT_SUPPORTED,
+                .fence_record = fence_record,
+                .fence_query = fence_query,
+                .fence_wait = fence_wait,
+                .fence_release = fence_release,
+                .address_reserve = address_reserve,
+                .address_free = address_free,
+                .page_create = page_create,
+                .page_release = page_release,
+                .page_map = page_map,
+                .page_set_access = page_set_access,
+                .page_unmap = page_unmap,
+                .fill = fill,
+                .read = read_memory,
+                .write = write_memory,
+            },
+    };
+    pthread_mutex_init(&device->lock, NULL);
+}
+
+void replay_device_fini(struct replay_device *device)
+{
+    trace_ledger_fini(&device->ranges);
+    trace_ledger_fini(&device->free_ranges);
+    trace_ledger_fini(&device->mapped);
+    free(device->free_nodes);
+    free(device->pages);
+    pthread_mutex_destroy(&device->lock);
+}
+
+uint64_t replay_device_call_count(struct replay_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    const uint64_t count = device->total_calls;
+    pthread_mutex_unlock(&device->lock);
+    return count;
+}

@@ -1,0 +1,85 @@
+/* A device for replaying traces: struct gc_driver over an address space with nothing behind it.
+ *
+ * It keeps what decides a replay: how much is held against a capacity, which pages are mapped
+ * where, and how often it was called, by kind. Work is done as soon as it is submitted, so fences
+ * are always complete. Calls that a driver would refuse (a page mapped over another, memory that is
+ * not there given back) are refused and counted as faults.
+ *
+ * Addresses of one size serve again before new ones are taken. Thread-safe. */
+#ifndef GC_REPLAY_DEVICE_H
+#define GC_REPLAY_DEVICE_H
+
+#include "core/device/driver.h"
+#include "tools/trace/trace_ledger.h"
+
+#include <pthread.h>
+
+#define REPLAY_PAGE_BYTES (UINT64_C(2) << 20)
+
+/* REPLAY_CALL(name, text): the calls that are counted, one for each function of struct gc_driver
+ * but its clock. */
+#define REPLAY_CALLS(REPLAY_CALL)                                                                  \
+    REPLAY_CALL(ALLOC, "mem_alloc")                                                                \
+    REPLAY_CALL(FREE, "mem_free")                                                                  \
+    REPLAY_CALL(INFO, "mem_info")                                                                  \
+    REPLAY_CALL(SYNCHRONIZE, "synchronize")                                                        \
+    REPLAY_CALL(FENCE_RECORD, "fence_record")                                                      \
+    REPLAY_CALL(FENCE_QUERY, "fence_query")                                                        \
+    REPLAY_CALL(FENCE_WAIT, "fence_wait")                                                          \
+    REPLAY_CALL(ADDRESS_RESERVE, "address_reserve")                                                \
+    REPLAY_CALL(ADDRESS_FREE, "address_free")                                                      \
+    REPLAY_CALL(PAGE_CREATE, "page_create")                                                        \
+    REPLAY_CALL(PAGE_RELEASE, "page_release")                                                      \
+    REPLAY_CALL(PAGE_MAP, "page_map")                                                              \
+    REPLAY_CALL(PAGE_SET_ACCESS, "page_set_access")                                                \
+    REPLAY_CALL(PAGE_UNMAP, "page_unmap")                                                          \
+    REPLAY_CALL(FILL, "fill")                                                                      \
+    REPLAY_CALL(READ, "read")                                                                      \
+    REPLAY_CALL(WRITE, "write")
+
+enum replay_call {
+#define REPLAY_CALL(name, text) REPLAY_CALL_##name,
+    REPLAY_CALLS(REPLAY_CALL)
+#undef REPLAY_CALL
+        REPLAY_CALL_COUNT
+};
+
+struct replay_page {
+    uint64_t map_count;
+    bool is_released; /* lives on until it is mapped nowhere */
+};
+
+struct replay_range {
+    uint64_t address;
+    size_t next; /* index + 1 of another one of its size that is free */
+};
+
+struct replay_device {
+    struct gc_driver table;
+    pthread_mutex_t lock; /* guards all below */
+    uint64_t capacity_bytes;
+    uint64_t held_bytes; /* physical */
+    uint64_t peak_bytes;
+    uint64_t next_address;           /* above all ranges handed out so far */
+    struct trace_ledger ranges;      /* taken: address → bytes */
+    struct trace_ledger free_ranges; /* size → index + 1 of the first free one */
+    struct replay_range *free_nodes;
+    size_t free_node_count;
+    size_t free_node_room;
+    size_t spare_nodes;         /* index + 1 of an unused node */
+    struct trace_ledger mapped; /* page address → handle */
+    struct replay_page *pages;  /* handle - 1 */
+    size_t page_count;
+    size_t page_room;
+    uint64_t calls[REPLAY_CALL_COUNT];
+    uint64_t total_calls;
+    uint64_t fault_count;
+    const char *first_fault; /* static text */
+};
+
+void replay_device_init(struct replay_device *device, uint64_t capacity_bytes);
+void replay_device_fini(struct replay_device *device);
+uint64_t replay_device_call_count(struct replay_device *device);
+const char *replay_call_name(enum replay_call call);
+
+#endif

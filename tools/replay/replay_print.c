@@ -1,0 +1,245 @@
+#include "tools/replay/replay_print.h"
+
+#include "core/io/json.h"
+#include "core/io/text.h"
+#include "core/report/report_plan.h"
+
+/* In ten-thousandths. */
+static uint64_t ratio(uint64_t reserved, uint64_t live)
+{
+    return live > 0 ? (uint64_t)((double)reserved / (double)live * 10000.0 + 0.5) : 0;
+}
+
+/* In tenths. */
+static uint64_t ns_per_event(const struct replay_trace *trace, const struct replay_pass *pass)
+{
+    return (uint64_t)((double)pass->ns * 10.0 / (double)trace->count + 0.5);
+}
+
+static void put_name(struct gc_out *out, const char *name)
+{
+    gc_out_text(out, name);
+    gc_out_pad(out, 22);
+}
+
+static void put_size(struct gc_out *out, const char *name, uint64_t bytes)
+{
+    char size[GC_TEXT_SIZE_BYTES];
+    put_name(out, name);
+    gc_out_uint(out, bytes);
+    gc_out_text(out, " (");
+    gc_out_text(out, gc_text_size(bytes, size));
+    gc_out_text(out, ")\n");
+}
+
+static void put_count(struct gc_out *out, const char *name, uint64_t count, const char *note)
+{
+    put_name(out, name);
+    gc_out_uint(out, count);
+    gc_out_text(out, note);
+    gc_out_char(out, '\n');
+}
+
+static void print_trace(struct gc_out *out, const struct replay_request *request,
+                        const struct replay_trace *trace)
+{
+    put_name(out, "trace");
+    gc_out_text(out, request->path);
+    gc_out_text(out, " (");
+    gc_out_text(out, trace->format);
+    if (trace->device >= 0) {
+        gc_out_text(out, ", device ");
+        gc_out_int(out, trace->device);
+    }
+    gc_out_text(out, ")\n");
+    put_count(out, "events", trace->count - trace->closing, "");
+    if (trace->closing > 0)
+        put_count(out, "live at the end", trace->closing, " (freed at the end of each pass)");
+    if (trace->unknown_frees > 0)
+        put_count(out, "unknown frees", trace->unknown_frees, " (not live: left out)");
+    if (trace->implied_frees > 0)
+        put_count(out, "implied frees", trace->implied_frees, " (address handed out again)");
+    if (trace->left_out > 0)
+        put_count(out, "other records", trace->left_out, " (left out)");
+    if (trace->torn)
+        gc_out_text(out, "the last record is incomplete: left out\n");
+    put_size(out, "peak live", trace->peak_live_bytes);
+    put_size(out, "device memory", request->setup.memory_bytes);
+    if (request->setup.threads > 1)
+        put_count(out, "threads", request->setup.threads, " (each replays the whole trace)");
+}
+
+static void print_policy(struct gc_out *out, const struct replay_policy *policy)
+{
+    gc_out_text(out, policy->name);
+    if (policy->backend != NULL) {
+        gc_out_text(out, ", ");
+        gc_out_text(out, policy->backend);
+    }
+}
+
+static void right_fixed(struct gc_out *out, size_t column, uint64_t value, unsigned digits)
+{
+    char text[32];
+    char *at = text + sizeof(text) - 1;
+    *at = '\0';
+    for (unsigned i = 0; i <= digits || value > 0; i++, value /= 10) {
+        if (i == digits && digits > 0)
+            *--at = '.';
+        *--at = (char)('0' + value % 10);
+    }
+    gc_out_right(out, column, at);
+}
+
+static void print_table_head(struct gc_out *out)
+{
+    gc_out_text(out, "\npolicy");
+    gc_out_right(out, 32, "peak reserved");
+    gc_out_right(out, 41, "ratio");
+    gc_out_right(out, 47, "pass");
+    gc_out_right(out, 61, "driver calls");
+    gc_out_right(out, 71, "ns/event");
+    gc_out_right(out, 81, "misses");
+    gc_out_char(out, '\n');
+}
+
+/* What followed the plan, and why the rest did not. */
+static void print_plan(struct gc_out *out, const struct gc_follow_figures *plan)
+{
+    char size[GC_TEXT_SIZE_BYTES];
+    gc_out_text(out, "  plan of ");
+    gc_out_text(out, gc_text_size(plan->peak_bytes, size));
+    gc_out_text(out, ": ");
+    gc_out_uint(out, plan->followed_count);
+    gc_out_text(out, " followed (");
+    gc_out_text(out, gc_text_size(plan->followed_bytes, size));
+    gc_out_char(out, ')');
+#define GC_FOLLOW_REASON(name, key, text)                                                          \
+    if (plan->key##_count > 0) {                                                                   \
+        gc_out_text(out, ", ");                                                                    \
+        gc_out_uint(out, plan->key##_count);                                                       \
+        gc_out_text(out, " " text);                                                                \
+    }
+#include "core/observe/unplanned.def"
+#undef GC_FOLLOW_REASON
+    gc_out_char(out, '\n');
+}
+
+static void print_passes(struct gc_out *out, const struct replay_request *request,
+                         const struct replay_trace *trace, const struct replay_policy *policy,
+                         const struct replay_result *result)
+{
+    char size[GC_TEXT_SIZE_BYTES];
+    for (unsigned i = 0; i < request->setup.passes; i++) {
+        const struct replay_pass *pass = &result->passes[i];
+        if (i == 0) {
+            print_policy(out, policy);
+            gc_out_right(out, 32, gc_text_size(result->peak_reserved_bytes, size));
+            right_fixed(out, 41, ratio(result->peak_reserved_bytes, result->peak_live_bytes), 4);
+        }
+        right_fixed(out, 47, i + 1, 0);
+        right_fixed(out, 61, pass->driver_calls, 0);
+        right_fixed(out, 71, ns_per_event(trace, pass), 1);
+        right_fixed(out, 81, pass->misses, 0);
+        gc_out_char(out, '\n');
+    }
+    if (result->plan.entry_count > 0)
+        print_plan(out, &result->plan);
+    if (result->oom_count > 0) {
+        gc_out_text(out, "  ");
+        gc_out_uint(out, result->oom_count);
+        gc_out_text(out, " requests found no memory\n");
+    }
+}
+
+static void put_ratio(struct gc_json *json, uint64_t value, unsigned digits, const char *key)
+{
+    gc_json_key(json, key);
+    gc_json_fixed(json, value, digits);
+}
+
+static void json_passes(struct gc_json *json, const struct replay_request *request,
+                        const struct replay_trace *trace, const struct replay_result *result)
+{
+    gc_json_key(json, "passes");
+    gc_json_begin_array(json, GC_JSON_LINES);
+    for (unsigned i = 0; i < request->setup.passes; i++) {
+        const struct replay_pass *pass = &result->passes[i];
+        gc_json_begin_object(json, GC_JSON_LINE);
+        gc_json_put_uint(json, "driver_calls", pass->driver_calls);
+        put_ratio(json, ns_per_event(trace, pass), 1, "ns_per_event");
+        gc_json_put_uint(json, "hit_count", pass->hits);
+        gc_json_put_uint(json, "miss_count", pass->misses);
+        gc_json_put_uint(json, "oom_count", pass->ooms);
+        gc_json_end_object(json);
+    }
+    gc_json_end_array(json);
+}
+
+static void json_policy(struct gc_json *json, const struct replay_request *request,
+                        const struct replay_trace *trace, const struct replay_policy *policy,
+                        const struct replay_result *result)
+{
+    gc_json_put_string(json, "policy", policy->name);
+    if (policy->backend != NULL)
+        gc_json_put_string(json, "backend", policy->backend);
+    else
+        gc_json_put_null(json, "backend");
+    gc_json_put_uint(json, "peak_live_bytes", result->peak_live_bytes);
+    gc_json_put_uint(json, "peak_reserved_bytes", result->peak_reserved_bytes);
+    put_ratio(json, ratio(result->peak_reserved_bytes, result->peak_live_bytes), 4, "ratio");
+    gc_json_put_uint(json, "oom_count", result->oom_count);
+    gc_json_put_uint(json, "host_metadata_bytes", result->host_metadata_bytes);
+    json_passes(json, request, trace, result);
+    gc_report_plan_json(json, &result->plan);
+    gc_json_key(json, "driver_calls");
+    gc_json_begin_object(json, GC_JSON_LINE);
+    for (unsigned call = 0; call < REPLAY_CALL_COUNT; call++) {
+        if (result->calls[call] > 0)
+            gc_json_put_uint(json, replay_call_name((enum replay_call)call), result->calls[call]);
+    }
+    gc_json_end_object(json);
+}
+
+void replay_print_json(struct gc_out *out, const struct replay_request *request,
+                       const struct replay_trace *trace, const struct replay_result *results)
+{
+    const struct replay_policy *first = request->policies;
+    struct gc_json json;
+    gc_json_init(&json, out);
+    gc_json_begin_object(&json, GC_JSON_LINES);
+    gc_json_put_string(&json, "format", trace->format);
+    gc_json_put_uint(&json, "events", trace->count - trace->closing);
+    gc_json_put_uint(&json, "live_at_end_count", trace->closing);
+    gc_json_put_uint(&json, "unknown_free_count", trace->unknown_frees);
+    gc_json_put_uint(&json, "implied_free_count", trace->implied_frees);
+    gc_json_put_uint(&json, "left_out_count", trace->left_out);
+    gc_json_put_uint(&json, "memory_bytes", request->setup.memory_bytes);
+    gc_json_key(&json, "limit_bytes");
+    if (results[0].limit_bytes == UINT64_MAX)
+        gc_json_null(&json);
+    else
+        gc_json_uint(&json, results[0].limit_bytes);
+    gc_json_put_uint(&json, "threads", request->setup.threads);
+    json_policy(&json, request, trace, first, &results[0]);
+    if (request->policy_count > 1) {
+        gc_json_key(&json, "policies");
+        gc_json_begin_array(&json, GC_JSON_LINES);
+        for (size_t i = 0; i < request->policy_count; i++) {
+            gc_json_begin_object(&json, GC_JSON_LINES);
+            json_policy(&json, request, trace, first + i, &results[i]);
+            gc_json_end_object(&json);
+        }
+        gc_json_end_array(&json);
+    }
+    gc_json_end_object(&json);
+}
+
+void replay_print_text(struct gc_out *out, const struct replay_request *request,
+                       const struct replay_trace *trace, const struct replay_result *results)
+{
+    print_trace(out, request, trace);
+    print_table_head(out);
+    for (size_t i = 0; i < request->policy_count; i++)
+        print_passes(out, request, trace, &request->policies[i], &results[i]);
+}

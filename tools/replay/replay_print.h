@@ -1,0 +1,32 @@
+/* What `gpucache replay` shows: text for people, or one JSON object. */
+#ifndef GC_REPLAY_PRINT_H
+#define GC_REPLAY_PRINT_H
+
+#include "core/io/writer.h"
+#include "tools/replay/replay_run.h"
+
+/* What requests may be served by: a row of the table. */
+struct replay_policy {
+    const char *name;    /* of --policy */
+    const char *backend; /* of --backend; NULL: it has no meaning */
+    enum gc_mode mode;
+    enum gc_backend gc_backend;
+};
+
+struct replay_request {
+    const char *path;
+    const struct replay_policy *policies; /* those to run */
+    size_t policy_count;
+    int device;            /* -1: the busiest */
+    uint64_t memory_bytes; /* 0: by the trace */
+    struct replay_setup setup;
+    bool json;
+};
+
+/* `results`: one for each policy. */
+void replay_print_text(struct gc_out *out, const struct replay_request *request,
+                       const struct replay_trace *trace, const struct replay_result *results);
+void replay_print_json(struct gc_out *out, const struct replay_request *request,
+                       const struct replay_trace *trace, const struct replay_result *results);
+
+#endif

@@ -1,0 +1,159 @@
+/* The first thing that is wrong is the one that is told: later ones are often its consequence. */
+#include "tools/report/report_keys.h"
+
+#include "core/io/text.h"
+#include "tools/report/report_load.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void report_fail(struct report_loader *loader, const char *format, ...)
+{
+    va_list arguments;
+    if (loader->failed)
+        return;
+    loader->failed = true;
+    va_start(arguments, format);
+    (void)vsnprintf(loader->why, loader->why_bytes, format, arguments);
+    va_end(arguments);
+}
+
+json_t *report_get(struct report_loader *loader, const json_t *object, const char *key,
+                   json_type type)
+{
+    json_t *value = json_object_get(object, key);
+    if (value == NULL)
+        report_fail(loader, "\"%s\" is missing", key);
+    else if (json_typeof(value) != type)
+        report_fail(loader, "\"%s\" is not of its type", key);
+    else
+        return value;
+    return NULL;
+}
+
+uint64_t report_get_uint(struct report_loader *loader, const json_t *object, const char *key)
+{
+    const json_t *value = report_get(loader, object, key, JSON_INTEGER);
+    if (value == NULL)
+        return 0;
+    if (json_integer_value(value) < 0)
+        report_fail(loader, "\"%s\" is negative", key);
+    return (uint64_t)json_integer_value(value);
+}
+
+int report_get_int(struct report_loader *loader, const json_t *object, const char *key)
+{
+    const uint64_t value = report_get_uint(loader, object, key);
+    if (value > INT32_MAX)
+        report_fail(loader, "\"%s\" is out of range", key);
+    return (int)(value & INT32_MAX);
+}
+
+const char *report_get_string(struct report_loader *loader, const json_t *object, const char *key)
+{
+    const json_t *value = report_get(loader, object, key, JSON_STRING);
+    return value != NULL ? json_string_value(value) : "";
+}
+
+void report_copy_string(struct report_loader *loader, const json_t *object, const char *key,
+                        char *to, size_t size)
+{
+    const char *text = report_get_string(loader, object, key);
+    gc_text_show(text, strlen(text), to, size);
+}
+
+struct gc_gauge report_get_gauge(struct report_loader *loader, const json_t *object,
+                                 const char *key)
+{
+    const json_t *gauge = report_get(loader, object, key, JSON_OBJECT);
+    if (gauge == NULL)
+        return (struct gc_gauge){0, 0};
+    return (struct gc_gauge){report_get_uint(loader, gauge, "current"),
+                             report_get_uint(loader, gauge, "peak")};
+}
+
+/* ---- keys that an earlier version may not have written ---- */
+
+static bool is_noted(const char *list, const char *key)
+{
+    const size_t length = strlen(key);
+    for (const char *at = list; (at = strstr(at, key)) != NULL; at += length) {
+        const bool begins = at == list || at[-1] == ' ';
+        if (begins && (at[length] == '\0' || at[length] == ','))
+            return true;
+    }
+    return false;
+}
+
+void report_note_absent(struct report_loader *loader, const char *key)
+{
+    char *list = loader->loaded->absent;
+    const size_t used = strlen(list);
+    if (!is_noted(list, key))
+        (void)snprintf(list + used, sizeof(loader->loaded->absent) - used, "%s%s",
+                       used > 0 ? ", " : "", key);
+}
+
+uint64_t report_find_uint(struct report_loader *loader, const json_t *object, const char *key)
+{
+    if (json_object_get(object, key) != NULL)
+        return report_get_uint(loader, object, key);
+    report_note_absent(loader, key);
+    return 0;
+}
+
+struct gc_gauge report_find_gauge(struct report_loader *loader, const json_t *object,
+                                  const char *key)
+{
+    if (json_object_get(object, key) != NULL)
+        return report_get_gauge(loader, object, key);
+    report_note_absent(loader, key);
+    return (struct gc_gauge){0, 0};
+}
+
+/* ---- latencies ---- */
+
+/* Beyond the schema: [below so many ns, count]. */
+static void load_histogram(struct report_loader *loader, const json_t *json,
+                           struct gc_latency *latency)
+{
+    const json_t *rows = json_object_get(json, "histogram");
+    const json_t *row;
+    size_t i;
+    json_array_foreach(rows, i, row)
+    {
+        const json_int_t below = json_integer_value(json_array_get(row, 0));
+        const json_int_t count = json_integer_value(json_array_get(row, 1));
+        if (below < 2 || count < 0)
+            report_fail(loader, "\"histogram\" is none");
+        else
+            latency->powers[62 - __builtin_clzll((uint64_t)below)] = (uint64_t)count;
+    }
+}
+
+struct gc_latency report_get_latency(struct report_loader *loader, const json_t *object,
+                                     const char *key)
+{
+    const json_t *latency = report_get(loader, object, key, JSON_OBJECT);
+    if (latency == NULL)
+        return (struct gc_latency){.count = 0};
+    struct gc_latency found = {
+        .p50 = report_get_uint(loader, latency, "p50"),
+        .p99 = report_get_uint(loader, latency, "p99"),
+        .max = report_get_uint(loader, latency, "max"),
+        .count = json_object_get(latency, "count") != NULL
+                     ? report_get_uint(loader, latency, "count")
+                     : 1,
+    };
+    load_histogram(loader, latency, &found);
+    return found;
+}
+
+bool report_get_flag(struct report_loader *loader, const json_t *object, const char *key)
+{
+    const json_t *flag = json_object_get(object, key);
+    if (flag != NULL && !json_is_boolean(flag))
+        report_fail(loader, "\"%s\" is neither true nor false", key);
+    return json_is_true(flag);
+}

@@ -1,0 +1,54 @@
+/* The keys of a JSON report, each asked for by its name and type. What the schema has and is
+ * missing, and what is of another type, fails the reading; what comes after that reads as empty. */
+#ifndef GC_REPORT_KEYS_H
+#define GC_REPORT_KEYS_H
+
+#include "core/device/snapshot.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct report_loaded;
+
+/* One reading. */
+struct report_loader {
+    struct report_loaded *loaded;
+    json_t *api_numbers; /* name → number */
+    bool failed;
+    char *why;
+    size_t why_bytes;
+};
+
+void report_fail(struct report_loader *loader, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* NULL: the reading has failed. */
+json_t *report_get(struct report_loader *loader, const json_t *object, const char *key,
+                   json_type type);
+uint64_t report_get_uint(struct report_loader *loader, const json_t *object, const char *key);
+int report_get_int(struct report_loader *loader, const json_t *object, const char *key);
+const char *report_get_string(struct report_loader *loader, const json_t *object, const char *key);
+struct gc_gauge report_get_gauge(struct report_loader *loader, const json_t *object,
+                                 const char *key);
+struct gc_latency report_get_latency(struct report_loader *loader, const json_t *object,
+                                     const char *key);
+/* Beyond the schema: absent means false. */
+bool report_get_flag(struct report_loader *loader, const json_t *object, const char *key);
+/* What an earlier version of the library may not have written: absent means 0, and is noted. */
+uint64_t report_find_uint(struct report_loader *loader, const json_t *object, const char *key);
+struct gc_gauge report_find_gauge(struct report_loader *loader, const json_t *object,
+                                  const char *key);
+/* `key` joins loaded->absent, once. */
+void report_note_absent(struct report_loader *loader, const char *key);
+/* As gc_text_show does, into `size` bytes. */
+void report_copy_string(struct report_loader *loader, const json_t *object, const char *key,
+                        char *to, size_t size);
+
+/* ---- the parts of a report ---- */
+
+/* Devices, their leaks and sites, entry points, warnings. */
+void report_load_devices(struct report_loader *loader, const json_t *root);
+
+#endif

@@ -1,0 +1,387 @@
+/* Entry points get numbers in the order they are met, before the figures that are kept by number.
+ */
+#include "tools/report/report_keys.h"
+#include "tools/report/report_load.h"
+
+#include "core/device/tenant.h"
+#include "core/report/report_tenant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEVICES_MAX 1024
+
+/* ---- entry points ---- */
+
+static void number_api(struct report_loader *loader, const char *name)
+{
+    const size_t count = json_object_size(loader->api_numbers);
+    if (json_object_get(loader->api_numbers, name) != NULL)
+        return;
+    if (count >= UINT16_MAX)
+        report_fail(loader, "more entry points than there can be");
+    else if (json_object_set_new(loader->api_numbers, name, json_integer((json_int_t)count)) != 0)
+        report_fail(loader, "out of memory");
+}
+
+static uint16_t api_number(const struct report_loader *loader, const char *name)
+{
+    return (uint16_t)json_integer_value(json_object_get(loader->api_numbers, name));
+}
+
+static void number_keys(struct report_loader *loader, const json_t *object)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value) number_api(loader, name);
+}
+
+static void number_apis(struct report_loader *loader, const json_t *root, const json_t *devices)
+{
+    const json_t *device;
+    const json_t *leak;
+    size_t i;
+    size_t j;
+    json_array_foreach(devices, i, device)
+    {
+        number_keys(loader, report_get(loader, device, "by_api", JSON_OBJECT));
+        number_keys(loader, report_get(loader, device, "driver_calls", JSON_OBJECT));
+        json_array_foreach(json_object_get(device, "leaks"), j, leak)
+            number_api(loader, report_get_string(loader, leak, "api"));
+    }
+    number_keys(loader, json_object_get(root, "driver_calls"));
+}
+
+/* ---- devices ---- */
+
+static void load_apis(struct report_loader *loader, const json_t *json,
+                      struct gc_device_snapshot *device)
+{
+    json_t *by_api = report_get(loader, json, "by_api", JSON_OBJECT);
+    json_t *calls = report_get(loader, json, "driver_calls", JSON_OBJECT);
+    const char *name;
+    json_t *value;
+    json_object_foreach(by_api, name, value)
+    {
+        struct gc_api_figures *api = &device->apis[api_number(loader, name)];
+        if (report_get(loader, by_api, name, JSON_OBJECT) == NULL)
+            return;
+        api->count = report_get_uint(loader, value, "count");
+        api->bytes = report_get_uint(loader, value, "bytes");
+        api->current_bytes = report_get_uint(loader, value, "current_bytes");
+        api->peak_bytes = report_get_uint(loader, value, "peak_bytes");
+    }
+    json_object_foreach(calls, name, value) device->apis[api_number(loader, name)].driver_calls =
+        report_get_uint(loader, calls, name);
+}
+
+static bool parse_address(const char *text, uint64_t *address)
+{
+    uint64_t value = 0;
+    if (strncmp(text, "0x", 2) != 0 || text[2] == '\0' || strlen(text) > 18)
+        return false;
+    for (text += 2; *text != '\0'; text++) {
+        const char *digit = strchr("0123456789abcdef", *text);
+        if (digit == NULL)
+            return false;
+        value = value << 4 | (uint64_t)(digit - "0123456789abcdef");
+    }
+    *address = value;
+    return true;
+}
+
+static uint32_t load_stack(struct report_loader *loader, const json_t *json)
+{
+    uint32_t site;
+    const char *why;
+    if (!report_stacks_add(&loader->loaded->stacks, json_object_get(json, "stack"), &site, &why))
+        report_fail(loader, "%s", why);
+    return site;
+}
+
+/* Absent in reports of earlier versions. */
+static void load_sites(struct report_loader *loader, const json_t *json,
+                       struct gc_report_sites *sites)
+{
+    const json_t *list = json_object_get(json, "call_sites");
+    const json_t *site;
+    size_t i;
+    const size_t count =
+        json_array_size(list) < GC_REPORT_SITE_MAX ? json_array_size(list) : GC_REPORT_SITE_MAX;
+    struct gc_stack_site *loaded = calloc(count + 1, sizeof(*loaded));
+    if (loaded == NULL) {
+        report_fail(loader, "out of memory");
+        return;
+    }
+    *sites = (struct gc_report_sites){loaded, (uint32_t)count};
+    json_array_foreach(list, i, site)
+    {
+        if (i >= count || loader->failed)
+            break;
+        loaded[i] = (struct gc_stack_site){
+            .site = load_stack(loader, site),
+            .count = report_get_uint(loader, site, "count"),
+            .bytes = report_get_uint(loader, site, "bytes"),
+            .live_count = report_get_uint(loader, site, "current_count"),
+            .live_bytes = report_get_uint(loader, site, "current_bytes"),
+            .peak_bytes = report_get_uint(loader, site, "peak_bytes"),
+        };
+    }
+}
+
+static void load_leaks(struct report_loader *loader, const json_t *json,
+                       struct gc_report_leaks *leaks)
+{
+    const json_t *list = report_get(loader, json, "leaks", JSON_ARRAY);
+    const json_t *leak;
+    size_t i;
+    const size_t count =
+        json_array_size(list) < GC_REPORT_LEAK_MAX ? json_array_size(list) : GC_REPORT_LEAK_MAX;
+    struct gc_leak *loaded = calloc(count + 1, sizeof(*loaded));
+    if (loaded == NULL) {
+        report_fail(loader, "out of memory");
+        return;
+    }
+    leaks->leaks = loaded;
+    leaks->count = (uint32_t)count;
+    json_array_foreach(list, i, leak)
+    {
+        if (i >= count || loader->failed)
+            break;
+        if (!parse_address(report_get_string(loader, leak, "address"), &loaded[i].address))
+            report_fail(loader, "the address of a leak is none");
+        loaded[i].bytes = report_get_uint(loader, leak, "bytes");
+        loaded[i].api = api_number(loader, report_get_string(loader, leak, "api"));
+        loaded[i].site = load_stack(loader, leak);
+    }
+}
+
+static void load_fragmentation(struct report_loader *loader, const json_t *json,
+                               struct gc_device_snapshot *device)
+{
+    const json_t *fragmentation = report_get(loader, json, "fragmentation", JSON_OBJECT);
+    if (fragmentation == NULL)
+        return;
+    device->free_bytes = report_get_uint(loader, fragmentation, "free_bytes");
+    device->largest_free_bytes = report_get_uint(loader, fragmentation, "largest_free_bytes");
+    /* Beyond the schema, as below. */
+    if (json_object_get(fragmentation, "stitchable_bytes") != NULL)
+        device->stitchable_bytes = report_get_uint(loader, fragmentation, "stitchable_bytes");
+}
+
+static void load_tenant(struct report_loader *loader, const json_t *json,
+                        struct gc_tenant_figures *tenant)
+{
+    report_copy_string(loader, json, "name", tenant->name, sizeof(tenant->name));
+    tenant->is_removed = report_get_flag(loader, json, "removed");
+    tenant->is_paused = report_get_flag(loader, json, "paused");
+    tenant->capacity_bytes = report_get_uint(loader, json, "capacity_bytes");
+    tenant->limit_bytes = UINT64_MAX;
+    if (!json_is_null(json_object_get(json, "limit_bytes")))
+        tenant->limit_bytes = report_get_uint(loader, json, "limit_bytes");
+    tenant->requested = report_get_gauge(loader, json, "requested_bytes");
+    tenant->allocated = report_get_gauge(loader, json, "allocated_bytes");
+    tenant->reserved = report_get_gauge(loader, json, "reserved_bytes");
+#define GC_TENANT_COUNT(field) tenant->field = report_find_uint(loader, json, #field);
+    GC_REPORT_TENANT_COUNTS(GC_TENANT_COUNT)
+#undef GC_TENANT_COUNT
+}
+
+/* Beyond the schema, as below. */
+static void load_tenants(struct report_loader *loader, const json_t *json,
+                         struct gc_device_snapshot *device)
+{
+    const json_t *list = json_object_get(json, "tenants");
+    const json_t *tenant;
+    size_t i;
+    if (list == NULL || (list = report_get(loader, json, "tenants", JSON_ARRAY)) == NULL)
+        return;
+    if (json_array_size(list) > GC_TENANT_MAX) {
+        report_fail(loader, "more tenants than there can be");
+        return;
+    }
+    device->tenants = calloc(json_array_size(list) + 1, sizeof(*device->tenants));
+    if (device->tenants == NULL) {
+        report_fail(loader, "out of memory");
+        return;
+    }
+    device->tenant_count = (uint32_t)json_array_size(list);
+    json_array_foreach(list, i, tenant) load_tenant(loader, tenant, &device->tenants[i]);
+}
+
+static void load_pair(struct report_loader *loader, const json_t *json, const char *key,
+                      uint64_t *count, uint64_t *bytes)
+{
+    if (json_object_get(json, key) == NULL) {
+        report_note_absent(loader, key);
+        return;
+    }
+    const json_t *pair = report_get(loader, json, key, JSON_OBJECT);
+    *count = report_get_uint(loader, pair, "count");
+    *bytes = report_get_uint(loader, pair, "bytes");
+}
+
+/* Beyond the schema too; null where no plan is followed. */
+static void load_plan(struct report_loader *loader, const json_t *json,
+                      struct gc_follow_figures *plan)
+{
+    const json_t *object = json_object_get(json, "plan");
+    if (object == NULL || json_is_null(object) ||
+        (object = report_get(loader, json, "plan", JSON_OBJECT)) == NULL)
+        return;
+    const json_t *reasons = report_get(loader, object, "reasons", JSON_OBJECT);
+    plan->entry_count = report_get_uint(loader, object, "entries");
+    plan->peak_bytes = report_get_uint(loader, object, "peak_bytes");
+    plan->used_bytes = report_get_uint(loader, object, "used_bytes");
+    plan->rounds = report_get_uint(loader, object, "rounds");
+    plan->jumps = report_get_uint(loader, object, "jumps");
+    load_pair(loader, object, "followed", &plan->followed_count, &plan->followed_bytes);
+#define GC_FOLLOW_REASON(name, key, text)                                                          \
+    load_pair(loader, reasons, #key, &plan->key##_count, &plan->key##_bytes);
+#include "core/observe/unplanned.def"
+#undef GC_FOLLOW_REASON
+}
+
+/* Keys beyond the schema: another version may not have written them. */
+static void load_extra(struct report_loader *loader, const json_t *json,
+                       struct gc_device_snapshot *device)
+{
+    const json_t *direct = json_object_get(json, "direct_bytes");
+    if (json_object_get(json, "backend") != NULL)
+        device->is_mapped = strcmp(report_get_string(loader, json, "backend"), "vmm") == 0;
+    if (json_object_get(json, "backend_reason") != NULL)
+        report_copy_string(loader, json, "backend_reason", device->info.backend_reason,
+                           sizeof(device->info.backend_reason));
+    if (json_is_string(json_object_get(json, "group")))
+        report_copy_string(loader, json, "group", device->group, sizeof(device->group));
+    if (json_is_integer(json_object_get(json, "group_limit_bytes")))
+        device->group_limit_bytes = report_get_uint(loader, json, "group_limit_bytes");
+    if (json_object_get(json, "idle_bytes") != NULL)
+        device->idle_bytes = report_get_uint(loader, json, "idle_bytes");
+    for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {
+        char key[GC_REPORT_KEY_BYTES];
+        gc_report_direct_key((enum gc_direct_kind)kind, key);
+        if (json_object_get(direct, key) != NULL)
+            device->direct_bytes[kind] = report_get_uint(loader, direct, key);
+    }
+}
+
+/* The statistics that the schema began with; each later one may be missing. */
+static bool is_of_schema(const char *key)
+{
+    static const char *const keys[] = {
+        "requested_bytes", "allocated_bytes", "reserved_bytes",    "pending_bytes", "alloc_count",
+        "free_count",      "hit_count",       "miss_count",        "oom_count",     "retry_count",
+        "trim_count",      "fence_count",     "invalid_free_count"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (strcmp(keys[i], key) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void load_stats(struct report_loader *loader, const json_t *json,
+                       struct gc_device_snapshot *device)
+{
+#define GC_GAUGE(field, text)                                                                      \
+    device->field = is_of_schema(#field "_bytes")                                                  \
+                        ? report_get_gauge(loader, json, #field "_bytes")                          \
+                        : report_find_gauge(loader, json, #field "_bytes");
+#define GC_COUNTER(field, text)                                                                    \
+    device->field = is_of_schema(#field) ? report_get_uint(loader, json, #field)                   \
+                                         : report_find_uint(loader, json, #field);
+#include "core/observe/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+}
+
+static void load_device(struct report_loader *loader, const json_t *json,
+                        struct gc_device_snapshot *device, struct gc_report_leaks *leaks)
+{
+    device->info.ordinal = report_get_int(loader, json, "ordinal");
+    report_copy_string(loader, json, "uuid", device->info.uuid, sizeof(device->info.uuid));
+    report_copy_string(loader, json, "name", device->info.name, sizeof(device->info.name));
+    device->info.total_bytes = report_get_uint(loader, json, "total_bytes");
+    device->limit_bytes = UINT64_MAX;
+    device->group_limit_bytes = UINT64_MAX;
+    if (!json_is_null(json_object_get(json, "limit_bytes")))
+        device->limit_bytes = report_get_uint(loader, json, "limit_bytes");
+    load_stats(loader, json, device);
+    device->host_metadata_bytes = report_get_uint(loader, json, "host_metadata_bytes");
+    device->leak_count = report_get_uint(loader, json, "leak_count");
+    device->leak_bytes = report_get_uint(loader, json, "leak_bytes");
+    load_apis(loader, json, device);
+    load_fragmentation(loader, json, device);
+    load_leaks(loader, json, leaks);
+    load_extra(loader, json, device);
+    load_tenants(loader, json, device);
+    load_plan(loader, json, &device->plan);
+}
+
+static bool allocate(struct report_loader *loader, size_t device_count, size_t api_count,
+                     size_t warning_count)
+{
+    struct report_loaded *loaded = loader->loaded;
+    struct gc_snapshot *snapshot = &loaded->snapshot;
+    snapshot->devices = calloc(device_count + 1, sizeof(*snapshot->devices));
+    snapshot->process_driver_calls = calloc(api_count + 1, sizeof(*snapshot->process_driver_calls));
+    loaded->leaks = calloc(device_count + 1, sizeof(*loaded->leaks));
+    loaded->sites = calloc(device_count + 1, sizeof(*loaded->sites));
+    loaded->api_names = calloc(api_count + 1, sizeof(*loaded->api_names));
+    loaded->warnings = calloc(warning_count + 1, sizeof(*loaded->warnings));
+    bool done = snapshot->devices != NULL && snapshot->process_driver_calls != NULL &&
+                loaded->leaks != NULL && loaded->sites != NULL && loaded->api_names != NULL &&
+                loaded->warnings != NULL;
+    for (size_t i = 0; done && i < device_count; i++) {
+        snapshot->device_count = (uint32_t)(i + 1);
+        snapshot->devices[i].apis = calloc(api_count + 1, sizeof(struct gc_api_figures));
+        done = snapshot->devices[i].apis != NULL;
+    }
+    snapshot->api_count = (uint16_t)api_count;
+    if (!done)
+        report_fail(loader, "out of memory");
+    return done;
+}
+
+void report_load_devices(struct report_loader *loader, const json_t *root)
+{
+    struct report_loaded *loaded = loader->loaded;
+    const json_t *devices = report_get(loader, root, "devices", JSON_ARRAY);
+    const json_t *warnings = report_get(loader, root, "warnings", JSON_ARRAY);
+    json_t *calls = json_object_get(root, "driver_calls");
+    const char *name;
+    json_t *value;
+    size_t i;
+    if (json_array_size(devices) > DEVICES_MAX)
+        report_fail(loader, "more devices than there can be");
+    if (loader->failed)
+        return;
+    number_apis(loader, root, devices);
+    if (loader->failed ||
+        !allocate(loader, json_array_size(devices), json_object_size(loader->api_numbers),
+                  json_array_size(warnings)))
+        return;
+    json_object_foreach(loader->api_numbers, name, value)
+        loaded->api_names[json_integer_value(value)] = name;
+    json_object_foreach(calls, name, value)
+        loaded->snapshot.process_driver_calls[api_number(loader, name)] =
+        report_get_uint(loader, calls, name);
+    json_array_foreach(devices, i, value)
+    {
+        load_device(loader, value, &loaded->snapshot.devices[i], &loaded->leaks[i]);
+        load_sites(loader, value, &loaded->sites[i]);
+    }
+    loaded->report.stacks =
+        (struct gc_report_stacks){.source = &loaded->stacks,
+                                  .frame = report_stacks_frame,
+                                  .sites = loaded->sites,
+                                  .lost = report_find_uint(loader, root, "stacks_lost")};
+    json_array_foreach(warnings, i, value)
+    {
+        if (!json_is_string(value))
+            report_fail(loader, "a warning is no text");
+        else
+            loaded->warnings[i] = json_string_value(value);
+    }
+    loaded->report.facts.warning_count = (uint32_t)json_array_size(warnings);
+}

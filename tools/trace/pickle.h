@@ -1,0 +1,71 @@
+/* Reads a pickle of plain data, protocol 4 or lower: None, booleans, integers, floats, text, bytes,
+ * lists, tuples, dictionaries. Nothing is ever executed: an opcode that names, makes or calls
+ * anything is refused.
+ *
+ * Bounds: host memory is at most 16 times the file and 64 MiB; nothing here recurses, however deep
+ * the data. Text and bytes are borrowed from the buffer, which must outlive what was read. A value
+ * may be reached by several ways, itself included: walks need bounds of their own. Not thread-safe.
+ */
+#ifndef GC_PICKLE_H
+#define GC_PICKLE_H
+
+#include "core/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum pickle_kind {
+    PICKLE_NONE,
+    PICKLE_BOOL,
+    PICKLE_INT,
+    PICKLE_BIG, /* an integer beyond 64 bits: its value is not kept */
+    PICKLE_FLOAT,
+    PICKLE_TEXT, /* as it stands in the file: UTF-8 but in protocol 0, where escapes stay */
+    PICKLE_BYTES,
+    PICKLE_LIST,
+    PICKLE_TUPLE,
+    PICKLE_DICT, /* key, value, key, value …; of equal keys the last counts */
+};
+
+struct pickle_items;
+
+struct pickle_value {
+    uint8_t kind;    /* enum pickle_kind */
+    uint32_t length; /* of text and bytes */
+    union {
+        int64_t integer; /* and booleans */
+        double real;
+        const char *text;
+        struct pickle_items *items;
+    };
+};
+
+struct pickle_items {
+    struct pickle_items *next_of_all;
+    struct pickle_value *values;
+    size_t count;
+    size_t room;
+};
+
+struct pickle {
+    struct pickle_value root;
+    struct pickle_items *all;
+};
+
+struct pickle_error {
+    size_t offset;
+    char text[192];
+};
+
+/* GC_FORMAT with *error: not a pickle read here. GC_NO_HOST_MEMORY. End it with pickle_fini
+ * whatever it returned. */
+enum gc_status pickle_load(const void *data, size_t bytes, struct pickle *pickle,
+                           struct pickle_error *error) GC_CHECKED;
+void pickle_fini(struct pickle *pickle);
+
+/* The value of a dictionary's text key; NULL if it is no dictionary or has none such. O(keys). */
+const struct pickle_value *pickle_find(const struct pickle_value *dict, const char *key);
+bool pickle_is_text(const struct pickle_value *value, const char *text);
+
+#endif

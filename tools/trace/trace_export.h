@@ -1,0 +1,26 @@
+/* A native trace in the formats of others. Each writer walks a copy of the reader; a failed write
+ * shows in `out`, else GC_NO_HOST_MEMORY.
+ *
+ *   CSV       op,id,bytes,stream,time_us
+ *   RMM       the log of RMM's logging_resource_adaptor, as its replay benchmark reads it
+ *   Perfetto  Chrome's trace event JSON: counters of each device, a slice for each allocation
+ *   HTML      the report's page, of the trace alone
+ *   pickle    a PyTorch memory snapshot, protocol 2, of those opcodes that its viewer knows */
+#ifndef GC_TRACE_EXPORT_H
+#define GC_TRACE_EXPORT_H
+
+#include "core/io/writer.h"
+#include "tools/trace/trace_walk.h"
+
+typedef enum gc_status trace_export(struct gc_trace_reader reader, struct gc_out *out);
+
+trace_export trace_export_csv;
+trace_export trace_export_rmm;
+trace_export trace_export_perfetto;
+trace_export trace_export_pickle;
+trace_export trace_export_html;
+
+/* The names of a trace's entry points by number, for inner loops; free it. NULL: no memory. */
+const char **trace_api_names(const struct gc_trace_reader *reader);
+
+#endif

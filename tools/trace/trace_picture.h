@@ -1,0 +1,17 @@
+/* What lies where on a device at one moment: segments and the blocks in them, for drawing. Many
+ * small blocks that are neighbours are drawn as one, so that there are at most so many; each says
+ * for how many it stands. */
+#ifndef GC_TRACE_PICTURE_H
+#define GC_TRACE_PICTURE_H
+
+#include "core/io/json.h"
+#include "tools/trace/trace_walk.h"
+
+#define TRACE_PICTURE_BLOCKS 8192
+#define TRACE_PICTURE_SEGMENTS 2048
+
+/* The members of an object that was begun. GC_NO_HOST_MEMORY with nothing written. */
+enum gc_status trace_picture_put(const struct trace_state *state, unsigned device,
+                                 struct gc_json *json) GC_CHECKED;
+
+#endif

@@ -1,0 +1,106 @@
+#include "tools/trace/trace_series.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum gc_status trace_series_init(struct trace_series *series, uint64_t events, uint64_t duration_ns)
+{
+    const bool is_exact = events <= TRACE_SERIES_POINTS;
+    *series = (struct trace_series){
+        .room = is_exact ? (size_t)events : TRACE_SERIES_POINTS,
+        .duration_ns = duration_ns > 0 ? duration_ns : 1,
+        .is_exact = is_exact,
+        .now[TRACE_LIMIT] = UINT64_MAX,
+    };
+    series->points = calloc(series->room + 1, sizeof(*series->points));
+    return series->points != NULL ? GC_OK : GC_NO_HOST_MEMORY;
+}
+
+/* Of the stretches of equal length; those without an event are not there. */
+static uint64_t stretch_of(const struct trace_series *series, uint64_t time_ns)
+{
+    const uint64_t at = time_ns < series->duration_ns ? time_ns : series->duration_ns - 1;
+    return (uint64_t)((unsigned __int128)at * TRACE_SERIES_POINTS / series->duration_ns);
+}
+
+/* The point that the event is in: the last one, or a new one behind it. */
+static struct trace_point *point_at(struct trace_series *series, uint64_t time_ns)
+{
+    struct trace_point *last = series->count > 0 ? &series->points[series->count - 1] : NULL;
+    const bool is_full = series->count == series->room;
+    const bool is_new = last == NULL || series->is_exact ||
+                        stretch_of(series, time_ns) > stretch_of(series, last->time_ns);
+    if (series->points == NULL || is_full || !is_new)
+        return last;
+    struct trace_point *point = &series->points[series->count++];
+    /* A stretch begins with the levels it finds. */
+    *point = (struct trace_point){.time_ns = time_ns};
+    memcpy(point->last, series->now, sizeof(point->last));
+    if (!series->is_exact) {
+        memcpy(point->least, series->now, sizeof(point->least));
+        memcpy(point->most, series->now, sizeof(point->most));
+    }
+    return point;
+}
+
+void trace_series_note(struct trace_series *series, uint64_t time_ns, enum trace_level level,
+                       uint64_t value)
+{
+    struct trace_point *point = point_at(series, time_ns);
+    series->now[level] = value;
+    if (point == NULL)
+        return;
+    point->events++;
+    point->last[level] = value;
+    if (value < point->least[level])
+        point->least[level] = value;
+    if (value > point->most[level])
+        point->most[level] = value;
+}
+
+static void put_numbers(const struct trace_series *series, struct gc_json *json, const char *key,
+                        size_t offset, uint64_t none)
+{
+    gc_json_key(json, key);
+    gc_json_begin_array(json, GC_JSON_LINE);
+    for (size_t i = 0; i < series->count; i++) {
+        uint64_t value;
+        memcpy(&value, (const char *)&series->points[i] + offset, sizeof(value));
+        if (value == none)
+            gc_json_null(json);
+        else
+            gc_json_uint(json, value);
+    }
+    gc_json_end_array(json);
+}
+
+#define POINT(member) offsetof(struct trace_point, member)
+
+void trace_series_put(const struct trace_series *series, struct gc_json *json)
+{
+    gc_json_begin_object(json, GC_JSON_LINES);
+    gc_json_key(json, "exact");
+    gc_json_bool(json, series->is_exact);
+    gc_json_put_uint(json, "stretches", TRACE_SERIES_POINTS);
+    gc_json_put_uint(json, "stretch_ns", series->duration_ns / TRACE_SERIES_POINTS);
+    put_numbers(series, json, "time_ns", POINT(time_ns), UINT64_MAX);
+    put_numbers(series, json, "live", POINT(last[TRACE_LIVE]), UINT64_MAX);
+    put_numbers(series, json, "reserved", POINT(last[TRACE_RESERVED]), UINT64_MAX);
+    put_numbers(series, json, "pending", POINT(last[TRACE_PENDING]), UINT64_MAX);
+    put_numbers(series, json, "limit", POINT(last[TRACE_LIMIT]), UINT64_MAX);
+    if (!series->is_exact) {
+        put_numbers(series, json, "events", POINT(events), UINT64_MAX);
+        put_numbers(series, json, "live_least", POINT(least[TRACE_LIVE]), UINT64_MAX);
+        put_numbers(series, json, "live_most", POINT(most[TRACE_LIVE]), UINT64_MAX);
+        put_numbers(series, json, "reserved_least", POINT(least[TRACE_RESERVED]), UINT64_MAX);
+        put_numbers(series, json, "reserved_most", POINT(most[TRACE_RESERVED]), UINT64_MAX);
+        put_numbers(series, json, "pending_most", POINT(most[TRACE_PENDING]), UINT64_MAX);
+    }
+    gc_json_end_object(json);
+}
+
+void trace_series_fini(struct trace_series *series)
+{
+    free(series->points);
+    series->points = NULL;
+}

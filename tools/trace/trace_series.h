@@ -1,0 +1,44 @@
+/* Levels over time, for drawing: at most so many points, however many events there are. Where there
+ * are more, a point stands for a stretch of time, with the least and the most in it. */
+#ifndef GC_TRACE_SERIES_H
+#define GC_TRACE_SERIES_H
+
+#include "core/base/status.h"
+#include "core/io/json.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TRACE_SERIES_POINTS 4096
+
+enum trace_level { TRACE_LIVE, TRACE_RESERVED, TRACE_PENDING, TRACE_LIMIT, TRACE_LEVEL_COUNT };
+
+struct trace_point {
+    uint64_t time_ns; /* of the first event in it */
+    uint64_t events;
+    uint64_t least[TRACE_LEVEL_COUNT];
+    uint64_t most[TRACE_LEVEL_COUNT];
+    uint64_t last[TRACE_LEVEL_COUNT];
+};
+
+struct trace_series {
+    struct trace_point *points;
+    size_t count;
+    size_t room;
+    uint64_t duration_ns;
+    bool is_exact; /* a point an event */
+    uint64_t now[TRACE_LEVEL_COUNT];
+};
+
+/* `events`: how many will be noted, over so much time. */
+enum gc_status trace_series_init(struct trace_series *series, uint64_t events,
+                                 uint64_t duration_ns) GC_CHECKED;
+/* The level is `value` from then on; times do not go back by more than threads make them. */
+void trace_series_note(struct trace_series *series, uint64_t time_ns, enum trace_level level,
+                       uint64_t value);
+/* An object: times and levels, an array each. */
+void trace_series_put(const struct trace_series *series, struct gc_json *json);
+void trace_series_fini(struct trace_series *series);
+
+#endif
