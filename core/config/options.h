@@ -1,7 +1,7 @@
 /* Options: names, types, ranges, defaults and help are declared once, in options.def. Values come
- * from the environment, then from the file GPUCACHE_CONFIG names; the environment wins. A bad value
- * or an unknown GPUCACHE_* name gives one line with the name, the value, what is accepted and the
- * nearest name.
+ * from the environment, then from the file GPUCACHE_CONFIG names; the environment wins. An invalid
+ * value or an unknown GPUCACHE_* name gives one line with the name, the value, the accepted values
+ * and the nearest name.
  *
  * Sizes that are percentages or per device stay symbolic (struct gc_size_spec) until a device is
  * known.
@@ -82,9 +82,9 @@ struct gc_options {
 };
 
 /* Reads everything, from `environment` (environ or a test's), GPUCACHE_CONFIG or
- * /etc/gpucache.conf. Sets log->level. Bad values never fail it: they keep their default, and where
- * the row says so set options->refused, which closes CUDA initialisation. GC_NO_HOST_MEMORY only.
- * In a process with raised privileges (AT_SECURE) the environment and every path are ignored. */
+ * /etc/gpucache.conf. Sets log->level. Invalid values never fail it: they keep their default, and
+ * in a CLOSED row set options->refused, which makes cuInit fail. GC_NO_HOST_MEMORY only. In a
+ * process with raised privileges (AT_SECURE) the environment and every path are ignored. */
 enum gc_status gc_options_load(char *const *environment, struct gc_log *log,
                                struct gc_options **options) GC_CHECKED;
 void gc_options_free(struct gc_options *options);
