@@ -2,7 +2,7 @@
  * pool holds; a record keeps what of it is charged. A look reads the driver's figure without the
  * lock and applies the difference under it, unless another look came between: then it reads again.
  *
- * Calls of ours that name the pool are made inside its door (core/base/gate.h), which whoever
+ * Calls of ours that name the pool are made inside its gate (core/base/gate.h), which whoever
  * destroys the pool closes first.
  *
  * Records are linked once and never unlinked, so that a walk needs no lock; the record of a pool
@@ -22,17 +22,17 @@ static atomic_uint_fast64_t charged_total; /* of all pools: nothing to look at w
 /* The handle stays good until leave. NULL: the pool is gone, and there is nothing to leave. */
 static CUmemoryPool enter(struct gc_mempool *pool)
 {
-    if (pool->handle == NULL || !gc_door_enter(&pool->door))
+    if (pool->handle == NULL || !gc_gate_enter(&pool->gate))
         return NULL;
     CUmemoryPool handle = pool->handle;
     if (handle == NULL)
-        gc_door_leave(&pool->door);
+        gc_gate_leave(&pool->gate);
     return handle;
 }
 
 static void leave(struct gc_mempool *pool)
 {
-    gc_door_leave(&pool->door);
+    gc_gate_leave(&pool->gate);
 }
 
 bool gc_mempool_read_figure(struct gc_mempool *pool, CUmemPool_attribute attribute, uint64_t *bytes)
@@ -94,7 +94,7 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
         pool = take_record_locked();
         if (pool != NULL) {
             pool->is_free = false;
-            gc_door_reopen(&pool->door);
+            gc_gate_set(&pool->gate, GC_GATE_OPEN);
             pool->live_count = 0;
             pool->freed_in = GC_MEMPOOL_FREED_NOWHERE;
             pool->device = device;
@@ -289,8 +289,8 @@ struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool handle)
     struct gc_mempool *pool = (struct gc_mempool *)(uintptr_t)removed.value;
     gc_mempool_look(pool);
     /* From here on until it is decided no call of ours names the pool. */
-    if (gc_door_claim(&pool->door))
-        gc_door_close(&pool->door);
+    if (gc_gate_claim(&pool->gate))
+        gc_gate_close(&pool->gate);
     return pool;
 }
 
@@ -303,9 +303,9 @@ void gc_mempool_destroy_end(struct gc_mempool *pool, CUmemoryPool handle, bool i
     struct gc_device *device = pool->device;
     bool is_prepared = is_destroyed || gc_handles_prepare();
     if (is_destroyed)
-        gc_door_remove(&pool->door);
+        gc_gate_set(&pool->gate, GC_GATE_GONE);
     else
-        gc_door_reopen(&pool->door);
+        gc_gate_set(&pool->gate, GC_GATE_OPEN);
     gc_handles_lock();
     if (is_destroyed) {
         pool->handle = NULL;

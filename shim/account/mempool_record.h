@@ -14,7 +14,7 @@
 struct gc_mempool {
     struct gc_mempool *next;
     _Atomic(CUmemoryPool) handle; /* NULL once destroyed */
-    struct gc_door door;          /* closed while the driver is asked to destroy it */
+    struct gc_gate gate;          /* closed while the driver is asked to destroy it */
     struct gc_device *_Atomic device;
     /* These six: under the handles' lock. */
     uint64_t charged;

@@ -55,13 +55,13 @@ static void describe_all(const struct gc_options *options, uint32_t wanted,
         devices->count++;
 }
 
-static CUresult close_gate(enum gc_gate gate, enum gc_gate_verdict verdict)
+static CUresult close_gate(enum gc_admission gate, enum gc_gate_verdict verdict)
 {
-    if (gate == GC_GATE_OFF || gate == GC_GATE_WARN)
+    if (gate == GC_ADMISSION_OFF || gate == GC_ADMISSION_WARN)
         return CUDA_SUCCESS;
     if (verdict == GC_GATE_UNREADABLE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (gate == GC_GATE_EXIT)
+    if (gate == GC_ADMISSION_EXIT)
         _exit(
             EXIT_DOES_NOT_FIT); /* asked for; the program's own handlers expect a CUDA that works */
     return CUDA_ERROR_OUT_OF_MEMORY;

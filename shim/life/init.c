@@ -138,7 +138,7 @@ static bool is_gate_closed(void)
 
     if (options != NULL)
         return options->model[0] != '\0' &&
-               (options->gate == GC_GATE_DENY || options->gate == GC_GATE_EXIT);
+               (options->gate == GC_ADMISSION_DENY || options->gate == GC_ADMISSION_EXIT);
     gate = secure_getenv("GPUCACHE_GATE");
     model = secure_getenv("GPUCACHE_MODEL");
     return gate != NULL && model != NULL &&

@@ -58,30 +58,29 @@ void gc_submit_serve(void);
 /* Whose call it is, for tenants that are paused: of a wrapper, not of a function beneath it. */
 #define GC_CALLER __builtin_return_address(0)
 
-/* The turnstile is not open: inside it when this returns. */
-void gc_submit_pass_slowly(struct gc_work *work, enum gc_turnstile_mode mode, const void *caller);
+/* The gate is not open: inside it when this returns. */
+void gc_submit_pass_slowly(struct gc_work *work, enum gc_gate_mode mode, const void *caller);
 
-/* Inside the turnstile from now on, until gc_submit_leave. */
+/* Inside the gate from now on, until gc_submit_leave. */
 static inline void gc_submit_pass(struct gc_work *work, const void *caller)
 {
-    const enum gc_turnstile_mode mode = gc_turnstile_enter(&work->turnstile);
+    const enum gc_gate_mode mode = gc_gate_try_enter(&work->gate);
 
-    if (__builtin_expect(mode != GC_TURNSTILE_OPEN, 0))
+    if (__builtin_expect(mode != GC_GATE_OPEN, 0))
         gc_submit_pass_slowly(work, mode, caller);
 }
 
-/* Whether a tenant is paused: a moment's answer, but inside the turnstile it holds. */
+/* Whether a tenant is paused: a moment's answer, but inside the gate it holds. */
 static inline bool gc_submit_is_guarded(const struct gc_work *work)
 {
-    return __builtin_expect(
-        gc_turnstile_mode_of(gc_turnstile_read(&work->turnstile)) != GC_TURNSTILE_OPEN, 0);
+    return __builtin_expect(gc_gate_mode_of(gc_gate_read(&work->gate)) != GC_GATE_OPEN, 0);
 }
 
-/* Inside the turnstile: where a paused tenant has the memory at one of the addresses, leaves until
+/* Inside the gate: where a paused tenant has the memory at one of the addresses, leaves until
  * it is back. Depth 0 or not, nothing may be held. */
 void gc_submit_await_memory(struct gc_work *work, uint64_t to, uint64_t from, const void *caller);
 
-/* The same for who submits now: it is inside the turnstile until gc_submit_end. Only where there is
+/* The same for who submits now: it is inside the gate until gc_submit_end. Only where there is
  * something to count may it be looked whether anything is asked: a forked child has no ledger. */
 static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work, const void *caller)
 {
@@ -100,7 +99,7 @@ static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work, cons
 static inline void gc_submit_leave(struct gc_work *work)
 {
     if (work != NULL)
-        gc_turnstile_leave(&work->turnstile);
+        gc_gate_leave(&work->gate);
 }
 
 static inline void gc_submit_end(struct gc_work *work)

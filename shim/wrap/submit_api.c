@@ -37,20 +37,20 @@ void gc_submit_serve(void)
 
 /* ---- while something is paused ---- */
 
-void gc_submit_pass_slowly(struct gc_work *work, enum gc_turnstile_mode mode, const void *caller)
+void gc_submit_pass_slowly(struct gc_work *work, enum gc_gate_mode mode, const void *caller)
 {
     gc_shim_enter(GC_API_COUNT); /* a request served meanwhile may call the driver */
     const struct gc_tenant *tenant = gc_tenants_of_work(caller);
-    while (mode != GC_TURNSTILE_OPEN) {
-        if (mode == GC_TURNSTILE_CLOSED) {
+    while (mode != GC_GATE_OPEN) {
+        if (mode == GC_GATE_CLOSED) {
             gc_core_await_resume(gc_shim.core);
         } else {
             if (tenant == NULL || !gc_tenant_is_paused(tenant))
                 break;
-            gc_turnstile_leave(&work->turnstile);
+            gc_gate_leave(&work->gate);
             gc_core_await_tenant(gc_shim.core, tenant);
         }
-        mode = gc_turnstile_enter(&work->turnstile);
+        mode = gc_gate_try_enter(&work->gate);
     }
     gc_shim_leave();
 }
@@ -58,7 +58,7 @@ void gc_submit_pass_slowly(struct gc_work *work, enum gc_turnstile_mode mode, co
 /* Leaves, waits, and is inside again. */
 static void await_tenant(struct gc_work *work, const struct gc_tenant *tenant, const void *caller)
 {
-    gc_turnstile_leave(&work->turnstile);
+    gc_gate_leave(&work->gate);
     gc_shim_enter(GC_API_COUNT);
     gc_core_await_tenant(gc_shim.core, tenant);
     gc_shim_leave();
