@@ -37,8 +37,6 @@ struct gc_place_part {
     uint64_t bound;    /* no placement has a lower peak */
     uint64_t *offsets; /* the best known */
     uint64_t peak;
-    struct gc_place_sweep *sweep; /* while it goes on */
-    bool is_swept;                /* it has begun, or never will */
 };
 
 /* ---- place_prepare.c ---- */

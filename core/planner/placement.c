@@ -7,15 +7,9 @@
 #include "core/base/bits.h"
 #include "core/planner/place_exact.h"
 #include "core/planner/place_improve.h"
-#include "core/planner/place_packed.h"
 #include "core/planner/place_run.h"
 
 #define WATCH_NODES 1024
-#define PASS_DEAR 2048  /* items of a part of which a pass costs more than a sweep */
-#define SWEEP_NODES 512 /* of the first round; each has twice as many */
-#define SWEEP_NODES_ALONE                                                                          \
-    16384 /* of parts with more than EXACT_FIRST items, where it is likelier */
-#define SWEEP_NODES_MAX (UINT64_C(1) << 20)
 #define LEEWAY 16 /* a part of the peak by which an order may be worse and still be improved */
 #define IMPROVE_ORDERS 3
 #define IMPROVE_ROUNDS 32 /* in vain before an order is left */
@@ -81,13 +75,7 @@ static enum gc_status solve_greedily(struct gc_place_greedy *greedy, struct gc_p
 {
     struct gc_place_run *run = greedy->run;
     uint64_t peaks[GC_PLACE_ORDER_COUNT];
-    enum gc_status status = GC_OK;
-    bool goes_on;
     gc_place_greedy_use(greedy, part);
-    if (part->count >= PASS_DEAR)
-        status = gc_place_packed_try(greedy, 0, &goes_on);
-    if (status != GC_OK)
-        return status;
     /* By size is the best on large graphs, which may have time for few. */
     for (unsigned n = 0; n < GC_PLACE_ORDER_COUNT; n++) {
         const unsigned by = (GC_PLACE_BY_BYTES + n) % GC_PLACE_ORDER_COUNT;
@@ -95,14 +83,13 @@ static enum gc_status solve_greedily(struct gc_place_greedy *greedy, struct gc_p
             return GC_OK;
         gc_place_order(part, &greedy->sorter, (enum gc_place_order)by, greedy->order);
         const uint64_t leeway = part->peak == UINT64_MAX ? 0 : part->peak / LEEWAY;
-        status = gc_place_greedy_pass(greedy, part->peak - 1 + leeway, &peaks[by]);
+        const enum gc_status status =
+            gc_place_greedy_pass(greedy, part->peak - 1 + leeway, &peaks[by]);
         if (status != GC_OK)
             return status;
         gc_place_greedy_keep(greedy, peaks[by]);
     }
-    if (part->count >= EXACT_ALONE && part->count < PASS_DEAR && part->peak > run->target)
-        status = gc_place_packed_try(greedy, 0, &goes_on);
-    return status == GC_OK ? improve_best(greedy, peaks) : status;
+    return improve_best(greedy, peaks);
 }
 
 /* The part that makes the peak, unless it is good enough. */
@@ -124,50 +111,42 @@ static void raise_bound(struct gc_place_run *run, const struct gc_place_part *pa
     run->target = gc_max_u64(run->target, run->bound);
 }
 
-/* Of one part. */
-struct rounds {
-    struct gc_place_exact *exact; /* NULL: the part is too large for it */
-    uint64_t sweep_nodes;         /* 0: there was no round yet */
+/* An exact search of one component, made at its first round. */
+struct exact_slot {
+    struct gc_place_exact *exact; /* NULL: the component is too large for it */
+    bool is_made;
 };
 
-/* Another round of all that is not over; *goes_on: something is not. */
-static enum gc_status go_round(struct gc_place_greedy *greedy, struct gc_place_part *part,
-                               struct gc_place_memo *memo, struct rounds *rounds, bool *goes_on)
+/* Another round of the component's exact searches. False: they have nothing left to try. */
+static bool search_round(struct gc_place_greedy *greedy, struct gc_place_part *part,
+                         struct gc_place_memo *memo, struct exact_slot *slot)
 {
-    bool sweep_goes_on;
     gc_place_greedy_use(greedy, part);
-    if (rounds->sweep_nodes == 0) {
-        rounds->exact = gc_place_exact_create(greedy, memo);
-        rounds->sweep_nodes = part->count < EXACT_FIRST ? SWEEP_NODES : SWEEP_NODES_ALONE;
-    }
-    const enum gc_status status = gc_place_packed_try(greedy, rounds->sweep_nodes, &sweep_goes_on);
-    rounds->sweep_nodes = gc_min_u64(2 * rounds->sweep_nodes, SWEEP_NODES_MAX);
-    *goes_on = sweep_goes_on;
-    if (status == GC_OK && rounds->exact != NULL)
-        *goes_on = gc_place_exact_round(rounds->exact) || sweep_goes_on;
-    return status;
+    if (!slot->is_made)
+        slot->exact = gc_place_exact_create(greedy, memo);
+    slot->is_made = true;
+    return slot->exact != NULL && gc_place_exact_round(slot->exact);
 }
 
-/* Rounds of search for whichever part makes the peak, until all are good enough. */
+/* Rounds of search for the component that makes the peak, until every peak is good enough. */
 static enum gc_status solve_exactly(struct gc_place_greedy *greedy)
 {
     struct gc_place_run *run = greedy->run;
     struct gc_place_memo memo = {0};
-    enum gc_status status = GC_OK;
     bool goes_on = true;
     struct gc_place_part *part = worst_part(run);
     if (part == NULL || run->stopped)
         return GC_OK;
-    struct rounds *rounds = gc_region_alloc(run->region, run->parts.count * sizeof(*rounds));
-    if (rounds == NULL)
+    struct exact_slot *slots = gc_region_alloc(run->region, run->parts.count * sizeof(*slots));
+    if (slots == NULL)
         return GC_NO_HOST_MEMORY;
     gc_place_memo_init(&memo, run->region,
                        gc_min_u64(MEMO_BYTES_MAX, MEMO_BYTES_PER_PAIR * part->count * part->count));
-    for (; part != NULL && goes_on && !run->stopped && status == GC_OK; part = worst_part(run)) {
-        status = go_round(greedy, part, &memo, &rounds[part - run->parts.parts], &goes_on);
+    for (; part != NULL && goes_on && !run->stopped; part = worst_part(run)) {
+        goes_on = search_round(greedy, part, &memo, &slots[part - run->parts.parts]);
         raise_bound(run, part);
     }
-    return status;
+    return GC_OK;
 }
 
 static enum gc_status solve_parts(struct gc_place_run *run)
@@ -176,10 +155,7 @@ static enum gc_status solve_parts(struct gc_place_run *run)
     enum gc_status status = gc_place_greedy_init(&greedy, run);
     for (uint32_t p = 0; status == GC_OK && p < run->parts.count; p++)
         status = solve_greedily(&greedy, &run->parts.parts[p]);
-    if (status == GC_OK)
-        status = solve_exactly(&greedy);
-    gc_place_packed_end(run);
-    return status;
+    return status == GC_OK ? solve_exactly(&greedy) : status;
 }
 
 static enum gc_status write_offsets(const struct gc_place_run *run, struct gc_region *region,
