@@ -1,9 +1,11 @@
-/* From buffers and times to parts, items and sections; the lower bound of each part.
+/* From buffers and times to components, items and sections, and the lower bound of each component.
+ * O(n) after two radix sorts.
  *
- * The bound: in each section all that is alive, in whole grains, less the slack of one, which may
- * be the topmost; and what the fixed ones reach. */
+ * The bound: in each section the bytes of all live items, in whole granules, less the largest
+ * slack, which the topmost item may have; and the ends of the fixed items. */
 #include "core/base/bits.h"
 #include "core/base/region.h"
+#include "core/planner/order.h"
 #include "core/planner/place.h"
 
 #include <string.h>
@@ -11,12 +13,12 @@
 struct prepare {
     struct gc_region *region;
     const struct gc_placement_problem *problem;
-    uint32_t *live; /* buffers that take room; later by part */
+    uint32_t *live; /* buffers that take room; later by component */
     uint32_t count;
     uint32_t *first; /* of each, over all sections */
     uint32_t *last;
     uint32_t section_count;
-    uint32_t *part_of; /* section → part */
+    uint32_t *component_of; /* section → component */
 };
 
 static enum gc_status check_sums(const struct gc_placement_problem *problem)
@@ -76,29 +78,29 @@ static enum gc_status cut_time(struct prepare *prepare)
     return GC_OK;
 }
 
-/* section → part: a part ends where no item goes on. */
-static enum gc_status cut_parts(struct prepare *prepare, uint32_t *part_count)
+/* section → component: a component ends where no item goes on. */
+static enum gc_status cut_components(struct prepare *prepare, uint32_t *component_count)
 {
     uint32_t *reach = gc_region_alloc(prepare->region, prepare->section_count * sizeof(*reach));
-    prepare->part_of =
-        gc_region_alloc(prepare->region, prepare->section_count * sizeof(*prepare->part_of));
-    if (reach == NULL || prepare->part_of == NULL)
+    prepare->component_of =
+        gc_region_alloc(prepare->region, prepare->section_count * sizeof(*prepare->component_of));
+    if (reach == NULL || prepare->component_of == NULL)
         return GC_NO_HOST_MEMORY;
     for (uint32_t i = 0; i < prepare->count; i++)
         if (prepare->last[i] > reach[prepare->first[i]])
             reach[prepare->first[i]] = prepare->last[i];
-    uint32_t part = 0;
+    uint32_t component = 0;
     uint32_t end = 0;
     for (uint32_t s = 0; s < prepare->section_count; s++) {
         if (reach[s] > end)
             end = reach[s];
-        prepare->part_of[s] = part;
+        prepare->component_of[s] = component;
         if (end <= s) {
-            part++;
+            component++;
             end = s + 1;
         }
     }
-    *part_count = part;
+    *component_count = component;
     return GC_OK;
 }
 
@@ -112,27 +114,29 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-static enum gc_status allocate_part(struct gc_region *region, struct gc_place_part *part)
+static enum gc_status allocate_component(struct gc_region *region,
+                                         struct gc_place_component *component)
 {
-    part->items = gc_region_alloc(region, part->count * sizeof(*part->items));
-    part->buffers = gc_region_alloc(region, part->count * sizeof(*part->buffers));
-    part->offsets = gc_region_alloc(region, part->count * sizeof(*part->offsets));
-    part->loads = gc_region_alloc(region, part->section_count * sizeof(*part->loads));
-    return part->items == NULL || part->buffers == NULL || part->offsets == NULL ||
-                   part->loads == NULL
+    component->items = gc_region_alloc(region, component->count * sizeof(*component->items));
+    component->buffers = gc_region_alloc(region, component->count * sizeof(*component->buffers));
+    component->offsets = gc_region_alloc(region, component->count * sizeof(*component->offsets));
+    component->loads =
+        gc_region_alloc(region, component->section_count * sizeof(*component->loads));
+    return component->items == NULL || component->buffers == NULL || component->offsets == NULL ||
+                   component->loads == NULL
                ? GC_NO_HOST_MEMORY
                : GC_OK;
 }
 
-static void add_item(struct gc_place_part *part, uint32_t buffer_index,
+static void add_item(struct gc_place_component *component, uint32_t buffer_index,
                      const struct gc_placement_buffer *buffer, uint32_t first, uint32_t last)
 {
     const uint64_t alignment = gc_max_u64(buffer->alignment, 1);
     const bool is_fixed = buffer->fixed != GC_PLACEMENT_FREE;
-    part->buffers[part->count] = buffer_index;
-    part->grain = common_divisor(part->grain, is_fixed ? buffer->fixed : alignment);
-    part->fixed_count += is_fixed;
-    part->items[part->count++] = (struct gc_place_item){
+    component->buffers[component->count] = buffer_index;
+    component->granule = common_divisor(component->granule, is_fixed ? buffer->fixed : alignment);
+    component->fixed_count += is_fixed;
+    component->items[component->count++] = (struct gc_place_item){
         .first = first,
         .last = last,
         .bytes = buffer->bytes,
@@ -142,53 +146,55 @@ static void add_item(struct gc_place_part *part, uint32_t buffer_index,
     };
 }
 
-/* Only the topmost may lack its slack: at most the largest of the part. */
-static void measure(struct gc_place_part *part)
+/* Only the topmost may lack its slack: at most the largest of the component. */
+static void measure(struct gc_place_component *component)
 {
     uint64_t most_slack = 0;
-    if (part->grain == 0)
-        part->grain = 1; /* only fixed ones, all at 0 */
-    for (uint32_t i = 0; i < part->count; i++) {
-        struct gc_place_item *item = &part->items[i];
-        const uint64_t bytes = gc_place_align(item->bytes, part->grain);
+    if (component->granule == 0)
+        component->granule = 1; /* only fixed ones, all at 0 */
+    for (uint32_t i = 0; i < component->count; i++) {
+        struct gc_place_item *item = &component->items[i];
+        const uint64_t bytes = gc_place_align(item->bytes, component->granule);
         item->slack = bytes - item->bytes;
         item->bytes = bytes;
         most_slack = gc_max_u64(most_slack, item->slack);
-        part->unit = common_divisor(part->unit, item->bytes);
+        component->unit = common_divisor(component->unit, item->bytes);
         if (item->alignment > 1)
-            part->unit = common_divisor(part->unit, item->alignment);
+            component->unit = common_divisor(component->unit, item->alignment);
         if (item->fixed != GC_PLACEMENT_FREE)
-            part->unit = common_divisor(part->unit, item->fixed);
-        part->loads[item->first] += bytes;
-        if (item->last + 1 < part->section_count)
-            part->loads[item->last + 1] -= bytes;
-        part->bound = gc_max_u64(part->bound, item->bytes - item->slack);
+            component->unit = common_divisor(component->unit, item->fixed);
+        component->loads[item->first] += bytes;
+        if (item->last + 1 < component->section_count)
+            component->loads[item->last + 1] -= bytes;
+        component->bound = gc_max_u64(component->bound, item->bytes - item->slack);
         if (item->fixed != GC_PLACEMENT_FREE)
-            part->bound = gc_max_u64(part->bound, gc_place_end(item, item->fixed));
+            component->bound = gc_max_u64(component->bound, gc_place_end(item, item->fixed));
     }
-    for (uint32_t s = 0; s < part->section_count; s++) {
+    for (uint32_t s = 0; s < component->section_count; s++) {
         if (s > 0)
-            part->loads[s] += part->loads[s - 1];
-        part->bound = gc_max_u64(part->bound, gc_sub_or_zero_u64(part->loads[s], most_slack));
+            component->loads[s] += component->loads[s - 1];
+        component->bound =
+            gc_max_u64(component->bound, gc_sub_or_zero_u64(component->loads[s], most_slack));
     }
     if (most_slack > 0)
-        part->unit = 1;
+        component->unit = 1;
 }
 
 /* What is alive in the fullest section of each life: a segment tree of the greatest loads. */
-static enum gc_status measure_contention(struct gc_region *region, struct gc_place_part *part)
+static enum gc_status measure_contention(struct gc_region *region,
+                                         struct gc_place_component *component)
 {
-    const uint32_t leaf_count = part->section_count;
+    const uint32_t leaf_count = component->section_count;
     struct gc_region scratch;
     gc_region_init(&scratch, gc_sub_or_zero_u64(region->bytes_max, gc_region_bytes(region)));
     uint64_t *most = gc_region_alloc(&scratch, 2 * (uint64_t)leaf_count * sizeof(*most));
     if (most == NULL)
         return GC_NO_HOST_MEMORY;
-    memcpy(most + leaf_count, part->loads, leaf_count * sizeof(*most));
+    memcpy(most + leaf_count, component->loads, leaf_count * sizeof(*most));
     for (uint32_t node = leaf_count; node-- > 1;)
         most[node] = gc_max_u64(most[2 * (uint64_t)node], most[2 * (uint64_t)node + 1]);
-    for (uint32_t i = 0; i < part->count; i++) {
-        struct gc_place_item *item = &part->items[i];
+    for (uint32_t i = 0; i < component->count; i++) {
+        struct gc_place_item *item = &component->items[i];
         uint64_t left = (uint64_t)item->first + leaf_count;
         uint64_t right = (uint64_t)item->last + leaf_count + 1;
         for (; left < right; left /= 2, right /= 2) {
@@ -202,44 +208,47 @@ static enum gc_status measure_contention(struct gc_region *region, struct gc_pla
     return GC_OK;
 }
 
-static enum gc_status fill_parts(struct prepare *prepare, struct gc_place_parts *parts)
+static enum gc_status fill_components(struct prepare *prepare,
+                                      struct gc_place_components *components)
 {
-    uint32_t *starts = gc_region_alloc(prepare->region, parts->count * sizeof(*starts));
+    uint32_t *starts = gc_region_alloc(prepare->region, components->count * sizeof(*starts));
     if (starts == NULL)
         return GC_NO_HOST_MEMORY;
     for (uint32_t s = prepare->section_count; s-- > 0;) {
-        starts[prepare->part_of[s]] = s;
-        parts->parts[prepare->part_of[s]].section_count++;
+        starts[prepare->component_of[s]] = s;
+        components->components[prepare->component_of[s]].section_count++;
     }
     for (uint32_t i = 0; i < prepare->count; i++)
-        parts->parts[prepare->part_of[prepare->first[i]]].count++;
-    for (uint32_t p = 0; p < parts->count; p++) {
-        const enum gc_status status = allocate_part(prepare->region, &parts->parts[p]);
+        components->components[prepare->component_of[prepare->first[i]]].count++;
+    for (uint32_t p = 0; p < components->count; p++) {
+        const enum gc_status status =
+            allocate_component(prepare->region, &components->components[p]);
         if (status != GC_OK)
             return status;
-        parts->parts[p].count = 0;
+        components->components[p].count = 0;
     }
     for (uint32_t i = 0; i < prepare->count; i++) {
-        const uint32_t p = prepare->part_of[prepare->first[i]];
-        add_item(&parts->parts[p], prepare->live[i], &prepare->problem->buffers[prepare->live[i]],
-                 prepare->first[i] - starts[p], prepare->last[i] - starts[p]);
+        const uint32_t p = prepare->component_of[prepare->first[i]];
+        add_item(&components->components[p], prepare->live[i],
+                 &prepare->problem->buffers[prepare->live[i]], prepare->first[i] - starts[p],
+                 prepare->last[i] - starts[p]);
     }
     enum gc_status status = GC_OK;
-    for (uint32_t p = 0; status == GC_OK && p < parts->count; p++) {
-        measure(&parts->parts[p]);
-        status = measure_contention(prepare->region, &parts->parts[p]);
+    for (uint32_t p = 0; status == GC_OK && p < components->count; p++) {
+        measure(&components->components[p]);
+        status = measure_contention(prepare->region, &components->components[p]);
     }
     return status;
 }
 
 enum gc_status gc_place_prepare(struct gc_region *region,
                                 const struct gc_placement_problem *problem,
-                                struct gc_place_parts *parts)
+                                struct gc_place_components *components)
 {
     struct prepare prepare = {.region = region, .problem = problem};
     const uint64_t bytes = problem->count * sizeof(uint32_t);
     enum gc_status status = check_sums(problem);
-    *parts = (struct gc_place_parts){0};
+    *components = (struct gc_place_components){0};
     if (status != GC_OK)
         return status;
     prepare.live = gc_region_alloc(region, bytes);
@@ -252,9 +261,11 @@ enum gc_status gc_place_prepare(struct gc_region *region,
             prepare.live[prepare.count++] = i;
     status = cut_time(&prepare);
     if (status == GC_OK)
-        status = cut_parts(&prepare, &parts->count);
+        status = cut_components(&prepare, &components->count);
     if (status != GC_OK)
         return status;
-    parts->parts = gc_region_alloc(region, parts->count * sizeof(*parts->parts));
-    return parts->parts == NULL ? GC_NO_HOST_MEMORY : fill_parts(&prepare, parts);
+    components->components =
+        gc_region_alloc(region, components->count * sizeof(*components->components));
+    return components->components == NULL ? GC_NO_HOST_MEMORY
+                                          : fill_components(&prepare, components);
 }

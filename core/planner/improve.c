@@ -1,19 +1,20 @@
-#include "core/planner/place_improve.h"
+#include "core/planner/improve.h"
 
 #include "core/base/bits.h"
 
 #include <string.h>
 
 #define PATIENCE 8 /* rounds without a gain before it goes on from the best order again */
-#define LEEWAY 64  /* a part of the peak by which a pass may be worse and still be gone on from */
+#define LEEWAY                                                                                     \
+    64 /* a fraction of the peak by which a pass may be worse and still be continued from */
 
 struct improve {
     struct gc_place_greedy *greedy;
     uint32_t *best; /* order */
     uint64_t *best_offsets;
     uint64_t best_peak;
-    bool *is_blamed; /* items */
-    uint32_t *stack; /* those alive in the section looked at */
+    bool *is_prioritized; /* items */
+    uint32_t *stack;      /* those alive in the section looked at */
     uint64_t random;
 };
 
@@ -23,46 +24,46 @@ static uint64_t next_random(struct improve *improve)
     return gc_mix_u64(improve->random);
 }
 
-static void blame_high(struct improve *improve)
+static void prioritize_high(struct improve *improve)
 {
     const struct gc_place_greedy *greedy = improve->greedy;
-    const struct gc_place_part *part = greedy->part;
-    for (uint32_t i = 0; i < part->count; i++)
-        improve->is_blamed[i] =
-            gc_place_end(&part->items[i], greedy->offsets[i]) > greedy->run->target;
+    const struct gc_place_component *component = greedy->component;
+    for (uint32_t i = 0; i < component->count; i++)
+        improve->is_prioritized[i] =
+            gc_place_end(&component->items[i], greedy->offsets[i]) > greedy->run->target;
 }
 
 /* The fullest section in the life of the item that makes the peak. */
 static uint32_t critical_section(const struct gc_place_greedy *greedy)
 {
-    const struct gc_place_part *part = greedy->part;
+    const struct gc_place_component *component = greedy->component;
     uint64_t peak = 0;
     uint32_t section = 0;
-    for (uint32_t i = 0; i < part->count; i++) {
-        const struct gc_place_item *item = &part->items[i];
+    for (uint32_t i = 0; i < component->count; i++) {
+        const struct gc_place_item *item = &component->items[i];
         const uint64_t end = gc_place_end(item, greedy->offsets[i]);
         if (end <= peak)
             continue;
         peak = end;
         section = item->first;
         for (uint32_t s = item->first; s <= item->last; s++)
-            if (part->loads[s] > part->loads[section])
+            if (component->loads[s] > component->loads[section])
                 section = s;
     }
     return section;
 }
 
 /* What left a gap below itself in the fullest section of those that reach the peak. */
-static void blame_gaps(struct improve *improve)
+static void prioritize_gaps(struct improve *improve)
 {
     struct gc_place_greedy *greedy = improve->greedy;
-    const struct gc_place_part *part = greedy->part;
+    const struct gc_place_component *component = greedy->component;
     const uint32_t section = critical_section(greedy);
     uint32_t count = 0;
     uint64_t end = 0;
-    for (uint32_t i = 0; i < part->count; i++) {
-        improve->is_blamed[i] = false;
-        if (part->items[i].first > section || part->items[i].last < section)
+    for (uint32_t i = 0; i < component->count; i++) {
+        improve->is_prioritized[i] = false;
+        if (component->items[i].first > section || component->items[i].last < section)
             continue;
         greedy->sorter.keys[count] = greedy->offsets[i];
         improve->stack[count++] = i;
@@ -70,69 +71,69 @@ static void blame_gaps(struct improve *improve)
     gc_place_sort(&greedy->sorter, improve->stack, count);
     for (uint32_t n = 0; n < count; n++) {
         const uint32_t i = improve->stack[n];
-        improve->is_blamed[i] = greedy->offsets[i] > end && next_random(improve) % 4 != 0;
-        end = greedy->offsets[i] + part->items[i].bytes;
+        improve->is_prioritized[i] = greedy->offsets[i] > end && next_random(improve) % 4 != 0;
+        end = greedy->offsets[i] + component->items[i].bytes;
     }
 }
 
 /* Those of that section that live for a short time only: they are packed among themselves. */
-static void blame_short(struct improve *improve)
+static void prioritize_short(struct improve *improve)
 {
-    const struct gc_place_part *part = improve->greedy->part;
+    const struct gc_place_component *component = improve->greedy->component;
     const uint32_t section = critical_section(improve->greedy);
-    const unsigned levels = gc_top_bit_u64(part->section_count) + 1;
+    const unsigned levels = gc_top_bit_u64(component->section_count) + 1;
     const uint32_t most = 1U << next_random(improve) % levels;
-    for (uint32_t i = 0; i < part->count; i++) {
-        const struct gc_place_item *item = &part->items[i];
-        improve->is_blamed[i] =
+    for (uint32_t i = 0; i < component->count; i++) {
+        const struct gc_place_item *item = &component->items[i];
+        improve->is_prioritized[i] =
             item->first <= section && item->last >= section && item->last - item->first < most;
     }
 }
 
-/* The blamed come first, those that end early before the others. */
+/* Prioritized items come first, those that end early before the others. */
 static void bring_to_front(struct improve *improve)
 {
     struct gc_place_greedy *greedy = improve->greedy;
-    for (uint32_t rank = 0; rank < greedy->part->count; rank++) {
+    for (uint32_t rank = 0; rank < greedy->component->count; rank++) {
         const uint32_t i = greedy->order[rank];
-        greedy->sorter.keys[rank] =
-            improve->is_blamed[i] ? greedy->part->items[i].last : UINT64_C(1) << 32 | rank;
+        greedy->sorter.keys[rank] = improve->is_prioritized[i] ? greedy->component->items[i].last
+                                                               : UINT64_C(1) << 32 | rank;
     }
-    gc_place_sort(&greedy->sorter, greedy->order, greedy->part->count);
+    gc_place_sort(&greedy->sorter, greedy->order, greedy->component->count);
 }
 
-/* The blamed move towards the front, all together or each for itself by a part of its way; the
- * others keep their order. */
+/* Prioritized items move towards the front, all together or each for itself by a component of its
+ * way; the others keep their order. */
 static void bring_forward(struct improve *improve)
 {
     struct gc_place_greedy *greedy = improve->greedy;
     const bool together = next_random(improve) % 2 == 0;
     const bool to_front = next_random(improve) % 2 == 0;
     uint64_t steps = to_front ? 255 : next_random(improve) % 256;
-    for (uint32_t rank = 0; rank < greedy->part->count; rank++) {
+    for (uint32_t rank = 0; rank < greedy->component->count; rank++) {
         uint64_t key = (uint64_t)rank << 8;
-        if (improve->is_blamed[greedy->order[rank]]) {
+        if (improve->is_prioritized[greedy->order[rank]]) {
             if (!together && !to_front)
                 steps = next_random(improve) % 256;
             key -= rank * (steps + 1);
         }
         greedy->sorter.keys[rank] = key;
     }
-    gc_place_sort(&greedy->sorter, greedy->order, greedy->part->count);
+    gc_place_sort(&greedy->sorter, greedy->order, greedy->component->count);
 }
 
 static void change_order(struct improve *improve)
 {
     switch (next_random(improve) % 4) {
     case 0:
-        blame_short(improve);
+        prioritize_short(improve);
         bring_to_front(improve);
         return;
     case 1:
-        blame_high(improve);
+        prioritize_high(improve);
         break;
     default:
-        blame_gaps(improve);
+        prioritize_gaps(improve);
         break;
     }
     bring_forward(improve);
@@ -141,7 +142,7 @@ static void change_order(struct improve *improve)
 static void keep_best(struct improve *improve, uint64_t peak)
 {
     const struct gc_place_greedy *greedy = improve->greedy;
-    const uint32_t count = greedy->part->count;
+    const uint32_t count = greedy->component->count;
     memcpy(improve->best, greedy->order, count * sizeof(uint32_t));
     memcpy(improve->best_offsets, greedy->offsets, count * sizeof(uint64_t));
     improve->best_peak = peak;
@@ -150,7 +151,7 @@ static void keep_best(struct improve *improve, uint64_t peak)
 static void go_back_to_best(const struct improve *improve)
 {
     const struct gc_place_greedy *greedy = improve->greedy;
-    const uint32_t count = greedy->part->count;
+    const uint32_t count = greedy->component->count;
     memcpy(greedy->order, improve->best, count * sizeof(uint32_t));
     memcpy(greedy->offsets, improve->best_offsets, count * sizeof(uint64_t));
 }
@@ -158,15 +159,15 @@ static void go_back_to_best(const struct improve *improve)
 static bool init(struct improve *improve, struct gc_place_greedy *greedy)
 {
     struct gc_region *region = greedy->run->region;
-    const uint64_t count = greedy->part->count;
+    const uint64_t count = greedy->component->count;
     *improve =
         (struct improve){.greedy = greedy, .random = gc_mix_u64(greedy->run->options->seed + 1)};
     improve->best = gc_region_alloc(region, count * sizeof(uint32_t));
     improve->best_offsets = gc_region_alloc(region, count * sizeof(uint64_t));
     improve->stack = gc_region_alloc(region, count * sizeof(uint32_t));
-    improve->is_blamed = gc_region_alloc(region, count * sizeof(bool));
+    improve->is_prioritized = gc_region_alloc(region, count * sizeof(bool));
     return improve->best != NULL && improve->best_offsets != NULL && improve->stack != NULL &&
-           improve->is_blamed != NULL;
+           improve->is_prioritized != NULL;
 }
 
 enum gc_status gc_place_improve(struct gc_place_greedy *greedy, unsigned rounds)

@@ -1,19 +1,21 @@
+#include "core/planner/model.h"
+
 #include "core/base/bits.h"
-#include "core/planner/place_search.h"
+#include "core/planner/order.h"
 
 static enum gc_status sort_items(struct gc_place_model *model, struct gc_region *region,
-                                 const struct gc_place_part *part)
+                                 const struct gc_place_component *component)
 {
     struct gc_place_sorter sorter;
-    if (!gc_place_sorter_init(&sorter, region, part->count))
+    if (!gc_place_sorter_init(&sorter, region, component->count))
         return GC_NO_HOST_MEMORY;
-    for (uint32_t i = 0; i < part->count; i++) {
+    for (uint32_t i = 0; i < component->count; i++) {
         model->sources[i] = i;
-        sorter.keys[i] = part->items[i].first;
+        sorter.keys[i] = component->items[i].first;
     }
-    gc_place_sort(&sorter, model->sources, part->count);
-    for (uint32_t i = 0; i < part->count; i++)
-        model->items[i] = part->items[model->sources[i]];
+    gc_place_sort(&sorter, model->sources, component->count);
+    for (uint32_t i = 0; i < component->count; i++)
+        model->items[i] = component->items[model->sources[i]];
     return GC_OK;
 }
 
@@ -88,22 +90,22 @@ static enum gc_status fill_sections(struct gc_place_model *model, struct gc_regi
 }
 
 enum gc_status gc_place_model_init(struct gc_place_model *model, struct gc_region *region,
-                                   const struct gc_place_part *part, uint64_t pair_max,
+                                   const struct gc_place_component *component, uint64_t pair_max,
                                    uint64_t seed)
 {
-    *model = (struct gc_place_model){.count = part->count,
-                                     .section_count = part->section_count,
-                                     .loads = part->loads,
-                                     .grain = part->grain};
-    model->items = gc_region_alloc(region, part->count * sizeof(*model->items));
-    model->sources = gc_region_alloc(region, part->count * sizeof(*model->sources));
-    model->marks = gc_region_alloc(region, part->count * sizeof(*model->marks));
+    *model = (struct gc_place_model){.count = component->count,
+                                     .section_count = component->section_count,
+                                     .loads = component->loads,
+                                     .granule = component->granule};
+    model->items = gc_region_alloc(region, component->count * sizeof(*model->items));
+    model->sources = gc_region_alloc(region, component->count * sizeof(*model->sources));
+    model->marks = gc_region_alloc(region, component->count * sizeof(*model->marks));
     model->neighbour_begin =
-        gc_region_alloc(region, (part->count + 1) * sizeof(*model->neighbour_begin));
+        gc_region_alloc(region, (component->count + 1) * sizeof(*model->neighbour_begin));
     if (model->items == NULL || model->sources == NULL || model->marks == NULL ||
         model->neighbour_begin == NULL)
         return GC_NO_HOST_MEMORY;
-    enum gc_status status = sort_items(model, region, part);
+    enum gc_status status = sort_items(model, region, component);
     if (status != GC_OK)
         return status;
     const uint64_t pairs = count_pairs(model, pair_max);
@@ -119,4 +121,45 @@ enum gc_status gc_place_model_init(struct gc_place_model *model, struct gc_regio
     for (uint32_t i = 0; i < model->count; i++)
         model->marks[i] = gc_mix_u64(gc_mix_u64(seed + 1) ^ (i + UINT64_C(0x9e3779b97f4a7c15)));
     return GC_OK;
+}
+
+#define ENTRIES_MIN 1024U
+#define WAYS 4U
+
+void gc_place_memo_init(struct gc_place_memo *memo, struct gc_region *region, uint64_t bytes)
+{
+    *memo = (struct gc_place_memo){0};
+    uint64_t count = ENTRIES_MIN;
+    while (2 * count * sizeof(*memo->entries) <= bytes)
+        count *= 2;
+    for (; memo->entries == NULL && count >= ENTRIES_MIN; count /= 2) {
+        memo->entries = gc_region_alloc(region, count * sizeof(*memo->entries));
+        memo->count = count;
+    }
+    if (memo->entries == NULL)
+        memo->count = 0;
+}
+
+bool gc_place_memo_has(const struct gc_place_memo *memo, struct gc_place_key key)
+{
+    if (memo->count == 0)
+        return false;
+    const struct gc_place_memo_entry *entries =
+        &memo->entries[key.low & (memo->count - 1) & ~(uint64_t)(WAYS - 1)];
+    for (unsigned way = 0; way < WAYS; way++)
+        if (entries[way].key.high == key.high && entries[way].key.low == key.low)
+            return true;
+    return false;
+}
+
+/* The newest comes first, the oldest goes. */
+void gc_place_memo_add(struct gc_place_memo *memo, struct gc_place_key key)
+{
+    if (memo->count == 0)
+        return;
+    struct gc_place_memo_entry *entries =
+        &memo->entries[key.low & (memo->count - 1) & ~(uint64_t)(WAYS - 1)];
+    for (unsigned way = WAYS - 1; way > 0; way--)
+        entries[way] = entries[way - 1];
+    entries[0].key = key;
 }

@@ -1,9 +1,21 @@
-#include "core/planner/place_index.h"
+#include "core/planner/greedy.h"
 
+#include "core/base/bits.h"
+#include "core/base/region.h"
 #include "core/planner/place.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+/* The top of what is placed, as one maximum over ranges of sections: for items that go on top. A
+ * segment tree; O(log n) for each call. */
+struct skyline {
+    uint64_t *whole; /* over all of a node; node 1 is the root, n has 2n and 2n + 1 */
+    uint64_t *most;  /* over any of it */
+    uint32_t leaf_count;
+};
 
 #define ROOM_LOG2_MIN 2
 #define BLOCK_SPANS 4096U
@@ -33,8 +45,8 @@ static uint32_t leaves_for(uint32_t section_count)
     return leaf_count;
 }
 
-bool gc_place_index_init(struct gc_place_index *index, struct gc_region *region,
-                         uint32_t section_count)
+static bool index_init(struct gc_place_index *index, struct gc_region *region,
+                       uint32_t section_count)
 {
     *index = (struct gc_place_index){.region = region, .leaf_count = leaves_for(section_count)};
     const uint64_t bytes = 2 * (uint64_t)index->leaf_count * sizeof(struct gc_place_set);
@@ -43,7 +55,7 @@ bool gc_place_index_init(struct gc_place_index *index, struct gc_region *region,
     return index->cover != NULL && index->touch != NULL;
 }
 
-void gc_place_index_clear(struct gc_place_index *index, uint32_t section_count)
+static void index_clear(struct gc_place_index *index, uint32_t section_count)
 {
     index->leaf_count = leaves_for(section_count);
     const uint64_t bytes = 2 * (uint64_t)index->leaf_count * sizeof(struct gc_place_set);
@@ -112,8 +124,8 @@ static uint64_t find_gap(const struct gc_place_set *set, uint64_t offset, uint64
 }
 
 /* The sets take turns to push the offset up, until none does. */
-uint64_t gc_place_index_find(const struct gc_place_index *index, uint32_t first, uint32_t last,
-                             uint64_t bytes, uint64_t alignment)
+static uint64_t index_find(const struct gc_place_index *index, uint32_t first, uint32_t last,
+                           uint64_t bytes, uint64_t alignment)
 {
     struct nodes nodes;
     uint64_t offset = 0;
@@ -206,8 +218,8 @@ static bool add_span(struct gc_place_index *index, struct gc_place_set *set, uin
     return true;
 }
 
-bool gc_place_index_add(struct gc_place_index *index, uint32_t first, uint32_t last,
-                        uint64_t offset, uint64_t bytes)
+static bool index_add(struct gc_place_index *index, uint32_t first, uint32_t last, uint64_t offset,
+                      uint64_t bytes)
 {
     struct nodes nodes;
     find_nodes(index, first, last, &nodes);
@@ -221,5 +233,166 @@ bool gc_place_index_add(struct gc_place_index *index, uint32_t first, uint32_t l
     for (unsigned i = 0; i < nodes.above_count; i++)
         if (!add_span(index, &index->touch[nodes.above[i]], offset, offset + bytes))
             return false;
+    return true;
+}
+
+static bool skyline_init(struct skyline *skyline, struct gc_region *region, uint32_t section_count)
+{
+    skyline->leaf_count = section_count;
+    skyline->whole = gc_region_alloc(region, 2 * (uint64_t)section_count * sizeof(uint64_t));
+    skyline->most = gc_region_alloc(region, 2 * (uint64_t)section_count * sizeof(uint64_t));
+    return skyline->whole != NULL && skyline->most != NULL;
+}
+
+static uint64_t whole_above(const struct skyline *skyline, uint32_t node)
+{
+    uint64_t height = 0;
+    for (; node > 0; node /= 2)
+        height = gc_max_u64(height, skyline->whole[node]);
+    return height;
+}
+
+static uint64_t skyline_height(const struct skyline *skyline, uint32_t first, uint32_t last)
+{
+    uint32_t left = first + skyline->leaf_count;
+    uint32_t right = last + skyline->leaf_count;
+    uint64_t height = gc_max_u64(whole_above(skyline, left), whole_above(skyline, right));
+    for (right++; left < right; left /= 2, right /= 2) {
+        if ((left & 1) != 0)
+            height = gc_max_u64(height, skyline->most[left++]);
+        if ((right & 1) != 0)
+            height = gc_max_u64(height, skyline->most[--right]);
+    }
+    return height;
+}
+
+static void raise_node(struct skyline *skyline, uint32_t node, uint64_t height)
+{
+    skyline->whole[node] = gc_max_u64(skyline->whole[node], height);
+    for (; node > 0; node /= 2)
+        skyline->most[node] = gc_max_u64(skyline->most[node], height);
+}
+
+static void skyline_raise(struct skyline *skyline, uint32_t first, uint32_t last, uint64_t height)
+{
+    uint32_t left = first + skyline->leaf_count;
+    uint32_t right = last + skyline->leaf_count + 1;
+    for (; left < right; left /= 2, right /= 2) {
+        if ((left & 1) != 0)
+            raise_node(skyline, left++, height);
+        if ((right & 1) != 0)
+            raise_node(skyline, --right, height);
+    }
+}
+
+#define LOOK_ITEMS 32U /* between two looks at the clock */
+
+enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy, struct gc_place_run *run)
+{
+    struct gc_region *region = run->region;
+    uint32_t count = 0;
+    uint32_t sections = 0;
+    for (uint32_t p = 0; p < run->components.count; p++) {
+        const struct gc_place_component *component = &run->components.components[p];
+        count = component->count > count ? component->count : count;
+        sections = component->section_count > sections ? component->section_count : sections;
+    }
+    *greedy = (struct gc_place_greedy){.run = run};
+    greedy->order = gc_region_alloc(region, count * sizeof(*greedy->order));
+    greedy->offsets = gc_region_alloc(region, count * sizeof(*greedy->offsets));
+    if (greedy->order == NULL || greedy->offsets == NULL ||
+        !gc_place_sorter_init(&greedy->sorter, region, count) ||
+        !index_init(&greedy->index, region, sections))
+        return GC_NO_HOST_MEMORY;
+    return GC_OK;
+}
+
+void gc_place_greedy_use(struct gc_place_greedy *greedy, struct gc_place_component *component)
+{
+    greedy->component = component;
+}
+
+static bool place_fixed(struct gc_place_greedy *greedy, uint64_t *peak)
+{
+    const struct gc_place_component *component = greedy->component;
+    for (uint32_t i = 0; i < component->count && component->fixed_count > 0; i++) {
+        const struct gc_place_item *item = &component->items[i];
+        if (item->fixed == GC_PLACEMENT_FREE)
+            continue;
+        greedy->offsets[i] = item->fixed;
+        *peak = gc_max_u64(*peak, gc_place_end(item, item->fixed));
+        if (!index_add(&greedy->index, item->first, item->last, item->fixed, item->bytes))
+            return false;
+    }
+    return true;
+}
+
+/* What is left of the order goes on top of all it meets. */
+static enum gc_status stack_rest(struct gc_place_greedy *greedy, uint32_t placed, uint64_t *peak)
+{
+    const struct gc_place_component *component = greedy->component;
+    struct skyline skyline;
+    if (!skyline_init(&skyline, greedy->run->region, component->section_count))
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t n = 0; n < component->count; n++) {
+        const uint32_t i = greedy->order[n];
+        const struct gc_place_item *item = &component->items[i];
+        if (n < placed || item->fixed != GC_PLACEMENT_FREE)
+            skyline_raise(&skyline, item->first, item->last, greedy->offsets[i] + item->bytes);
+    }
+    for (; placed < component->count; placed++) {
+        const uint32_t i = greedy->order[placed];
+        const struct gc_place_item *item = &component->items[i];
+        if (item->fixed != GC_PLACEMENT_FREE)
+            continue;
+        const uint64_t offset =
+            gc_place_align(skyline_height(&skyline, item->first, item->last), item->alignment);
+        greedy->offsets[i] = offset;
+        *peak = gc_max_u64(*peak, gc_place_end(item, offset));
+        skyline_raise(&skyline, item->first, item->last, offset + item->bytes);
+    }
+    return GC_OK;
+}
+
+enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, uint64_t *peak)
+{
+    const struct gc_place_component *component = greedy->component;
+    struct gc_place_run *run = greedy->run;
+    const bool is_first = component->peak == UINT64_MAX;
+    uint32_t placed = 0;
+    *peak = 0;
+    index_clear(&greedy->index, component->section_count);
+    if (!place_fixed(greedy, peak))
+        return GC_NO_HOST_MEMORY;
+    for (; placed < component->count && *peak <= limit; placed++) {
+        const uint32_t i = greedy->order[placed];
+        const struct gc_place_item *item = &component->items[i];
+        if (placed % LOOK_ITEMS == LOOK_ITEMS - 1 && !gc_place_run_look(run))
+            break;
+        if (item->fixed != GC_PLACEMENT_FREE)
+            continue;
+        const uint64_t offset =
+            index_find(&greedy->index, item->first, item->last, item->bytes, item->alignment);
+        greedy->offsets[i] = offset;
+        *peak = gc_max_u64(*peak, gc_place_end(item, offset));
+        if (!index_add(&greedy->index, item->first, item->last, offset, item->bytes))
+            return GC_NO_HOST_MEMORY;
+    }
+    gc_place_run_step(run, placed);
+    const bool is_whole = placed == component->count;
+    if (*peak > limit || (!is_whole && !is_first))
+        *peak = UINT64_MAX;
+    else if (!is_whole)
+        return stack_rest(greedy, placed, peak);
+    return GC_OK;
+}
+
+bool gc_place_greedy_keep(struct gc_place_greedy *greedy, uint64_t peak)
+{
+    struct gc_place_component *component = greedy->component;
+    if (peak >= component->peak)
+        return false;
+    memcpy(component->offsets, greedy->offsets, component->count * sizeof(component->offsets[0]));
+    component->peak = peak;
     return true;
 }
