@@ -167,29 +167,37 @@ static uint64_t least_latest(const struct gc_place_search *search, const struct 
     return gc_min_u64(least[item->first], least[item->last + 1 - (1U << level)]);
 }
 
-/* The least end of the others that are left in the section, placed next. What was gathered earlier
- * in the round serves again: bounds only rise. */
-static uint64_t least_end(struct gc_place_search *search, uint32_t section, uint32_t but)
+/* Apart from least_end(), which is called for every section of every item: so that is inlined. */
+__attribute__((noinline)) static void gather_ends(const struct gc_place_search *search,
+                                                  uint32_t section)
 {
     const struct gc_place_model *model = search->model;
-    struct ends *ends = &search->ends[section];
-    if (ends->round != search->round) {
-        *ends = (struct ends){UINT64_MAX, UINT64_MAX, NONE, search->round};
-        for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1];
-             n++) {
-            const uint32_t i = model->section_items[n];
-            if (search->bounds[i] >= ends->second)
-                continue;
-            const uint64_t end = search->bounds[i] + model->items[i].bytes;
-            if (end < ends->first) {
-                ends->second = ends->first;
-                ends->first = end;
-                ends->item = i;
-            } else {
-                ends->second = gc_min_u64(ends->second, end);
-            }
+    const uint64_t *bounds = search->bounds;
+    struct ends ends = {UINT64_MAX, UINT64_MAX, NONE, search->round};
+    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++) {
+        const uint32_t i = model->section_items[n];
+        if (bounds[i] >= ends.second)
+            continue;
+        const uint64_t end = bounds[i] + model->items[i].bytes;
+        if (end < ends.first) {
+            ends.second = ends.first;
+            ends.first = end;
+            ends.item = i;
+        } else {
+            ends.second = gc_min_u64(ends.second, end);
         }
     }
+    search->ends[section] = ends;
+}
+
+/* The least end of the section's unplaced items but one, if placed next. Ends gathered earlier in
+ * the round stay valid: bounds only rise. */
+static inline uint64_t least_end(const struct gc_place_search *search, uint32_t section,
+                                 uint32_t but)
+{
+    const struct ends *ends = &search->ends[section];
+    if (ends->round != search->round)
+        gather_ends(search, section);
     return ends->item == but ? ends->second : ends->first;
 }
 
