@@ -1,4 +1,4 @@
-#include "core/formats/kind.h"
+#include "core/formats/detect.h"
 
 #include "core/formats/json_reader.h"
 #include "core/formats/safetensors.h"
@@ -36,17 +36,17 @@ static bool begins_json(const unsigned char *view, size_t count)
 }
 
 /* What only one format begins with. */
-static enum gc_kind kind_by_content(const unsigned char *view, size_t count, uint64_t bytes)
+static enum gc_file_kind kind_by_content(const unsigned char *view, size_t count, uint64_t bytes)
 {
     uint64_t length = 0;
     for (size_t i = 0; i < 8 && i < count; i++)
         length |= (uint64_t)view[i] << (8 * i);
     if (count >= 4 && memcmp(view, "GGUF", 4) == 0)
-        return GC_KIND_GGUF;
+        return GC_FILE_GGUF;
     if (count > 8 && view[8] == '{' && length <= bytes - 8 &&
         length <= GC_SAFETENSORS_HEADER_BYTES_MAX)
-        return GC_KIND_SAFETENSORS;
-    return begins_json(view, count) ? GC_KIND_JSON : GC_KIND_UNKNOWN;
+        return GC_FILE_SAFETENSORS;
+    return begins_json(view, count) ? GC_FILE_JSON : GC_FILE_UNKNOWN;
 }
 
 static const char *stranger(const unsigned char *view, size_t count)
@@ -60,22 +60,22 @@ static const char *stranger(const unsigned char *view, size_t count)
     return NULL;
 }
 
-static enum gc_kind kind_by_name(const char *name, const unsigned char *view, size_t count)
+static enum gc_file_kind kind_by_name(const char *name, const unsigned char *view, size_t count)
 {
     if (gc_text_has_ending(name, strlen(name), ".safetensors"))
-        return GC_KIND_SAFETENSORS;
+        return GC_FILE_SAFETENSORS;
     if (gc_text_has_ending(name, strlen(name), ".json"))
-        return GC_KIND_JSON;
+        return GC_FILE_JSON;
     if (gc_text_has_ending(name, strlen(name), ".gguf"))
-        return GC_KIND_GGUF;
+        return GC_FILE_GGUF;
     /* ModelProto begins with its ir_version, field 1, a small number. */
     if (gc_text_has_ending(name, strlen(name), ".onnx") ||
         (count >= 2 && view[0] == 0x08 && view[1] < 0x40))
-        return GC_KIND_ONNX;
-    return GC_KIND_UNKNOWN;
+        return GC_FILE_ONNX;
+    return GC_FILE_UNKNOWN;
 }
 
-enum gc_status gc_kind_tell(struct gc_source *source, const char *name, enum gc_kind *kind)
+enum gc_status gc_detect_format(struct gc_source *source, const char *name, enum gc_file_kind *kind)
 {
     static const char accepted[] = "safetensors, GGUF, ONNX and a JSON description are accepted";
     const unsigned char *view;
@@ -84,40 +84,40 @@ enum gc_status gc_kind_tell(struct gc_source *source, const char *name, enum gc_
     if (status != GC_OK)
         return status;
     if (count == 0)
-        return gc_load_fail(source->load, GC_FORMAT, source->path, "the file is empty; %s",
-                            accepted);
+        return gc_reader_fail(source->reader, GC_FORMAT, source->path, "the file is empty; %s",
+                              accepted);
     *kind = kind_by_content(view, count, source->bytes);
-    if (*kind != GC_KIND_UNKNOWN)
+    if (*kind != GC_FILE_UNKNOWN)
         return GC_OK;
     const char *what = stranger(view, count);
     if (what != NULL)
-        return gc_load_fail(source->load, GC_FORMAT, source->path, "%s; %s", what, accepted);
+        return gc_reader_fail(source->reader, GC_FORMAT, source->path, "%s; %s", what, accepted);
     *kind = kind_by_name(name, view, count);
-    if (*kind != GC_KIND_UNKNOWN)
+    if (*kind != GC_FILE_UNKNOWN)
         return GC_OK;
-    return gc_load_fail(source->load, GC_FORMAT, source->path, "byte 0: of no known format; %s",
-                        accepted);
+    return gc_reader_fail(source->reader, GC_FORMAT, source->path, "byte 0: of no known format; %s",
+                          accepted);
 }
 
-enum gc_status gc_kind_is_index(struct gc_source *source, bool *index)
+enum gc_status gc_detect_is_index(struct gc_source *source, bool *index)
 {
-    struct gc_json_reader reader;
+    struct gc_json_reader json;
     struct gc_json_token token;
-    gc_json_reader_init(&reader, source, 0, source->bytes);
+    gc_json_reader_init(&json, source, 0, source->bytes);
     *index = false;
-    enum gc_status status = gc_json_reader_next(&reader, &token);
+    enum gc_status status = gc_json_reader_next(&json, &token);
     if (status != GC_OK || token.event != GC_JSON_BEGIN_OBJECT)
         return status;
     for (;;) {
-        status = gc_json_reader_next(&reader, &token);
+        status = gc_json_reader_next(&json, &token);
         if (status != GC_OK || token.event == GC_JSON_END_OBJECT)
             return status;
         *index = gc_json_token_is(&token, "weight_map");
         if (*index || gc_json_token_is(&token, "tensors"))
             return GC_OK;
-        status = gc_json_reader_next(&reader, &token);
+        status = gc_json_reader_next(&json, &token);
         if (status == GC_OK)
-            status = gc_json_reader_skip(&reader, &token);
+            status = gc_json_reader_skip(&json, &token);
         if (status != GC_OK)
             return status;
     }

@@ -3,11 +3,11 @@
  *    "config": {"num_hidden_layers": 32, …}}
  * dtype by any of its spellings; config, which may be left out, with the keys of a Hugging Face
  * config.json. "alias_of": the name of a tensor before it that is the same memory. */
-#ifndef GC_FORMATS_PLAIN_H
-#define GC_FORMATS_PLAIN_H
+#ifndef GC_FORMATS_DESCRIPTION_H
+#define GC_FORMATS_DESCRIPTION_H
 
 #include "core/formats/source.h"
 
-enum gc_status gc_plain_read(struct gc_source *source) GC_CHECKED;
+enum gc_status gc_description_read(struct gc_source *source) GC_CHECKED;
 
 #endif

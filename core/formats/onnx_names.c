@@ -1,21 +1,20 @@
 /* Names of a graph being read, and what they stand for. A use is looked up at once; where nobody
  * has made the value so far, again when the graph it stands in is closed: then everything there is
  * known, and what is left must come from around it. */
-#include "core/formats/onnx_graph.h"
-
 #include "core/base/bits.h"
+#include "core/formats/onnx_graph.h"
 
 #include <stdio.h>
 #include <string.h>
 
 void *gc_onnx_alloc(struct gc_onnx_builder *builder, uint64_t bytes)
 {
-    return gc_load_alloc(builder->onnx.load, builder->onnx.source->path, bytes);
+    return gc_reader_alloc(builder->onnx.reader, builder->onnx.source->path, bytes);
 }
 
 static enum gc_status no_memory(struct gc_onnx_builder *builder)
 {
-    return gc_load_no_memory(builder->onnx.load, builder->onnx.source->path);
+    return gc_reader_no_memory(builder->onnx.reader, builder->onnx.source->path);
 }
 
 bool gc_onnx_is_made(const struct gc_graph_value *value)
@@ -62,10 +61,10 @@ enum gc_status gc_onnx_close_space(struct gc_onnx_builder *builder)
         if (is_there(builder, name))
             settle(builder, name->value, use);
         else if (space->parent == GC_GRAPH_NONE)
-            return gc_load_fail(builder->onnx.load, GC_FORMAT, builder->onnx.source->path,
-                                "value \"%s\" is used, and no node makes it; nor is it an input "
-                                "or initializer",
-                                GC_LOAD_SHOWN(use->name, length));
+            return gc_reader_fail(builder->onnx.reader, GC_FORMAT, builder->onnx.source->path,
+                                  "value \"%s\" is used, and no node makes it; nor is it an input "
+                                  "or initializer",
+                                  GC_READER_SHOWN(use->name, length));
         else
             builder->pending[kept++] = *use;
     }
@@ -89,9 +88,9 @@ enum gc_status gc_onnx_put_value(struct gc_onnx_builder *builder, uint32_t space
 {
     struct gc_onnx_space *here = &builder->spaces[space];
     struct gc_graph *graph = builder->graph;
-    struct gc_load *load = builder->onnx.load;
+    struct gc_reader *reader = builder->onnx.reader;
     bool added;
-    struct gc_name *entry = gc_names_put(&here->names, &load->region, name, strlen(name), &added);
+    struct gc_name *entry = gc_names_put(&here->names, &reader->region, name, strlen(name), &added);
     if (entry == NULL)
         return no_memory(builder);
     entry->text = added ? name : entry->text;
@@ -102,8 +101,8 @@ enum gc_status gc_onnx_put_value(struct gc_onnx_builder *builder, uint32_t space
     }
     entry->value = graph->value_count;
     const enum gc_status status =
-        gc_load_grow(load, builder->onnx.source->path, (void **)&graph->values, graph->value_count,
-                     &builder->value_room, sizeof(*graph->values));
+        gc_reader_grow(reader, builder->onnx.source->path, (void **)&graph->values,
+                       graph->value_count, &builder->value_room, sizeof(*graph->values));
     if (status != GC_OK)
         return status;
     *value = graph->value_count++;
@@ -121,8 +120,8 @@ static enum gc_status add_pending(struct gc_onnx_builder *builder,
                                   const struct gc_onnx_pending *use)
 {
     const enum gc_status status =
-        gc_load_grow(builder->onnx.load, builder->onnx.source->path, (void **)&builder->pending,
-                     builder->pending_count, &builder->pending_room, sizeof(*builder->pending));
+        gc_reader_grow(builder->onnx.reader, builder->onnx.source->path, (void **)&builder->pending,
+                       builder->pending_count, &builder->pending_room, sizeof(*builder->pending));
     if (status == GC_OK)
         builder->pending[builder->pending_count++] = *use;
     return status;
@@ -164,18 +163,18 @@ static enum gc_status symbol_of(struct gc_onnx_builder *builder, const char *tex
                                 struct gc_dim *dim)
 {
     struct gc_graph *graph = builder->graph;
-    struct gc_load *load = builder->onnx.load;
+    struct gc_reader *reader = builder->onnx.reader;
     bool added;
     struct gc_name *name =
-        gc_names_put(&builder->symbols, &load->region, text, strlen(text), &added);
+        gc_names_put(&builder->symbols, &reader->region, text, strlen(text), &added);
     if (name == NULL)
         return no_memory(builder);
     if (added) {
         name->text = text;
         name->value = graph->symbol_count;
         const enum gc_status status =
-            gc_load_grow(load, builder->onnx.source->path, (void **)&graph->symbols,
-                         graph->symbol_count, &builder->symbol_room, sizeof(*graph->symbols));
+            gc_reader_grow(reader, builder->onnx.source->path, (void **)&graph->symbols,
+                           graph->symbol_count, &builder->symbol_room, sizeof(*graph->symbols));
         if (status != GC_OK)
             return status;
         graph->symbols[graph->symbol_count++] = (struct gc_graph_symbol){.name = text};
@@ -212,8 +211,8 @@ enum gc_status gc_onnx_add_node(struct gc_onnx_builder *builder, uint32_t *node)
 {
     struct gc_graph *graph = builder->graph;
     const enum gc_status status =
-        gc_load_grow(builder->onnx.load, builder->onnx.source->path, (void **)&graph->nodes,
-                     graph->node_count, &builder->node_room, sizeof(*graph->nodes));
+        gc_reader_grow(builder->onnx.reader, builder->onnx.source->path, (void **)&graph->nodes,
+                       graph->node_count, &builder->node_room, sizeof(*graph->nodes));
     if (status != GC_OK)
         return status;
     *node = graph->node_count++;
