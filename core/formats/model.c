@@ -25,18 +25,6 @@ struct owner {
     struct gc_model_lookup lookup;
 };
 
-static const char *const format_names[] = {
-    [GC_MODEL_SAFETENSORS] = "safetensors",
-    [GC_MODEL_GGUF] = "gguf",
-    [GC_MODEL_ONNX] = "onnx",
-    [GC_MODEL_PLAIN] = "plain",
-};
-
-const char *gc_model_format_name(enum gc_model_format format)
-{
-    return (unsigned)format < GC_MODEL_FORMAT_COUNT ? format_names[format] : "?";
-}
-
 /* ---- reading ---- */
 
 static enum gc_status read_safetensors(struct gc_source *source, const struct gc_folder *folder,

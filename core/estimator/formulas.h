@@ -1,7 +1,7 @@
 /* The parts of an estimate, each a formula with its source: bytes from a layer's shape and the size
  * of the work. All are pure; GC_OVERFLOW if a result does not fit in 64 bits. */
-#ifndef GC_PARTS_H
-#define GC_PARTS_H
+#ifndef GC_ESTIMATOR_FORMULAS_H
+#define GC_ESTIMATOR_FORMULAS_H
 
 #include "core/estimator/layers.h"
 #include "core/model/dtype.h"
@@ -56,18 +56,6 @@ enum gc_status gc_state_layer_bytes(const struct gc_layers *layers, const struct
  * section 3.1 keeps one, its forward pass two). Windows cap the context of single tokens. */
 enum gc_status gc_attention_scores_bytes(const struct gc_layer *layer, const struct gc_work *work,
                                          uint64_t *bytes) GC_CHECKED;
-
-/* Attention by itself, queries, keys, values and the result included: 3·B·H·S·D + B·H·S·D elements,
- * and B·H·S·S where scores are written out. */
-struct gc_attention_shape {
-    uint64_t batch;
-    uint64_t heads;
-    uint64_t tokens;
-    uint64_t head_dim;
-    bool scores_materialised;
-};
-enum gc_status gc_attention_bytes(const struct gc_attention_shape *shape, enum gc_dtype dtype,
-                                  uint64_t *bytes) GC_CHECKED;
 
 /* The working set of one layer, T = batch · step tokens, H hidden, in the type of activations:
  *   residual and its norm                    2·T·H

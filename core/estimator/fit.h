@@ -1,6 +1,6 @@
 /* Whether an estimate fits, by how much not, and what would. */
-#ifndef GC_FITS_H
-#define GC_FITS_H
+#ifndef GC_ESTIMATOR_FIT_H
+#define GC_ESTIMATOR_FIT_H
 
 #include "core/estimator/estimate.h"
 

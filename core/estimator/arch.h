@@ -5,10 +5,12 @@
  *
  * A plain structure without pointers, about 50 KiB: too large for a stack. Nothing here allocates;
  * all is thread-safe as far as the structure is not shared. */
-#ifndef GC_ARCH_CONFIG_H
-#define GC_ARCH_CONFIG_H
+#ifndef GC_ESTIMATOR_ARCH_H
+#define GC_ESTIMATOR_ARCH_H
 
 #include "core/base/status.h"
+#include "core/estimator/notes.h"
+#include "core/model/model.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -151,5 +153,22 @@ const uint32_t *gc_arch_items(const struct gc_arch *config, enum gc_arch_key key
 /* What a LAYERS key says of layer `index`; false if it is unknown or its list is too short. */
 bool gc_arch_layer_number(const struct gc_arch *config, enum gc_arch_key key, uint32_t index,
                           uint64_t *value);
+
+/* A model's metadata into its configuration. */
+
+/* `arch` must be zeroed. Values that cannot be taken are left out, each with a note: its name, what
+ * is accepted. Then the family's own meaning of what is absent is filled in (arch_families.def),
+ * with a note each. */
+void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes);
+
+/* A note where all tensors are of adapters (LoRA, IA3): the base model is another file's. */
+void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes);
+
+/* The family's meaning alone; for configurations that were made by hand. */
+void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes);
+
+/* Inside: where encoder and decoder are told apart, the decoder's values become those of the model.
+ */
+void gc_arch_complete_pair(struct gc_arch *arch);
 
 #endif
