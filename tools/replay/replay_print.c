@@ -2,7 +2,7 @@
 
 #include "core/io/json.h"
 #include "core/io/text.h"
-#include "core/report/report_plan.h"
+#include "core/report/tables.h"
 
 /* In ten-thousandths. */
 static uint64_t ratio(uint64_t reserved, uint64_t live)
@@ -191,7 +191,8 @@ static void json_policy(struct gc_json *json, const struct replay_request *reque
     gc_json_put_uint(json, "oom_count", result->oom_count);
     gc_json_put_uint(json, "host_metadata_bytes", result->host_metadata_bytes);
     json_passes(json, request, trace, result);
-    gc_report_plan_json(json, &result->plan);
+    gc_json_key(json, "plan");
+    gc_report_put_plan(json, &result->plan);
     gc_json_key(json, "driver_calls");
     gc_json_begin_object(json, GC_JSON_LINE);
     for (unsigned call = 0; call < REPLAY_CALL_COUNT; call++) {
