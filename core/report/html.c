@@ -20,8 +20,7 @@ void gc_html_begin(struct gc_json *json, struct gc_out *out)
     gc_json_init(json, out);
     gc_json_begin_object(json, GC_JSON_LINES);
     gc_json_put_string(json, "schema", GC_HTML_SCHEMA);
-    gc_json_key(json, "sides");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "sides", GC_JSON_LINES);
 }
 
 void gc_html_end(struct gc_json *json)

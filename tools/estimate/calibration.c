@@ -208,14 +208,12 @@ int calibration_load(const char *path, uint64_t *overhead_millionths, uint64_t *
 
 void calibration_put_json(struct gc_json *json, const struct calibration *calibration)
 {
-    gc_json_key(json, "calibration");
-    gc_json_begin_object(json, GC_JSON_LINE);
+    gc_json_open_object(json, "calibration", GC_JSON_LINE);
     gc_json_put_string(json, "program", calibration->program);
     gc_json_put_string(json, "host", calibration->host);
     gc_json_put_uint(json, "estimated_bytes", calibration->estimated_bytes);
     gc_json_put_uint(json, "measured_bytes", calibration->measured_bytes);
-    gc_json_key(json, "overhead");
-    gc_json_fixed(json, MILLION + calibration->overhead_millionths, 6);
+    gc_json_put_fixed(json, "overhead", MILLION + calibration->overhead_millionths, 6);
     if (calibration->context_bytes > 0)
         gc_json_put_uint(json, "context_bytes", calibration->context_bytes);
     else

@@ -118,8 +118,7 @@ static int run_several(const struct estimate_setup *setup)
     gc_json_init(&json, &out);
     if (setup->json) {
         gc_json_begin_object(&json, GC_JSON_LINES);
-        gc_json_key(&json, "models");
-        gc_json_begin_array(&json, GC_JSON_LINES);
+        gc_json_open_array(&json, "models", GC_JSON_LINES);
     } else {
         gc_answer_write_head(&out);
     }

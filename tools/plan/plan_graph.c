@@ -316,8 +316,7 @@ static void put_tensor(struct gc_json *json, const struct plan_graph *own,
     gc_json_put_uint(json, "lower", tensor->lower);
     gc_json_put_uint(json, "upper", tensor->upper);
     gc_json_put_uint(json, "bytes", tensor->bytes);
-    gc_json_key(json, "known");
-    gc_json_bool(json, tensor->is_known);
+    gc_json_put_bool(json, "known", tensor->is_known);
     gc_json_put_uint(json, "buffer", tensor->buffer);
     gc_json_put_uint(json, "offset", result->offsets[tensor->buffer]);
     gc_json_put_string(json, "share", share_name(tensor->share));
@@ -339,8 +338,7 @@ static void put_json(struct gc_json *json, const struct plan_subject *subject,
     gc_json_put_uint(json, "known_tensors", lifetimes->known_count);
     gc_json_put_uint(json, "unknown_tensors", lifetimes->unknown_count);
     gc_json_put_uint(json, "folded_tensors", lifetimes->folded_count);
-    gc_json_key(json, "tensors");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "tensors", GC_JSON_LINES);
     for (uint32_t i = 0; i < lifetimes->tensor_count; i++)
         put_tensor(json, own, result, &lifetimes->tensors[i]);
     gc_json_end_array(json);
