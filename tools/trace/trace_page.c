@@ -1,7 +1,7 @@
 /* Two walks: the first finds how much there is of each device and when it peaks, the second takes
  * note of everything. Each device's picture is written as the second walk passes its peak, so
  * pictures stand apart from the devices, in the order of the peaks. */
-#include "tools/report/trace_page.h"
+#include "tools/trace/trace_page.h"
 
 #include "core/report/html.h"
 #include "tools/trace/trace_export.h"
