@@ -1,5 +1,5 @@
-/* The page that reports are shown in (core/report/page/): what stands before the data and what behind. The
- * data is a JSON object, in which no "<" is left unescaped (core/io/json.h):
+/* The page that reports are shown in (core/report/page/): what stands before the data and what
+ * behind. The data is a JSON object, in which no "<" is left unescaped (core/io/json.h):
  *
  *   {"schema": "gpucache-page/1", "sides": [{"name", "report", "trace"}, …]}
  *

@@ -250,7 +250,7 @@ static void write_calls(struct gc_out *out, const struct gc_report *report, cons
                      listed == LIST_MAX + 1 ? "" : "s", 46, rest);
 }
 
-const char *gc_report_direct_text(enum gc_direct_kind kind)
+static const char *direct_text(enum gc_direct_kind kind)
 {
     static const char *const texts[GC_DIRECT_KIND_COUNT] = {
 #define GC_DIRECT(name, text, charged) text,
@@ -266,8 +266,8 @@ static void write_direct(struct gc_out *out, const struct gc_device_snapshot *de
     for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {
         if (device->direct_bytes[kind] == 0)
             continue;
-        gc_out_print(out, "%s     %s%*s\n", title, gc_report_direct_text((enum gc_direct_kind)kind),
-                     68, GC_TEXT_SIZE(device->direct_bytes[kind]));
+        gc_out_print(out, "%s     %s%*s\n", title, direct_text((enum gc_direct_kind)kind), 68,
+                     GC_TEXT_SIZE(device->direct_bytes[kind]));
         title = "";
     }
 }

@@ -12,6 +12,16 @@
 #define PATH_COLUMNS 40 /* at most, where a name is long too */
 #define CUT "..."
 
+#define SITE(key, type, ...) GC_FIGURE(key, type, struct gc_stack_site, __VA_ARGS__)
+static const struct gc_figure site_array[] = {
+    SITE("count", COUNT, count, GC_CELL(51, "calls")),
+    SITE("bytes", BYTES, bytes),
+    SITE("current_count", COUNT, live_count),
+    SITE("current_bytes", BYTES, live_bytes, GC_CELL(73, "at exit")),
+    SITE("peak_bytes", BYTES, peak_bytes, GC_CELL(62, "peak")),
+};
+const struct gc_figures gc_report_site_figures = GC_FIGURES(site_array);
+
 static bool frame(const struct gc_report *report, uint32_t site, uint32_t index,
                   char text[GC_STACK_TEXT_BYTES])
 {

@@ -9,7 +9,7 @@
 
 _Static_assert(offsetof(struct gc_gauge, peak) == sizeof(uint64_t), "GC_FIGURE_GAUGE");
 
-/* ---- entry points, tenants, call sites ---- */
+/* ---- entry points, tenants ---- */
 
 #define API(key, type, ...) GC_FIGURE(key, type, struct gc_api_figures, __VA_ARGS__)
 static const struct gc_figure api_array[] = {
@@ -53,16 +53,6 @@ static const struct gc_figure tenant_array[] = {
            GC_METRIC(4, "tenant_oom_count", "Requests of a tenant that found no room.")),
 };
 const struct gc_figures gc_report_tenant_figures = GC_FIGURES(tenant_array);
-
-#define SITE(key, type, ...) GC_FIGURE(key, type, struct gc_stack_site, __VA_ARGS__)
-static const struct gc_figure site_array[] = {
-    SITE("count", COUNT, count, GC_CELL(51, "calls")),
-    SITE("bytes", BYTES, bytes),
-    SITE("current_count", COUNT, live_count),
-    SITE("current_bytes", BYTES, live_bytes, GC_CELL(73, "at exit")),
-    SITE("peak_bytes", BYTES, peak_bytes, GC_CELL(62, "peak")),
-};
-const struct gc_figures gc_report_site_figures = GC_FIGURES(site_array);
 
 /* ---- a plan that is followed ---- */
 
