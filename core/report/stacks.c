@@ -1,5 +1,5 @@
 /* Where memory came from, in the report: the frames of a leak, and the sites with most at once. */
-#include "core/report/report_stacks.h"
+#include "core/report/tables.h"
 
 #include "core/base/bits.h"
 #include "core/io/text.h"
@@ -12,6 +12,16 @@
 #define PATH_COLUMNS 40 /* at most, where a name is long too */
 #define CUT "..."
 
+#define SITE(key, type, ...) GC_FIGURE(key, type, struct gc_stack_site, __VA_ARGS__)
+static const struct gc_figure site_array[] = {
+    SITE("count", COUNT, count, GC_CELL(51, "calls")),
+    SITE("bytes", BYTES, bytes),
+    SITE("current_count", COUNT, live_count),
+    SITE("current_bytes", BYTES, live_bytes, GC_CELL(73, "at exit")),
+    SITE("peak_bytes", BYTES, peak_bytes, GC_CELL(62, "peak")),
+};
+const struct gc_figures gc_report_site_figures = GC_FIGURES(site_array);
+
 static bool frame(const struct gc_report *report, uint32_t site, uint32_t index,
                   char text[GC_STACK_TEXT_BYTES])
 {
@@ -19,7 +29,7 @@ static bool frame(const struct gc_report *report, uint32_t site, uint32_t index,
     return stacks->frame != NULL && site != 0 && stacks->frame(stacks->source, site, index, text);
 }
 
-void gc_report_json_stack(struct gc_json *json, const struct gc_report *report, uint32_t site)
+void gc_report_put_stack(struct gc_json *json, const struct gc_report *report, uint32_t site)
 {
     char text[GC_STACK_TEXT_BYTES];
     gc_json_begin_array(json, GC_JSON_LINE);
@@ -34,20 +44,16 @@ static const struct gc_report_sites *sites_of(const struct gc_report *report, ui
     return report->stacks.sites != NULL ? &report->stacks.sites[device] : &none;
 }
 
-void gc_report_json_sites(struct gc_json *json, const struct gc_report *report, uint32_t device)
+void gc_report_put_sites(struct gc_json *json, const struct gc_report *report, uint32_t device)
 {
     const struct gc_report_sites *sites = sites_of(report, device);
     gc_json_begin_array(json, GC_JSON_LINES);
     for (uint32_t i = 0; i < sites->count; i++) {
         const struct gc_stack_site *site = &sites->sites[i];
         gc_json_begin_object(json, GC_JSON_LINE);
-        gc_json_put_uint(json, "count", site->count);
-        gc_json_put_uint(json, "bytes", site->bytes);
-        gc_json_put_uint(json, "current_count", site->live_count);
-        gc_json_put_uint(json, "current_bytes", site->live_bytes);
-        gc_json_put_uint(json, "peak_bytes", site->peak_bytes);
+        gc_emit_members(json, &gc_report_site_figures, site, NULL);
         gc_json_key(json, "stack");
-        gc_report_json_stack(json, report, site->site);
+        gc_report_put_stack(json, report, site->site);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -105,7 +111,7 @@ static uint32_t count_inner(const struct gc_report *report, uint32_t site)
     return 0;
 }
 
-void gc_report_text_stack(struct gc_out *out, const struct gc_report *report, uint32_t site)
+void gc_report_print_stack(struct gc_out *out, const struct gc_report *report, uint32_t site)
 {
     char text[GC_STACK_TEXT_BYTES];
     char shown[TEXT_COLUMNS + 1];
@@ -119,26 +125,21 @@ void gc_report_text_stack(struct gc_out *out, const struct gc_report *report, ui
     }
 }
 
-void gc_report_text_sites(struct gc_out *out, const struct gc_report *report, uint32_t device)
+void gc_report_print_sites(struct gc_out *out, const struct gc_report *report, uint32_t device)
 {
     const struct gc_report_sites *sites = sites_of(report, device);
-    char size[GC_TEXT_SIZE_BYTES];
     if (sites->count == 0)
         return;
-    gc_out_text(out, "   where most came from                       calls       peak    at exit\n");
+    gc_out_text(out, "   where most came from");
+    gc_emit_titles(out, &gc_report_site_figures);
+    gc_out_char(out, '\n');
     for (uint32_t i = 0; i < sites->count && i < TEXT_SITES; i++) {
-        const struct gc_stack_site *site = &sites->sites[i];
-        gc_out_text(out, "     site ");
-        gc_out_uint(out, i + 1);
-        gc_out_right_uint(out, 51, site->count);
-        gc_out_right(out, 62, gc_text_size(site->peak_bytes, size));
-        gc_out_right(out, 73, gc_text_size(site->live_bytes, size));
+        gc_out_print(out, "     site %u", i + 1);
+        gc_emit_cells(out, &gc_report_site_figures, &sites->sites[i]);
         gc_out_char(out, '\n');
-        gc_report_text_stack(out, report, site->site);
+        gc_report_print_stack(out, report, sites->sites[i].site);
     }
-    if (sites->count > TEXT_SITES) {
-        gc_out_text(out, "     ... and ");
-        gc_out_uint(out, sites->count - TEXT_SITES);
-        gc_out_text(out, sites->count == GC_REPORT_SITE_MAX ? " or more sites\n" : " more sites\n");
-    }
+    if (sites->count > TEXT_SITES)
+        gc_out_print(out, "     ... and %u%s sites\n", sites->count - TEXT_SITES,
+                     sites->count == GC_REPORT_SITE_MAX ? " or more" : " more");
 }

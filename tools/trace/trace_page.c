@@ -1,7 +1,7 @@
 /* Two walks: the first finds how much there is of each device and when it peaks, the second takes
  * note of everything. Each device's picture is written as the second walk passes its peak, so
  * pictures stand apart from the devices, in the order of the peaks. */
-#include "tools/report/trace_page.h"
+#include "tools/trace/trace_page.h"
 
 #include "core/report/html.h"
 #include "tools/trace/trace_export.h"
@@ -204,8 +204,7 @@ static enum gc_status note(void *self, const struct trace_state *state,
 
 static void put_tallies(struct gc_json *json, const char *key, const struct tally *tallies)
 {
-    gc_json_key(json, key);
-    gc_json_begin_array(json, GC_JSON_LINE);
+    gc_json_open_array(json, key, GC_JSON_LINE);
     for (unsigned i = 0; i < POWERS; i++) {
         if (tallies[i].count == 0)
             continue;
@@ -220,8 +219,7 @@ static void put_tallies(struct gc_json *json, const char *key, const struct tall
 
 static void put_sites(const struct page *page, const struct device *device, struct gc_json *json)
 {
-    gc_json_key(json, "sites");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "sites", GC_JSON_LINES);
     for (size_t i = 0; i < page->api_count; i++) {
         const struct site *site = &device->sites[i];
         if (site->count == 0)
@@ -242,8 +240,7 @@ static void put_sites(const struct page *page, const struct device *device, stru
 static void put_failures(const struct device *device, struct gc_json *json)
 {
     gc_json_put_uint(json, "failure_count", device->failure_count);
-    gc_json_key(json, "failures");
-    gc_json_begin_array(json, GC_JSON_LINE);
+    gc_json_open_array(json, "failures", GC_JSON_LINE);
     for (unsigned i = 0; i < FAILURE_STRETCHES; i++) {
         if (device->failures[i].count == 0)
             continue;
@@ -278,8 +275,7 @@ static enum gc_status put_leaks(const struct trace_state *state, unsigned number
             live[count++] = &ledger->slots[i];
     }
     qsort(live, count, sizeof(*live), by_bytes_down);
-    gc_json_key(json, "leaks");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "leaks", GC_JSON_LINES);
     for (size_t i = 0; i < count && i < LEAKS_MAX; i++) {
         gc_json_begin_object(json, GC_JSON_LINE);
         gc_json_put_hex(json, "address", live[i]->address);
@@ -331,10 +327,8 @@ static enum gc_status end(void *self, const struct trace_state *state)
     gc_json_put_uint(json, "oom_count", sum->ooms);
     gc_json_put_uint(json, "unknown_free_count", sum->unknown_frees);
     gc_json_put_uint(json, "damaged_record_count", state->reader->skipped);
-    gc_json_key(json, "torn");
-    gc_json_bool(json, state->reader->torn);
-    gc_json_key(json, "devices");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_put_bool(json, "torn", state->reader->torn);
+    gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (unsigned i = 0; status == GC_OK && i < TRACE_DEVICES; i++) {
         if (page->devices[i].is_seen)
             status = put_device(page, state, i, json);
@@ -348,8 +342,7 @@ static enum gc_status put_names(const struct gc_trace_reader *reader, struct gc_
     const char **names = trace_api_names(reader);
     if (names == NULL)
         return GC_NO_HOST_MEMORY;
-    gc_json_key(json, "apis");
-    gc_json_begin_array(json, GC_JSON_LINE);
+    gc_json_open_array(json, "apis", GC_JSON_LINE);
     for (uint16_t i = 0; i < reader->api_count; i++)
         gc_json_string(json, names[i]);
     gc_json_end_array(json);
@@ -399,8 +392,7 @@ enum gc_status trace_page_put(struct gc_trace_reader reader, struct gc_json *jso
         status = prepare(page, trace_sum_duration_ns(&sum));
         trace_sum_fini(&sum);
     }
-    gc_json_key(json, "pictures");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "pictures", GC_JSON_LINES);
     if (status == GC_OK)
         status = trace_walk(&again, &(struct trace_sink){page, note, end}, &sum);
     if (status == GC_OK)

@@ -1,13 +1,13 @@
-/* Cells of the table: names made harmless and cut, sizes in five characters, bars. */
+/* Foreign text in columns of a terminal. */
 #define _GNU_SOURCE
-#include "tools/live/top_text.h"
+#include "tools/base/columns.h"
 
 #include <langinfo.h>
-#include <stdio.h>
+#include <stdint.h>
 #include <string.h>
 #include <wchar.h>
 
-bool top_is_utf8(void)
+bool columns_is_utf8(void)
 {
     return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
@@ -72,7 +72,7 @@ static size_t next_character(const char *name, bool utf8, const char **shown, si
     return read == 0 ? 1 : read;
 }
 
-unsigned top_fit(const char *name, unsigned columns, bool utf8, char *to, size_t size)
+unsigned columns_fit(const char *name, unsigned columns, bool utf8, char *to, size_t size)
 {
     const char *mark = utf8 ? "\u2026" : "~";
     const char *shown;
@@ -101,47 +101,4 @@ unsigned top_fit(const char *name, unsigned columns, bool utf8, char *to, size_t
     }
     to[used] = '\0';
     return taken;
-}
-
-const char *top_size(uint64_t bytes, char text[TOP_SIZE_BYTES])
-{
-    static const char units[] = "KMGTPE";
-    unsigned unit = 0;
-    if (bytes < 1024) {
-        snprintf(text, TOP_SIZE_BYTES, bytes == 0 ? "0" : "%uB", (unsigned)bytes);
-        return text;
-    }
-    while (unit < 5 && bytes >> (10 * (unit + 2)) != 0)
-        unit++;
-    const double value = (double)bytes / (double)(UINT64_C(1) << (10 * (unit + 1)));
-    const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    snprintf(text, TOP_SIZE_BYTES, "%.*f%c", digits, value, units[unit]);
-    return text;
-}
-
-void top_spark(const struct top_samples *samples, uint64_t full, unsigned columns, bool utf8,
-               char *to, size_t size)
-{
-    static const char *const bars[] = {"\u2581", "\u2582", "\u2583", "\u2584",
-                                       "\u2585", "\u2586", "\u2587", "\u2588"};
-    static const char ascii[] = "_.:-=+*#";
-    const unsigned count = samples->count < columns ? samples->count : columns;
-    const uint64_t *values = samples->values + samples->count - count;
-    size_t used = 0;
-    if (full == TOP_NO_LIMIT) {
-        full = 0;
-        for (unsigned i = 0; i < samples->count; i++)
-            full = samples->values[i] > full ? samples->values[i] : full;
-    }
-    for (unsigned i = 0; i < count && used + 4 < size; i++) {
-        /* The lowest bar is nothing at all, so that something always shows. */
-        const double share = full > 0 ? (double)values[i] / (double)full : 0;
-        int bar = values[i] == 0 ? 0 : 1 + (int)(share * 7);
-        bar = bar > 7 ? 7 : bar;
-        const char *shown = bars[bar];
-        const size_t length = utf8 ? strlen(shown) : 1;
-        memcpy(to + used, utf8 ? shown : &ascii[bar], length);
-        used += length;
-    }
-    to[used] = '\0';
 }
