@@ -7,10 +7,12 @@
  * released, since the driver may give the same address or handle to another thread before the
  * record is gone. */
 #include "shim/account/direct.h"
-
-#include "shim/account/handles.h"
+#include "shim/account/device.h"
+#include "shim/account/graph_memory.h"
 #include "shim/account/mempool.h"
 #include "shim/account/tenant.h"
+#include "shim/driver/driver.h"
+#include "shim/handles.h"
 
 #include <sched.h>
 
@@ -49,7 +51,7 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
     bool is_reserved = gc_core_try_reserve(gc_shim.core, request->device, request->share, bytes);
     bool may_fit = bytes <= gc_device_limit_bytes(request->device);
     for (int i = 0;
-         !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_direct_make_room(request->device); i++)
+         !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_mempool_make_room(request->device); i++)
         is_reserved = gc_core_try_reserve(gc_shim.core, request->device, request->share, bytes);
     if (!is_reserved &&
         gc_core_reserve(gc_shim.core, request->device, request->share, bytes) != GC_OK) {
@@ -146,12 +148,6 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
     gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
 }
 
-void gc_direct_adjust(struct gc_device *device, int64_t bytes)
-{
-    if (device != NULL && bytes != 0)
-        gc_core_adjust(gc_shim.core, device, bytes);
-}
-
 void gc_direct_forget_address(uint64_t address)
 {
     static const enum gc_direct_kind kinds[] = {GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
@@ -165,17 +161,6 @@ void gc_direct_forget_address(uint64_t address)
     gc_graph_refresh_all();
 }
 
-bool gc_direct_may_make_room(void)
-{
-    return gc_mempool_holds_memory() || gc_graph_is_expected();
-}
-
-bool gc_direct_make_room(struct gc_device *device)
-{
-    bool has_made_room = gc_mempool_trim(device);
-    return gc_graph_trim(device) || has_made_room;
-}
-
 bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes)
 {
     bool is_relieved = gc_core_relieve(gc_shim.core, device, wanted_bytes);
@@ -183,4 +168,18 @@ bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes)
     is_relieved |= gc_mempool_trim(device);
     is_relieved |= gc_graph_trim(device);
     return is_relieved;
+}
+
+static bool relieve(void *self, uint64_t context, uint64_t bytes)
+{
+    struct gc_device *device = gc_driver_device(context);
+
+    (void)self;
+    (void)bytes;
+    return device != NULL && gc_mempool_make_room(device);
+}
+
+void gc_direct_driver_init(struct gc_driver *driver)
+{
+    driver->relieve = relieve;
 }

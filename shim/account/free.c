@@ -1,6 +1,8 @@
 /* Freeing memory that is not the pool's: managed, stream-ordered, of the first ABI, or unknown. The
  * driver frees it and says what there is to say; core's record goes once that has succeeded. */
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
+#include "shim/real/resolve.h"
 
 /* What cuMemFree may free besides imports, which are recorded but never charged. */
 static const enum gc_direct_kind freed_by_address[] = {GC_DIRECT_MEMORY, GC_DIRECT_MANAGED,

@@ -10,7 +10,10 @@
  * (gc_core_export).
  *
  * What comes from elsewhere is recorded (IMPORT) and not charged: its owner pays for it. */
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
 
 static atomic_flag refusal_said = ATOMIC_FLAG_INIT;

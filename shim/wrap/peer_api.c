@@ -4,15 +4,12 @@
  *
  * Once a peer, always a peer: work that was queued before cuCtxDisablePeerAccess may still run, so
  * that call is not even looked at. */
+#include "shim/account/device.h"
 #include "shim/account/peer.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
+#include "shim/wrap/reach.h"
 #include "shim/wrap/submit.h"
-
-void gc_peer_note(struct gc_context *owner, struct gc_context *worker)
-{
-    if (owner == NULL || worker == NULL || owner == worker)
-        return;
-    gc_context_add_peer(owner, worker);
-}
 
 GC_EXPORT
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)

@@ -1,10 +1,11 @@
 /* What a program may ask about memory. Sizes agree with the limit. Inside the pool an address keeps
  * the meaning it has with the plain driver: a block is an allocation of its own, and what lies
  * between blocks is no allocation. The driver is asked first, so that its errors come first. */
-#include "shim/account/handles.h"
+#include "shim/account/device.h"
 #include "shim/account/outside.h"
 #include "shim/account/tenant.h"
-#include "shim/shim.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
 
 /* An address no allocation can hold: asking about it makes the driver say what it says of such

@@ -2,10 +2,11 @@
  * memory an address is in, and needs no peer access: a stream of one context then reads or writes
  * memory of another, and a free in the owner has to wait for that stream's context. */
 #include "shim/wrap/reach.h"
-
-#include "core/pause/pause.h"
+#include "shim/account/device.h"
 #include "shim/account/peer.h"
 #include "shim/wrap/submit.h"
+
+#include "core/pause/pause.h"
 
 /* A list that is longer is not read: its length is the program's, and may be wrong. */
 #define LIST_MAX 4096

@@ -6,10 +6,18 @@
  * recorded (ASYNC, not charged), its pool is charged for what the driver reserves, see mempool.c.
  * An allocation in a capturing stream is a graph node: graph_api.c looks after its memory. */
 #include "core/device/submit.h"
-#include "shim/account/contexts.h"
+#include "shim/account/call_state.h"
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
+#include "shim/account/graph_memory.h"
 #include "shim/account/mempool.h"
 #include "shim/account/peer.h"
+#include "shim/account/primary.h"
+#include "shim/account/tenant.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/driver/driver.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 
 /* How long an allocation that is undone is waited for. */
 #define UNDO_NS UINT64_C(2000000000)
@@ -161,13 +169,6 @@ static CUresult place_in_order(struct gc_context *context, CUstream stream)
     return gc_driver_place(gc_context_handle(context), stream);
 }
 
-/* Whichever context is current, or none: a stream may be destroyed from anywhere. */
-void gc_stream_close(CUstream stream)
-{
-    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD)
-        gc_core_close_stream(gc_shim.core, (uintptr_t)stream);
-}
-
 static bool is_served(const struct gc_direct_request *request, const struct async_call *call)
 {
     const struct gc_options *options = gc_shim.options;
@@ -216,10 +217,10 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
     *is_answered = true;
     if (target == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    wanted.is_trial = gc_direct_may_make_room();
+    wanted.is_trial = gc_mempool_may_make_room();
     enum gc_status status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     if (status == GC_OUT_OF_MEMORY && wanted.is_trial) {
-        (void)gc_direct_make_room(request->device);
+        (void)gc_mempool_make_room(request->device);
         wanted.is_trial = false;
         status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     }

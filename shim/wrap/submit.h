@@ -8,12 +8,9 @@
 #define GC_SUBMIT_H
 
 #include "core/device/submit.h"
-#include "shim/account/stream_list.h"
+#include "shim/driver/stream_list.h"
+#include "shim/life/life.h"
 #include "shim/wrap/reach.h"
-
-/* The count, NULL where nothing is to be counted: passing through, or a forked child. Starts the
- * library if need be. */
-struct gc_work *gc_shim_work(void);
 
 /* A stream, GC_STREAM_LOOSE set in its handle or not. */
 static inline CUstream gc_submit_stream(CUstream stream)

@@ -7,12 +7,14 @@
  *
  * With several contexts it is noted whose memory the work may reach (reach.h). While a tenant is
  * paused the addresses that it names are looked at too: what is of the tenant waits. */
+#include "shim/account/tenant.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
+#include "shim/wrap/reach.h"
 #include "shim/wrap/submit.h"
 
 #include "core/pause/pause.h"
-#include "shim/account/mempool.h"
-#include "shim/account/tenant.h"
-#include "shim/intercept/resolve.h"
 
 CUresult gc_submit_begin_slowly(uint64_t key)
 {

@@ -4,8 +4,11 @@
  *
  * Memory of the pool is plain memory to the program, also where mappings lie beneath: calls about
  * mappings get the answer that they get about plain memory. */
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/physical.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
 
 typedef CUmemGenericAllocationHandle handle_t;

@@ -1,9 +1,13 @@
 /* Devices and contexts as core knows them, added when they are first seen. Every driver call here
  * is made from inside a wrapper, by the thread whose context is in question. */
-#include "shim/account/contexts.h"
-#include "shim/account/handles.h"
+#include "shim/account/device.h"
+#include "shim/account/helper.h"
+#include "shim/account/primary.h"
 #include "shim/account/tenant.h"
 #include "shim/driver/backend.h"
+#include "shim/driver/driver.h"
+#include "shim/handles.h"
+#include "shim/real/resolve.h"
 
 #include <stdio.h>
 #include <string.h>
