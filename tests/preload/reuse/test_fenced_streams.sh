@@ -29,7 +29,7 @@ done
 broken() {
     local output found
     sed -i "$2" "$copy/shim/driver/stream_list.c"
-    if cmp -s "$ROOT/shim/driver/stream_list.c" "$copy/shim/account/stream_list.c"; then
+    if cmp -s "$ROOT/shim/driver/stream_list.c" "$copy/shim/driver/stream_list.c"; then
         ok "$1: there is a place to break" false
         return
     fi
@@ -40,7 +40,7 @@ broken() {
         [ "$found" = "$3" ] && break
     done
     is "$1: found" "$found" "$3"
-    cp "$ROOT/shim/driver/stream_list.c" "$copy/shim/account/stream_list.c"
+    cp "$ROOT/shim/driver/stream_list.c" "$copy/shim/driver/stream_list.c"
 }
 broken "the legacy stream left out" 's/result = join(context, joining, CU_STREAM_LEGACY, event);/result = CUDA_SUCCESS;/' 0
 broken "the listed streams left out" 's/result == CUDA_SUCCESS && i < count; i++/false \&\& i < count; i++/' 235
