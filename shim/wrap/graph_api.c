@@ -90,11 +90,12 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 #define GRAPH_SUBMIT(symbol, is_per_thread, stream, ...)                                           \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
-            return GC_SUBMIT(stream, is_per_thread, ANY, GC_FORWARD(symbol, __VA_ARGS__));         \
+            return GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, ANY,                              \
+                                          GC_FORWARD(symbol, __VA_ARGS__));                        \
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
-        CUresult result = GC_SUBMIT(stream, is_per_thread, ANY,                                    \
-                                    GC_DIRECT_CALL(&request, 0, symbol, __VA_ARGS__));             \
+        CUresult result = GC_SUBMIT_CALL_IF_OPEN(                                                  \
+            stream, is_per_thread, ANY, GC_DIRECT_CALL(&request, 0, symbol, __VA_ARGS__));         \
         gc_graph_refresh_all();                                                                    \
         return gc_direct_end(&request, result);                                                    \
     } while (0)

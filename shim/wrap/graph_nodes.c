@@ -8,14 +8,14 @@
 #define API(...)
 #define USE(...)
 #define RUNTIME(...)
-#define NODE(symbol, base, version, context, reach, parameters, arguments)                         \
+#define NODE(symbol, base, version, context, word, operands, parameters, arguments)                \
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
         if (gc_shim_ready()) {                                                                     \
             gc_shim_enter(GC_API_##symbol);                                                        \
-            struct gc_reach reach_ = gc_reach_of_node(context);                                    \
-            GC_REACH_##reach;                                                                      \
+            struct gc_reach reach = gc_reach_of_node(context);                                     \
+            GC_REACH(&reach, word, operands);                                                      \
             gc_shim_leave();                                                                       \
         }                                                                                          \
         if (!GC_HAVE(symbol))                                                                      \

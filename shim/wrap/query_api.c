@@ -124,7 +124,7 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 /* The driver knows nothing of memory that is away: who asks about it waits. */
 #define ASK_ABOUT(status, address, symbol, ...)                                                    \
     ((status) == GC_OK                                                                             \
-         ? GC_HELD((address), GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__))              \
+         ? GC_CALL_WHEN_PRESENT((address), GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__)) \
          : GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__))
 
 GC_EXPORT

@@ -135,8 +135,8 @@ static void wait_for_memops(bool is_per_thread)
         (void)GC_CALL(NULL, cuStreamSynchronize, stream);
 }
 
-#define IS_MEMOP(base, stream)                                                                     \
-    (__builtin_strcmp(#stream, "NULL") == 0 && __builtin_memcmp(#base, "cuMem", 5) == 0)
+/* The rows' `wait` column. */
+enum { WAIT_ASYNC, WAIT_SYNC };
 
 /* ---- the wrappers ---- */
 
@@ -153,7 +153,8 @@ static inline bool is_there(enum gc_row_id row)
 #define API(...)
 #define USE(...)
 #define RUNTIME(...)
-#define SUBMIT(symbol, base, version, variant, stream, reach, parameters, arguments)               \
+#define SUBMIT(symbol, base, version, variant, stream, wait, word, operands, parameters,           \
+               arguments)                                                                          \
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
@@ -163,17 +164,17 @@ static inline bool is_there(enum gc_row_id row)
                                                                                                    \
         if (__builtin_expect(result != CUDA_SUCCESS, 0))                                           \
             return result;                                                                         \
-        bool is_away = GC_REACH_LOOKS(#reach) && must_search(work);                                \
+        bool is_away = GC_REACH_LOOKS(word) && must_search(work);                                  \
         while (__builtin_expect(is_away, 0)) {                                                     \
             gc_shim_enter(GC_API_##symbol);                                                        \
-            struct gc_reach reach_ = gc_reach_of_stream(stream, gc_submit_is_guarded(work));       \
-            GC_REACH_##reach;                                                                      \
+            struct gc_reach reach = gc_reach_of_stream(stream, gc_submit_is_guarded(work));        \
+            GC_REACH(&reach, word, operands);                                                      \
             gc_shim_leave();                                                                       \
-            is_away = is_still_away(&reach_, work, GC_CALLER);                                     \
+            is_away = is_still_away(&reach, work, GC_CALLER);                                      \
         }                                                                                          \
         result = ASK(symbol, arguments);                                                           \
         gc_submit_end(work);                                                                       \
-        if (IS_MEMOP(base, stream) && work != NULL &&                                              \
+        if (WAIT_##wait == WAIT_SYNC && work != NULL &&                                            \
             atomic_load_explicit(&work->synchronous_count, memory_order_relaxed) != 0)             \
             wait_for_memops(GC_VARIANT_##variant == GC_VARIANT_PTSZ);                              \
         return result;                                                                             \
