@@ -117,6 +117,7 @@ struct gc_thread {
     };
     bool is_starting;       /* this thread is in the middle of the lazy start */
     bool is_ending;         /* its cache was handed back */
+    bool has_missed;        /* in cudaFree, and the thread's cache does not serve that free */
     bool has_own_stream;    /* work went to its own default stream */
     struct gc_cache *cache; /* NULL: none yet, or none to be had */
     /* The context that was current when core last looked one up, and its record. */

@@ -1,36 +1,54 @@
-/* Freeing memory that is not the pool's: managed, stream-ordered, of the first ABI, or unknown. The
- * driver frees it and says what there is to say; core's record goes once that has succeeded. */
+/* Freeing memory that is not the pool's: managed, stream-ordered, of the first ABI, imported, or
+ * unknown. The driver frees it and says what there is to say; the record goes once that has
+ * succeeded. The kind is found once, before the driver may give the address to another. */
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
+#include "shim/account/graph_memory.h"
+#include "shim/account/mempool.h"
+#include "shim/handles.h"
 #include "shim/real/resolve.h"
 
-/* What cuMemFree may free besides imports, which are recorded but never charged. */
-static const enum gc_direct_kind freed_by_address[] = {GC_DIRECT_MEMORY, GC_DIRECT_MANAGED,
-                                                       GC_DIRECT_ASYNC};
-#define KIND_COUNT (sizeof(freed_by_address) / sizeof(freed_by_address[0]))
-
-static bool is_plain_memory(CUdeviceptr dptr)
+static bool is_of_kind(enum gc_direct_kind kind, CUdeviceptr dptr)
 {
     struct gc_direct record;
+    struct gc_handle handle;
 
-    return gc_core_find_direct(gc_shim.core, GC_DIRECT_MEMORY, dptr, &record) == GC_OK;
+    return kind == GC_DIRECT_ASYNC
+               ? gc_handles_get(GC_HANDLE_ASYNC, dptr, &handle)
+               : gc_core_find_direct(gc_shim.core, kind, dptr, &record) == GC_OK;
+}
+
+/* False: no record is known, as of graph memory. */
+static bool find_kind(CUdeviceptr dptr, enum gc_direct_kind *kind)
+{
+    static const enum gc_direct_kind kinds[] = {GC_DIRECT_MEMORY, GC_DIRECT_ASYNC,
+                                                GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (is_of_kind(kinds[i], dptr)) {
+            *kind = kinds[i];
+            return true;
+        }
+    return false;
 }
 
 CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi)
 {
     struct gc_device *device = gc_shim_current_device();
-    bool was_plain = is_plain_memory(dptr);
-    CUresult result;
+    enum gc_direct_kind kind = GC_DIRECT_MEMORY;
+    const bool is_known = find_kind(dptr, &kind);
 
-    for (size_t i = 0; i < KIND_COUNT; i++)
-        gc_direct_release_begin(freed_by_address[i], dptr);
-    result = first_abi ? GC_CALL(device, cuMemFree, (CUdeviceptr_v1)dptr)
-                       : GC_CALL(device, cuMemFree_v2, dptr);
-    if (result == CUDA_SUCCESS && !was_plain)
-        gc_direct_forget_address(dptr);
-    for (size_t i = 0; i < KIND_COUNT; i++)
-        gc_direct_release_end(freed_by_address[i], dptr,
-                              result == CUDA_SUCCESS && was_plain &&
-                                  freed_by_address[i] == GC_DIRECT_MEMORY);
+    if (is_known)
+        gc_direct_release_begin(kind, dptr);
+    CUresult result = first_abi ? GC_CALL(device, cuMemFree, (CUdeviceptr_v1)dptr)
+                                : GC_CALL(device, cuMemFree_v2, dptr);
+    const bool is_freed = result == CUDA_SUCCESS;
+    const bool is_ordered = is_known && kind == GC_DIRECT_ASYNC;
+    if (is_freed && is_ordered)
+        (void)gc_mempool_forget(dptr); /* core's record too */
+    else if (is_freed && !is_known)
+        gc_graph_refresh_all();
+    if (is_known)
+        gc_direct_release_end(kind, dptr, is_freed && !is_ordered);
     return result;
 }

@@ -169,8 +169,8 @@ static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
     CUresult result = CUDA_SUCCESS;
 
     /* A call of the runtime's that a hit would serve too. */
-    if (gc_thread.outer_api != GC_API_COUNT && gc_thread.is_unsettled == 0 && gc_hot_is_open() &&
-        gc_hot_free(dptr)) {
+    if (gc_thread.outer_api != GC_API_COUNT && !gc_thread.has_missed &&
+        gc_thread.is_unsettled == 0 && gc_hot_is_open() && gc_hot_free(dptr)) {
         note_free_landing();
         return CUDA_SUCCESS;
     }

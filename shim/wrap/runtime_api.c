@@ -192,13 +192,17 @@ cudaError_t cudaFree(void *pointer)
     const struct caller *caller = find_caller(row, address);
 
     /* Whichever context is current: an address says where it belongs. */
-    if (is_owned(caller) && gc_hot_free((uint64_t)(uintptr_t)pointer))
+    const bool is_tried = is_owned(caller);
+    if (is_tried && gc_hot_free((uint64_t)(uintptr_t)pointer))
         return cudaSuccess;
     __typeof__(gc_shim.real.cudaFree) real = (__typeof__(real))find_real(row, address);
     if (real == NULL)
         return cudaErrorInitializationError;
     bool outermost = enter_real(GC_API_cudaFree);
-    return leave_real(outermost, row, address, real(pointer));
+    gc_thread.has_missed = is_tried;
+    const cudaError_t result = real(pointer);
+    gc_thread.has_missed = false;
+    return leave_real(outermost, row, address, result);
 }
 
 #define API(...)
