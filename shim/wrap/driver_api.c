@@ -5,7 +5,7 @@
  * The first ABI (cuMemAlloc without a suffix) has 32-bit addresses and sizes, which the pool's
  * addresses do not fit: those calls go to the driver and are charged and recorded as memory taken
  * from it directly. */
-#include "shim/account/call_state.h"
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/hot.h"
 #include "shim/account/mempool.h"

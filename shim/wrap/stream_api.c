@@ -6,7 +6,6 @@
  * recorded (ASYNC, not charged), its pool is charged for what the driver reserves, see mempool.c.
  * An allocation in a capturing stream is a graph node: graph_api.c looks after its memory. */
 #include "core/device/submit.h"
-#include "shim/account/call_state.h"
 #include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/graph_memory.h"
