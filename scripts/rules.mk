@@ -40,7 +40,7 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(CURDIR)/%,%,$@)')
 
 CORE_SRC := $(wildcard core/*.c core/*/*.c)
-SHIM_SRC := $(wildcard shim/*.c shim/*/*.c shim/*/*.S)
+SHIM_SRC := $(wildcard shim/*.c shim/*.S shim/*/*.c shim/*/*.S)
 TOOL_SRC := $(wildcard tools/*.c tools/*/*.c)
 SIM_SRC := $(filter-out %/test_%,$(wildcard tests/simcuda/driver/*.c tests/simcuda/driver/*/*.c))
 obj = $(patsubst %,$(OUT)/obj/%.o,$(basename $(1)))

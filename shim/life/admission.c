@@ -3,8 +3,10 @@
  * is up: the budget, else the limit, else the device; and a group's limit whatever else is said. */
 #include "core/estimator/admission.h"
 #include "core/base/bits.h"
-#include "shim/life/deep.h"
-#include "shim/shim.h"
+#include "shim/account/device.h"
+#include "shim/deep.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 
 #include <unistd.h>
 

@@ -1,19 +1,16 @@
 /* Work that the program submits, counted (core/device/submit.h). A wrapper that submits says for
  * which stream before the driver is asked, and whose memory the work may reach (a word of reach.h),
- * and counts after it: CUresult result = GC_SUBMIT(stream, is_per_thread, ANY, GC_CALL(device, cuX,
- * …)); Also inside other wrappers; not for the library's own work, which uses no memory of the
- * program.
+ * and counts after it: CUresult result = GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, ANY,
+ * GC_CALL(device, cuX, …)); Also inside other wrappers; not for the library's own work, which uses
+ * no memory of the program.
  */
 #ifndef GC_SUBMIT_H
 #define GC_SUBMIT_H
 
 #include "core/device/submit.h"
-#include "shim/account/stream_list.h"
+#include "shim/driver/stream_list.h"
+#include "shim/life/life.h"
 #include "shim/wrap/reach.h"
-
-/* The count, NULL where nothing is to be counted: passing through, or a forked child. Starts the
- * library if need be. */
-struct gc_work *gc_shim_work(void);
 
 /* A stream, GC_STREAM_LOOSE set in its handle or not. */
 static inline CUstream gc_submit_stream(CUstream stream)
@@ -109,8 +106,9 @@ static inline void gc_submit_end(struct gc_work *work)
     gc_submit_leave(work);
 }
 
-/* A call that looks at the pool's memory at `address` and queues no work: not while it is away. */
-#define GC_HELD(address, call)                                                                     \
+/* A call that looks at the pool's memory at `address` and queues no work. `call` is evaluated once
+ * the memory is present: after a wait where it is swapped out. */
+#define GC_CALL_WHEN_PRESENT(address, call)                                                        \
     ({                                                                                             \
         struct gc_work *held_ = gc_shim_work();                                                    \
         if (held_ != NULL) {                                                                       \
@@ -122,7 +120,9 @@ static inline void gc_submit_end(struct gc_work *work)
         answer_;                                                                                   \
     })
 
-#define GC_SUBMIT(stream, is_per_thread, reach, call)                                              \
+/* Counts `call` as work submitted to the stream. `call` is evaluated last, and only where work may
+ * be submitted: else the value is what the program shall be told. */
+#define GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, reach, call)                                 \
     ({                                                                                             \
         struct gc_work *work_;                                                                     \
         CUresult submitted_ =                                                                      \

@@ -7,12 +7,14 @@
  *
  * With several contexts it is noted whose memory the work may reach (reach.h). While a tenant is
  * paused the addresses that it names are looked at too: what is of the tenant waits. */
+#include "shim/account/tenant.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
+#include "shim/wrap/reach.h"
 #include "shim/wrap/submit.h"
 
 #include "core/pause/pause.h"
-#include "shim/account/mempool.h"
-#include "shim/account/tenant.h"
-#include "shim/intercept/resolve.h"
 
 CUresult gc_submit_begin_slowly(uint64_t key)
 {
@@ -133,8 +135,8 @@ static void wait_for_memops(bool is_per_thread)
         (void)GC_CALL(NULL, cuStreamSynchronize, stream);
 }
 
-#define IS_MEMOP(base, stream)                                                                     \
-    (__builtin_strcmp(#stream, "NULL") == 0 && __builtin_memcmp(#base, "cuMem", 5) == 0)
+/* The rows' `wait` column. */
+enum { WAIT_ASYNC, WAIT_SYNC };
 
 /* ---- the wrappers ---- */
 
@@ -151,7 +153,8 @@ static inline bool is_there(enum gc_row_id row)
 #define API(...)
 #define USE(...)
 #define RUNTIME(...)
-#define SUBMIT(symbol, base, version, variant, stream, reach, parameters, arguments)               \
+#define SUBMIT(symbol, base, version, variant, stream, wait, word, operands, parameters,           \
+               arguments)                                                                          \
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
@@ -161,17 +164,17 @@ static inline bool is_there(enum gc_row_id row)
                                                                                                    \
         if (__builtin_expect(result != CUDA_SUCCESS, 0))                                           \
             return result;                                                                         \
-        bool is_away = GC_REACH_LOOKS(#reach) && must_search(work);                                \
+        bool is_away = GC_REACH_LOOKS(word) && must_search(work);                                  \
         while (__builtin_expect(is_away, 0)) {                                                     \
             gc_shim_enter(GC_API_##symbol);                                                        \
-            struct gc_reach reach_ = gc_reach_of_stream(stream, gc_submit_is_guarded(work));       \
-            GC_REACH_##reach;                                                                      \
+            struct gc_reach reach = gc_reach_of_stream(stream, gc_submit_is_guarded(work));        \
+            GC_REACH(&reach, word, operands);                                                      \
             gc_shim_leave();                                                                       \
-            is_away = is_still_away(&reach_, work, GC_CALLER);                                     \
+            is_away = is_still_away(&reach, work, GC_CALLER);                                      \
         }                                                                                          \
         result = ASK(symbol, arguments);                                                           \
         gc_submit_end(work);                                                                       \
-        if (IS_MEMOP(base, stream) && work != NULL &&                                              \
+        if (WAIT_##wait == WAIT_SYNC && work != NULL &&                                            \
             atomic_load_explicit(&work->synchronous_count, memory_order_relaxed) != 0)             \
             wait_for_memops(GC_VARIANT_##variant == GC_VARIANT_PTSZ);                              \
         return result;                                                                             \

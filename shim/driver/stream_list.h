@@ -19,6 +19,15 @@ void gc_stream_list_set_incomplete(void);
 /* Work goes to the thread's own default stream for the first time; the thread ends. */
 void gc_stream_list_note_own(void);
 void gc_stream_list_end_thread(void);
+/* The driver has made a stream in the current context, whose record is `context`: that of the
+ * primary one where the current one is a part of it, NULL: there is none to be had. */
+void gc_stream_list_add(CUstream stream, const struct gc_context *context);
+/* The stream is one of `context`, and goes when that does, if that is a green one. */
+void gc_stream_list_note_green(CUstream stream, CUcontext context);
+/* The stream is about to be destroyed: what was freed in its order waits for a fence. */
+void gc_stream_close(CUstream stream);
+/* The stream goes with its context: all that is known of it is forgotten. */
+void gc_stream_end(CUstream stream);
 /* Before the driver destroys it. */
 void gc_stream_list_remove(CUstream stream);
 /* Records `event` behind all work of the current context, whose handle this is.

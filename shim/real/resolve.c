@@ -6,36 +6,13 @@
  * table with the same values. The handle of libcuda that we keep is never closed: the pointers stay
  * good. */
 #define _GNU_SOURCE
-#include "shim/intercept/resolve.h"
+#include "shim/real/resolve.h"
+#include "shim/real/nvml.h"
+#include "shim/real/runtime.h"
 
 #include "core/io/elf.h"
-#include "shim/account/nvml.h"
-#include "shim/intercept/route.h"
-#include "shim/intercept/unknown.h"
 
 #include <string.h>
-
-_Static_assert(sizeof(struct gc_real) == GC_ROW_COUNT * sizeof(void *), "one slot per row");
-
-const struct gc_row gc_rows[GC_ROW_COUNT] = {
-#define API(symbol, base, version, variant, kind, parameters, arguments)                           \
-    {#symbol,                                                                                      \
-     #base,                                                                                        \
-     (void *)symbol,                                                                               \
-     version,                                                                                      \
-     GC_ROW_TYPE_API,                                                                              \
-     GC_VARIANT_##variant,                                                                         \
-     sizeof(#symbol) - 1},
-#define USE(symbol, base, version, parameters)                                                     \
-    {#symbol, #base, NULL, version, GC_ROW_TYPE_USE, GC_VARIANT_NONE, sizeof(#symbol) - 1},
-#define RUNTIME(symbol, kind, type, parameters, arguments)                                         \
-    {#symbol, NULL, (void *)symbol, 0, GC_ROW_TYPE_RUNTIME, GC_VARIANT_NONE, sizeof(#symbol) - 1},
-#define NVML(symbol, parameters, arguments)                                                        \
-    {#symbol, NULL, (void *)symbol, 0, GC_ROW_TYPE_NVML, GC_VARIANT_NONE, sizeof(#symbol) - 1},
-#define NVML_USE(symbol, parameters)                                                               \
-    {#symbol, NULL, NULL, 0, GC_ROW_TYPE_NVML, GC_VARIANT_NONE, sizeof(#symbol) - 1},
-#include "shim/api.def"
-};
 
 static struct {
     atomic_bool is_filled;
@@ -68,40 +45,6 @@ static void find_thread_calls(const struct gc_libc *libc, void *handle)
         __atomic_store_n(calls[i].slot, libc->dlsym(handle, calls[i].name), __ATOMIC_RELAXED);
 }
 
-static void **slot_of(const struct gc_row *row)
-{
-    return (void **)&gc_shim.real + (row - gc_rows);
-}
-
-void *gc_row_real(const struct gc_row *row)
-{
-    return __atomic_load_n(slot_of(row), __ATOMIC_RELAXED);
-}
-
-void *gc_row_record(const struct gc_row *row, void *real)
-{
-    void *current = NULL;
-
-    if (__atomic_compare_exchange_n(slot_of(row), &current, real, false, __ATOMIC_RELAXED,
-                                    __ATOMIC_RELAXED))
-        return real;
-    return current;
-}
-
-const struct gc_row *gc_row_find(const char *symbol)
-{
-    size_t length;
-
-    if ((symbol[0] != 'c' || symbol[1] != 'u') && (symbol[0] != 'n' || symbol[1] != 'v'))
-        return NULL;
-    length = strlen(symbol);
-    for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
-        if (row->symbol_length == length && row->wrapper != NULL &&
-            memcmp(row->symbol, symbol, length) == 0)
-            return row;
-    return NULL;
-}
-
 static void *find_handle(const struct gc_libc *libc, bool load)
 {
     void *handle = (void *)atomic_load_explicit(&driver.handle, memory_order_relaxed);
@@ -128,12 +71,12 @@ bool gc_resolve_driver(bool load)
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
         void *real = row->base == NULL ? NULL : libc->dlsym(handle, row->symbol);
 
-        if (real != NULL && real != row->wrapper)
+        if (real != NULL && !gc_row_is_own(real))
             gc_row_record(row, real);
     }
     find_thread_calls(libc, handle);
     /* What later calls would take the lock for. */
-    gc_route_look_behind();
+    gc_runtime_look_behind();
     gc_nvml_resolve(false);
     libc->dlerror(); /* the program shall not read of symbols that we missed */
     anchor = gc_row_real(&gc_rows[GC_ROW_cuInit]);
@@ -207,66 +150,8 @@ bool gc_resolve_row(enum gc_row_id id)
         result = GC_REAL(cuGetProcAddress_v2)(row->base, &real, row->version, flags, &status);
     else if (GC_REAL(cuGetProcAddress) != NULL)
         result = GC_REAL(cuGetProcAddress)(row->base, &real, row->version, flags);
-    if (result != CUDA_SUCCESS || real == NULL || real == row->wrapper)
+    if (result != CUDA_SUCCESS || real == NULL || gc_row_is_own(real))
         return false;
     gc_row_record(row, real);
     return true;
-}
-
-static bool fits(const struct gc_row *row, const char *name, enum gc_variant variant)
-{
-    return row->type == GC_ROW_TYPE_API && row->variant == variant && strcmp(row->base, name) == 0;
-}
-
-/* The ABI a request means: the newest not newer than `version`. */
-static const struct gc_row *find_abi(const char *name, int version, enum gc_variant variant)
-{
-    const struct gc_row *best = NULL;
-
-    for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
-        if (fits(row, name, variant) && row->version <= version &&
-            (best == NULL || row->version > best->version))
-            best = row;
-    return best;
-}
-
-/* Of either variant: a driver without a per-thread flavour of a name hands out the plain one. */
-static const struct gc_row *find_same(const char *name, const void *real)
-{
-    for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
-        if (row->type == GC_ROW_TYPE_API && strcmp(row->base, name) == 0 &&
-            gc_row_real(row) == real)
-            return row;
-    return NULL;
-}
-
-void *gc_row_substitute(const char *name, int version, cuuint64_t flags, void *real)
-{
-    const struct gc_row *row = NULL, *same;
-    enum gc_variant variant = GC_VARIANT_NONE;
-
-    const int newest = gc_resolve_driver_version();
-    const int known =
-        version < newest ? version : newest; /* no driver hands out what is newer than itself */
-
-    if (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM &&
-        find_abi(name, known, GC_VARIANT_PTSZ))
-        variant = GC_VARIANT_PTSZ;
-    row = find_abi(name, known, variant);
-    if (row == NULL)
-        gc_unknown_note(name, version);
-    if (row == NULL || row->wrapper == real)
-        return real;
-    if (gc_row_real(row) == real)
-        return row->wrapper;
-    /* The driver may be newer than this table: its pointer tells. */
-    same = find_same(name, real);
-    if (same != NULL)
-        return same->wrapper;
-    if (version <= GC_API_TABLE_VERSION) {
-        gc_row_record(row, real); /* if the symbol itself is not exported */
-        return row->wrapper;
-    }
-    gc_unknown_see(name, version);
-    return real;
 }

@@ -4,11 +4,11 @@
  * see. In a process that has started CUDA the UUID connects the two; in one that has not, only what
  * the environment says for certain counts: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. */
 #define _GNU_SOURCE
-#include "shim/account/nvml.h"
+#include "shim/real/nvml.h"
+#include "shim/real/rows.h"
 
 #include "core/io/elf.h"
 #include "core/io/text.h"
-#include "shim/intercept/resolve.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ bool gc_nvml_resolve(bool load)
     for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
         void *real = row->type == GC_ROW_TYPE_NVML ? libc->dlsym(library, row->symbol) : NULL;
 
-        if (real != NULL && real != row->wrapper)
+        if (real != NULL && !gc_row_is_own(real))
             gc_row_record(row, real);
     }
     libc->dlerror();

@@ -2,13 +2,14 @@
  *
  * A record reads the list, then asks the driver about its streams without the lock; who destroys
  * one takes it off the list and then waits until no record that may know of it is under way. */
-#include "shim/account/stream_list.h"
+#include "shim/driver/stream_list.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/driver/driver.h"
+#include "shim/handles.h"
+#include "shim/real/resolve.h"
+#include "shim/real/thread_end.h"
 
 #include "core/device/submit.h"
-#include "shim/account/direct.h"
-#include "shim/account/handles.h"
-#include "shim/account/mempool.h"
-#include "shim/intercept/resolve.h"
 
 #include <sched.h>
 
@@ -31,7 +32,7 @@ bool gc_stream_list_is_needed(void)
 void gc_stream_list_note_own(void)
 {
     gc_thread.has_own_stream = true;
-    if (gc_stream_list_is_needed() && !gc_hot_watch_end())
+    if (gc_stream_list_is_needed() && !gc_thread_watch_end())
         gc_stream_list_set_incomplete();
 }
 
@@ -42,8 +43,7 @@ void gc_stream_list_end_thread(void)
     gc_thread.has_own_stream = false;
 }
 
-/* The stream goes when the context does, if that is a green one. */
-static void note_green(CUstream stream, CUcontext context)
+void gc_stream_list_note_green(CUstream stream, CUcontext context)
 {
     struct gc_handle green;
 
@@ -51,16 +51,14 @@ static void note_green(CUstream stream, CUcontext context)
         (void)gc_handles_put(GC_HANDLE_GREEN_STREAM, (uintptr_t)stream, (uintptr_t)context, 0);
 }
 
-/* Of the current context, or of the primary one of which that is a part. */
-static void add(CUstream stream)
+void gc_stream_list_add(CUstream stream, const struct gc_context *context)
 {
     CUcontext handle = NULL;
 
     if (GC_USE(cuCtxGetCurrent, &handle) == CUDA_SUCCESS)
-        note_green(stream, handle);
+        gc_stream_list_note_green(stream, handle);
     if (!gc_stream_list_is_needed())
         return;
-    const struct gc_context *context = gc_shim_current_context();
     if (context == NULL ||
         !gc_handles_put(GC_HANDLE_STREAM, (uintptr_t)stream, gc_context_handle(context), 0))
         gc_stream_list_set_incomplete();
@@ -194,6 +192,21 @@ void gc_stream_list_remove(CUstream stream)
         sched_yield();
 }
 
+/* Whichever context is current, or none: a stream may be destroyed from anywhere. */
+void gc_stream_close(CUstream stream)
+{
+    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD)
+        gc_core_close_stream(gc_shim.core, (uintptr_t)stream);
+}
+
+void gc_stream_end(CUstream stream)
+{
+    gc_stream_close(stream);
+    if (gc_capture_is_any())
+        (void)gc_capture_end(stream, NULL);
+    gc_stream_list_remove(stream);
+}
+
 void gc_stream_list_drop(uint64_t context)
 {
     uint64_t streams[STREAMS_MAX];
@@ -208,47 +221,4 @@ void gc_stream_list_drop(uint64_t context)
     gc_handles_remove_locked(GC_HANDLE_JOIN, context, NULL);
     gc_handles_remove_locked(GC_HANDLE_IDLE, context, NULL);
     gc_handles_unlock();
-}
-
-/* ---- their beginning ---- */
-
-#define CREATE_STREAM(symbol, ...)                                                                 \
-    do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
-            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
-        gc_shim_enter(GC_API_##symbol);                                                            \
-        CUresult result = GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__);                  \
-        if (result == CUDA_SUCCESS)                                                                \
-            add(*stream);                                                                          \
-        gc_shim_leave();                                                                           \
-        return result;                                                                             \
-    } while (0)
-
-GC_EXPORT
-CUresult cuStreamCreate(CUstream *stream, unsigned flags)
-{
-    CREATE_STREAM(cuStreamCreate, stream, flags);
-}
-
-GC_EXPORT
-CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
-{
-    CREATE_STREAM(cuStreamCreateWithPriority, stream, flags, priority);
-}
-
-GC_EXPORT
-CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx context, unsigned flags, int priority)
-{
-    CUcontext handle;
-
-    if (!gc_shim_ready())
-        return GC_FORWARD(cuGreenCtxStreamCreate, stream, context, flags, priority);
-    gc_stream_list_set_incomplete();
-    gc_shim_enter(GC_API_cuGreenCtxStreamCreate);
-    CUresult result =
-        GC_CALL(gc_shim_current_device(), cuGreenCtxStreamCreate, stream, context, flags, priority);
-    if (result == CUDA_SUCCESS && GC_USE(cuCtxFromGreenCtx, &handle, context) == CUDA_SUCCESS)
-        note_green(*stream, handle);
-    gc_shim_leave();
-    return result;
 }

@@ -2,8 +2,8 @@
  * first used, so after CUDA, and never in a forked child. It blocks all signals, sleeps until
  * something is asked, and only makes calls that the program's threads might make. */
 #define _GNU_SOURCE
-#include "shim/intercept/resolve.h"
-#include "shim/shim.h"
+#include "shim/account/helper.h"
+#include "shim/real/resolve.h"
 
 #include <signal.h>
 #include <sys/prctl.h>

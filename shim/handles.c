@@ -1,6 +1,6 @@
 /* Handle table: see handles.h. The table doubles at half load; slots in reserve for callers between
  * their prepare and their put keep a put from ever growing it under the lock. */
-#include "shim/account/handles.h"
+#include "shim/handles.h"
 
 #include <pthread.h>
 #include <string.h>

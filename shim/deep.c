@@ -1,4 +1,4 @@
-#include "shim/life/deep.h"
+#include "shim/deep.h"
 
 #include <errno.h>
 #include <stdbool.h>

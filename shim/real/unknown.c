@@ -4,10 +4,10 @@
  *
  * Names are looked up before the library starts, so what was seen is kept until core is there. */
 #define _GNU_SOURCE
-#include "shim/intercept/unknown.h"
+#include "shim/real/unknown.h"
+#include "shim/real/resolve.h"
 
 #include "core/io/elf.h"
-#include "shim/intercept/resolve.h"
 
 #include <stdio.h>
 #include <string.h>
