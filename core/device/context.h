@@ -45,6 +45,7 @@ struct gc_context {
     atomic_bool is_fenceless; /* the driver cannot mark all work: frees wait, as plain ones do */
     atomic_uint_fast64_t stuck_mark;           /* of a fence that was waited for in vain */
     uint16_t number;                           /* from 1; 0: one too many to have magazines */
+    atomic_bool follows_plan;                  /* every request must be seen: see core/follow */
     atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
     atomic_uint_fast64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
     struct gc_context *head;                   /* of the handle; ordinary: the record itself */
