@@ -4,6 +4,7 @@
 #include "core/device/registry.h"
 #include "core/follow/unplanned.h"
 #include "core/plan/lifetimes.h"
+#include "core/reclaim/defer.h"
 
 #include <stddef.h>
 
