@@ -5,6 +5,7 @@
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
 #include "core/device/tenant_record.h"
+#include "core/device/wait.h"
 #include "core/follow/follow.h"
 #include "core/group/group.h"
 #include "core/pause/pause.h"

@@ -10,6 +10,7 @@
 #include "core/follow/follow.h"
 #include "core/group/group.h"
 #include "core/observe/stacks.h"
+#include "core/pause/pause.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
@@ -121,6 +122,12 @@ void gc_core_destroy(struct gc_core *core)
     gc_host_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
     struct gc_host host = {gc_host_bytes(&core->host)};
     gc_host_unmap(&host, core, sizeof(*core));
+}
+
+void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *watch)
+{
+    gc_member_join(core, program, watch);
+    gc_pause_join(core);
 }
 
 struct gc_stack_table *gc_core_stacks(struct gc_core *core)

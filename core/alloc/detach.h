@@ -5,19 +5,6 @@
 
 #include "core/device/context.h"
 
-/* What a hidden pool has, in the fields of the same names. */
-struct gc_pool_hidden {
-    struct gc_bins bins[GC_CLASS_COUNT];
-    struct gc_segment *segments;
-    struct gc_segment *planned;
-    struct gc_segment *idle_oldest;
-    struct gc_segment *idle_newest;
-    struct gc_block *pending_first;
-    struct gc_block *pending_last;
-    uint64_t pending_bytes;
-    struct gc_stream_list streams[GC_STREAM_LISTS];
-};
-
 /* The pool is as if it were dropped: hands nothing out, takes nothing back, nothing of it is found,
  * and the trace has no more of it. Without host memory it stays as it is, and its addresses are
  * forgotten a moment too late. */

@@ -4,6 +4,7 @@
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
+#include "core/device/wait.h"
 
 #include <stddef.h>
 

@@ -191,16 +191,6 @@ static inline bool gc_context_is_gone(const struct gc_context *context)
 {
     return gc_context_is_dropped(context->head);
 }
-/* Takes the pool's lock once it is known whether a context that may end does; where that takes
- * longer than 10 s it counts as gone. */
-void gc_context_lock_decided(struct gc_context *context);
-/* What was asked of the context while it may have been about to end was refused: true if it stays,
- * so that it is to be asked again. `shown_count`: of gc_core_shown_count, read before. No lock. */
-bool gc_context_await_end(struct gc_context *context, unsigned shown_count);
-/* An address is unknown: it may be of a pool that is about to go. STILL: it is, and after 10 s
- * nobody knows yet whether that goes; the address is no one else's to free. */
-enum gc_hidden { GC_HIDDEN_NOT, GC_HIDDEN_DECIDED, GC_HIDDEN_STILL };
-enum gc_hidden gc_core_await_hidden(struct gc_core *core, uint64_t address);
 /* The stream is gone: what was freed in its order waits for all work, also where the pool is
  * hidden.
  */

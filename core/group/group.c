@@ -4,7 +4,6 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/ledger/process.h"
-#include "core/pause/pause.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -54,7 +53,7 @@ static bool take_slot(struct gc_member *member)
     return true;
 }
 
-void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *watch)
+void gc_member_join(struct gc_core *core, const char *program, struct gc_watch *watch)
 {
     struct gc_member *member = gc_host_map(&core->host, sizeof(*member));
     if (member == NULL)
@@ -73,7 +72,8 @@ void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *wa
     atomic_store_explicit(&watch->seen, atomic_load_explicit(&slot->served, memory_order_relaxed),
                           memory_order_relaxed);
     core->member = member;
-    gc_pause_join(core);
+    core->serve = gc_member_serve;
+    atomic_store_explicit(&core->serves_in_threads, true, memory_order_relaxed);
 }
 
 void gc_core_leave_child(struct gc_core *core)
@@ -93,6 +93,7 @@ void gc_member_fini(struct gc_core *core)
     if (member == NULL)
         return;
     core->member = NULL;
+    atomic_store_explicit(&core->serves_in_threads, false, memory_order_relaxed);
     member->watch->control = &nothing_asked;
     atomic_store_explicit(&member->watch->seen, 0, memory_order_relaxed);
     gc_ledger_close(&member->ledger);

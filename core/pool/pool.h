@@ -68,6 +68,19 @@ struct gc_pool_shared {
     uint64_t page_bytes;                 /* of mapped memory; 0: there is none */
 };
 
+/* What a hidden pool has, in the fields of the same names. */
+struct gc_pool_hidden {
+    struct gc_bins bins[GC_CLASS_COUNT];
+    struct gc_segment *segments;
+    struct gc_segment *planned;
+    struct gc_segment *idle_oldest;
+    struct gc_segment *idle_newest;
+    struct gc_block *pending_first;
+    struct gc_block *pending_last;
+    uint64_t pending_bytes;
+    struct gc_stream_list streams[GC_STREAM_LISTS];
+};
+
 struct gc_pool {
     struct gc_lock lock; /* guards all below and the segments and blocks of this pool */
     struct gc_pool_shared shared;

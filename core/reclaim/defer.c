@@ -16,6 +16,7 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/reclaim/defer.h"
+#include "core/device/wait.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 
