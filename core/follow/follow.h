@@ -23,6 +23,7 @@
 #ifndef GC_FOLLOW_H
 #define GC_FOLLOW_H
 
+#include "core/follow/follow_figures.h"
 #include "core/observe/stats.h"
 #include "core/plan/match.h"
 #include "core/pool/segment.h"
