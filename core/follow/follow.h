@@ -28,6 +28,10 @@
 #include "core/plan/match.h"
 #include "core/pool/segment.h"
 
+struct gc_context;
+struct gc_core;
+struct gc_device;
+
 enum gc_follow_reason {
 #define GC_FOLLOW_REASON(name, key, text) GC_FOLLOW_##name,
 #include "core/observe/unplanned.def"
