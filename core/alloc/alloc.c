@@ -9,6 +9,8 @@
 #include "core/follow/follow.h"
 #include "core/group/group.h"
 #include "core/pause/pause.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>

@@ -10,6 +10,8 @@
 #include "core/follow/follow.h"
 #include "core/group/group.h"
 #include "core/observe/stacks.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
@@ -63,8 +65,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
     gc_contexts_init(core);
     gc_tenants_init(core);
     gc_lock_init(&core->registry, GC_RANK_REGISTRY);
-    gc_lock_init(&core->elastic_lock, GC_RANK_ELASTIC_LIST);
-    pthread_cond_init(&core->elastic_changed, NULL);
+    gc_elastic_init(core);
     gc_caches_init(core);
     if (gc_debug_init(core) != GC_OK)
         goto fail_debug;

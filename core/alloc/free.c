@@ -3,6 +3,7 @@
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
 #include "core/group/group.h"
+#include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>

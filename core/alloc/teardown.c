@@ -9,6 +9,8 @@
 #include "core/base/assert.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
+#include "core/direct/direct.h"
+#include "core/reclaim/defer.h"
 
 #include <stddef.h>
 

@@ -8,6 +8,8 @@
 #include "core/device/registry.h"
 #include "core/device/tenant_record.h"
 #include "core/group/group.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>

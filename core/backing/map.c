@@ -9,7 +9,6 @@
 #include "core/backing/segment.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
-#include "core/follow/follow.h"
 
 #include <stddef.h>
 
@@ -19,14 +18,6 @@ static bool is_small(const struct gc_lending *lending)
 }
 
 /* ---- the plan ---- */
-
-/* What a plan says will be needed; 0: the request is not of one, or the run keeps to none. */
-static uint64_t planned_bytes(const struct gc_lending *lending)
-{
-    return lending->arena->segment->class == GC_CLASS_PLANNED
-               ? gc_follow_expected_bytes(lending->context)
-               : 0;
-}
 
 /* More than the peak that may be held. A plan is to save memory, and what departs from it is not
  * known to come again. */
@@ -54,7 +45,8 @@ static void plan_pages_locked(struct gc_lending *lending, bool is_thrifty)
             continue;
         const bool is_plain =
             slot->page == NULL && !is_small(lending) && pages->idle_count > pages->small_idle_count;
-        const uint64_t most = gc_max_u64(planned_bytes(lending), is_plain ? peak : peak + slack);
+        const uint64_t most =
+            gc_max_u64(lending->plan->expected_bytes, is_plain ? peak : peak + slack);
         const bool may_create = !is_thrifty && mapped + pages->page_bytes <= most;
         if (may_create || pages->idle_count == 0) {
             lending->create_count++;

@@ -5,6 +5,7 @@
 #include "core/base/assert.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
+#include "core/reclaim/defer.h"
 
 #include <stddef.h>
 #include <time.h>

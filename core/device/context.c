@@ -4,6 +4,8 @@
 #include "core/base/assert.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>

@@ -79,4 +79,12 @@ enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_n
 /* The context was dropped: its open fences are forgotten. */
 void gc_fence_forget(struct gc_context *context);
 
+/* ---- patience ---- */
+
+/* How long a request that is short waits while nothing becomes free. Work may wait for the very
+ * thread that asks, which a plain driver would have refused. */
+#define GC_SHORT_NS UINT64_C(30000000000)
+/* And how long one fence is waited for before something else is looked at. */
+#define GC_TURN_NS UINT64_C(10000000)
+
 #endif

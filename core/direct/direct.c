@@ -6,6 +6,7 @@
 #include "core/device/registry.h"
 #include "core/group/group.h"
 #include "core/io/text.h"
+#include "core/reclaim/reclaim.h"
 
 #include <stddef.h>
 

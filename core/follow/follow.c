@@ -60,7 +60,7 @@ static struct gc_context *owner_of(const struct gc_follow *follow)
     return atomic_load_explicit(&follow->owner, memory_order_acquire);
 }
 
-bool gc_follow_is_owner(const struct gc_context *context)
+static bool is_owner(const struct gc_context *context)
 {
     const struct gc_follow *follow = context->core->follow;
     return follow != NULL && owner_of(follow) == context;
@@ -69,7 +69,7 @@ bool gc_follow_is_owner(const struct gc_context *context)
 bool gc_follow_has_segment(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
-    if (!gc_follow_is_owner(context))
+    if (!is_owner(context))
         return false;
     gc_pool_acquire_plain(pool);
     const bool has_segment = pool->planned != NULL && pool->planned->arena == NULL;
@@ -123,6 +123,9 @@ static bool claim_plan(struct gc_follow *follow, struct gc_context *context)
         /* Release: pairs with the acquire in owner_of, whose reader finds the match as it is now.
          */
         atomic_store_explicit(&follow->owner, context, memory_order_release);
+        if (owner != NULL)
+            atomic_store_explicit(&owner->follows_plan, false, memory_order_relaxed);
+        atomic_store_explicit(&context->follows_plan, true, memory_order_relaxed);
     }
     gc_lock_release(&core->registry);
     if (is_mine)
@@ -132,7 +135,7 @@ static bool claim_plan(struct gc_follow *follow, struct gc_context *context)
 
 void gc_follow_close_stream_locked(struct gc_context *context, uint64_t stream)
 {
-    if (gc_follow_is_owner(context) && !is_over(context))
+    if (is_owner(context) && !is_over(context))
         gc_run_match_close_stream(&context->core->follow->match, stream);
 }
 

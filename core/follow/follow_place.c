@@ -5,6 +5,7 @@
 #include "core/device/registry.h"
 #include "core/follow/unplanned.h"
 #include "core/plan/lifetimes.h"
+#include "core/reclaim/defer.h"
 
 #include <stddef.h>
 
@@ -182,7 +183,9 @@ static enum gc_status ask_driver(struct gc_pursuit *pursuit)
     const struct gc_segment_plan plan = {.class = GC_CLASS_PLANNED,
                                          .bytes = pursuit->claim->bytes,
                                          .driver_bytes = pursuit->claim->bytes,
-                                         .at = pursuit->address};
+                                         .at = pursuit->address,
+                                         .expected_bytes =
+                                             gc_follow_expected_bytes(pursuit->context)};
     return gc_arena_create(pursuit->context, &plan, pursuit->claim, &pursuit->address, &refusal);
 }
 

@@ -7,6 +7,7 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/group/group.h"
+#include "core/reclaim/reclaim.h"
 
 #include <stddef.h>
 #include <string.h>

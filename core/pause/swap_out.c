@@ -5,6 +5,7 @@
 #include "core/backing/unmap.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
+#include "core/reclaim/reclaim.h"
 
 #include <stddef.h>
 

@@ -73,10 +73,11 @@ struct gc_segment_plan {
     uint64_t driver_bytes;
     uint64_t bytes; /* driver_bytes in whole granules */
     enum gc_class class;
-    bool is_own_mapping; /* debug_map.c */
-    bool is_plain;       /* as a segment's */
-    bool is_tight;       /* of mapped memory, no page more than must be */
-    uint64_t at;         /* an address of class planned, there or not at all; 0: anywhere */
+    bool is_own_mapping;     /* debug_map.c */
+    bool is_plain;           /* as a segment's */
+    bool is_tight;           /* of mapped memory, no page more than must be */
+    uint64_t at;             /* an address of class planned, there or not at all; 0: anywhere */
+    uint64_t expected_bytes; /* mapped memory that the run's plan needs; 0: no plan is kept to */
 };
 
 /* What a live block remembers of its request. */

@@ -16,6 +16,8 @@
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>

@@ -5,12 +5,13 @@
  * have under way. The caller tries again after each step that changed something.
  *
  * A tenant whose own limit is what is short asks and waits for nobody but itself. */
+#include "core/reclaim/reclaim.h"
 #include "core/backing/change.h"
 #include "core/backing/segment.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/direct/elastic.h"
+#include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
@@ -22,6 +23,12 @@
 /* Others may take every time what was made free; then the request fails, as it might without a
  * cache. */
 #define ATTEMPTS_MAX 64
+
+void gc_core_add_shrinker(struct gc_core *core, gc_shrink_function *shrink)
+{
+    GC_ASSERT(core->shrinker_count < GC_SHRINKER_MAX);
+    core->shrinkers[core->shrinker_count++] = shrink;
+}
 
 /* Whether the context is one of those that are asked. */
 static bool is_asked(const struct gc_context *context, const struct gc_share *share)
@@ -75,8 +82,8 @@ uint64_t gc_shortage_give_back(struct gc_device *device, struct gc_share *share,
             given += bytes;
         }
     }
-    if (given < enough_bytes)
-        given += gc_elastic_give_back(device, share, keep_bytes, enough_bytes - given);
+    for (unsigned i = 0; i < device->core->shrinker_count && given < enough_bytes; i++)
+        given += device->core->shrinkers[i](device, share, keep_bytes, enough_bytes - given);
     return given;
 }
 

@@ -7,6 +7,7 @@
  * that does the same without hurry, as does what is traced and what is timed. */
 #include "core/device/registry.h"
 #include "core/group/group.h"
+#include "core/reclaim/defer.h"
 #include "core/reclaim/tcache_count.h"
 #include "core/reclaim/tcache_pool.h"
 

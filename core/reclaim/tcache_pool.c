@@ -3,7 +3,6 @@
 
 #include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/follow/follow.h"
 #include "core/reclaim/tcache_count.h"
 
 #include <stddef.h>
@@ -24,7 +23,8 @@ void gc_magazine_size(struct gc_context *context)
     if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) ||
         (share != NULL && atomic_load_explicit(&share->is_over_limit, memory_order_relaxed)))
         cap = 0;
-    if (gc_follow_is_owner(context) || gc_context_is_fenceless(context))
+    if (atomic_load_explicit(&context->follows_plan, memory_order_relaxed) ||
+        gc_context_is_fenceless(context))
         cap = 0; /* every request, or free, is to be seen */
     atomic_store_explicit(&context->magazine_bytes, cap, memory_order_relaxed);
     atomic_store_explicit(&context->pool.magazine_block_bytes,

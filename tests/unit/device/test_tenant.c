@@ -1,6 +1,7 @@
 /* Tenants: who they are, and that the memory of one serves no other. */
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
+#include "core/reclaim/defer.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
