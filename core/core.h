@@ -16,6 +16,7 @@
 #include "core/base/status.h"
 #include "core/device/driver.h"
 #include "core/ledger/ledger.h"
+#include "core/observe/stats.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -360,7 +361,6 @@ enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address,
 
 /* Stream-ordered memory served on the device now, and the most since a mark was reset. The marks
  * are the program's own, which resets each by itself; the report's peak is another one. */
-enum gc_ordered_mark { GC_ORDERED_USED, GC_ORDERED_RESERVED, GC_ORDERED_MARK_COUNT };
 uint64_t gc_device_ordered_bytes(const struct gc_device *device);
 uint64_t gc_device_ordered_mark_bytes(const struct gc_device *device, enum gc_ordered_mark mark);
 void gc_device_reset_ordered_mark(struct gc_device *device, enum gc_ordered_mark mark);
@@ -463,7 +463,5 @@ void gc_core_note_use(struct gc_core *core);
 bool gc_core_was_used(const struct gc_core *core);
 /* Why nothing has followed the plan, a sentence; NULL: something has, or there is none. */
 const char *gc_core_plan_trouble(const struct gc_core *core);
-
-#include "core/device/snapshot.h"
 
 #endif

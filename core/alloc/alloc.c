@@ -1,6 +1,7 @@
 /* The path of one request for memory: everything it passes is in this order here: round, bins,
  * driver, shortage. */
 #include "core/backing/change.h"
+#include "core/backing/segment.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"

@@ -41,7 +41,7 @@ enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *drive
     const bool is_cut = gc_block_segment(block)->class < GC_CLASS_CUT_COUNT;
     if (!is_live(block))
         status = GC_INVALID_POINTER;
-    else if (!gc_pool_is_whole_locked(pool, block))
+    else if (!gc_pool_is_whole_locked(block))
         status = GC_NOT_SUPPORTED;
     else
         gc_pool_export_locked(block);

@@ -17,6 +17,7 @@
 #ifndef GC_ARENA_H
 #define GC_ARENA_H
 
+#include "core/backing/segment.h"
 #include "core/device/context.h"
 #include "core/pool/segment.h"
 

@@ -5,6 +5,7 @@
 #define GC_LEND_H
 
 #include "core/backing/change.h"
+#include "core/backing/segment.h"
 
 struct gc_lending {
     struct gc_change change;

@@ -3,6 +3,7 @@
 #define GC_SWAP_RECORD_H
 
 #include "core/backing/change.h"
+#include "core/backing/segment.h"
 
 /* A slot whose page is away. */
 struct gc_away {

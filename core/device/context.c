@@ -72,6 +72,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
     context->head = context;
     retire_all_so_far(context);
     const struct gc_pool_shared shared = {
+        .host = &device->host,
         .pagemap = &core->pagemap,
         .blocks = &device->blocks,
         .segments = &device->segments,
@@ -82,6 +83,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         .ordered_marks = device->ordered_marks,
         .synchronous_count = &device->core->work.synchronous_count,
         .page_bytes = device->page_bytes,
+        .is_whole = device->info.is_whole,
     };
     gc_pool_init(&context->pool, context, &shared);
     context->pool.streams = context->fences->streams;
@@ -117,7 +119,7 @@ static void push(_Atomic(struct gc_context *) *list, _Atomic(struct gc_context *
 static void link_locked(struct gc_core *core, struct gc_context *context)
 {
     if (!context->is_device && core->context_count < GC_MAGAZINE_UNUSED - 1)
-        context->number = ++core->context_count;
+        context->pool.number = ++core->context_count;
     /* Captures change under this lock only. */
     atomic_init(&context->capture_count,
                 atomic_load_explicit(&core->capture_count, memory_order_relaxed));
@@ -235,7 +237,7 @@ bool gc_core_is_of_device(uint64_t handle)
 
 uint16_t gc_context_number(const struct gc_context *context)
 {
-    return context->number;
+    return context->pool.number;
 }
 
 static void forget_streams(struct gc_device *device, const struct gc_context *worker)

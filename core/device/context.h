@@ -43,12 +43,10 @@ struct gc_context {
      * before it was retired. Only rises. */
     atomic_uint_fast64_t given;
     atomic_bool is_fenceless; /* the driver cannot mark all work: frees wait, as plain ones do */
-    atomic_uint_fast64_t stuck_mark;           /* of a fence that was waited for in vain */
-    uint16_t number;                           /* from 1; 0: one too many to have magazines */
-    atomic_bool follows_plan;                  /* every request must be seen: see core/follow */
-    atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
-    atomic_uint_fast64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
-    struct gc_context *head;                   /* of the handle; ordinary: the record itself */
+    atomic_uint_fast64_t stuck_mark;     /* of a fence that was waited for in vain */
+    atomic_bool follows_plan;            /* every request must be seen: see core/follow */
+    atomic_uint_fast64_t magazine_bytes; /* what a thread may keep of the context */
+    struct gc_context *head;             /* of the handle; ordinary: the record itself */
     bool is_device;           /* of a device, not of a driver context: has no work of its own */
     struct gc_tenant *tenant; /* whose requests it serves; NULL: everyone else's */
     struct gc_share *share;   /* the tenant's account on the device; NULL: none */

@@ -23,9 +23,14 @@
 #ifndef GC_FOLLOW_H
 #define GC_FOLLOW_H
 
+#include "core/follow/follow_figures.h"
 #include "core/observe/stats.h"
 #include "core/plan/match.h"
 #include "core/pool/segment.h"
+
+struct gc_context;
+struct gc_core;
+struct gc_device;
 
 enum gc_follow_reason {
 #define GC_FOLLOW_REASON(name, key, text) GC_FOLLOW_##name,

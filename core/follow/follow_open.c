@@ -1,5 +1,6 @@
 /* The memory of the places: a range of addresses where memory is mapped, else one allocation. */
 #include "core/backing/change.h"
+#include "core/backing/segment.h"
 #include "core/device/registry.h"
 #include "core/device/wait.h"
 #include "core/follow/follow_place.h"

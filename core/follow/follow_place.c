@@ -1,6 +1,7 @@
 /* A place of the plan is taken, or what departs gets one between. */
 #include "core/follow/follow_place.h"
 #include "core/backing/change.h"
+#include "core/backing/segment.h"
 #include "core/device/registry.h"
 #include "core/follow/unplanned.h"
 #include "core/plan/lifetimes.h"

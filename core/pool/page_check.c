@@ -1,6 +1,7 @@
 /* What can be said about mapped memory by walking it: sums for the figures, and the invariants of
  * page.h. */
-#include "core/device/context.h"
+
+#include "core/pool/pool.h"
 
 #include "core/base/bits.h"
 

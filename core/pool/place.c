@@ -3,7 +3,6 @@
 #include "core/pool/pool.h"
 
 #include "core/base/assert.h"
-#include "core/device/context.h"
 
 #include <stddef.h>
 

@@ -2,8 +2,6 @@
 #include "core/pool/pool_block.h"
 
 #include "core/base/assert.h"
-#include "core/device/context.h"
-#include "core/reclaim/tcache.h"
 
 #include <stddef.h>
 
@@ -12,6 +10,8 @@
 #define SPARES_NEEDED 3
 /* Taken from and put back to the device's store in this number. */
 #define SPARES_BATCH 32
+/* What a block that a thread keeps may be longer than it was asked for: gc_block.slack. */
+#define SLACK_MAX ((uint64_t)UINT8_MAX << GC_GRANULE_BITS)
 
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
                   const struct gc_pool_shared *shared)
@@ -263,6 +263,19 @@ void gc_pool_unmark_locked(struct gc_pool *pool, struct gc_block *block)
     block->is_pinned = false;
 }
 
+/* The number of the context whose thread caches may take the block once it is freed; 0: none may.
+ * A thread keeps blocks of one kind of a context. */
+static uint16_t magazine_of(const struct gc_pool *pool, const struct gc_block *block)
+{
+    const struct gc_segment *segment = gc_block_segment(block);
+    const bool is_whole = segment->class == GC_CLASS_WHOLE;
+    const bool may_enter =
+        block->bytes <= atomic_load_explicit(&pool->magazine_block_bytes, memory_order_relaxed) &&
+        segment->class != GC_CLASS_ONCE && is_whole == pool->shared.is_whole &&
+        (!is_whole || block->bytes - block->live.requested_bytes <= SLACK_MAX);
+    return may_enter ? pool->number : 0;
+}
+
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
                               const struct gc_claim *claim)
 {
@@ -275,7 +288,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->is_ordered = claim->is_ordered;
     if (claim->is_ordered)
         count_ordered(&pool->shared, claim->requested_bytes);
-    atomic_store_explicit(&block->magazine, claim->is_ordered ? 0 : gc_magazine_number(pool, block),
+    atomic_store_explicit(&block->magazine, claim->is_ordered ? 0 : magazine_of(pool, block),
                           memory_order_relaxed);
     gc_block_set_state(block, GC_BLOCK_LIVE);
 }

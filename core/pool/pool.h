@@ -55,6 +55,7 @@ struct gc_context;
 
 /* What the pools of one device, or all, have in common. */
 struct gc_pool_shared {
+    struct gc_host *host; /* of the device */
     struct gc_pagemap *pagemap;
     struct gc_slab *blocks;
     struct gc_slab *segments;
@@ -66,6 +67,7 @@ struct gc_pool_shared {
     struct gc_gauge_cell *ordered_marks; /* GC_ORDERED_MARK_COUNT */
     atomic_uint *synchronous_count;      /* of the process: see gc_core_set_synchronous */
     uint64_t page_bytes;                 /* of mapped memory; 0: there is none */
+    bool is_whole; /* of the device: every block is a driver allocation of its own */
 };
 
 /* What a hidden pool has, in the fields of the same names. */
@@ -106,6 +108,8 @@ struct gc_pool {
     uint64_t pinned_count;         /* live blocks that others reach: see gc_core_pin */
     struct gc_pages pages;
     struct gc_block_ids ids;
+    uint16_t number; /* of the context, from 1; 0: one too many for threads to keep its blocks */
+    atomic_uint_fast64_t magazine_block_bytes; /* the largest that a thread may keep; 0: none */
 };
 
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
@@ -172,7 +176,7 @@ void gc_pool_add_free_locked(struct gc_pool *pool, struct gc_segment *segment);
 /* Takes out a segment that consists of one block, which is returned, no longer anywhere. */
 struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *segment);
 /* Whether the block is a driver allocation of its own. */
-bool gc_pool_is_whole_locked(const struct gc_pool *pool, const struct gc_block *block);
+bool gc_pool_is_whole_locked(const struct gc_block *block);
 /* Such a live block is given to other processes. */
 void gc_pool_export_locked(struct gc_block *block);
 /* Puts back what gc_pool_remove_locked took. */

@@ -5,9 +5,6 @@
 #include "core/pool/pool_block.h"
 
 #include "core/base/assert.h"
-#include "core/debug/debug.h"
-#include "core/device/context.h"
-#include "core/device/registry.h"
 
 #include <stddef.h>
 
@@ -49,6 +46,7 @@ static void add_free(struct gc_pool *pool, struct gc_segment *segment, struct gc
     segment->arena = arena;
     segment->is_idle = false;
     segment->is_plain = false;
+    segment->is_own_mapping = false;
     link_segment(pool, segment, block);
     gc_pool_bin_locked(pool, block);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
@@ -87,11 +85,11 @@ struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *
     return block;
 }
 
-bool gc_pool_is_whole_locked(const struct gc_pool *pool, const struct gc_block *block)
+bool gc_pool_is_whole_locked(const struct gc_block *block)
 {
-    struct gc_core *core = pool->context->core;
-    return gc_block_segment(block)->arena == NULL && gc_block_spans_segment(block) &&
-           !block->is_ordered && (core->debug == NULL || !gc_debug_maps_has(core, block->address));
+    const struct gc_segment *segment = gc_block_segment(block);
+    return segment->arena == NULL && !segment->is_own_mapping && gc_block_spans_segment(block) &&
+           !block->is_ordered;
 }
 
 void gc_pool_export_locked(struct gc_block *block)

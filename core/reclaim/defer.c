@@ -12,6 +12,7 @@
  *
  * Without a cache, and of what is taken while something captures (alloc.c), each block is an
  * allocation of the driver's, whose own free does what it does without us. */
+#include "core/backing/segment.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"

@@ -7,6 +7,7 @@
  * A tenant whose own limit is what is short asks and waits for nobody but itself. */
 #include "core/reclaim/reclaim.h"
 #include "core/backing/change.h"
+#include "core/backing/segment.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"

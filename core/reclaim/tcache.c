@@ -259,7 +259,7 @@ static __attribute__((noinline)) uint64_t take_inside(struct gc_cache *cache,
                                                       uint16_t api)
 {
     const uint64_t size = (bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
-    struct gc_magazine *magazine = &cache->magazines[context->number % GC_CACHE_MAGAZINES];
+    struct gc_magazine *magazine = &cache->magazines[context->pool.number % GC_CACHE_MAGAZINES];
     struct gc_block *block = NULL;
     if (magazine->context == context && !is_closed(context))
         block = take(magazine, size);

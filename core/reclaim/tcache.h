@@ -29,8 +29,6 @@
 #define GC_CACHE_MAGAZINES 4
 #define GC_MAGAZINE_UNUSED UINT16_MAX /* the number of no context */
 
-struct gc_pool;
-
 /* What a gauge gained since it was last merged, and the most it had gained meanwhile. */
 struct gc_tally {
     int64_t delta;
@@ -127,8 +125,5 @@ void gc_magazine_empty_context(struct gc_context *context);
 void gc_magazine_merge(struct gc_magazine *magazine);
 /* Hands everything over and forgets the context. True if there was anything. */
 bool gc_magazine_empty(struct gc_magazine *magazine);
-
-/* What `magazine` of a block that becomes live is. */
-uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *block);
 
 #endif

@@ -11,7 +11,6 @@
 #define CAP_SHARE 256 /* of what the device may hold */
 #define TRIM_SHARE 8  /* of what may stay idle */
 #define BATCH_MAX 64  /* blocks handed over under one lock */
-#define SLACK_MAX ((uint64_t)UINT8_MAX << GC_GRANULE_BITS)
 
 /* ---- what may enter ---- */
 
@@ -28,7 +27,7 @@ void gc_magazine_size(struct gc_context *context)
         gc_context_is_fenceless(context))
         cap = 0; /* every request, or free, is to be seen */
     atomic_store_explicit(&context->magazine_bytes, cap, memory_order_relaxed);
-    atomic_store_explicit(&context->magazine_block_bytes,
+    atomic_store_explicit(&context->pool.magazine_block_bytes,
                           gc_min_u64(cap / 2, GC_MAGAZINE_BLOCK_MAX), memory_order_relaxed);
 }
 
@@ -37,20 +36,6 @@ void gc_magazine_size_all(struct gc_device *device)
     for (struct gc_context *context = gc_context_first(device); context != NULL;
          context = gc_context_next(context))
         gc_magazine_size(context);
-}
-
-uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *block)
-{
-    const struct gc_context *context = pool->context;
-    const struct gc_segment *segment = gc_block_segment(block);
-    const uint64_t most =
-        atomic_load_explicit(&context->magazine_block_bytes, memory_order_relaxed);
-    const bool is_whole = segment->class == GC_CLASS_WHOLE;
-    /* What a thread has cached of a context is all of one kind. */
-    const bool may_enter = block->bytes <= most && segment->class != GC_CLASS_ONCE &&
-                           is_whole == context->device->info.is_whole &&
-                           (!is_whole || block->bytes - block->live.requested_bytes <= SLACK_MAX);
-    return may_enter ? context->number : 0;
 }
 
 /* ---- handing over ---- */

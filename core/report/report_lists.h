@@ -4,6 +4,7 @@
 
 #include "core/io/writer.h"
 #include "core/report/report.h"
+#include "core/report/snapshot.h"
 
 /* A foreign text in at most so many columns; `to` has room for one byte more. NULL is "?". */
 const char *gc_report_shown(const char *text, size_t columns, char *to);

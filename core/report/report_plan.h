@@ -2,9 +2,9 @@
 #ifndef GC_REPORT_PLAN_H
 #define GC_REPORT_PLAN_H
 
-#include "core/device/snapshot.h"
 #include "core/io/json.h"
 #include "core/io/writer.h"
+#include "core/report/snapshot.h"
 
 /* The key "plan", null where there is none. */
 void gc_report_plan_json(struct gc_json *json, const struct gc_follow_figures *plan);

@@ -3,9 +3,9 @@
 #ifndef GC_REPORT_TENANT_H
 #define GC_REPORT_TENANT_H
 
-#include "core/device/snapshot.h"
 #include "core/io/json.h"
 #include "core/io/writer.h"
+#include "core/report/snapshot.h"
 
 /* X(field): plain numbers of struct gc_tenant_figures, under their own names. */
 #define GC_REPORT_TENANT_COUNTS(X)                                                                 \

@@ -1,7 +1,7 @@
 /* The figures of all devices in one piece of memory, and the largest live allocations. Takes one
  * lock at a time, none while it visits, and never enters libc's allocator: a report is written in
  * processes that end in any state. */
-#include "core/device/snapshot.h"
+#include "core/report/snapshot.h"
 
 #include "core/base/bits.h"
 #include "core/device/registry.h"
@@ -102,6 +102,15 @@ void gc_core_read_holes(struct gc_core *core, struct gc_device *device,
     }
 }
 
+static void read_stats(const struct gc_stats *stats, struct gc_device_snapshot *to)
+{
+#define GC_GAUGE(field, text) gc_gauge_read(&stats->field, &to->field);
+#define GC_COUNTER(field, text) to->field = gc_counter_read(&stats->field);
+#include "core/observe/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+}
+
 void gc_core_read_device(struct gc_core *core, struct gc_device *device,
                          struct gc_device_snapshot *to)
 {
@@ -115,7 +124,7 @@ void gc_core_read_device(struct gc_core *core, struct gc_device *device,
         gc_ledger_get_text(to->group, sizeof(to->group), device->budget.account->group);
         to->group_limit_bytes = gc_account_limit(device->budget.account);
     }
-    gc_stats_read(&device->stats, to);
+    read_stats(&device->stats, to);
     to->host_metadata_bytes = gc_host_bytes(&device->host);
     to->idle_bytes = gc_device_idle_bytes(device);
     (void)gc_follow_read(device, &to->plan);
