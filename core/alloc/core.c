@@ -126,6 +126,7 @@ void gc_core_destroy(struct gc_core *core)
 
 void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *watch)
 {
+    core->serve = gc_member_serve;
     gc_member_join(core, program, watch);
     gc_pause_join(core);
 }

@@ -1,7 +1,6 @@
 /* The right to change what is mapped, and the end of a pool whose memory is. */
 #include "core/backing/change.h"
 
-#include "core/backing/range.h"
 #include "core/backing/swapped.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
@@ -191,6 +190,12 @@ bool gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains 
     return true;
 }
 
+void gc_arena_destroy(struct gc_context *context, struct gc_arena *arena)
+{
+    gc_slab_put(&context->device->segments, arena->segment);
+    gc_host_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
+}
+
 /* False: the device still has it. */
 static bool bury_page(struct gc_context *context, struct gc_page *page)
 {
@@ -258,7 +263,7 @@ static void bury_addresses(struct gc_context *context, const struct gc_arena_rem
             (void)driver->address_free(driver->self, context->handle, arena->segment->address,
                                        arena->segment->bytes);
         gc_host_discount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
-        gc_range_destroy_arena(context, arena);
+        gc_arena_destroy(context, arena);
     }
     if (remains->range_bytes != 0)
         (void)driver->address_free(driver->self, context->handle, remains->range_address,
@@ -295,6 +300,6 @@ void gc_arena_forget(struct gc_pool *pool)
     while (pool->pages.arenas != NULL) {
         struct gc_arena *arena = pool->pages.arenas;
         pool->pages.arenas = arena->next;
-        gc_range_destroy_arena(pool->context, arena);
+        gc_arena_destroy(pool->context, arena);
     }
 }

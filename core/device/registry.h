@@ -37,7 +37,7 @@ struct gc_core {
     const char *const *api_names;
     uint16_t api_count;
     struct gc_member *member; /* in the ledger; NULL: not joined */
-    /* Answers requests of other processes, if there are any: gc_member_serve. Set with `member`. */
+    /* Answers requests of other processes, if there are any: gc_member_serve. */
     bool (*serve)(struct gc_core *core);
     atomic_bool serves_in_threads;  /* nobody but the program's own threads hears requests */
     struct gc_debugger *debug;      /* GPUCACHE_DEBUG; NULL: none */

@@ -72,7 +72,6 @@ void gc_member_join(struct gc_core *core, const char *program, struct gc_watch *
     atomic_store_explicit(&watch->seen, atomic_load_explicit(&slot->served, memory_order_relaxed),
                           memory_order_relaxed);
     core->member = member;
-    core->serve = gc_member_serve;
     atomic_store_explicit(&core->serves_in_threads, true, memory_order_relaxed);
 }
 
