@@ -1,6 +1,7 @@
 /* Core as a whole: beginning and end, and what concerns all pools of a device. */
 #include "core/core.h"
 
+#include "core/alloc/teardown.h"
 #include "core/backing/change.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"

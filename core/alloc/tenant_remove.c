@@ -3,6 +3,7 @@
  * records go with their addresses. Where a step fails the pools are opened again. */
 #include "core/device/tenant.h"
 
+#include "core/alloc/teardown.h"
 #include "core/backing/change.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"

@@ -240,22 +240,6 @@ uint16_t gc_context_number(const struct gc_context *context)
     return context->pool.number;
 }
 
-static void forget_streams(struct gc_device *device, const struct gc_context *worker)
-{
-    for (struct gc_context *context = gc_context_first(device); context != NULL;
-         context = gc_context_next(context))
-        gc_context_forget_worker(context, worker);
-}
-
-void gc_context_forget_streams(const struct gc_context *head)
-{
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(head->core, i);
-        if (device != NULL)
-            forget_streams(device, head);
-    }
-}
-
 /* ---- contexts of the driver ---- */
 
 enum gc_status gc_core_add_context(struct gc_core *core, uint64_t handle, struct gc_device *device,

@@ -189,10 +189,6 @@ static inline bool gc_context_is_gone(const struct gc_context *context)
 {
     return gc_context_is_dropped(context->head);
 }
-/* The stream is gone: what was freed in its order waits for all work, also where the pool is
- * hidden.
- */
-void gc_context_close_stream(struct gc_context *context, uint64_t stream);
 /* What is known of the handle's work holds for all its records. */
 void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
 
@@ -212,7 +208,7 @@ static inline int gc_context_leave(const struct gc_context *context, int code)
     return code;
 }
 
-/* ---- claims: for context_end.c. What is claimed is the caller's to drop ---- */
+/* ---- claims: for core/alloc/teardown.c. What is claimed is the caller's to drop ---- */
 
 /* False: it is dropped already. */
 bool gc_context_claim_record(struct gc_context *record);
@@ -240,17 +236,9 @@ struct gc_context *gc_context_worker(struct gc_context *context);
 /* The end of a context took peers away: memory of devices that no context uses any more goes back.
  */
 void gc_contexts_empty_ordered(struct gc_core *core);
-/* The context is about to end: nothing that was freed in the order of its streams, whosever the
- * memory is, waits for their marks, which go with it. */
-void gc_context_forget_streams(const struct gc_context *head);
-/* The same for one record's memory, hidden or not: context_hide.c. */
-void gc_context_forget_worker(struct gc_context *record, const struct gc_context *worker);
 /* Makes a new record know the peers of its head. */
 void gc_context_copy_peers(struct gc_context *record);
-/* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went
- * with its handle already. */
-bool gc_context_drop_record(struct gc_context *record);
-/* After that, once: captures need not look at it any more. */
+/* A record was dropped (core/alloc/teardown.h), once: captures need not look at it any more. */
 void gc_context_forget_record(struct gc_context *record);
 
 /* ---- waits ---- */

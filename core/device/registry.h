@@ -106,7 +106,7 @@ static inline bool gc_core_serves_in_threads(const struct gc_core *core)
 /* Changes whenever a context that was about to end stays: what was not found may be there again. */
 static inline unsigned gc_core_shown_count(const struct gc_core *core)
 {
-    /* Acquire: pairs with the release in detach.c, where pools are shown again. */
+    /* Acquire: pairs with the release in teardown.c, where pools are shown again. */
     return atomic_load_explicit(&core->shown_count, memory_order_acquire);
 }
 
