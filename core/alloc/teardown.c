@@ -23,30 +23,14 @@
 
 static void empty_lists_locked(struct gc_pool *pool)
 {
-    for (unsigned class = 0; class < GC_CLASS_COUNT; class ++)
-        pool->bins[class] = (struct gc_bins){.by_address = pool->bins[class].by_address};
-    pool->segments = NULL;
-    pool->planned = NULL;
-    pool->idle_oldest = NULL;
-    pool->idle_newest = NULL;
-    pool->pending_first = NULL;
-    pool->pending_last = NULL;
-    pool->pending_bytes = 0;
+    gc_pool_content_init(&pool->content);
     for (unsigned i = 0; i < pool->stream_count; i++)
         pool->streams[i] = (struct gc_stream_list){0};
 }
 
 static void move_out_locked(struct gc_pool *pool, struct gc_pool_hidden *hidden)
 {
-    for (unsigned class = 0; class < GC_CLASS_COUNT; class ++)
-        hidden->bins[class] = pool->bins[class];
-    hidden->segments = pool->segments;
-    hidden->planned = pool->planned;
-    hidden->idle_oldest = pool->idle_oldest;
-    hidden->idle_newest = pool->idle_newest;
-    hidden->pending_first = pool->pending_first;
-    hidden->pending_last = pool->pending_last;
-    hidden->pending_bytes = pool->pending_bytes;
+    hidden->content = pool->content;
     for (unsigned i = 0; i < pool->stream_count; i++)
         hidden->streams[i] = pool->streams[i];
     empty_lists_locked(pool);
@@ -54,15 +38,7 @@ static void move_out_locked(struct gc_pool *pool, struct gc_pool_hidden *hidden)
 
 static void move_back_locked(struct gc_pool *pool, const struct gc_pool_hidden *hidden)
 {
-    for (unsigned class = 0; class < GC_CLASS_COUNT; class ++)
-        pool->bins[class] = hidden->bins[class];
-    pool->segments = hidden->segments;
-    pool->planned = hidden->planned;
-    pool->idle_oldest = hidden->idle_oldest;
-    pool->idle_newest = hidden->idle_newest;
-    pool->pending_first = hidden->pending_first;
-    pool->pending_last = hidden->pending_last;
-    pool->pending_bytes = hidden->pending_bytes;
+    pool->content = hidden->content;
     for (unsigned i = 0; i < pool->stream_count; i++)
         pool->streams[i] = hidden->streams[i];
 }
@@ -79,7 +55,8 @@ static void discard_hidden(struct gc_core *core, struct gc_pool_hidden *hidden)
  * detached before the driver was asked, an address may be another pool's by now. */
 static void set_known_locked(struct gc_pool *pool, bool is_known)
 {
-    for (struct gc_segment *segment = pool->segments; segment != NULL; segment = segment->next) {
+    for (struct gc_segment *segment = pool->content.segments; segment != NULL;
+         segment = segment->next) {
         for (struct gc_block *block = segment->first; block != NULL; block = block->next) {
             if (is_known)
                 gc_pagemap_set(pool->shared.pagemap, block->address, block);
@@ -148,7 +125,7 @@ static void trace_segment(struct gc_context *context, const struct gc_segment *s
  * told of later. */
 static void trace_hidden(struct gc_context *context, const struct gc_pool_hidden *hidden, bool goes)
 {
-    for (const struct gc_segment *segment = hidden->segments; segment != NULL;
+    for (const struct gc_segment *segment = hidden->content.segments; segment != NULL;
          segment = segment->next) {
         if (!goes && segment->arena == NULL)
             trace_segment(context, segment, goes);
@@ -317,7 +294,7 @@ static struct gc_segment *drop_segments_locked(struct gc_context *context,
     struct gc_pool *pool = &context->pool;
     struct gc_segment *gone = NULL;
     struct gc_segment *next;
-    for (struct gc_segment *segment = pool->segments; segment != NULL; segment = next) {
+    for (struct gc_segment *segment = pool->content.segments; segment != NULL; segment = next) {
         next = segment->next;
         if (segment->is_idle)
             gc_pool_sub_idle(&pool->shared, segment->bytes);

@@ -193,8 +193,9 @@ uint64_t gc_lend_uncreate(struct gc_lending *lending)
  * known to come again. */
 static uint64_t slack_bytes(const struct gc_lending *lending, uint64_t peak)
 {
-    return lending->pool->planned != NULL ? peak >> GC_PAGE_SLACK_PLANNED_SHIFT
-                                          : (peak >> GC_PAGE_SLACK_SHIFT) + GC_PAGE_SLACK_BYTES;
+    return lending->pool->content.planned != NULL
+               ? peak >> GC_PAGE_SLACK_PLANNED_SHIFT
+               : (peak >> GC_PAGE_SLACK_SHIFT) + GC_PAGE_SLACK_BYTES;
 }
 
 /* Chooses for each slot whether it gets an idle page or a new one. What was chosen before stays. */

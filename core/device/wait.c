@@ -47,7 +47,7 @@ bool gc_context_await_end(struct gc_context *context, unsigned shown_count)
 
 static bool hides_locked(const struct gc_pool *pool, uint64_t address)
 {
-    const struct gc_segment *segment = pool->hidden == NULL ? NULL : pool->hidden->segments;
+    const struct gc_segment *segment = pool->hidden == NULL ? NULL : pool->hidden->content.segments;
     while (segment != NULL && address - segment->address >= segment->bytes)
         segment = segment->next;
     return segment != NULL;

@@ -93,7 +93,7 @@ bool gc_follow_has_segment(struct gc_context *context)
     if (!is_owner(context))
         return false;
     gc_pool_acquire_plain(pool);
-    const bool has_segment = pool->planned != NULL && pool->planned->arena == NULL;
+    const bool has_segment = pool->content.planned != NULL && pool->content.planned->arena == NULL;
     gc_pool_release(pool);
     return has_segment;
 }
@@ -221,7 +221,7 @@ static enum gc_status open_arena(struct gc_context *context, uint64_t bytes)
         return status;
     /* Another thread may have been here before. */
     gc_pool_acquire_plain(&context->pool);
-    const bool is_there = context->pool.planned != NULL;
+    const bool is_there = context->pool.content.planned != NULL;
     gc_pool_release(&context->pool);
     status = is_there ? GC_OK : gc_arena_add_planned(context, bytes);
     gc_arena_change_end(&change);
@@ -308,7 +308,7 @@ static struct view look_locked(const struct gc_pool *pool, uint64_t address, uin
 static bool clear_by_stream_locked(struct gc_pool *pool, uint64_t address,
                                    const struct gc_claim *claim, const struct view *view)
 {
-    const struct gc_arena *arena = pool->planned->arena;
+    const struct gc_arena *arena = pool->content.planned->arena;
     struct gc_pending taken = {NULL, NULL};
     if (view->is_occupied ||
         (arena != NULL && !gc_pages_are_backed_locked(pool, arena, address, claim->bytes)) ||
@@ -355,7 +355,8 @@ static bool take_locked(struct pursuit *pursuit)
 static bool goes_by_life_locked(const struct pursuit *pursuit)
 {
     const struct gc_pool *pool = &pursuit->context->pool;
-    return pool->planned != NULL && pool->planned->arena != NULL && pursuit->follow->has_departed;
+    return pool->content.planned != NULL && pool->content.planned->arena != NULL &&
+           pursuit->follow->has_departed;
 }
 
 static void match_entry_locked(struct pursuit *pursuit, bool is_idle)
@@ -377,7 +378,8 @@ static void match_entry_locked(struct pursuit *pursuit, bool is_idle)
 static bool match_locked(struct pursuit *pursuit)
 {
     struct gc_pool *pool = &pursuit->context->pool;
-    const struct gc_block *first = pool->planned == NULL ? NULL : pool->planned->first;
+    const struct gc_block *first =
+        pool->content.planned == NULL ? NULL : pool->content.planned->first;
     match_entry_locked(pursuit,
                        first == NULL || (first->next == NULL && first->state == GC_BLOCK_FREE));
     pursuit->reason = GC_FOLLOW_UNMATCHED;
@@ -398,10 +400,10 @@ static bool try_take_locked(struct pursuit *pursuit)
     pursuit->reason = GC_FOLLOW_MEMORY;
     pursuit->needs_driver = false;
     pursuit->is_waiting = false;
-    if (pool->is_dropped || pool->is_closed || pool->planned == NULL)
+    if (pool->is_dropped || pool->is_closed || pool->content.planned == NULL)
         return false;
     pursuit->address =
-        pool->planned->address + pursuit->follow->plan->entries[pursuit->entry].offset;
+        pool->content.planned->address + pursuit->follow->plan->entries[pursuit->entry].offset;
     return take_locked(pursuit);
 }
 
@@ -425,7 +427,7 @@ static bool begin(struct pursuit *pursuit, bool *must_open, bool *is_hit)
     if (gc_pool_acquire(pool) != GC_OK)
         return false;
     bool goes_on = !pool->is_dropped && !pool->is_closed && match_locked(pursuit);
-    if (goes_on && pool->planned == NULL) {
+    if (goes_on && pool->content.planned == NULL) {
         pursuit->reason = GC_FOLLOW_MEMORY;
         goes_on = *must_open = begin_opening_locked(pursuit->follow);
     } else if (goes_on) {
@@ -496,7 +498,7 @@ static bool try_stray_locked(struct pursuit *pursuit)
     const struct gc_claim *claim = pursuit->claim;
     struct gc_place place;
     pursuit->needs_driver = false;
-    if (pool->is_dropped || pool->is_closed || pool->planned == NULL)
+    if (pool->is_dropped || pool->is_closed || pool->content.planned == NULL)
         return false;
     struct gc_block *block = gc_stream_take_locked(pool, claim->stream, claim->bytes);
     if (block != NULL) {

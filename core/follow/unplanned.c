@@ -35,7 +35,7 @@ static uint64_t page_cost(const struct gc_place *place, uint64_t bytes, uint64_t
 /* The end of the places; behind it in the arena is room for long-lived blocks. */
 static uint64_t end_of_places(const struct gc_pool *pool, const struct gc_run_plan *plan)
 {
-    const struct gc_segment *planned = pool->planned;
+    const struct gc_segment *planned = pool->content.planned;
     const uint64_t page = pool->pages.page_bytes;
     if (planned->arena == NULL)
         return planned->address + planned->bytes;
@@ -110,7 +110,7 @@ static uint32_t count_pending(const struct gc_run_match *match, uint64_t offset,
 static bool choose_planned(const struct gc_pool *pool, const struct gc_run_match *match,
                            uint64_t bytes, struct option *best)
 {
-    const struct gc_bins *bins = &pool->bins[GC_CLASS_PLANNED];
+    const struct gc_bins *bins = &pool->content.bins[GC_CLASS_PLANNED];
     const uint64_t places_end = end_of_places(pool, match->plan);
     struct choice choice = {.count = 0};
     struct gc_block *hole = gc_bins_best_fit(bins, bytes);
@@ -121,7 +121,7 @@ static bool choose_planned(const struct gc_pool *pool, const struct gc_run_match
     for (uint32_t i = 0; i < choice.count; i++) {
         struct option *option = &choice.best[i];
         option->pending =
-            count_pending(match, option->place.address - pool->planned->address, bytes);
+            count_pending(match, option->place.address - pool->content.planned->address, bytes);
         if (i == 0 || is_better(option, best))
             *best = *option;
     }
@@ -142,7 +142,7 @@ static bool is_pool_better(const struct gc_pool *pool, uint64_t bytes, const str
 {
     const bool is_small = bytes <= GC_SMALL_MAX;
     struct gc_place place;
-    if (pool->planned->arena == NULL ||
+    if (pool->content.planned->arena == NULL ||
         !gc_pool_find_place_locked(pool, is_small ? GC_CLASS_SMALL : GC_CLASS_LARGE, bytes, false,
                                    &place))
         return false;
@@ -215,11 +215,11 @@ static struct gc_block *first_hole(const struct gc_bins *bins, uint64_t address)
 bool gc_stray_find_by_life_locked(const struct gc_pool *pool, const struct gc_run_plan *plan,
                                   uint64_t bytes, bool lasts, struct gc_place *place)
 {
-    const struct gc_bins *bins = &pool->bins[GC_CLASS_PLANNED];
+    const struct gc_bins *bins = &pool->content.bins[GC_CLASS_PLANNED];
     const uint64_t border = end_of_places(pool, plan);
     const struct span span =
-        lasts ? (struct span){border, pool->planned->address + pool->planned->bytes}
-              : (struct span){pool->planned->address, border};
+        lasts ? (struct span){border, pool->content.planned->address + pool->content.planned->bytes}
+              : (struct span){pool->content.planned->address, border};
     struct life_choice choice = {.place = {NULL, 0}};
     struct gc_block *hole = first_hole(bins, span.start);
     for (unsigned n = 0; hole != NULL && hole->address < span.end && n < GC_STRAY_HOLES; n++) {

@@ -59,7 +59,7 @@ static enum gc_swap_refusal check_locked(const struct gc_context *context)
         return GC_SWAP_PEERS;
     bool has_once = false;
     bool has_plain = false;
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {
         has_once |= segment->class == GC_CLASS_ONCE && !segment->is_idle && !segment->is_plain;
         has_plain |= segment->arena == NULL;
