@@ -5,7 +5,6 @@
 #include "core/base/assert.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
-#include "core/reclaim/defer.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -35,7 +34,7 @@ static void mark_pending(struct gc_core *core)
         const struct gc_device *device = gc_core_find_device(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context))
-            gc_reuse_mark(context);
+            gc_fence_mark_pending(context);
     }
 }
 

@@ -2,11 +2,11 @@
 
 #include "core/backing/range.h"
 #include "core/base/assert.h"
+#include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/reclaim.h"
-#include "core/reclaim/tcache.h"
 
 #include <stddef.h>
 
@@ -130,6 +130,36 @@ static void link_locked(struct gc_core *core, struct gc_context *context)
     else
         push(&context->head->next_record, &context->next_record, context);
     push(&context->device->contexts, &context->next_in_device, context);
+}
+
+/* ---- what threads may keep ---- */
+
+#define CAP_MAX GC_MIB(16)
+#define CAP_SHARE 256 /* of what the device may hold */
+#define TRIM_SHARE 8  /* of what may stay idle */
+
+void gc_magazine_size(struct gc_context *context)
+{
+    const struct gc_device *device = context->device;
+    const struct gc_share *share = context->share;
+    uint64_t cap = gc_min_u64(gc_share_total_bytes(device, share) / CAP_SHARE, CAP_MAX);
+    cap = gc_min_u64(cap, device->trim_bytes / TRIM_SHARE);
+    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) ||
+        (share != NULL && atomic_load_explicit(&share->is_over_limit, memory_order_relaxed)))
+        cap = 0;
+    if (atomic_load_explicit(&context->follows_plan, memory_order_relaxed) ||
+        gc_context_is_fenceless(context))
+        cap = 0; /* every request, or free, is to be seen */
+    atomic_store_explicit(&context->magazine_bytes, cap, memory_order_relaxed);
+    atomic_store_explicit(&context->pool.magazine_block_bytes,
+                          gc_min_u64(cap / 2, GC_MAGAZINE_BLOCK_MAX), memory_order_relaxed);
+}
+
+void gc_magazine_size_all(struct gc_device *device)
+{
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        gc_magazine_size(context);
 }
 
 /* ---- stream-ordered memory: the device's ---- */

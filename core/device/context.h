@@ -179,6 +179,16 @@ static inline void gc_context_note_vanished(struct gc_context *context,
     gc_share_note_vanished(context->device, context->share, entry);
 }
 
+/* ---- what threads may keep of it ---- */
+
+#define GC_MAGAZINE_UNUSED UINT16_MAX   /* the number of no context */
+#define GC_MAGAZINE_BLOCK_MAX GC_MIB(8) /* larger ones go to the pool at once */
+
+/* How much of a new context a thread may keep: a share of what its device may hold. */
+void gc_magazine_size(struct gc_context *context);
+/* The same for all contexts of a device, whose limit has changed or is passed. */
+void gc_magazine_size_all(struct gc_device *device);
+
 /* ---- work and waits ---- */
 
 /* All work counted up to `mark` is done, that of peers too. */

@@ -12,11 +12,11 @@
  *
  * Without a cache, and of what is taken while something captures (alloc.c), each block is an
  * allocation of the driver's, whose own free does what it does without us. */
+#include "core/reclaim/defer.h"
 #include "core/backing/segment.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/reclaim/defer.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 
@@ -116,14 +116,6 @@ static uint64_t part_of(const struct gc_context *context, uint64_t parts)
 static bool is_synchronous(const struct gc_context *context)
 {
     return context->core->options->reuse == GC_REUSE_SYNC;
-}
-
-void gc_reuse_mark(struct gc_context *context)
-{
-    if (look(context).unfenced_count == 0)
-        return;
-    (void)gc_fence_poll(context); /* the ring may be full */
-    gc_fence_record(context);
 }
 
 void gc_reuse_look(struct gc_context *context)
