@@ -93,11 +93,6 @@ typedef enum gc_ledger_result gc_ask_function(void *argument, enum gc_ledger_ask
 /* Who answers pause and resume. */
 void gc_core_set_ask_function(struct gc_core *core, enum gc_ledger_ask ask,
                               gc_ask_function *function, void *argument);
-/* Shown in the process's row. */
-void gc_core_show_paused(struct gc_core *core, bool is_paused);
-/* Row `index` of the tenants inside the process; NULL takes it away. */
-void gc_core_show_tenant(struct gc_core *core, uint32_t index,
-                         const struct gc_ledger_tenant *tenant);
 
 /* ---- devices ---- */
 

@@ -4,6 +4,7 @@
 #include "core/backing/segment.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant_record.h"
 #include "core/follow/follow.h"

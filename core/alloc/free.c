@@ -1,8 +1,8 @@
 /* Blocks by their address: how they are found while other threads take and free, freed, and told
  * of. */
 #include "core/debug/debug.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
-#include "core/group/group.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
 

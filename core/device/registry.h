@@ -37,6 +37,8 @@ struct gc_core {
     const char *const *api_names;
     uint16_t api_count;
     struct gc_member *member;       /* in the ledger; NULL: not joined */
+    struct gc_ledger *ledger;       /* the member's; NULL: not joined */
+    atomic_uint ledger_rows;        /* of tenants in the process's slot that are taken */
     struct gc_debugger *debug;      /* GPUCACHE_DEBUG; NULL: none */
     const struct gc_run_plan *plan; /* that was given; NULL: none */
     struct gc_follow *follow;       /* it is followed; NULL: it is not */

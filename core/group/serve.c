@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "core/base/assert.h"
 #include "core/base/bits.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/group/group.h"

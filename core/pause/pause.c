@@ -1,6 +1,7 @@
 #include "core/pause/pause.h"
 
 #include "core/base/assert.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/group/group.h"
