@@ -184,14 +184,3 @@ void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t e
     retire_records(context->head, context, epoch);
     retire_records(gc_device_ordered(context->device), context, epoch);
 }
-
-uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes)
-{
-    gc_magazine_flush_device(device, NULL);
-    for (struct gc_context *context = gc_context_first(device); context != NULL;
-         context = gc_context_next(context))
-        gc_reuse_look(context);
-    if (!gc_work_is_settled(core))
-        return 0;
-    return gc_shortage_give_back(device, NULL, keep_bytes, UINT64_MAX);
-}

@@ -7,7 +7,6 @@
 #include "core/group/group.h"
 #include "core/observe/stacks.h"
 #include "core/pool/pages.h"
-#include "core/reclaim/tcache.h"
 
 #include <stdio.h>
 
@@ -163,15 +162,13 @@ uint64_t gc_device_keep_bytes(const struct gc_device *device)
                        : gc_min_u64(trim, gc_sub_or_zero_u64(gc_device_idle_bytes(device), excess));
 }
 
-void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes)
+void gc_device_set_limit(struct gc_device *device, uint64_t limit_bytes)
 {
     gc_budget_set_limit(&device->budget, limit_bytes);
-    atomic_store_explicit(
-        &device->trim_bytes,
-        share_of(gc_min_u64(limit_bytes, device->info.total_bytes), core->options->trim_percent),
-        memory_order_relaxed);
-    (void)gc_device_settle(device); /* what is live stays */
-    gc_magazine_size_all(device);
+    atomic_store_explicit(&device->trim_bytes,
+                          share_of(gc_min_u64(limit_bytes, device->info.total_bytes),
+                                   device->core->options->trim_percent),
+                          memory_order_relaxed);
 }
 
 uint64_t gc_device_total_bytes(const struct gc_device *device)

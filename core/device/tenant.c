@@ -167,23 +167,6 @@ bool gc_tenant_is_open(const struct gc_tenant *tenant)
     return atomic_load_explicit(&tenant->state, memory_order_acquire) == GC_TENANT_OPEN;
 }
 
-void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes)
-{
-    gc_lock_acquire(&tenant->core->registry);
-    atomic_store_explicit(&tenant->limit_bytes, limit_bytes, memory_order_relaxed);
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_share *share = gc_tenant_share_at(tenant, i);
-        if (share != NULL)
-            gc_budget_set_limit(&share->budget, limit_bytes);
-    }
-    gc_lock_release(&tenant->core->registry);
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_share *share = gc_tenant_share_at(tenant, i);
-        if (share != NULL)
-            gc_share_apply_limit(share);
-    }
-}
-
 uint64_t gc_tenant_limit_bytes(const struct gc_tenant *tenant)
 {
     return atomic_load_explicit(&tenant->limit_bytes, memory_order_relaxed);

@@ -8,6 +8,7 @@
 #include "core/group/group.h"
 #include "core/io/text.h"
 #include "core/pause/pause.h"
+#include "core/reclaim/limit.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 

@@ -17,6 +17,7 @@
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
+#include "core/reclaim/limit.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 
