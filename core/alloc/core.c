@@ -1,5 +1,7 @@
 /* Core as a whole: beginning and end, and what concerns all pools of a device. */
 #include "core/core.h"
+#include "core/alloc/detach.h"
+#include "core/backing/range.h"
 
 #include "core/backing/change.h"
 #include "core/base/bits.h"
@@ -63,6 +65,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
         goto fail_pagemap;
     gc_tracker_init(&core->tracker, &core->host);
     gc_contexts_init(core);
+    gc_ranges_init(core);
     gc_tenants_init(core);
     gc_lock_init(&core->registry, GC_RANK_REGISTRY);
     gc_elastic_init(core);
@@ -81,6 +84,7 @@ fail_debug:
     gc_elastic_fini(core);
     gc_caches_fini(core);
     gc_lock_fini(&core->registry);
+    gc_ranges_fini(core);
     gc_contexts_fini(core);
     gc_tenants_fini(core);
     gc_tracker_fini(&core->tracker);
@@ -109,6 +113,7 @@ void gc_core_destroy(struct gc_core *core)
             gc_device_fini(device);
     }
     gc_member_fini(core);
+    gc_ranges_fini(core);
     gc_contexts_fini(core);
     gc_tenants_fini(core);
     gc_follow_fini(core);

@@ -189,7 +189,7 @@ void gc_context_show(struct gc_context *context)
     gc_context_discard_hidden(context->core, hidden);
 }
 
-void gc_context_forget_worker(struct gc_context *context, const struct gc_context *worker)
+static void forget_worker(struct gc_context *context, const struct gc_context *worker)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
@@ -199,6 +199,22 @@ void gc_context_forget_worker(struct gc_context *context, const struct gc_contex
     if (pool->hidden != NULL)
         move_out_locked(pool, pool->hidden);
     gc_pool_release(pool);
+}
+
+static void forget_streams(struct gc_device *device, const struct gc_context *worker)
+{
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        forget_worker(context, worker);
+}
+
+void gc_context_forget_streams(const struct gc_context *head)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_core_find_device(head->core, i);
+        if (device != NULL)
+            forget_streams(device, head);
+    }
 }
 
 void gc_context_close_stream(struct gc_context *context, uint64_t stream)

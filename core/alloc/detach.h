@@ -47,4 +47,12 @@ void gc_context_tell_block(struct gc_context *context, const struct gc_block *bl
 void gc_context_tell_segment(struct gc_context *context, const struct gc_segment *segment,
                              bool goes);
 
+/* The context is about to end: nothing that was freed in the order of its streams, whosever the
+ * memory is, waits for their marks, which go with it. */
+void gc_context_forget_streams(const struct gc_context *head);
+/* The stream is gone: what was freed in its order waits for all work, also where the pool is
+ * hidden.
+ */
+void gc_context_close_stream(struct gc_context *context, uint64_t stream);
+
 #endif

@@ -209,10 +209,6 @@ bool gc_context_await_end(struct gc_context *context, unsigned shown_count);
  * nobody knows yet whether that goes; the address is no one else's to free. */
 enum gc_hidden { GC_HIDDEN_NOT, GC_HIDDEN_DECIDED, GC_HIDDEN_STILL };
 enum gc_hidden gc_core_await_hidden(struct gc_core *core, uint64_t address);
-/* The stream is gone: what was freed in its order waits for all work, also where the pool is
- * hidden.
- */
-void gc_context_close_stream(struct gc_context *context, uint64_t stream);
 /* What is known of the handle's work holds for all its records. */
 void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
 
@@ -252,21 +248,16 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
 /* The peer's work may reach the memory from now on. What is mapped is not opened to it. For one
  * record; `peer` is a head. */
 void gc_context_list_peer(struct gc_context *record, struct gc_context *peer);
-/* Opens what is mapped already to the devices that are to reach it. */
-void gc_context_share_mappings(struct gc_context *record);
+/* Contexts of device `ordinal` may use the stream-ordered memory of `device` from now on: they are
+ * peers of the head that serves it, which is returned; NULL: there is none. (context.c) */
+struct gc_context *gc_device_admit(struct gc_device *device, int ordinal);
+/* Lists the peer, and begins to open the memory to its device. False: it is open already; a thread
+ * that finds another one at it waits, as its work may come next. */
+bool gc_context_begin_opening(struct gc_context *context, struct gc_context *peer);
+void gc_context_end_opening(struct gc_context *context);
 /* A driver context that uses the memory: itself, or of memory of a device one of the device's;
  * NULL: there is none. */
 struct gc_context *gc_context_worker(struct gc_context *context);
-/* The end of a context took peers away: memory of devices that no context uses any more goes back.
- */
-void gc_contexts_empty_ordered(struct gc_core *core);
-/* The context is about to end: nothing that was freed in the order of its streams, whosever the
- * memory is, waits for their marks, which go with it. */
-void gc_context_forget_streams(const struct gc_context *head);
-/* The same for one record's memory, hidden or not: context_hide.c. */
-void gc_context_forget_worker(struct gc_context *record, const struct gc_context *worker);
-/* Makes a new record know the peers of its head. */
-void gc_context_copy_peers(struct gc_context *record);
 /* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went
  * with its handle already. */
 bool gc_context_drop_record(struct gc_context *record);

@@ -1,10 +1,8 @@
 #include "core/device/device.h"
 
 #include "core/base/bits.h"
-#include "core/debug/debug.h"
 #include "core/device/quota.h"
 #include "core/device/registry.h"
-#include "core/group/group.h"
 #include "core/observe/stacks.h"
 #include "core/pool/pages.h"
 
@@ -40,20 +38,7 @@ static uint64_t choose_backend(struct gc_core *core, const struct gc_device_info
     return 0;
 }
 
-/* What the report shall say where the debug aids decide, not the device. */
-static void describe_debug(struct gc_device *device)
-{
-    char *reason = device->info.backend_reason;
-    gc_debug_note_device(device->core, device);
-    if (!device->info.has_mapping)
-        return;
-    device->is_mapped = gc_debug_maps_blocks(device->core);
-    snprintf(reason, sizeof(device->info.backend_reason), "%s",
-             device->is_mapped ? "GPUCACHE_DEBUG gives each block pages of its own"
-                               : "GPUCACHE_DEBUG looks at freed memory by its address");
-}
-
-static struct gc_device *create_device(struct gc_core *core, const struct gc_device_info *info)
+struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_info *info)
 {
     struct gc_host host = {0};
     struct gc_device *device = gc_host_map(&host, sizeof(*device));
@@ -81,11 +66,8 @@ static struct gc_device *create_device(struct gc_core *core, const struct gc_dev
     gc_slab_init(&device->page_records, &device->host, sizeof(struct gc_page));
     device->page_bytes = choose_backend(core, info);
     device->is_mapped = device->page_bytes != 0;
-    if (core->debug != NULL)
-        describe_debug(device);
     gc_lock_init(&device->give_back_lock, GC_RANK_DEVICE);
     pthread_cond_init(&device->give_back_done, NULL);
-    gc_member_attach(core, device);
     return device;
 }
 
@@ -99,30 +81,6 @@ void gc_device_fini(struct gc_device *device)
     gc_host_unmap(&device->host, device->apis, apis_bytes(device->core));
     struct gc_host host = {gc_host_bytes(&device->host)};
     gc_host_unmap(&host, device, sizeof(*device));
-}
-
-enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_info *info,
-                                  struct gc_device **device)
-{
-    if (info->ordinal < 0 || info->ordinal >= GC_DEVICE_MAX)
-        return GC_INVALID_ARGUMENT;
-    *device = gc_core_find_device(core, info->ordinal);
-    if (*device != NULL)
-        return GC_OK;
-    struct gc_device *created = create_device(core, info);
-    if (created == NULL)
-        return GC_NO_HOST_MEMORY;
-    struct gc_device *present = NULL;
-    /* Release: pairs with gc_core_find_device. */
-    if (atomic_compare_exchange_strong_explicit(&core->devices[info->ordinal], &present, created,
-                                                memory_order_acq_rel, memory_order_acquire)) {
-        *device = created;
-        gc_device_add_ordered(created);
-    } else {
-        gc_device_fini(created);
-        *device = present;
-    }
-    return GC_OK;
 }
 
 struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal)

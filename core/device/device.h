@@ -92,6 +92,8 @@ void gc_device_set_limit(struct gc_device *device, uint64_t limit_bytes);
 uint64_t gc_device_keep_bytes(const struct gc_device *device);
 /* Adds the head that serves stream-ordered requests, where memory is mapped. (context.c) */
 void gc_device_add_ordered(struct gc_device *device);
+/* NULL: there is no host memory. Nobody has seen it. */
+struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_info *info);
 void gc_device_fini(struct gc_device *device);
 
 /* ---- accounts of one allocation: share.h ---- */

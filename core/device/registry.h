@@ -5,7 +5,6 @@
 #include "core/base/histogram.h"
 #include "core/config/options.h"
 #include "core/core.h"
-#include "core/debug/debug.h"
 #include "core/device/context.h"
 #include "core/device/device.h"
 #include "core/device/submit.h"

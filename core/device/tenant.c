@@ -146,22 +146,6 @@ enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *devic
     return GC_OK;
 }
 
-enum gc_status gc_tenant_context(struct gc_tenant *tenant, struct gc_context *head,
-                                 struct gc_context **own)
-{
-    if (tenant == NULL) {
-        *own = head;
-        return GC_OK;
-    }
-    *own = gc_context_find_record(head, tenant);
-    /* Acquire: pairs with the release in gc_context_copy_peers. */
-    if (*own != NULL && atomic_load_explicit(&(*own)->has_peers, memory_order_acquire))
-        return gc_tenant_is_open(tenant) ? GC_OK : GC_INVALID_ARGUMENT;
-    struct gc_share *share;
-    const enum gc_status status = gc_tenant_share(tenant, head->device, &share);
-    return status == GC_OK ? gc_context_add_record(head, tenant, share, own) : status;
-}
-
 bool gc_tenant_is_open(const struct gc_tenant *tenant)
 {
     return atomic_load_explicit(&tenant->state, memory_order_acquire) == GC_TENANT_OPEN;
