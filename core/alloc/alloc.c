@@ -7,6 +7,7 @@
 #include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant_record.h"
+#include "core/device/wait.h"
 #include "core/follow/follow.h"
 #include "core/group/group.h"
 #include "core/pause/pause.h"

@@ -1,8 +1,8 @@
 /* Core as a whole: beginning and end, and what concerns all pools of a device. */
 #include "core/core.h"
-#include "core/alloc/detach.h"
 #include "core/backing/range.h"
 
+#include "core/alloc/teardown.h"
 #include "core/backing/change.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
@@ -12,6 +12,7 @@
 #include "core/follow/follow.h"
 #include "core/group/group.h"
 #include "core/observe/stacks.h"
+#include "core/pause/pause.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
@@ -126,6 +127,13 @@ void gc_core_destroy(struct gc_core *core)
     gc_host_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
     struct gc_host host = {gc_host_bytes(&core->host)};
     gc_host_unmap(&host, core, sizeof(*core));
+}
+
+void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *watch)
+{
+    core->serve = gc_member_serve;
+    gc_member_join(core, program, watch);
+    gc_pause_join(core);
 }
 
 struct gc_stack_table *gc_core_stacks(struct gc_core *core)

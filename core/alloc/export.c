@@ -2,6 +2,7 @@
  * allocation, at its base, so only a block that is one by itself may be given away; and whoever
  * opened it may keep it open beyond the block's life, so its memory never serves again. */
 #include "core/base/assert.h"
+#include "core/device/lookup.h"
 #include "core/device/registry.h"
 
 static bool is_live(struct gc_block *block)

@@ -4,6 +4,7 @@
 #include "core/device/publish.h"
 #include "core/device/tenant.h"
 
+#include "core/alloc/teardown.h"
 #include "core/backing/change.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
@@ -35,7 +36,7 @@ static enum gc_status visit_records(struct gc_tenant *tenant, step *visit)
 /* Whether any block is the program's, or on its way to or from it. */
 static bool is_used_locked(const struct gc_pool *pool)
 {
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {
         for (const struct gc_block *block = segment->first; block != NULL; block = block->next)
             if (block->state != GC_BLOCK_FREE && block->state != GC_BLOCK_PENDING)
@@ -84,7 +85,7 @@ static bool is_empty(struct gc_pool *pool)
 {
     gc_pool_acquire_plain(pool);
     bool is_empty = pool->pages.count == 0;
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next)
         is_empty &= segment->arena != NULL;
     gc_pool_release(pool);

@@ -96,6 +96,8 @@ bool gc_arena_is_changing_locked(const struct gc_pool *pool);
 void gc_arena_await_change(struct gc_pool *pool);
 /* Unmaps and gives back, as far as the driver still does it. No lock. */
 void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *remains);
+/* The records of an arena that is in no pool; its addresses are the caller's business. */
+void gc_arena_destroy(struct gc_context *context, struct gc_arena *arena);
 /* Frees host memory only; at the end of the core. */
 void gc_arena_forget(struct gc_pool *pool);
 

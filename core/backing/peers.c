@@ -3,6 +3,7 @@
 
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
+#include "core/device/wait.h"
 
 #include <stddef.h>
 

@@ -131,7 +131,7 @@ static bool list_new_peer_locked(struct gc_context *context, struct gc_context *
     list_peer_locked(context, peer);
     /* Fences that do not cover the peer must not answer for what is freed from now on, though
      * nothing was submitted since. What is still to be taken its work of before does not use. */
-    if (!context->is_device || context->pool.segments != NULL)
+    if (!context->is_device || context->pool.content.segments != NULL)
         gc_work_end(&context->core->work);
     return true;
 }

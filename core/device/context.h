@@ -199,16 +199,6 @@ static inline bool gc_context_is_gone(const struct gc_context *context)
 {
     return gc_context_is_dropped(context->head);
 }
-/* Takes the pool's lock once it is known whether a context that may end does; where that takes
- * longer than 10 s it counts as gone. */
-void gc_context_lock_decided(struct gc_context *context);
-/* What was asked of the context while it may have been about to end was refused: true if it stays,
- * so that it is to be asked again. `shown_count`: of gc_core_shown_count, read before. No lock. */
-bool gc_context_await_end(struct gc_context *context, unsigned shown_count);
-/* An address is unknown: it may be of a pool that is about to go. STILL: it is, and after 10 s
- * nobody knows yet whether that goes; the address is no one else's to free. */
-enum gc_hidden { GC_HIDDEN_NOT, GC_HIDDEN_DECIDED, GC_HIDDEN_STILL };
-enum gc_hidden gc_core_await_hidden(struct gc_core *core, uint64_t address);
 /* What is known of the handle's work holds for all its records. */
 void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
 
@@ -228,7 +218,7 @@ static inline int gc_context_leave(const struct gc_context *context, int code)
     return code;
 }
 
-/* ---- claims: for context_end.c. What is claimed is the caller's to drop ---- */
+/* ---- claims: for core/alloc/teardown.c. What is claimed is the caller's to drop ---- */
 
 /* False: it is dropped already. */
 bool gc_context_claim_record(struct gc_context *record);
@@ -258,10 +248,7 @@ void gc_context_end_opening(struct gc_context *context);
 /* A driver context that uses the memory: itself, or of memory of a device one of the device's;
  * NULL: there is none. */
 struct gc_context *gc_context_worker(struct gc_context *context);
-/* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went
- * with its handle already. */
-bool gc_context_drop_record(struct gc_context *record);
-/* After that, once: captures need not look at it any more. */
+/* A record was dropped (core/alloc/teardown.h), once: captures need not look at it any more. */
 void gc_context_forget_record(struct gc_context *record);
 
 /* ---- waits ---- */

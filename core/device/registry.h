@@ -35,9 +35,12 @@ struct gc_core {
     enum gc_mode mode;
     const char *const *api_names;
     uint16_t api_count;
-    struct gc_member *member;       /* in the ledger; NULL: not joined */
-    struct gc_ledger *ledger;       /* the member's; NULL: not joined */
-    atomic_uint ledger_rows;        /* of tenants in the process's slot that are taken */
+    struct gc_member *member; /* in the ledger; NULL: not joined */
+    struct gc_ledger *ledger; /* the member's; NULL: not joined */
+    atomic_uint ledger_rows;  /* of tenants in the process's slot that are taken */
+    /* Answers requests of other processes, if there are any: gc_member_serve. */
+    bool (*serve)(struct gc_core *core);
+    atomic_bool serves_in_threads;  /* nobody but the program's own threads hears requests */
     struct gc_debugger *debug;      /* GPUCACHE_DEBUG; NULL: none */
     const struct gc_run_plan *plan; /* that was given; NULL: none */
     struct gc_follow *follow;       /* it is followed; NULL: it is not */
@@ -96,18 +99,17 @@ static inline uint64_t gc_core_now_ns(const struct gc_core *core)
     return core->driver.clock_ns(core->driver.self);
 }
 
+static inline bool gc_core_serves_in_threads(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->serves_in_threads, memory_order_relaxed);
+}
+
 /* Changes whenever a context that was about to end stays: what was not found may be there again. */
 static inline unsigned gc_core_shown_count(const struct gc_core *core)
 {
-    /* Acquire: pairs with the release in context_end.c, where pools are shown again. */
+    /* Acquire: pairs with the release in teardown.c, where pools are shown again. */
     return atomic_load_explicit(&core->shown_count, memory_order_acquire);
 }
-
-/* The block that starts at `address`, with its pool's lock held; or none, with no lock held.
- * `interior`: any address inside it will do. GC_NOT_OURS; GC_INVALID_POINTER: inside a segment, but
- * no block starts there. */
-enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior,
-                                  struct gc_block **block) GC_CHECKED;
 
 /* ---- submit.c ---- */
 

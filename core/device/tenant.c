@@ -205,7 +205,7 @@ static void add_pool(struct gc_context *record, struct gc_tenant_figures *figure
 {
     struct gc_pool *pool = &record->pool;
     gc_pool_acquire_plain(pool);
-    figures->pending_bytes += pool->pending_bytes;
+    figures->pending_bytes += pool->content.pending_bytes;
     if (figures->base_address == 0 || !record->is_device)
         figures->base_address = pool->pages.range_address;
     gc_pool_release(pool);

@@ -63,8 +63,6 @@ struct gc_follow {
 /* Where core->plan is to be followed: sets core->follow. GC_NO_HOST_MEMORY. */
 enum gc_status gc_follow_init(struct gc_core *core) GC_CHECKED;
 void gc_follow_fini(struct gc_core *core);
-/* What the plan says will be needed, in whole pages; 0: the run does not keep to it so far. */
-uint64_t gc_follow_expected_bytes(const struct gc_context *context);
 
 /* The claim's planned place, or, which is counted, memory that lies between the places. `is_hit`:
  * without a driver call. GC_OUT_OF_MEMORY: the pool serves it better. No lock may be held. */

@@ -5,7 +5,6 @@
 #include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/ledger/process.h"
-#include "core/pause/pause.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -55,7 +54,7 @@ static bool take_slot(struct gc_member *member)
     return true;
 }
 
-void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *watch)
+void gc_member_join(struct gc_core *core, const char *program, struct gc_watch *watch)
 {
     struct gc_member *member = gc_host_map(&core->host, sizeof(*member));
     if (member == NULL)
@@ -75,7 +74,7 @@ void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *wa
                           memory_order_relaxed);
     core->member = member;
     core->ledger = &member->ledger;
-    gc_pause_join(core);
+    atomic_store_explicit(&core->serves_in_threads, true, memory_order_relaxed);
 }
 
 void gc_core_leave_child(struct gc_core *core)
@@ -96,6 +95,7 @@ void gc_member_fini(struct gc_core *core)
         return;
     core->member = NULL;
     core->ledger = NULL;
+    atomic_store_explicit(&core->serves_in_threads, false, memory_order_relaxed);
     member->watch->control = &nothing_asked;
     atomic_store_explicit(&member->watch->seen, 0, memory_order_relaxed);
     gc_ledger_close(&member->ledger);

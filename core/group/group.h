@@ -16,7 +16,6 @@ struct gc_member {
     struct gc_ledger ledger; /* file NULL: none */
     struct gc_watch *watch;
     bool has_group;
-    atomic_bool has_helper;
     atomic_bool is_serving;
     atomic_bool is_leaving;
     atomic_uint checks; /* counted, for every so many of them look */
@@ -31,14 +30,14 @@ struct gc_member {
     } handlers[GC_ASK_COUNT];
 };
 
+/* As gc_core_join. */
+void gc_member_join(struct gc_core *core, const char *program, struct gc_watch *watch);
 /* A device comes: its row, its account in the group, the group's limit. Before anything is reserved
  * on it. */
 void gc_member_attach(struct gc_core *core, struct gc_device *device);
 /* Serves what was asked, if anything was, and waits for nothing. True: it did. No lock may be held.
  */
 bool gc_member_serve(struct gc_core *core);
-/* Whether nobody but the program's own threads hears what is asked. */
-bool gc_member_needs_threads(const struct gc_core *core);
 /* Forgets everything, the slot too. */
 void gc_member_fini(struct gc_core *core);
 

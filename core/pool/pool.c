@@ -13,12 +13,17 @@
 /* What a block that a thread keeps may be longer than it was asked for: gc_block.slack. */
 #define SLACK_MAX ((uint64_t)UINT8_MAX << GC_GRANULE_BITS)
 
+void gc_pool_content_init(struct gc_pool_content *content)
+{
+    *content = (struct gc_pool_content){.bins[GC_CLASS_PLANNED] = {.by_address = true}};
+}
+
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
                   const struct gc_pool_shared *shared)
 {
     *pool = (struct gc_pool){.shared = *shared, .context = context};
     pool->pages.page_bytes = shared->page_bytes;
-    pool->bins[GC_CLASS_PLANNED].by_address = true;
+    gc_pool_content_init(&pool->content);
     pthread_cond_init(&pool->pages.changed, NULL);
     gc_lock_init(&pool->lock, GC_RANK_POOL);
 }
@@ -129,12 +134,12 @@ void gc_pool_set_idle_locked(struct gc_pool *pool, struct gc_segment *segment)
     GC_ASSERT(!segment->is_idle);
     segment->is_idle = true;
     segment->idle_next = NULL;
-    segment->idle_previous = pool->idle_newest;
-    if (pool->idle_newest != NULL)
-        pool->idle_newest->idle_next = segment;
+    segment->idle_previous = pool->content.idle_newest;
+    if (pool->content.idle_newest != NULL)
+        pool->content.idle_newest->idle_next = segment;
     else
-        pool->idle_oldest = segment;
-    pool->idle_newest = segment;
+        pool->content.idle_oldest = segment;
+    pool->content.idle_newest = segment;
     gc_pool_add_idle(&pool->shared, segment->bytes);
 }
 
@@ -145,11 +150,11 @@ static void clear_idle(struct gc_pool *pool, struct gc_segment *segment)
     if (segment->idle_previous != NULL)
         segment->idle_previous->idle_next = segment->idle_next;
     else
-        pool->idle_oldest = segment->idle_next;
+        pool->content.idle_oldest = segment->idle_next;
     if (segment->idle_next != NULL)
         segment->idle_next->idle_previous = segment->idle_previous;
     else
-        pool->idle_newest = segment->idle_previous;
+        pool->content.idle_newest = segment->idle_previous;
     gc_pool_sub_idle(&pool->shared, segment->bytes);
 }
 
@@ -157,7 +162,7 @@ void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
 {
     struct gc_segment *segment = gc_block_segment(block);
     gc_block_set_state(block, GC_BLOCK_FREE);
-    gc_bins_insert(&pool->bins[segment->class], block);
+    gc_bins_insert(&pool->content.bins[segment->class], block);
     if (gc_block_spans_segment(block) && segment->arena == NULL)
         gc_pool_set_idle_locked(pool, segment);
 }
@@ -165,7 +170,7 @@ void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
 void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block)
 {
     struct gc_segment *segment = gc_block_segment(block);
-    gc_bins_remove(&pool->bins[segment->class], block);
+    gc_bins_remove(&pool->content.bins[segment->class], block);
     if (segment->is_idle)
         clear_idle(pool, segment);
 }

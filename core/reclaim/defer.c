@@ -17,6 +17,7 @@
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
+#include "core/device/wait.h"
 #include "core/reclaim/limit.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
@@ -41,7 +42,7 @@ static struct gc_segment *take_once(struct gc_context *context, struct gc_block 
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
-    struct gc_segment *segment = pool->idle_oldest;
+    struct gc_segment *segment = pool->content.idle_oldest;
     while (segment != NULL && segment->class != GC_CLASS_ONCE)
         segment = segment->idle_next;
     if (segment != NULL)
@@ -99,7 +100,7 @@ static struct backlog look(struct gc_context *context)
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     const struct backlog backlog = {
-        .bytes = pool->pending_bytes,
+        .bytes = pool->content.pending_bytes,
         .unfenced_bytes = pool->unfenced_bytes,
         .unfenced_count = pool->unfenced_count,
         .open_fences = pool->is_dropped ? 0 : context->fences->count,

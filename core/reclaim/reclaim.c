@@ -47,7 +47,7 @@ static uint64_t give_back_oldest(struct gc_context *context, uint64_t enough_byt
     gc_device_give_back_begin(device, context->share);
     gc_core_look_begin(device->core);
     gc_pool_acquire_plain(pool);
-    struct gc_segment *segment = pool->idle_oldest;
+    struct gc_segment *segment = pool->content.idle_oldest;
     if (segment != NULL) {
         bytes = segment->bytes;
         block = gc_pool_remove_locked(pool, segment);

@@ -28,7 +28,7 @@ typedef void see_leak(void *argument, const struct gc_leak *leak);
 static void see_blocks(struct gc_pool *pool, see_leak *see, void *argument)
 {
     gc_pool_acquire_plain(pool);
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {
         for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
             if (block->state != GC_BLOCK_LIVE)

@@ -9,6 +9,7 @@
  * paused the addresses that it names are looked at too: what is of the tenant waits. */
 #include "shim/wrap/submit.h"
 
+#include "core/device/wait.h"
 #include "core/pause/pause.h"
 #include "shim/account/mempool.h"
 #include "shim/account/tenant.h"

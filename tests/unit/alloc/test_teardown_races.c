@@ -1,4 +1,5 @@
 /* What other threads are in the middle of while a context ends, or does not after all. */
+#include "core/alloc/teardown.h"
 #include "core/backing/change.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
