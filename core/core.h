@@ -86,12 +86,6 @@ void gc_core_help(struct gc_core *core);
 /* No request is served by the helper after this; waits for one under way, a moment at most. */
 void gc_core_end_help(struct gc_core *core);
 
-/* Shown in the process's row. */
-void gc_core_show_paused(struct gc_core *core, bool is_paused);
-/* Row `index` of the tenants inside the process; NULL takes it away. */
-void gc_core_show_tenant(struct gc_core *core, uint32_t index,
-                         const struct gc_ledger_tenant *tenant);
-
 /* ---- devices ---- */
 
 struct gc_device_info {

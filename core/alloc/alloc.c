@@ -4,6 +4,7 @@
 #include "core/backing/segment.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant_record.h"
 #include "core/device/wait.h"
@@ -11,6 +12,7 @@
 #include "core/group/group.h"
 #include "core/pause/pause.h"
 #include "core/reclaim/defer.h"
+#include "core/reclaim/limit.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 

@@ -1,5 +1,6 @@
 /* Core as a whole: beginning and end, and what concerns all pools of a device. */
 #include "core/core.h"
+#include "core/backing/range.h"
 
 #include "core/alloc/teardown.h"
 #include "core/backing/change.h"
@@ -65,6 +66,7 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
         goto fail_pagemap;
     gc_tracker_init(&core->tracker, &core->host);
     gc_contexts_init(core);
+    gc_ranges_init(core);
     gc_tenants_init(core);
     gc_lock_init(&core->registry, GC_RANK_REGISTRY);
     gc_elastic_init(core);
@@ -83,6 +85,7 @@ fail_debug:
     gc_elastic_fini(core);
     gc_caches_fini(core);
     gc_lock_fini(&core->registry);
+    gc_ranges_fini(core);
     gc_contexts_fini(core);
     gc_tenants_fini(core);
     gc_tracker_fini(&core->tracker);
@@ -111,6 +114,7 @@ void gc_core_destroy(struct gc_core *core)
             gc_device_fini(device);
     }
     gc_member_fini(core);
+    gc_ranges_fini(core);
     gc_contexts_fini(core);
     gc_tenants_fini(core);
     gc_follow_fini(core);
@@ -192,15 +196,4 @@ void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t e
     (void)core;
     retire_records(context->head, context, epoch);
     retire_records(gc_device_ordered(context->device), context, epoch);
-}
-
-uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes)
-{
-    gc_magazine_flush_device(device, NULL);
-    for (struct gc_context *context = gc_context_first(device); context != NULL;
-         context = gc_context_next(context))
-        gc_reuse_look(context);
-    if (!gc_work_is_settled(core))
-        return 0;
-    return gc_shortage_give_back(device, NULL, keep_bytes, UINT64_MAX);
 }

@@ -1,8 +1,8 @@
 /* Frees: a block is taken from the program by its address, and given to reclaim. */
 #include "core/debug/debug.h"
 #include "core/device/lookup.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
-#include "core/group/group.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
 

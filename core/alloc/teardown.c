@@ -15,6 +15,7 @@
 #include "core/direct/direct.h"
 #include "core/follow/follow.h"
 #include "core/reclaim/defer.h"
+#include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
@@ -374,6 +375,36 @@ bool gc_context_drop_record(struct gc_context *record)
 
 /* ---- the end ---- */
 
+/* Nothing has to be waited for: all work that could use it went with its contexts. */
+static void empty_ordered(struct gc_context *ordered)
+{
+    for (struct gc_context *record = ordered; record != NULL;
+         record = gc_context_next_record(record)) {
+        struct gc_wait_set set;
+        gc_pool_acquire_plain(&record->pool);
+        const bool is_unused =
+            gc_context_wait_begin_locked(record, &set) && set.count == 0 && set.everyone == NULL;
+        gc_context_wait_end(&set);
+        gc_pool_release(&record->pool);
+        int ignored;
+        if (is_unused && gc_fence_synchronize(record, GC_FOREVER, &ignored) == GC_OK) {
+            gc_reuse_collect(record);
+            gc_shortage_empty_pool(record);
+        }
+    }
+}
+
+/* The end of a context took peers away: memory of devices that no context uses any more goes back.
+ */
+static void empty_all_ordered(struct gc_core *core)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        if (device != NULL)
+            empty_ordered(gc_device_ordered(device));
+    }
+}
+
 struct gc_context *gc_core_end_begin(struct gc_core *core, uint64_t handle)
 {
     struct gc_context *head = gc_core_find_context(core, handle);
@@ -411,7 +442,7 @@ void gc_core_end_finish(struct gc_context *head)
         drop_record(record);
     gc_range_return_given_up(head);
     if (!head->is_device)
-        gc_contexts_empty_ordered(head->core);
+        empty_all_ordered(head->core);
 }
 
 void gc_core_drop_context(struct gc_core *core, uint64_t handle)

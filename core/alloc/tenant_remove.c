@@ -1,6 +1,7 @@
 /* The end of a tenant. Its pools are closed first, so that nothing of them is in use and nothing
  * comes into use; then what is pending is waited for, everything goes back to the driver, and the
  * records go with their addresses. Where a step fails the pools are opened again. */
+#include "core/device/publish.h"
 #include "core/device/tenant.h"
 
 #include "core/alloc/teardown.h"
@@ -8,7 +9,6 @@
 #include "core/base/assert.h"
 #include "core/device/registry.h"
 #include "core/device/tenant_record.h"
-#include "core/group/group.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"

@@ -77,12 +77,6 @@ enum gc_status gc_arena_return_range(struct gc_context *context) GC_CHECKED;
 uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes);
 /* Physical pages of the context went, and their budget with them. */
 void gc_arena_drop_pages(struct gc_context *context, uint64_t count);
-/* A device more gets access to all that is mapped, also in a capture. GC_DRIVER with the driver's
- * code; what comes after the refusal is shared all the same, and it is tried again when something
- * is mapped. */
-enum gc_status gc_arena_share(struct gc_context *context, int *driver_code) GC_CHECKED;
-/* What is left of that; the change is the caller's, no lock. */
-void gc_arena_share_rest(struct gc_change *change);
 
 /* What a dropped pool leaves to be unmapped. */
 struct gc_arena_remains {

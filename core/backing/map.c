@@ -6,6 +6,7 @@
  * Under the lock again: make pages and slots say what the driver did. */
 #include "core/backing/map.h"
 
+#include "core/backing/peers.h"
 #include "core/backing/segment.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"

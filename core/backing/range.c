@@ -294,3 +294,13 @@ enum gc_status gc_arena_return_range(struct gc_context *context)
     gc_arena_change_end(&change);
     return status;
 }
+
+void gc_ranges_init(struct gc_core *core)
+{
+    gc_slab_init_small(&core->range_records, &core->host, sizeof(struct gc_range));
+}
+
+void gc_ranges_fini(struct gc_core *core)
+{
+    gc_slab_fini(&core->range_records);
+}

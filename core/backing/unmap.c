@@ -4,7 +4,6 @@
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/device/wait.h"
 
 #include <stddef.h>
 
@@ -156,85 +155,4 @@ uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes)
     const uint64_t given = give_chosen(&leaving);
     gc_arena_change_end(&leaving.change);
     return given;
-}
-
-/* ---- access for peers ---- */
-
-/* The run of mapped slots that starts at `i` or after; false if there is none. The change under
- * way is the caller's, so the slots stand still. */
-static bool next_run(const struct gc_arena *arena, uint64_t *i, uint64_t *end)
-{
-    while (*i < arena->touched_count && arena->slots[*i].page == NULL)
-        (*i)++;
-    *end = *i;
-    while (*end < arena->touched_count && arena->slots[*end].page != NULL)
-        (*end)++;
-    return *i < *end;
-}
-
-/* The driver's code of the last refusal, or 0. */
-static int share_arena(struct gc_change *change, const struct gc_arena *arena)
-{
-    const struct gc_context *context = change->context;
-    const struct gc_driver *driver = &context->core->driver;
-    const uint64_t page_bytes = context->pool.pages.page_bytes;
-    int refused = 0;
-    uint64_t end;
-    for (uint64_t i = 0; next_run(arena, &i, &end); i = end) {
-        const int code =
-            GC_IN_CONTEXT(context, driver->page_set_access(driver->self, context->handle,
-                                                           arena->segment->address + i * page_bytes,
-                                                           (end - i) * page_bytes, change->peers,
-                                                           change->peer_count));
-        refused = code != 0 ? code : refused;
-    }
-    return refused;
-}
-
-/* The same for all arenas. */
-static int share_all(struct gc_change *change)
-{
-    struct gc_pages *pages = &change->context->pool.pages;
-    int refused = 0;
-    for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next) {
-        const int code = share_arena(change, arena);
-        refused = code != 0 ? code : refused;
-    }
-    pages->is_share_due = refused != 0;
-    return refused;
-}
-
-/* What is away comes back open to all peers there are then. What has come back already, where the
- * rest could not, is shared with it. */
-static void share_later(struct gc_context *context)
-{
-    gc_pool_acquire_plain(&context->pool);
-    context->pool.pages.is_share_due = true;
-    gc_pool_release(&context->pool);
-}
-
-enum gc_status gc_arena_share(struct gc_context *context, int *driver_code)
-{
-    struct gc_change change;
-    if (context->pool.pages.page_bytes == 0)
-        return GC_OK;
-    enum gc_status status;
-    unsigned shown_count;
-    do {
-        shown_count = gc_core_shown_count(context->core);
-        status = gc_arena_share_begin(context, &change);
-    } while (status == GC_INVALID_ARGUMENT && gc_context_await_end(context, shown_count));
-    if (status == GC_DRIVER)
-        share_later(context);
-    if (status != GC_OK)
-        return status == GC_DRIVER ? GC_OK : status;
-    *driver_code = share_all(&change);
-    gc_arena_change_end(&change);
-    return *driver_code == 0 ? GC_OK : GC_DRIVER;
-}
-
-void gc_arena_share_rest(struct gc_change *change)
-{
-    if (change->context->pool.pages.is_share_due)
-        (void)share_all(change);
 }

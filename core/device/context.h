@@ -179,6 +179,16 @@ static inline void gc_context_note_vanished(struct gc_context *context,
     gc_share_note_vanished(context->device, context->share, entry);
 }
 
+/* ---- what threads may keep of it ---- */
+
+#define GC_MAGAZINE_UNUSED UINT16_MAX   /* the number of no context */
+#define GC_MAGAZINE_BLOCK_MAX GC_MIB(8) /* larger ones go to the pool at once */
+
+/* How much of a new context a thread may keep: a share of what its device may hold. */
+void gc_magazine_size(struct gc_context *context);
+/* The same for all contexts of a device, whose limit has changed or is passed. */
+void gc_magazine_size_all(struct gc_device *device);
+
 /* ---- work and waits ---- */
 
 /* All work counted up to `mark` is done, that of peers too. */
@@ -228,16 +238,16 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
 /* The peer's work may reach the memory from now on. What is mapped is not opened to it. For one
  * record; `peer` is a head. */
 void gc_context_list_peer(struct gc_context *record, struct gc_context *peer);
-/* Opens what is mapped already to the devices that are to reach it. */
-void gc_context_share_mappings(struct gc_context *record);
+/* Contexts of device `ordinal` may use the stream-ordered memory of `device` from now on: they are
+ * peers of the head that serves it, which is returned; NULL: there is none. (context.c) */
+struct gc_context *gc_device_admit(struct gc_device *device, int ordinal);
+/* Lists the peer, and begins to open the memory to its device. False: it is open already; a thread
+ * that finds another one at it waits, as its work may come next. */
+bool gc_context_begin_opening(struct gc_context *context, struct gc_context *peer);
+void gc_context_end_opening(struct gc_context *context);
 /* A driver context that uses the memory: itself, or of memory of a device one of the device's;
  * NULL: there is none. */
 struct gc_context *gc_context_worker(struct gc_context *context);
-/* The end of a context took peers away: memory of devices that no context uses any more goes back.
- */
-void gc_contexts_empty_ordered(struct gc_core *core);
-/* Makes a new record know the peers of its head. */
-void gc_context_copy_peers(struct gc_context *record);
 /* A record was dropped (core/alloc/teardown.h), once: captures need not look at it any more. */
 void gc_context_forget_record(struct gc_context *record);
 

@@ -76,6 +76,8 @@ enum gc_status gc_fence_wait_set(const struct gc_wait_set *set, int *driver_code
  * end. GC_DRIVER: the wait failed, the context is suspect. */
 enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_ns,
                                     int *driver_code) GC_CHECKED;
+/* Before a capture, in which none can be recorded: a fence for what is pending and has none. */
+void gc_fence_mark_pending(struct gc_context *context);
 /* The context was dropped: its open fences are forgotten. */
 void gc_fence_forget(struct gc_context *context);
 

@@ -5,7 +5,6 @@
 #include "core/base/histogram.h"
 #include "core/config/options.h"
 #include "core/core.h"
-#include "core/debug/debug.h"
 #include "core/device/context.h"
 #include "core/device/device.h"
 #include "core/device/submit.h"
@@ -37,6 +36,8 @@ struct gc_core {
     const char *const *api_names;
     uint16_t api_count;
     struct gc_member *member; /* in the ledger; NULL: not joined */
+    struct gc_ledger *ledger; /* the member's; NULL: not joined */
+    atomic_uint ledger_rows;  /* of tenants in the process's slot that are taken */
     /* Answers requests of other processes, if there are any: gc_member_serve. */
     bool (*serve)(struct gc_core *core);
     atomic_bool serves_in_threads;  /* nobody but the program's own threads hears requests */

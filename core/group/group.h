@@ -29,7 +29,6 @@ struct gc_member {
     /* Limits asked for devices that are not added yet; bit i of the mask: row i. */
     _Atomic uint64_t late_mask;
     _Atomic uint64_t late_limits[GC_LEDGER_DEVICES];
-    atomic_uint tenant_mask; /* rows of tenants that are taken */
     struct gc_ask_handler {
         gc_ask_function *_Atomic function;
         void *argument;
@@ -41,14 +40,6 @@ void gc_member_join(struct gc_core *core, const char *program, struct gc_watch *
 /* A device comes: its row, its account in the group, the group's limit. Before anything is reserved
  * on it. */
 void gc_member_attach(struct gc_core *core, struct gc_device *device);
-/* Writes the device's figures into the own slot. A few dozen stores. */
-void gc_member_write(struct gc_device *device, uint64_t now_ns);
-/* The same for what a tenant has of the device: a row for each such pair, while there are rows.
- * Does nothing for records of no tenant. Takes the pools' locks. (member_tenant.c) */
-void gc_member_write_record(struct gc_context *record);
-void gc_member_write_tenant(struct gc_tenant *tenant);
-/* The tenant is gone: so are its rows. */
-void gc_member_forget_tenant(struct gc_tenant *tenant);
 /* Serves what was asked, if anything was, and waits for nothing. True: it did. No lock may be held.
  */
 bool gc_member_serve(struct gc_core *core);

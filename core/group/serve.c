@@ -2,11 +2,13 @@
 #define _GNU_SOURCE
 #include "core/base/assert.h"
 #include "core/base/bits.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/device/wait.h"
 #include "core/group/group.h"
 #include "core/io/text.h"
+#include "core/reclaim/limit.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 

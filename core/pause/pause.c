@@ -2,6 +2,7 @@
 
 #include "core/base/assert.h"
 #include "core/device/lookup.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/group/group.h"

@@ -18,6 +18,7 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/device/wait.h"
+#include "core/reclaim/limit.h"
 #include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 
@@ -117,14 +118,6 @@ static uint64_t part_of(const struct gc_context *context, uint64_t parts)
 static bool is_synchronous(const struct gc_context *context)
 {
     return context->core->options->reuse == GC_REUSE_SYNC;
-}
-
-void gc_reuse_mark(struct gc_context *context)
-{
-    if (look(context).unfenced_count == 0)
-        return;
-    (void)gc_fence_poll(context); /* the ring may be full */
-    gc_fence_record(context);
 }
 
 void gc_reuse_look(struct gc_context *context)

@@ -15,8 +15,6 @@ enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block 
  * if memory became free.
  */
 bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes);
-/* What is pending can be asked about from now on, also beside captures. */
-void gc_reuse_mark(struct gc_context *context);
 /* What is pending and is done by now becomes free; waits for nothing. */
 void gc_reuse_look(struct gc_context *context);
 /* Waits for all that is pending, if there is any and no capture forbids it, for about limit_ns.

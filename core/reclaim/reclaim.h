@@ -29,12 +29,6 @@ void gc_shortage_empty_pool(struct gc_context *context);
  * where no capture forbids it. True if anything became free. */
 bool gc_shortage_resolve(struct gc_device *device, struct gc_share *share, uint64_t limit_ns);
 
-/* Gives back what a limit that was lowered, of the share or of the device, does not allow; after a
- * free. Cheap where there is nothing. */
-void gc_shortage_trim(struct gc_context *context);
-/* gc_device_settle, and gc_share_settle where the context has a share. */
-bool gc_shortage_settle(struct gc_context *context);
-
 /* State of one request that is short. */
 struct gc_shortage {
     struct gc_device *device;

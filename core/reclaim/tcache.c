@@ -5,8 +5,8 @@
  * time before, the size at hand, a block that is idle. They call nothing, so that they save no
  * registers, and ask everything before they change anything; what is not plain goes to a function
  * that does the same without hurry, as does what is traced and what is timed. */
+#include "core/device/publish.h"
 #include "core/device/registry.h"
-#include "core/group/group.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/tcache_count.h"
 #include "core/reclaim/tcache_pool.h"
@@ -105,7 +105,7 @@ static void sample_end(const struct gc_cache *cache, struct gc_hist *hist, uint6
 /* For other processes to read. */
 static void show_figures(struct gc_cache *cache, struct gc_context *context, uint64_t now_ns)
 {
-    if (cache->core->member == NULL)
+    if (cache->core->ledger == NULL)
         return;
     gc_core_cache_settle(cache);
     gc_member_write(context->device, now_ns);

@@ -6,8 +6,6 @@
 #include "core/pool/block.h"
 #include "core/reclaim/tcache.h"
 
-#define GC_MAGAZINE_BLOCK_MAX GC_MIB(8) /* larger ones go to the pool at once */
-
 /* Takes some blocks off a bin and gives them to the pool. */
 void gc_magazine_give_batch(struct gc_magazine *magazine, struct gc_block **bin);
 /* Gives all pending blocks to the pool's list. */

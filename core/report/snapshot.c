@@ -330,34 +330,6 @@ void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device)
     gc_caches_resume(core);
 }
 
-/* ---- counts that others report ---- */
-
-void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api)
-{
-    if (api >= core->api_count)
-        return;
-    gc_counter_add(
-        device != NULL ? &device->apis[api].driver_calls : &core->process_driver_calls[api], 1);
-}
-
-void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_share *share)
-{
-    gc_counter_add(&device->stats.oom_count, 1);
-    if (share != NULL)
-        gc_counter_add(&share->oom_count, 1);
-    gc_core_note_use(core); /* what a program could not have is worth a report too */
-}
-
-void gc_core_note_use(struct gc_core *core)
-{
-    atomic_store_explicit(&core->was_used, true, memory_order_relaxed);
-}
-
-bool gc_core_was_used(const struct gc_core *core)
-{
-    return atomic_load_explicit(&core->was_used, memory_order_relaxed);
-}
-
 const char *gc_core_plan_trouble(const struct gc_core *core)
 {
     const struct gc_follow *follow = core->follow;
