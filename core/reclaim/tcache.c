@@ -1,4 +1,4 @@
-/* The hot path: see magazine.h; its other side is magazine_pool.c. Everything between enter and
+/* The hot path: see magazine.h; its other side is tcache_flush.c. Everything between enter and
  * leave belongs to the owner alone.
  *
  * gc_core_take and gc_core_try_free serve what is plain: the magazine and the entry point of the
@@ -8,8 +8,7 @@
 #include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/reclaim/defer.h"
-#include "core/reclaim/tcache_count.h"
-#include "core/reclaim/tcache_pool.h"
+#include "core/reclaim/tcache_flush.h"
 
 #include <stddef.h>
 
