@@ -51,9 +51,6 @@ enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *devic
 /* The tenant whose requests the record serves; NULL: none's. */
 struct gc_tenant *gc_context_tenant(const struct gc_context *context);
 
-/* On each device. Idle memory beyond it goes back, what is live stays, and new requests fail until
- * less is held. May call the driver; no lock may be held. */
-void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes);
 /* One load each. */
 uint64_t gc_tenant_limit_bytes(const struct gc_tenant *tenant);
 const char *gc_tenant_name(const struct gc_tenant *tenant);

@@ -8,7 +8,7 @@
 
 void gc_pool_count_pending_locked(struct gc_pool *pool, const struct gc_block *block)
 {
-    pool->pending_bytes += block->bytes;
+    pool->content.pending_bytes += block->bytes;
     pool->unfenced_bytes += block->bytes;
     pool->unfenced_count++;
     gc_gauge_add(pool->shared.pending, block->bytes);
@@ -16,13 +16,13 @@ void gc_pool_count_pending_locked(struct gc_pool *pool, const struct gc_block *b
 
 void gc_pool_uncount_pending_locked(struct gc_pool *pool, const struct gc_block *block)
 {
-    pool->pending_bytes -= block->bytes;
+    pool->content.pending_bytes -= block->bytes;
     gc_gauge_sub(pool->shared.pending, block->bytes);
 }
 
 void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, uint64_t stamp)
 {
-    struct gc_block *last = pool->pending_last;
+    struct gc_block *last = pool->content.pending_last;
     gc_block_set_state(block, GC_BLOCK_PENDING);
     block->pending.next = NULL;
     /* A stamp that comes late is raised, so that the list stays in order: it waits a little longer.
@@ -31,25 +31,25 @@ void gc_pool_push_pending_locked(struct gc_pool *pool, struct gc_block *block, u
     if (last != NULL)
         last->pending.next = block;
     else
-        pool->pending_first = block;
-    pool->pending_last = block;
+        pool->content.pending_first = block;
+    pool->content.pending_last = block;
     gc_pool_count_pending_locked(pool, block);
 }
 
 struct gc_pending gc_pool_take_pending_locked(struct gc_pool *pool, uint64_t retired)
 {
     struct gc_pending taken = {NULL, NULL};
-    struct gc_block *block = pool->pending_first;
+    struct gc_block *block = pool->content.pending_first;
     while (block != NULL && block->pending.stamp <= retired) {
         taken.last = block;
         block = block->pending.next;
     }
     if (taken.last != NULL) {
-        taken.first = pool->pending_first;
+        taken.first = pool->content.pending_first;
         taken.last->pending.next = NULL;
-        pool->pending_first = block;
+        pool->content.pending_first = block;
         if (block == NULL)
-            pool->pending_last = NULL;
+            pool->content.pending_last = NULL;
     }
     gc_stream_take_retired_locked(pool, retired, &taken);
     return taken;
