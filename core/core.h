@@ -86,14 +86,6 @@ void gc_core_help(struct gc_core *core);
 /* No request is served by the helper after this; waits for one under way, a moment at most. */
 void gc_core_end_help(struct gc_core *core);
 
-/* Answers one kind of request. `tenant`: "" means the process; `drop`: what a pause takes away need
- * not survive; `text`: what was done, or why not, GC_LEDGER_ANSWER_BYTES long. */
-typedef enum gc_ledger_result gc_ask_function(void *argument, enum gc_ledger_ask ask,
-                                              const char *tenant, bool drop, char *text);
-/* Who answers pause and resume. */
-void gc_core_set_ask_function(struct gc_core *core, enum gc_ledger_ask ask,
-                              gc_ask_function *function, void *argument);
-
 /* ---- devices ---- */
 
 struct gc_device_info {
@@ -221,19 +213,6 @@ struct gc_swap_result {
     uint64_t moved_bytes; /* physical memory that went, or came */
     uint64_t stays_bytes; /* of a pause: what the process holds all the same */
 };
-
-/* A short text; static storage. */
-const char *gc_swap_refusal_text(enum gc_swap_refusal refusal);
-/* Takes the physical memory of the context's pool away, its content to host memory if
- * `keeps_content`. No work of the program may be under way that no wait of the context covers, none
- * may be submitted until it is back. True if it did, though pages may stay that the driver did not
- * unmap; else nothing has changed. */
-bool gc_core_swap_out(struct gc_context *context, bool keeps_content,
-                      struct gc_swap_result *result);
-/* And back, at the same addresses. False: it is away as before, or part of it; try again.
- * GC_SWAP_CAPTURES: when the capture is over. */
-bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result);
-bool gc_context_is_swapped(struct gc_context *context);
 
 /* ---- work that the program submits: core/device/submit.h, inline ---- */
 

@@ -14,6 +14,7 @@
 #include "core/reclaim/defer.h"
 #include "core/reclaim/limit.h"
 #include "core/reclaim/reclaim.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>

@@ -14,7 +14,6 @@
 #include "core/observe/stacks.h"
 #include "core/pause/pause.h"
 #include "core/reclaim/defer.h"
-#include "core/reclaim/reclaim.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>

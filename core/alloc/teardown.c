@@ -15,7 +15,7 @@
 #include "core/direct/direct.h"
 #include "core/follow/follow.h"
 #include "core/reclaim/defer.h"
-#include "core/reclaim/reclaim.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>

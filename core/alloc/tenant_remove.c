@@ -10,7 +10,7 @@
 #include "core/device/registry.h"
 #include "core/device/tenant_record.h"
 #include "core/reclaim/defer.h"
-#include "core/reclaim/reclaim.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>

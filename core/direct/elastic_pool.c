@@ -6,7 +6,7 @@
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/reclaim/reclaim.h"
+#include "core/reclaim/release.h"
 
 #include <stddef.h>
 

@@ -11,6 +11,11 @@
 #include "core/ledger/account.h"
 #include "core/ledger/ledger.h"
 
+/* Answers one kind of request. `tenant`: "" means the process; `drop`: what a pause takes away need
+ * not survive; `text`: what was done, or why not, GC_LEDGER_ANSWER_BYTES long. */
+typedef enum gc_ledger_result gc_ask_function(void *argument, enum gc_ledger_ask ask,
+                                              const char *tenant, bool drop, char *text);
+
 struct gc_member {
     struct gc_core *core;
     struct gc_ledger ledger; /* file NULL: none */
@@ -38,6 +43,9 @@ void gc_member_attach(struct gc_core *core, struct gc_device *device);
 /* Serves what was asked, if anything was, and waits for nothing. True: it did. No lock may be held.
  */
 bool gc_member_serve(struct gc_core *core);
+/* Registers the function that answers the request. Nothing where there is no ledger. */
+void gc_core_set_ask_function(struct gc_core *core, enum gc_ledger_ask ask,
+                              gc_ask_function *function, void *argument);
 /* Forgets everything, the slot too. */
 void gc_member_fini(struct gc_core *core);
 

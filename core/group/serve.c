@@ -10,6 +10,7 @@
 #include "core/io/text.h"
 #include "core/reclaim/limit.h"
 #include "core/reclaim/reclaim.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stdio.h>

@@ -18,6 +18,19 @@
 /* Whether a swap would be refused now; GC_SWAP_OK: not for these reasons. No driver call. */
 enum gc_swap_refusal gc_swap_check(struct gc_context *context);
 
+/* A short text; static storage. */
+const char *gc_swap_refusal_text(enum gc_swap_refusal refusal);
+/* Takes the physical memory of the context's pool away, its content to host memory if
+ * `keeps_content`. No work of the program may be under way that no wait of the context covers, none
+ * may be submitted until it is back. True if it did, though pages may stay that the driver did not
+ * unmap; else nothing has changed. */
+bool gc_core_swap_out(struct gc_context *context, bool keeps_content,
+                      struct gc_swap_result *result);
+/* And back, at the same addresses. False: it is away as before, or part of it; try again.
+ * GC_SWAP_CAPTURES: when the capture is over. */
+bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result);
+bool gc_context_is_swapped(struct gc_context *context);
+
 /* ---- for swap_out.c and swap_in.c ---- */
 
 /* The context in which contents are copied: of memory of the device, one of the device. */

@@ -6,6 +6,7 @@
 #include "core/device/registry.h"
 #include "core/pause/swap.h"
 #include "core/reclaim/reclaim.h"
+#include "core/reclaim/release.h"
 
 #include <stddef.h>
 

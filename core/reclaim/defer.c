@@ -18,8 +18,7 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/device/wait.h"
-#include "core/reclaim/limit.h"
-#include "core/reclaim/reclaim.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>

@@ -7,6 +7,7 @@
 #include "core/device/tenant_record.h"
 #include "core/reclaim/defer.h"
 #include "core/reclaim/reclaim.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
@@ -14,29 +15,6 @@
 static uint64_t excess_of(const struct gc_device *device, const struct gc_share *share)
 {
     return share == NULL ? gc_device_excess_bytes(device) : gc_share_excess_bytes(share);
-}
-
-static uint64_t keep_of(const struct gc_device *device, const struct gc_share *share)
-{
-    if (share == NULL)
-        return gc_device_keep_bytes(device);
-    const uint64_t excess = gc_share_excess_bytes(share);
-    return excess == 0 ? UINT64_MAX
-                       : gc_sub_or_zero_u64(gc_share_idle_bytes(device, share), excess);
-}
-
-static void trim(struct gc_device *device, struct gc_share *share)
-{
-    const uint64_t keep_bytes = keep_of(device, share);
-    if (gc_share_idle_bytes(device, share) > keep_bytes && gc_work_is_settled(device->core))
-        gc_shortage_give_back(device, share, keep_bytes, UINT64_MAX);
-}
-
-void gc_shortage_trim(struct gc_context *context)
-{
-    trim(context->device, NULL);
-    if (context->share != NULL)
-        trim(context->device, context->share);
 }
 
 /* While too much is held, what threads free goes to the pool, and from there back to the driver. */
@@ -51,7 +29,7 @@ static void note_over_limit(struct gc_device *device, atomic_bool *is_known, boo
 static void trim_all(struct gc_device *device, struct gc_share *share)
 {
     gc_magazine_flush_device(device, share);
-    trim(device, share);
+    gc_release_excess(device, share);
 }
 
 /* False if more is still held. */

@@ -12,9 +12,6 @@ bool gc_device_settle(struct gc_device *device);
 bool gc_share_settle(struct gc_share *share);
 /* gc_device_settle, and gc_share_settle where the context has a share. */
 bool gc_shortage_settle(struct gc_context *context);
-/* Gives back what a limit that was lowered, of the share or of the device, does not allow; after a
- * free. Cheap where there is nothing. */
-void gc_shortage_trim(struct gc_context *context);
 /* On each device. Idle memory beyond it goes back, what is live stays, and new requests fail until
  * less is held. May call the driver; no lock may be held. */
 void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes);

@@ -12,6 +12,7 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/reclaim/defer.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
@@ -24,67 +25,10 @@
  * cache. */
 #define ATTEMPTS_MAX 64
 
-void gc_core_add_shrinker(struct gc_core *core, gc_shrink_function *shrink)
-{
-    GC_ASSERT(core->shrinker_count < GC_SHRINKER_MAX);
-    core->shrinkers[core->shrinker_count++] = shrink;
-}
-
 /* Whether the context is one of those that are asked. */
 static bool is_asked(const struct gc_context *context, const struct gc_share *share)
 {
     return share == NULL || context->share == share;
-}
-
-/* Gives back the longest idle segment of a pool, or up to `enough_bytes` of idle pages: its bytes,
- * or 0 if there is none or the driver refused. */
-static uint64_t give_back_oldest(struct gc_context *context, uint64_t enough_bytes)
-{
-    struct gc_device *device = context->device;
-    struct gc_pool *pool = &context->pool;
-    struct gc_block *block = NULL;
-    uint64_t bytes = 0;
-    gc_device_give_back_begin(device, context->share);
-    gc_core_look_begin(device->core);
-    gc_pool_acquire_plain(pool);
-    struct gc_segment *segment = pool->content.idle_oldest;
-    if (segment != NULL) {
-        bytes = segment->bytes;
-        block = gc_pool_remove_locked(pool, segment);
-    }
-    gc_pool_release(pool);
-    if (segment != NULL && gc_segment_give_back(context, segment, block, NULL) != 0)
-        bytes = 0;
-    if (segment == NULL)
-        bytes = gc_arena_give_back(context, enough_bytes);
-    gc_core_look_end(device->core);
-    if (bytes != 0)
-        gc_counter_add(&device->stats.trim_count, 1);
-    gc_device_give_back_end(device, context->share);
-    return bytes;
-}
-
-uint64_t gc_shortage_give_back(struct gc_device *device, struct gc_share *share,
-                               uint64_t keep_bytes, uint64_t enough_bytes)
-{
-    uint64_t given = 0;
-    for (struct gc_context *context = gc_context_first(device); context != NULL;
-         context = gc_context_next(context)) {
-        if (!is_asked(context, share))
-            continue;
-        while (given < enough_bytes && gc_share_idle_bytes(device, share) > keep_bytes) {
-            const uint64_t excess =
-                gc_sub_or_zero_u64(gc_share_idle_bytes(device, share), keep_bytes);
-            const uint64_t bytes =
-                give_back_oldest(context, gc_min_u64(enough_bytes - given, excess));
-            if (bytes == 0)
-                break;
-            given += bytes;
-        }
-    }
-    for (unsigned i = 0; i < device->core->shrinker_count && given < enough_bytes; i++)
-        given += device->core->shrinkers[i](device, share, keep_bytes, enough_bytes - given);
-    return given;
 }
 
 bool gc_shortage_give_idle(struct gc_device *device, struct gc_share *share, uint64_t wanted_bytes)
@@ -97,12 +41,6 @@ bool gc_shortage_give_idle(struct gc_device *device, struct gc_share *share, uin
         if (is_asked(context, share))
             gc_reuse_look(context);
     return gc_shortage_give_back(device, share, 0, wanted_bytes) > 0;
-}
-
-void gc_shortage_empty_pool(struct gc_context *context)
-{
-    while (give_back_oldest(context, UINT64_MAX) > 0)
-        ;
 }
 
 static uint64_t left_ns(const struct gc_device *device, uint64_t end_ns)

@@ -4,26 +4,13 @@
 #define GC_RECLAIM_H
 
 #include "core/device/context.h"
-#include "core/device/registry.h"
-
-/* Memory that is idle outside the pools: `shrink` is asked for it after them. At creation only;
- * GC_SHRINKER_MAX of them. */
-void gc_core_add_shrinker(struct gc_core *core, gc_shrink_function *shrink);
 
 /* `share`, here and below: only what is its own is asked and waited for; NULL: all of the device.
  */
 
-/* Gives idle segments back, the longest idle of each pool first, until at most `keep_bytes` are
- * idle or `enough_bytes` went back. Returns bytes given back. */
-uint64_t gc_shortage_give_back(struct gc_device *device, struct gc_share *share,
-                               uint64_t keep_bytes, uint64_t enough_bytes);
-
 /* Gives back what is wanted of what is idle, or is so by now; waits for nothing. True if anything
  * went back. */
 bool gc_shortage_give_idle(struct gc_device *device, struct gc_share *share, uint64_t wanted_bytes);
-
-/* Gives everything idle of one record back. */
-void gc_shortage_empty_pool(struct gc_context *context);
 
 /* What is freed becomes free: the threads' magazines are emptied, and what is pending is waited for
  * where no capture forbids it. True if anything became free. */
