@@ -9,7 +9,7 @@
 #define GC_FENCE_H
 
 #include "core/base/status.h"
-#include "core/pool/stream_list.h"
+#include "core/pool/pending.h"
 
 #include <stdbool.h>
 #include <stdint.h>

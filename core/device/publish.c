@@ -183,3 +183,10 @@ void gc_member_forget_tenant(struct gc_tenant *tenant)
             give_row(core, index - 1);
     }
 }
+
+void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused)
+{
+    /* Sequentially consistent, as the gate's word, which changes after it. */
+    atomic_store_explicit(&tenant->is_paused, is_paused, memory_order_seq_cst);
+    gc_member_write_tenant(tenant);
+}

@@ -18,5 +18,7 @@ void gc_core_show_paused(struct gc_core *core, bool is_paused);
 /* Row `index` of the tenants inside the process; NULL takes it away. */
 void gc_core_show_tenant(struct gc_core *core, uint32_t index,
                          const struct gc_ledger_tenant *tenant);
+/* What came of it. */
+void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused);
 
 #endif

@@ -4,7 +4,6 @@
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/config/parse.h"
-#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant_record.h"
 
@@ -173,13 +172,6 @@ enum gc_status gc_tenant_begin_pause(struct gc_tenant *tenant)
         atomic_store_explicit(&tenant->is_paused, true, memory_order_seq_cst);
     gc_lock_release(&tenant->core->registry);
     return status;
-}
-
-void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused)
-{
-    /* Sequentially consistent, as the gate's word, which changes after it. */
-    atomic_store_explicit(&tenant->is_paused, is_paused, memory_order_seq_cst);
-    gc_member_write_tenant(tenant);
 }
 
 bool gc_tenant_is_paused(const struct gc_tenant *tenant)

@@ -87,8 +87,6 @@ bool gc_tenant_read(struct gc_tenant *tenant, struct gc_device *device,
 /* It counts as paused from now on, and is not removed meanwhile. GC_BUSY: it is paused already;
  * GC_INVALID_ARGUMENT: it is removed, or about to be. */
 enum gc_status gc_tenant_begin_pause(struct gc_tenant *tenant) GC_CHECKED;
-/* What came of it. */
-void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused);
 bool gc_tenant_is_paused(const struct gc_tenant *tenant);
 
 #endif

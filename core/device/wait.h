@@ -22,7 +22,7 @@ enum gc_hidden gc_core_await_hidden(struct gc_core *core, uint64_t address);
 
 /* Each waits until what is paused there is not. Where no helper hears the requests of others the
  * thread answers them meanwhile, so that it can be resumed at all. No lock may be held, and nobody
- * who is inside the turnstile may wait here. */
+ * who is inside the gate may wait here. */
 void gc_core_await_resume(struct gc_core *core);
 void gc_core_await_tenant(struct gc_core *core, const struct gc_tenant *tenant);
 

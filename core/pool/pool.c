@@ -115,20 +115,6 @@ void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block)
 
 /* ---- blocks ---- */
 
-void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes)
-{
-    gc_supply_add(shared->supply, bytes);
-    if (shared->share_supply != NULL)
-        gc_supply_add(shared->share_supply, bytes);
-}
-
-void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes)
-{
-    gc_supply_sub(shared->supply, bytes);
-    if (shared->share_supply != NULL)
-        gc_supply_sub(shared->share_supply, bytes);
-}
-
 void gc_pool_set_idle_locked(struct gc_pool *pool, struct gc_segment *segment)
 {
     GC_ASSERT(!segment->is_idle);

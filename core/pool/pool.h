@@ -36,8 +36,8 @@
 #include "core/pool/bins.h"
 #include "core/pool/pagemap.h"
 #include "core/pool/pages.h"
+#include "core/pool/pending.h"
 #include "core/pool/segment.h"
-#include "core/pool/stream_list.h"
 
 #define GC_SMALL_MAX GC_MIB(1)
 #define GC_SMALL_SEGMENT GC_MIB(2)
@@ -187,8 +187,19 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
 void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
 
 /* Memory of the pool has become idle, or is no more. */
-void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes);
-void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes);
+static inline void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_supply_add(shared->supply, bytes);
+    if (shared->share_supply != NULL)
+        gc_supply_add(shared->share_supply, bytes);
+}
+
+static inline void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_supply_sub(shared->supply, bytes);
+    if (shared->share_supply != NULL)
+        gc_supply_sub(shared->share_supply, bytes);
+}
 
 /* A stream-ordered block is live no more. */
 void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes);

@@ -2,6 +2,7 @@
  * been, whatever the driver does. */
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/reclaim/defer.h"
