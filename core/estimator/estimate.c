@@ -8,26 +8,6 @@
 
 #include <string.h>
 
-const char *gc_estimate_part_key(enum gc_estimate_part part)
-{
-    static const char *const keys[] = {
-#define GC_ESTIMATE_PART(name, label) #name "_bytes",
-#include "core/estimator/estimate_parts.def"
-#undef GC_ESTIMATE_PART
-    };
-    return keys[part];
-}
-
-const char *gc_estimate_part_label(enum gc_estimate_part part)
-{
-    static const char *const labels[] = {
-#define GC_ESTIMATE_PART(name, label) label,
-#include "core/estimator/estimate_parts.def"
-#undef GC_ESTIMATE_PART
-    };
-    return labels[part];
-}
-
 void gc_estimate_request_init(struct gc_estimate_request *request)
 {
     *request = (struct gc_estimate_request){

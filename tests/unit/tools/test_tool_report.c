@@ -246,7 +246,7 @@ static void every_key_is_needed_in_its_type(void **state)
                                                NULL};
     static const char *const later_estimate[] = {
 #define GC_ESTIMATE_PART(name, label) #name "_bytes",
-#include "core/estimator/estimate_parts.def"
+#include "core/report/estimate_parts.def"
 #undef GC_ESTIMATE_PART
         "context_bytes", NULL};
 #define KEY_OF(field) #field,
