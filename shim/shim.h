@@ -92,9 +92,9 @@ struct gc_shim {
     /* 1 there: a call may be served from the thread's cache. 0 before the start, in a forked child,
      * and where there are no such caches. */
     const volatile char *hot;
-    struct gc_watch watch;            /* whether other processes ask something */
-    bool is_refused;                  /* a setting is so wrong that cuInit must fail */
-    struct gc_gatekeeper *gatekeeper; /* NULL: no model is named */
+    struct gc_watch watch;     /* whether other processes ask something */
+    bool is_refused;           /* a setting is so wrong that cuInit must fail */
+    bool has_gate;             /* a model is named: its estimate is held against a budget */
     atomic_bool ipc_seen;      /* the program asks for IPC handles: whole allocations from now on */
     atomic_int driver_version; /* once a device was seen: the report asks the driver nothing */
 };
@@ -246,11 +246,19 @@ bool gc_hot_watch_end(void);
 /* Starts it if the process has a group and it does not run yet. */
 void gc_helper_start(void);
 
-/* ---- the gate (gate.c) ---- */
+/* ---- the gate (life/admission.c) ---- */
+
+/* Opens the model that the options name, by `module`; where that is missing, its reason is kept for
+ * gc_gate_pass. False without host memory. Called once, by the start. */
+struct gc_module;
+bool gc_gate_open(const struct gc_module *module);
 
 /* Whether a program whose CUDA has just been initialised may go on: CUDA_SUCCESS, or what cuInit
  * returns instead. Does not come back where the gate ends the process. */
 CUresult gc_gate_pass(void);
+/* The estimate, for the report; false if there is none. */
+struct gc_report_estimate;
+bool gc_gate_tell(struct gc_report_estimate *estimate);
 /* The budget's device: its memory, and its UUID in the form of options. */
 #define GC_UUID_BYTES 48
 bool gc_shim_describe_device(CUdevice ordinal, uint64_t *total_bytes, char uuid[GC_UUID_BYTES]);

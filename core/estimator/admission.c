@@ -1,6 +1,7 @@
 #include "core/estimator/admission.h"
 #include "core/base/bits.h"
 #include "core/base/host_mem.h"
+#include "core/estimator/estimate.h"
 #include "core/estimator/fits.h"
 #include "core/io/text.h"
 

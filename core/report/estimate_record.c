@@ -9,30 +9,6 @@
 
 #define MODEL_COLUMNS 62
 
-/* ---- parts ---- */
-
-const char *gc_estimate_part_key(enum gc_estimate_part part)
-{
-    static const char *const keys[] = {
-#define GC_ESTIMATE_PART(name, label) #name "_bytes",
-#include "core/report/estimate_parts.def"
-#undef GC_ESTIMATE_PART
-    };
-    return keys[part];
-}
-
-const char *gc_estimate_part_label(enum gc_estimate_part part)
-{
-    static const char *const labels[] = {
-#define GC_ESTIMATE_PART(name, label) label,
-#include "core/report/estimate_parts.def"
-#undef GC_ESTIMATE_PART
-    };
-    return labels[part];
-}
-
-/* ---- estimated beside measured ---- */
-
 /* Estimated and held, both without contexts. */
 struct comparison {
     uint64_t estimated_bytes;

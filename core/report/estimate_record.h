@@ -5,6 +5,7 @@
 
 #include "core/io/json.h"
 #include "core/io/writer.h"
+#include "core/report/estimate_parts.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,21 +13,6 @@
 struct gc_report;
 
 #define GC_ESTIMATE_DEVICE_MAX 64
-
-enum gc_estimate_part {
-#define GC_ESTIMATE_PART(name, label) GC_ESTIMATE_##name,
-#include "core/report/estimate_parts.def"
-#undef GC_ESTIMATE_PART
-    GC_ESTIMATE_PART_COUNT
-};
-
-const char *gc_estimate_part_key(enum gc_estimate_part part);   /* "weight_bytes" */
-const char *gc_estimate_part_label(enum gc_estimate_part part); /* "weights" */
-
-struct gc_estimate_sizes {
-    uint64_t parts[GC_ESTIMATE_PART_COUNT];
-    uint64_t peak_bytes; /* their sum */
-};
 
 #define GC_NOTES_MAX 24
 #define GC_NOTE_BYTES 192

@@ -1,9 +1,10 @@
 /* The library's life: a lazy start at the first CUDA call, nothing before; the report at exit.
  *
- * Start has two halves. Finding the driver needs the dynamic linker's lock, so every thread does
- * that by itself and nobody waits (resolve.c). Then one thread loads the options and creates core;
- * that half takes no lock of anyone else's, so the others wait for it, for a moment. A call that
- * comes back to us from inside the start passes through.
+ * The start has steps of two kinds. Finding the driver (resolve.c), and opening the module that
+ * reads models (module.c), need the dynamic linker's lock: every thread does these by itself and no
+ * thread waits for another. Reading the options, before the module, and creating core, after it,
+ * take no lock of anyone else's: one thread does each, and the others wait for it, for a moment. A
+ * call that comes back to us from inside the start passes through.
  *
  * A forked child must not touch its parent's accounts: a page that the kernel wipes on fork tells
  * the two apart without a system call (without such a page getpid does). At exit getpid is compared
@@ -12,7 +13,6 @@
  * that run later. */
 #define _GNU_SOURCE
 #include "core/base/lock.h"
-#include "core/estimator/admission.h"
 #include "core/plan/plan.h"
 #include "shim/account/outside.h"
 #include "shim/account/tenant.h"
@@ -20,6 +20,7 @@
 #include "shim/intercept/unknown.h"
 #include "shim/life/deep.h"
 #include "shim/life/exit_report.h"
+#include "shim/life/module.h"
 #include "shim/wrap/submit.h"
 
 #include <pthread.h>
@@ -45,7 +46,8 @@ const char *const gc_api_names[GC_API_COUNT] = {
 #include "shim/public/own.def"
 };
 
-enum life_state { LIFE_NEW, LIFE_STARTING, LIFE_READY };
+/* In this order. Between LIFE_READ and LIFE_STARTING each thread opens the module. */
+enum life_state { LIFE_NEW, LIFE_READING, LIFE_READ, LIFE_STARTING, LIFE_READY };
 
 static struct {
     atomic_int state;
@@ -175,7 +177,19 @@ static void begin_service(void)
         __atomic_store_n(&gc_shim.hot, life.wiped_on_fork, __ATOMIC_RELEASE);
 }
 
-static void create_core(void *unused)
+static void read_options(void)
+{
+    if (gc_options_load(environ, &gc_shim.log, &gc_shim.options) == GC_OK)
+        gc_shim.is_refused = gc_shim.options->refused;
+}
+
+/* False: pass through. */
+static bool has_work(void)
+{
+    return gc_shim.options != NULL && !gc_shim.is_refused && gc_shim.options->mode != GC_MODE_OFF;
+}
+
+static void create_core(const struct gc_module *module)
 {
     struct gc_driver platform;
     struct gc_core_config config = {.driver = &platform,
@@ -183,13 +197,11 @@ static void create_core(void *unused)
                                     .api_names = gc_api_names,
                                     .api_count = GC_API_COUNT};
 
-    (void)unused;
-    if (gc_options_load(environ, &gc_shim.log, &gc_shim.options) != GC_OK)
+    if (gc_shim.options == NULL)
         goto fail;
-    gc_shim.is_refused = gc_shim.options->refused;
-    if (gc_shim.is_refused || gc_shim.options->mode == GC_MODE_OFF)
+    if (!has_work())
         return;
-    if (gc_gatekeeper_open(gc_shim.options, &gc_shim.gatekeeper) != GC_OK)
+    if (!gc_gate_open(module))
         goto fail;
     gc_driver_cuda_init(&platform);
     config.options = gc_shim.options;
@@ -212,33 +224,68 @@ fail:
                  "no host memory to start with: memory is not cached or limited");
 }
 
+/* Waits until another thread has brought the start so far; false in a child that was forked
+ * meanwhile. */
+static bool await_state(enum life_state state)
+{
+    const struct timespec pause = {0, 50000};
+
+    /* acquire: pairs with the releases in run_start and start */
+    while (atomic_load_explicit(&life.state, memory_order_acquire) < (int)state) {
+        int starter = atomic_load_explicit(&life.starter, memory_order_relaxed);
+
+        if (starter != 0 && starter != getpid())
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+static bool claim(enum life_state from, enum life_state to)
+{
+    int expected = (int)from;
+
+    return atomic_compare_exchange_strong_explicit(&life.state, &expected, (int)to,
+                                                   memory_order_relaxed, memory_order_relaxed);
+}
+
+/* `argument`: bool, whether it was this thread that created core. */
+static void run_start(void *argument)
+{
+    bool *is_creator = argument;
+    struct gc_module module = {0};
+
+    if (claim(LIFE_NEW, LIFE_READING)) {
+        atomic_store_explicit(&life.starter, getpid(), memory_order_relaxed);
+        mark_process();
+        read_options();
+        atomic_store_explicit(&life.state, LIFE_READ, memory_order_release);
+    }
+    if (!await_state(LIFE_READ))
+        return;
+    if (has_work() && gc_shim.options->model[0] != '\0')
+        gc_module_open(&module);
+    *is_creator = atomic_load_explicit(&life.starter, memory_order_relaxed) == getpid() &&
+                  claim(LIFE_READ, LIFE_STARTING);
+    if (*is_creator)
+        create_core(&module);
+}
+
 /* True once the start is done, by this thread or another one. */
 static bool start(void)
 {
-    int expected = LIFE_NEW;
-    struct timespec pause = {0, 50000};
+    bool is_creator = false;
 
-    if (atomic_compare_exchange_strong_explicit(&life.state, &expected, LIFE_STARTING,
-                                                memory_order_relaxed, memory_order_relaxed)) {
-        gc_thread.is_starting = true;
-        atomic_store_explicit(&life.starter, getpid(), memory_order_relaxed);
-        mark_process();
-        gc_deep_run(create_core, NULL);
-        gc_thread.is_starting = false;
+    gc_thread.is_starting = true;
+    gc_deep_run(run_start, &is_creator);
+    gc_thread.is_starting = false;
+    if (is_creator) {
         /* release: pairs with the acquire in gc_shim_ready */
         atomic_store_explicit(&life.state, LIFE_READY, memory_order_release);
         atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unknown_see */
         gc_unknown_apply();
-        return true;
     }
-    while (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY) {
-        int starter = atomic_load_explicit(&life.starter, memory_order_relaxed);
-
-        if (starter != 0 && starter != getpid())
-            return false; /* forked while another thread was starting */
-        nanosleep(&pause, NULL);
-    }
-    return true;
+    return await_state(LIFE_READY);
 }
 
 bool gc_shim_is_started(void)

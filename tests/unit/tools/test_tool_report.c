@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "core/estimator/notes.h"
 #include "core/report/report_tenant.h"
 #include "tests/unit/report_sample.h"
 #include "tests/unit/scratch.h"
