@@ -2,7 +2,7 @@
 #include "core/base/bits.h"
 #include "core/base/host_mem.h"
 #include "core/estimator/estimate.h"
-#include "core/estimator/fits.h"
+#include "core/estimator/fit.h"
 #include "core/io/text.h"
 
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* The estimate: types, work, devices one by one, overhead, what is not known. */
 #include "core/estimator/estimate.h"
 #include "core/base/host_mem.h"
-#include "core/estimator/arch_read.h"
+#include "core/estimator/arch.h"
 #include "core/estimator/checked.h"
 #include "core/estimator/estimator.h"
 #include "core/io/text.h"
@@ -40,19 +40,6 @@ void gc_estimator_close(struct gc_estimator *estimator)
         return;
     gc_graph_close(estimator->network);
     gc_host_unmap(&host, estimator, sizeof(*estimator));
-}
-
-enum gc_status gc_estimator_open_arch(const struct gc_arch *arch, struct gc_estimator **estimator)
-{
-    struct gc_estimator *made = map_estimator();
-    *estimator = made;
-    if (made == NULL)
-        return GC_NO_HOST_MEMORY;
-    made->arch = *arch;
-    made->has_layers = true;
-    gc_arch_complete(&made->arch, &made->notes);
-    gc_layers_make(&made->arch, &made->layers, &made->notes);
-    return GC_OK;
 }
 
 static void note_layers(struct gc_estimator *estimator)
@@ -197,7 +184,7 @@ static void set_tokens(const struct gc_estimator *estimator,
     estimate->positions = positions;
     estimate->seq_len = request->seq_len > 0 ? request->seq_len : positions;
     if (estimate->seq_len == 0 && estimator->has_layers && positions == 0 &&
-        estimator->layers.caches) {
+        estimator->layers.has_kv_cache) {
         estimate->unknown_parts |= WORK_PARTS | BIT(GC_ESTIMATE_input);
         gc_notes_add(&estimate->notes, "the largest context is not told: name one", NULL);
     }

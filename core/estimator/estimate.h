@@ -11,7 +11,7 @@
 #ifndef GC_ESTIMATE_H
 #define GC_ESTIMATE_H
 
-#include "core/estimator/arch_config.h"
+#include "core/estimator/arch.h"
 #include "core/estimator/notes.h"
 #include "core/model/model.h"
 #include "core/report/estimate_record.h"
@@ -75,9 +75,6 @@ struct gc_estimator;
  * has no fixed size. The model's warnings are among the notes of every estimate. */
 enum gc_status gc_estimator_open(const struct gc_model *model, enum gc_dtype dtype,
                                  struct gc_estimator **estimator) GC_CHECKED;
-/* The same for a configuration without a file: no weights. */
-enum gc_status gc_estimator_open_arch(const struct gc_arch *arch,
-                                      struct gc_estimator **estimator) GC_CHECKED;
 void gc_estimator_close(struct gc_estimator *estimator); /* NULL: nothing */
 
 /* GC_INVALID_ARGUMENT for a count out of its range; GC_OVERFLOW with estimate->overflowed. */

@@ -3,8 +3,8 @@
 #define GC_ESTIMATOR_H
 
 #include "core/estimator/estimate.h"
+#include "core/estimator/formulas.h"
 #include "core/estimator/layers.h"
-#include "core/estimator/parts.h"
 #include "core/estimator/weights.h"
 #include "core/model/graph.h"
 

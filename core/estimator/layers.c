@@ -1,8 +1,456 @@
+/* Which layer is what: by a word for each layer, else by period and offset, else by the family;
+ * which layers with attention have a window; experts and states; encoder and decoder. */
 #include "core/estimator/layers.h"
+
 #include "core/base/bits.h"
+#include "core/estimator/arch.h"
 #include "core/io/text.h"
 
 #include <string.h>
+
+static bool is_type(const struct gc_arch *arch, const char *types)
+{
+    const size_t length = strlen(arch->type);
+    return length > 0 && gc_text_find_word(types, arch->type, length) >= 0;
+}
+
+/* What "state" means in this model. */
+static enum gc_state_kind state_kind(const struct gc_arch *arch)
+{
+    if (is_type(arch, "rwkv, rwkv5, rwkv6, rwkv7, rwkv6qwen2, arwkv7"))
+        return GC_STATE_WKV;
+    return gc_arch_known(arch, GC_ARCH_RECURRENT_WIDTH) ? GC_STATE_RECURRENT : GC_STATE_SPACE;
+}
+
+static bool has_index(const struct gc_arch *arch, enum gc_arch_key key, uint32_t index)
+{
+    uint32_t count;
+    const uint32_t *items = gc_arch_items(arch, key, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i] == index)
+            return true;
+    }
+    return false;
+}
+
+/* GGUF says by 0 heads of keys and values that a layer has no attention. Nemotron-H's feed-forward
+ * layers are such too; they have a width where its state layers have none. */
+static enum gc_arch_kind kind_without_heads(const struct gc_arch *arch, uint32_t index)
+{
+    uint64_t width;
+    if (gc_arch_known(arch, GC_ARCH_SHORT_CONVOLUTION))
+        return GC_ARCH_KIND_CONVOLUTION;
+    if (!gc_arch_known(arch, GC_ARCH_STATE))
+        return GC_ARCH_KIND_DENSE; /* DeciLM: layers without attention */
+    if (is_type(arch, "nemotron_h, nemotron_h_moe") &&
+        gc_arch_layer_number(arch, GC_ARCH_INTERMEDIATE, index, &width) && width > 0)
+        return GC_ARCH_KIND_DENSE;
+    return GC_ARCH_KIND_STATE;
+}
+
+static enum gc_arch_kind kind_by_period(const struct gc_arch *arch, uint32_t index)
+{
+    const uint64_t period = gc_arch_number(arch, GC_ARCH_ATTENTION_PERIOD, 1);
+    const uint64_t offset = gc_arch_number(arch, GC_ARCH_ATTENTION_OFFSET, period - 1);
+    return index % period == offset % period ? GC_ARCH_KIND_ATTENTION : GC_ARCH_KIND_STATE;
+}
+
+/* Where no word says it. */
+static enum gc_arch_kind kind_by_rule(const struct gc_arch *arch, uint32_t index)
+{
+    uint64_t heads;
+    if (is_type(
+            arch,
+            "mamba, mamba2, falcon_mamba, xlstm, rwkv, rwkv5, rwkv6, rwkv7, rwkv6qwen2, arwkv7"))
+        return GC_ARCH_KIND_STATE;
+    if (is_type(arch, "falcon_h1, falcon-h1"))
+        return GC_ARCH_KIND_HYBRID;
+    if (gc_arch_layer_number(arch, GC_ARCH_ATTENTION_FLAGS, index, &heads))
+        return heads != 0 ? GC_ARCH_KIND_ATTENTION : GC_ARCH_KIND_STATE;
+    if (gc_arch_known(arch, GC_ARCH_ATTENTION_NUMBERS))
+        return has_index(arch, GC_ARCH_ATTENTION_NUMBERS, index + 1) ? GC_ARCH_KIND_ATTENTION
+                                                                     : GC_ARCH_KIND_STATE;
+    if (gc_arch_known(arch, GC_ARCH_ATTENTION_LAYERS)) {
+        if (has_index(arch, GC_ARCH_ATTENTION_LAYERS, index))
+            return is_type(arch, "zamba, zamba2") ? GC_ARCH_KIND_HYBRID : GC_ARCH_KIND_ATTENTION;
+        return gc_arch_known(arch, GC_ARCH_SHORT_CONVOLUTION) ? GC_ARCH_KIND_CONVOLUTION
+                                                              : GC_ARCH_KIND_STATE;
+    }
+    if (is_type(arch, "bamba"))
+        return GC_ARCH_KIND_STATE; /* none of its layers is named as one with attention */
+    if (gc_arch_layer_number(arch, GC_ARCH_KV_HEADS, index, &heads) && heads == 0)
+        return kind_without_heads(arch, index);
+    if (gc_arch_known(arch, GC_ARCH_ATTENTION_PERIOD))
+        return kind_by_period(arch, index);
+    return GC_ARCH_KIND_ATTENTION;
+}
+
+static enum gc_arch_kind kind_of(const struct gc_arch *arch, uint32_t index)
+{
+    uint32_t count;
+    const uint32_t *kinds = gc_arch_items(arch, GC_ARCH_KINDS, &count);
+    if (kinds != NULL)
+        return index < count ? (enum gc_arch_kind)kinds[index] : GC_ARCH_KIND_UNKNOWN;
+    kinds = gc_arch_items(arch, GC_ARCH_KIND_CYCLE, &count);
+    if (kinds != NULL)
+        return (enum gc_arch_kind)kinds[index % count];
+    return kind_by_rule(arch, index);
+}
+
+/* Whether the window holds in a layer whose word does not say. A pattern n leaves every n-th layer
+ * without one (0: none), as transformers and llama.cpp have it; a list says it for each layer. */
+static bool has_window(const struct gc_arch *arch, uint32_t index)
+{
+    uint32_t count;
+    uint64_t pattern;
+    if (gc_arch_number(arch, GC_ARCH_WINDOW_USED, 1) == 0)
+        return false;
+    if (index < gc_arch_number(arch, GC_ARCH_WINDOW_FROM, 0))
+        return false;
+    if (!gc_arch_layer_number(arch, GC_ARCH_WINDOW_PATTERN, index, &pattern))
+        return true;
+    if (gc_arch_items(arch, GC_ARCH_WINDOW_PATTERN, &count) != NULL)
+        return pattern != 0;
+    return pattern == 0 || (index + 1) % pattern != 0;
+}
+
+static bool has_chunk(const struct gc_arch *arch, uint32_t index)
+{
+    uint64_t rope;
+    if (gc_arch_layer_number(arch, GC_ARCH_NO_ROPE_LAYERS, index, &rope))
+        return rope != 0;
+    return has_window(arch, index);
+}
+
+static uint32_t window_of(const struct gc_arch *arch, enum gc_arch_kind kind, uint32_t index)
+{
+    const uint32_t window = (uint32_t)gc_arch_number(arch, GC_ARCH_WINDOW, 0);
+    const uint32_t chunk = (uint32_t)gc_arch_number(arch, GC_ARCH_CHUNK, 0);
+    if (kind == GC_ARCH_KIND_FULL)
+        return 0;
+    if (kind == GC_ARCH_KIND_WINDOW)
+        return window;
+    if (kind == GC_ARCH_KIND_CHUNK)
+        return chunk;
+    if (chunk > 0)
+        return has_chunk(arch, index) ? chunk : 0;
+    return window > 0 && has_window(arch, index) ? window : 0;
+}
+
+/* A window that is told without a word in which layers, in a family that is not known to have it in
+ * all: its layers may as well take turns. */
+static bool is_window_unclear(const struct gc_arch *arch)
+{
+    static const char everywhere[] =
+        "mistral, ministral, mixtral, phi3, phimoe, starcoder2, moshi, qwen2, qwen2_moe, qwen3, "
+        "qwen3_moe, qwen2_vl, qwen2_5_vl, recurrent_gemma, recurrentgemma, griffin";
+    static const enum gc_arch_key said[] = {GC_ARCH_KINDS,       GC_ARCH_WINDOW_PATTERN,
+                                            GC_ARCH_WINDOW_USED, GC_ARCH_WINDOW_FROM,
+                                            GC_ARCH_CHUNK,       GC_ARCH_NO_ROPE_LAYERS};
+    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
+        if (gc_arch_known(arch, said[i]))
+            return false;
+    }
+    return gc_arch_number(arch, GC_ARCH_WINDOW, 0) > 0 && !is_type(arch, everywhere);
+}
+
+/* A state that is told without a word in which layers: hybrids say that by names of their own. */
+static bool is_state_unclear(const struct gc_arch *arch, const struct gc_layers *layers)
+{
+    for (uint32_t i = 0; i < layers->count; i++) {
+        if (layers->items[i].state != GC_STATE_NONE || !layers->items[i].has_attention)
+            return false;
+    }
+    return gc_arch_known(arch, GC_ARCH_STATE) || gc_arch_known(arch, GC_ARCH_CONVOLUTION) ||
+           gc_arch_known(arch, GC_ARCH_LINEAR_KEY_DIM);
+}
+
+static void set_kind(const struct gc_arch *arch, struct gc_layers *layers, uint32_t index)
+{
+    struct gc_layer *layer = &layers->items[index];
+    const enum gc_arch_kind kind = kind_of(arch, index);
+    const bool is_hybrid = kind == GC_ARCH_KIND_HYBRID;
+    layer->dense = true;
+    switch (kind) {
+    case GC_ARCH_KIND_UNKNOWN:
+        layers->unknown |= GC_UNKNOWN_KINDS;
+        break;
+    case GC_ARCH_KIND_STATE:
+    case GC_ARCH_KIND_HYBRID:
+        layer->state = (uint8_t)state_kind(arch);
+        break;
+    case GC_ARCH_KIND_CONVOLUTION:
+        layer->state = GC_STATE_CONVOLUTION;
+        break;
+    default:
+        break;
+    }
+    layer->has_attention = is_hybrid || kind == GC_ARCH_KIND_FULL || kind == GC_ARCH_KIND_WINDOW ||
+                           kind == GC_ARCH_KIND_CHUNK || kind == GC_ARCH_KIND_ATTENTION;
+    layer->window = layer->has_attention ? window_of(arch, kind, index) : 0;
+}
+
+static void set_kinds(const struct gc_arch *arch, struct gc_layers *layers, struct gc_notes *notes)
+{
+    uint32_t count;
+    uint64_t shared = gc_arch_number(arch, GC_ARCH_SHARED_KV_LAYERS, 0);
+    for (uint32_t i = 0; i < layers->count; i++)
+        set_kind(arch, layers, i);
+    if (shared > layers->count)
+        shared = layers->count;
+    for (uint32_t i = layers->count - (uint32_t)shared; i < layers->count; i++)
+        layers->items[i].shares_kv = true;
+    if (is_state_unclear(arch, layers)) {
+        layers->unknown |= GC_UNKNOWN_KV | GC_UNKNOWN_STATE;
+        gc_notes_add(notes, "a state is told, but not in which layers: attention is taken for all",
+                     NULL);
+    }
+    if (is_window_unclear(arch)) {
+        layers->unknown |= GC_UNKNOWN_KV;
+        gc_notes_add(notes, "a window is told, but not in which layers: taken for all", NULL);
+    }
+    if (gc_arch_items(arch, GC_ARCH_CROSS_LAYERS, &count) != NULL && count > 0) {
+        layers->unknown |= GC_UNKNOWN_KV;
+        gc_notes_add(notes,
+                     "layers that attend to images keep keys and values of those, how many is not "
+                     "told: they are taken as the others are",
+                     NULL);
+    }
+    if (gc_arch_items(arch, GC_ARCH_KINDS, &count) != NULL && count != layers->count)
+        gc_notes_add(notes, "the kinds of layers are not as many as the layers", NULL);
+    if ((layers->unknown & GC_UNKNOWN_KINDS) != 0)
+        gc_notes_add(
+            notes,
+            "some layers are of a kind that is not known here: what they keep is not counted",
+            NULL);
+}
+
+/* Experts and states of layers. */
+
+/* ---- experts ---- */
+
+static bool is_listed(const struct gc_arch *arch, enum gc_arch_key key, uint32_t index)
+{
+    uint32_t count;
+    const uint32_t *items = gc_arch_items(arch, key, &count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i] == index)
+            return true;
+    }
+    return false;
+}
+
+/* By period n: DeepSeek's frequency counts from the first layer, Qwen's and Llama 4's step takes
+ * the last of each n, Jamba's period begins at its offset. */
+static bool has_experts(const struct gc_arch *arch, uint32_t index)
+{
+    uint32_t count;
+    uint64_t frequency;
+    const uint64_t step = gc_arch_number(arch, GC_ARCH_EXPERT_STEP, 1);
+    const uint64_t period = gc_arch_number(arch, GC_ARCH_EXPERT_PERIOD, 1);
+    if (gc_arch_known(arch, GC_ARCH_EXPERT_LAYERS))
+        return is_listed(arch, GC_ARCH_EXPERT_LAYERS, index);
+    if (index < gc_arch_number(arch, GC_ARCH_DENSE_LAYERS, 0) ||
+        is_listed(arch, GC_ARCH_EXPERTLESS_LAYERS, index))
+        return false;
+    if (gc_arch_layer_number(arch, GC_ARCH_EXPERT_FREQUENCY, index, &frequency)) {
+        if (gc_arch_items(arch, GC_ARCH_EXPERT_FREQUENCY, &count) != NULL)
+            return frequency != 0;
+        return frequency > 0 && index % frequency == 0;
+    }
+    if (gc_arch_known(arch, GC_ARCH_EXPERT_PERIOD))
+        return index % period == gc_arch_number(arch, GC_ARCH_EXPERT_OFFSET, 0) % period;
+    return step > 0 && (index + 1) % step == 0;
+}
+
+/* Where every layer is named, only some of the names leave room for experts. */
+static bool may_have_experts(const struct gc_arch *arch, uint32_t index)
+{
+    uint32_t count;
+    const uint32_t *kinds = gc_arch_items(arch, GC_ARCH_KINDS, &count);
+    bool names_experts = false;
+    for (uint32_t i = 0; i < count; i++)
+        names_experts = names_experts || kinds[i] == GC_ARCH_KIND_EXPERTS;
+    return !names_experts || (index < count && kinds[index] == GC_ARCH_KIND_EXPERTS);
+}
+
+static void set_experts(const struct gc_arch *arch, struct gc_layers *layers)
+{
+    layers->experts = gc_arch_number(arch, GC_ARCH_EXPERTS, 0);
+    layers->experts_used = gc_arch_number(arch, GC_ARCH_EXPERTS_USED, 0);
+    layers->shared_experts = gc_arch_number(arch, GC_ARCH_SHARED_EXPERTS, 0);
+    layers->expert_intermediate = gc_arch_number(arch, GC_ARCH_EXPERT_INTERMEDIATE,
+                                                 gc_arch_number(arch, GC_ARCH_INTERMEDIATE, 0));
+    layers->shared_intermediate = gc_arch_number(arch, GC_ARCH_SHARED_INTERMEDIATE, 0);
+    if (layers->experts < 2)
+        return;
+    for (uint32_t i = 0; i < layers->count; i++) {
+        if (may_have_experts(arch, i) && has_experts(arch, i)) {
+            layers->items[i].experts = true;
+            layers->expert_layer_count++;
+        }
+    }
+    if (layers->expert_intermediate == 0 || layers->experts_used == 0)
+        layers->unknown |= GC_UNKNOWN_WIDTHS;
+}
+
+/* ---- states ---- */
+
+/* Channels of a state-space layer. Mamba's own configuration has them as its width. */
+static uint64_t state_inner(const struct gc_arch *arch)
+{
+    const uint64_t heads = gc_arch_number(arch, GC_ARCH_STATE_HEADS, 0);
+    const uint64_t dim = gc_arch_number(arch, GC_ARCH_STATE_HEAD_DIM, 0);
+    const uint64_t expand = gc_arch_number(arch, GC_ARCH_STATE_EXPAND, 0);
+    if (gc_arch_known(arch, GC_ARCH_STATE_INNER))
+        return arch->fields[GC_ARCH_STATE_INNER].value;
+    if (heads > 0 && dim > 0)
+        return heads * dim;
+    if (expand > 0)
+        return expand * gc_arch_number(arch, GC_ARCH_HIDDEN, 0);
+    return gc_arch_known(arch, GC_ARCH_HEADS) ? 0 : gc_arch_number(arch, GC_ARCH_INTERMEDIATE, 0);
+}
+
+/* Mamba (Gu and Dao, 2023) keeps inner × state and kernel - 1 columns of its convolution; Mamba 2
+ * convolves the inputs and outputs of the state's groups too. Gated delta networks are the same
+ * with value heads for channels and keys for the state. */
+static bool set_space(const struct gc_arch *arch, struct gc_state_size *size, uint64_t *channels)
+{
+    const uint64_t kernel = gc_arch_number(arch, GC_ARCH_CONVOLUTION, 0);
+    uint64_t inner = state_inner(arch);
+    uint64_t state = gc_arch_number(arch, GC_ARCH_STATE, 0);
+    uint64_t groups = gc_arch_number(arch, GC_ARCH_STATE_GROUPS, 0);
+    if (gc_arch_known(arch, GC_ARCH_LINEAR_KEY_DIM)) {
+        inner = gc_arch_number(arch, GC_ARCH_LINEAR_VALUE_HEADS, 0) *
+                gc_arch_number(arch, GC_ARCH_LINEAR_VALUE_DIM, 0);
+        state = gc_arch_number(arch, GC_ARCH_LINEAR_KEY_DIM, 0);
+        groups = gc_arch_number(arch, GC_ARCH_LINEAR_KEY_HEADS, 0);
+    }
+    size->convolution = gc_sub_or_zero_u64(kernel, 1) * (inner + 2 * groups * state);
+    size->state = inner * state;
+    *channels = inner;
+    return kernel > 0 && inner > 0 && state > 0;
+}
+
+/* RWKV 5 and later keep a matrix for each head and two shifted tokens, RWKV 4 five vectors. */
+static bool set_wkv(const struct gc_arch *arch, struct gc_state_size *size)
+{
+    const uint64_t hidden = gc_arch_number(arch, GC_ARCH_HIDDEN, 0);
+    const uint64_t head = gc_arch_number(arch, GC_ARCH_WKV_HEAD_DIM, 0);
+    size->state = head > 0 ? hidden * head + 2 * hidden : 5 * hidden;
+    return hidden > 0;
+}
+
+/* Griffin (De et al., 2024): a vector and a convolution of four tokens unless told otherwise. */
+static bool set_recurrent(const struct gc_arch *arch, struct gc_state_size *size)
+{
+    const uint64_t width = gc_arch_number(arch, GC_ARCH_RECURRENT_WIDTH, 0);
+    const uint64_t kernel = gc_arch_number(arch, GC_ARCH_CONVOLUTION, 0);
+    size->convolution = gc_sub_or_zero_u64(kernel, 1) * width;
+    size->state = width;
+    return width > 0 && kernel > 0;
+}
+
+static bool set_convolution(const struct gc_arch *arch, struct gc_state_size *size)
+{
+    const uint64_t hidden = gc_arch_number(arch, GC_ARCH_HIDDEN, 0);
+    const uint64_t kernel = gc_arch_number(arch, GC_ARCH_SHORT_CONVOLUTION, 0);
+    size->convolution = gc_sub_or_zero_u64(kernel, 1) * hidden;
+    return hidden > 0 && kernel > 0;
+}
+
+/* No product here can pass 64 bits: the ranges of arch_keys.def keep each below 2^60. */
+static void set_states(const struct gc_arch *arch, struct gc_layers *layers)
+{
+    bool known[GC_STATE_KIND_COUNT] = {true};
+    known[GC_STATE_SPACE] =
+        set_space(arch, &layers->states[GC_STATE_SPACE], &layers->state_channels[GC_STATE_SPACE]);
+    known[GC_STATE_RECURRENT] = set_recurrent(arch, &layers->states[GC_STATE_RECURRENT]);
+    known[GC_STATE_WKV] = set_wkv(arch, &layers->states[GC_STATE_WKV]);
+    known[GC_STATE_CONVOLUTION] = set_convolution(arch, &layers->states[GC_STATE_CONVOLUTION]);
+    for (uint32_t i = 0; i < layers->count; i++) {
+        if (!known[layers->items[i].state])
+            layers->unknown |= GC_UNKNOWN_STATE;
+    }
+}
+
+/* Encoder and decoder: the decoder's layers are the model's, each with cross attention to what the
+ * encoder made of its input (Vaswani et al., 2017, section 3.2.3; Raffel et al., 2020 for T5). */
+
+/* Families whose decoder is a plain stack with cross attention of as many heads in each layer, as
+ * their configuration classes have it. */
+static bool is_pair(const struct gc_arch *arch)
+{
+    static const char types[] =
+        "t5, mt5, umt5, bart, mbart, plbart, blenderbot, blenderbot-small, pegasus, marian, "
+        "m2m_100, whisper";
+    const size_t length = strlen(arch->type);
+    return gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) != 0 && length > 0 &&
+           gc_text_find_word(types, arch->type, length) >= 0;
+}
+
+/* `own` where it is told stands for `shared`. */
+static void take(struct gc_arch *arch, enum gc_arch_key shared, enum gc_arch_key own)
+{
+    if (gc_arch_known(arch, own))
+        arch->fields[shared] =
+            (struct gc_arch_field){.value = arch->fields[own].value, .known = true};
+}
+
+/* What is told of both is the encoder's too. */
+static void keep(struct gc_arch *arch, enum gc_arch_key own, enum gc_arch_key shared)
+{
+    if (!gc_arch_known(arch, own) && gc_arch_known(arch, shared))
+        arch->fields[own] =
+            (struct gc_arch_field){.value = arch->fields[shared].value, .known = true};
+}
+
+void gc_arch_complete_pair(struct gc_arch *arch)
+{
+    if (!is_pair(arch))
+        return;
+    keep(arch, GC_ARCH_ENCODER_HEADS, GC_ARCH_HEADS);
+    keep(arch, GC_ARCH_ENCODER_INTERMEDIATE, GC_ARCH_INTERMEDIATE);
+    take(arch, GC_ARCH_LAYER_COUNT, GC_ARCH_DECODER_LAYERS);
+    take(arch, GC_ARCH_HEADS, GC_ARCH_DECODER_HEADS);
+    take(arch, GC_ARCH_INTERMEDIATE, GC_ARCH_DECODER_INTERMEDIATE);
+    take(arch, GC_ARCH_POSITIONS, GC_ARCH_TARGET_POSITIONS);
+}
+
+static void set_encoder(const struct gc_arch *arch, struct gc_layers *layers)
+{
+    struct gc_layer *layer = &layers->encoder;
+    const uint64_t heads = gc_arch_number(arch, GC_ARCH_ENCODER_HEADS, 0);
+    const uint64_t dim =
+        gc_arch_number(arch, GC_ARCH_HEAD_DIM, heads > 0 ? layers->hidden / heads : 0);
+    const uint64_t width = gc_arch_number(arch, GC_ARCH_ENCODER_INTERMEDIATE, 0);
+    *layer = (struct gc_layer){.has_attention = true,
+                               .dense = true,
+                               .heads = (uint32_t)heads,
+                               .kv_heads = (uint32_t)heads,
+                               .key_dim = (uint32_t)dim,
+                               .value_dim = (uint32_t)dim,
+                               .intermediate = (uint32_t)width};
+    if (heads == 0 || dim == 0 || width == 0)
+        layers->unknown |= GC_UNKNOWN_WIDTHS;
+}
+
+static void set_pair(const struct gc_arch *arch, struct gc_layers *layers, struct gc_notes *notes)
+{
+    if (gc_arch_number(arch, GC_ARCH_ENCODER_DECODER, 0) == 0)
+        return;
+    if (!is_pair(arch)) {
+        layers->unknown |= GC_UNKNOWN_ENCODER;
+        gc_notes_add(
+            notes, "encoder and decoder: one of them and what lies between are not counted", NULL);
+        return;
+    }
+    layers->has_cross_attention = true;
+    layers->source_tokens = gc_arch_number(arch, GC_ARCH_SOURCE_POSITIONS, 0);
+    set_encoder(arch, layers);
+    if (layers->source_tokens == 0)
+        gc_notes_add(notes, "the encoder's input is taken to be as long as the context", NULL);
+}
 
 /* ---- attention ---- */
 
@@ -58,10 +506,10 @@ static void set_attention(const struct gc_arch *arch, struct gc_layers *layers, 
     struct gc_layer *layer = &layers->items[index];
     set_heads(arch, layer, index);
     set_dims(arch, layer);
-    layer->latent = layers->kv_rank > 0;
+    layer->is_mla = layers->kv_rank > 0;
     if (layer->heads == 0 || layer->key_dim == 0)
         layers->unknown |= GC_UNKNOWN_WIDTHS;
-    if (!layer->latent && (layer->kv_heads == 0 || layer->key_dim == 0 || layer->value_dim == 0))
+    if (!layer->is_mla && (layer->kv_heads == 0 || layer->key_dim == 0 || layer->value_dim == 0))
         layers->unknown |= GC_UNKNOWN_KV;
 }
 
@@ -139,7 +587,7 @@ static void set_intermediate(const struct gc_arch *arch, struct gc_layers *layer
         uint64_t width = is_fourfold ? 4 * layers->hidden : 0;
         const bool is_told = gc_arch_layer_number(arch, GC_ARCH_INTERMEDIATE, i, &width);
         layer->intermediate = (uint32_t)width;
-        if (!is_told && !is_fourfold && layer->attends && !layer->experts)
+        if (!is_told && !is_fourfold && layer->has_attention && !layer->experts)
             layers->unknown |= GC_UNKNOWN_WIDTHS;
     }
 }
@@ -148,17 +596,18 @@ void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct
 {
     memset(layers, 0, sizeof(*layers));
     layers->count = layer_count(arch);
-    layers->caches = !is_encoder(arch);
-    layers->attentions = has_type(arch, "longcat_flash") ? 2 : 1; /* LongCat-Flash, 2025, 2.1 */
+    layers->has_kv_cache = !is_encoder(arch);
+    layers->attention_count =
+        has_type(arch, "longcat_flash") ? 2 : 1; /* LongCat-Flash, 2025, 2.1 */
     set_widths(arch, layers);
     set_latent(arch, layers);
-    gc_layers_set_kinds(arch, layers, notes);
+    set_kinds(arch, layers, notes);
     for (uint32_t i = 0; i < layers->count; i++) {
-        if (layers->items[i].attends)
+        if (layers->items[i].has_attention)
             set_attention(arch, layers, i);
     }
-    gc_layers_set_experts(arch, layers);
-    gc_layers_set_states(arch, layers);
+    set_experts(arch, layers);
+    set_states(arch, layers);
     set_intermediate(arch, layers);
     if (layers->count == 0)
         layers->unknown |= GC_UNKNOWN_LAYERS | GC_UNKNOWN_KV | GC_UNKNOWN_WIDTHS;
@@ -166,5 +615,5 @@ void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct
         layers->unknown |= GC_UNKNOWN_KV | GC_UNKNOWN_STATE | GC_UNKNOWN_WIDTHS;
         gc_notes_add(notes, "some layers have values of their own: not read", NULL);
     }
-    gc_layers_set_pair(arch, layers, notes);
+    set_pair(arch, layers, notes);
 }

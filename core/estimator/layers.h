@@ -3,10 +3,10 @@
  * it is done, with its source.
  *
  * What cannot be told stays unknown: a bit in `unknown`, never a guess. */
-#ifndef GC_LAYERS_H
-#define GC_LAYERS_H
+#ifndef GC_ESTIMATOR_LAYERS_H
+#define GC_ESTIMATOR_LAYERS_H
 
-#include "core/estimator/arch_config.h"
+#include "core/estimator/arch.h"
 #include "core/estimator/notes.h"
 
 enum gc_state_kind {
@@ -29,8 +29,8 @@ enum gc_unknown {
 };
 
 struct gc_layer {
-    bool attends;
-    bool latent;    /* keys and values as one latent of rank kv_rank with a rotary part */
+    bool has_attention;
+    bool is_mla;    /* keys and values as one latent of rank kv_rank with a rotary part */
     bool shares_kv; /* uses what an earlier layer keeps */
     bool experts;
     bool dense; /* has a feed-forward part of its own */
@@ -52,13 +52,13 @@ struct gc_state_size {
 struct gc_layers {
     uint32_t count;
     uint32_t expert_layer_count;
-    unsigned unknown; /* bits of gc_unknown */
-    bool caches;      /* false: an encoder, which keeps nothing for the next token */
+    unsigned unknown;  /* bits of gc_unknown */
+    bool has_kv_cache; /* false: an encoder, which keeps nothing for the next token */
     uint64_t hidden;
     uint64_t vocab;
     uint64_t positions; /* 0: not told */
     uint64_t kv_rank;
-    uint64_t attentions; /* of a layer with attention, each with keys and values of its own */
+    uint64_t attention_count; /* of a layer with attention, each with keys and values of its own */
     uint64_t rope_dim;
     uint64_t index_dim;
     uint64_t latent_key_dim;
@@ -70,7 +70,7 @@ struct gc_layers {
     uint64_t shared_intermediate;
     struct gc_state_size states[GC_STATE_KIND_COUNT];
     uint64_t state_channels[GC_STATE_KIND_COUNT]; /* that a token passes through there */
-    bool crosses;                                 /* each layer also sees what an encoder made */
+    bool has_cross_attention;                     /* each layer also sees what an encoder made */
     uint64_t source_tokens;  /* that the encoder always sees; 0: as many as the context has */
     struct gc_layer encoder; /* one of its layers */
     struct gc_layer items[GC_ARCH_LAYER_MAX];
@@ -78,13 +78,5 @@ struct gc_layers {
 
 /* Never fails: what is missing shows in `unknown` and in the notes. */
 void gc_layers_make(const struct gc_arch *arch, struct gc_layers *layers, struct gc_notes *notes);
-
-/* Inside: the parts of it. */
-void gc_layers_set_kinds(const struct gc_arch *arch, struct gc_layers *layers,
-                         struct gc_notes *notes);
-void gc_layers_set_pair(const struct gc_arch *arch, struct gc_layers *layers,
-                        struct gc_notes *notes);
-void gc_layers_set_experts(const struct gc_arch *arch, struct gc_layers *layers);
-void gc_layers_set_states(const struct gc_arch *arch, struct gc_layers *layers);
 
 #endif

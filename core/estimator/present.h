@@ -2,7 +2,7 @@
 #ifndef GC_PRESENT_H
 #define GC_PRESENT_H
 
-#include "core/estimator/fits.h"
+#include "core/estimator/fit.h"
 #include "core/io/json.h"
 #include "core/io/writer.h"
 

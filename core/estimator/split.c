@@ -93,7 +93,7 @@ static uint64_t encoder_bytes(struct device_view *view, layer_bytes *part)
     const struct gc_layers *layers = &view->estimator->layers;
     const struct gc_work work = gc_encoder_work(layers, view->work);
     uint64_t bytes = 0;
-    if (layers->crosses && part(layers, &layers->encoder, &work, &bytes) != GC_OK)
+    if (layers->has_cross_attention && part(layers, &layers->encoder, &work, &bytes) != GC_OK)
         view->sum.overflowed = true;
     return bytes;
 }
@@ -102,8 +102,9 @@ static uint64_t encoder_bytes(struct device_view *view, layer_bytes *part)
 static uint64_t encoded_bytes(struct device_view *view)
 {
     const struct gc_layers *layers = &view->estimator->layers;
-    const uint64_t tokens = gc_sum_mul(&view->sum, view->work->batch,
-                                       layers->crosses ? gc_source_tokens(layers, view->work) : 0);
+    const uint64_t tokens =
+        gc_sum_mul(&view->sum, view->work->batch,
+                   layers->has_cross_attention ? gc_source_tokens(layers, view->work) : 0);
     return gc_sum_typed(&view->sum, view->work->dtype,
                         gc_sum_mul(&view->sum, tokens, layers->hidden));
 }
@@ -115,7 +116,7 @@ static uint64_t input_bytes(struct device_view *view)
     uint64_t bytes = 0;
     uint64_t source = 0;
     if (gc_input_bytes(view->work, &bytes) != GC_OK ||
-        (layers->crosses && gc_input_bytes(&encoder, &source) != GC_OK))
+        (layers->has_cross_attention && gc_input_bytes(&encoder, &source) != GC_OK))
         view->sum.overflowed = true;
     return gc_sum_add(&view->sum, bytes, source);
 }

@@ -41,27 +41,27 @@ static bool is_later_shard(const char *name)
     return digits[-1] == '-' && memcmp(digits, "00001", 5) != 0;
 }
 
-static enum gc_status remember(struct gc_load *load, const struct gc_folder *folder,
+static enum gc_status remember(struct gc_reader *reader, const struct gc_folder *folder,
                                const char *name, const char **first, uint32_t *count)
 {
     (*count)++;
     if (*first != NULL && strcmp(name, *first) >= 0)
         return GC_OK;
-    *first = gc_region_text(&load->region, name, strlen(name));
-    return *first != NULL ? GC_OK : gc_load_no_memory(load, folder->path);
+    *first = gc_region_text(&reader->region, name, strlen(name));
+    return *first != NULL ? GC_OK : gc_reader_no_memory(reader, folder->path);
 }
 
-static enum gc_status look_at(struct gc_load *load, const struct gc_folder *folder,
+static enum gc_status look_at(struct gc_reader *reader, const struct gc_folder *folder,
                               const char *name, struct listing *listing)
 {
     if (gc_text_has_ending(name, strlen(name), ".safetensors.index.json"))
-        return remember(load, folder, name, &listing->index, &listing->index_count);
+        return remember(reader, folder, name, &listing->index, &listing->index_count);
     if (gc_text_has_ending(name, strlen(name), ".safetensors"))
-        return remember(load, folder, name, &listing->safetensors, &listing->safetensors_count);
+        return remember(reader, folder, name, &listing->safetensors, &listing->safetensors_count);
     if (gc_text_has_ending(name, strlen(name), ".gguf") && !is_later_shard(name))
-        return remember(load, folder, name, &listing->gguf, &listing->gguf_count);
+        return remember(reader, folder, name, &listing->gguf, &listing->gguf_count);
     if (gc_text_has_ending(name, strlen(name), ".onnx"))
-        return remember(load, folder, name, &listing->onnx, &listing->onnx_count);
+        return remember(reader, folder, name, &listing->onnx, &listing->onnx_count);
     if (gc_text_has_ending(name, strlen(name), ".bin") ||
         gc_text_has_ending(name, strlen(name), ".pt") ||
         gc_text_has_ending(name, strlen(name), ".pth"))
@@ -80,7 +80,7 @@ struct kernel_entry {
     char name[];
 };
 
-static enum gc_status list(struct gc_load *load, const struct gc_folder *folder,
+static enum gc_status list(struct gc_reader *reader, const struct gc_folder *folder,
                            struct listing *listing)
 {
     _Alignas(struct kernel_entry) char buffer[4096];
@@ -88,49 +88,50 @@ static enum gc_status list(struct gc_load *load, const struct gc_folder *folder,
     enum gc_status status = GC_OK;
     const int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return gc_load_fail(load, GC_IO, folder->path, "the folder cannot be listed");
+        return gc_reader_fail(reader, GC_IO, folder->path, "the folder cannot be listed");
     while (status == GC_OK) {
         const long got = syscall(SYS_getdents64, fd, buffer, sizeof(buffer));
         if (got < 0)
-            status = gc_load_fail(load, GC_IO, folder->path, "the folder cannot be listed");
+            status = gc_reader_fail(reader, GC_IO, folder->path, "the folder cannot be listed");
         if (got <= 0)
             break;
         for (long at = 0; at < got && status == GC_OK;) {
             const struct kernel_entry *entry = (const void *)(buffer + at);
             at += entry->bytes;
             if (++entries > ENTRIES_MAX)
-                status = gc_load_fail(load, GC_OUT_OF_RANGE, folder->path,
-                                      "the folder has more than %d files; name the model's",
-                                      ENTRIES_MAX);
+                status = gc_reader_fail(reader, GC_OUT_OF_RANGE, folder->path,
+                                        "the folder has more than %d files; name the model's",
+                                        ENTRIES_MAX);
             else if (entry->type != DT_DIR)
-                status = look_at(load, folder, entry->name, listing);
+                status = look_at(reader, folder, entry->name, listing);
         }
     }
     close(fd);
     return status;
 }
 
-static enum gc_status find_none(struct gc_load *load, const struct gc_folder *folder,
+static enum gc_status find_none(struct gc_reader *reader, const struct gc_folder *folder,
                                 const struct listing *listing)
 {
     static const char accepted[] = "safetensors, GGUF and ONNX files are accepted";
     if (listing->has_pipeline)
-        return gc_load_fail(load, GC_FORMAT, folder->path,
-                            "a diffusion pipeline: name the folder of one of its models");
+        return gc_reader_fail(reader, GC_FORMAT, folder->path,
+                              "a diffusion pipeline: name the folder of one of its models");
     if (listing->has_pickle)
-        return gc_load_fail(load, GC_FORMAT, folder->path,
-                            "its weights are PyTorch pickles, which are not read; %s", accepted);
-    return gc_load_fail(load, GC_FORMAT, folder->path, "the folder has no weights; %s", accepted);
+        return gc_reader_fail(reader, GC_FORMAT, folder->path,
+                              "its weights are PyTorch pickles, which are not read; %s", accepted);
+    return gc_reader_fail(reader, GC_FORMAT, folder->path, "the folder has no weights; %s",
+                          accepted);
 }
 
-enum gc_status gc_hf_find(struct gc_load *load, const struct gc_folder *folder, const char **name,
-                          enum gc_hf_kind *kind)
+enum gc_status gc_hf_find(struct gc_reader *reader, const struct gc_folder *folder,
+                          const char **name, enum gc_hf_kind *kind)
 {
     static const char index_name[] = "model.safetensors.index.json";
     static const char single_name[] = "model.safetensors";
     struct listing listing = {0};
     uint32_t count = 1;
-    const enum gc_status status = list(load, folder, &listing);
+    const enum gc_status status = list(reader, folder, &listing);
     if (status != GC_OK)
         return status;
     if (gc_folder_has(folder, index_name)) {
@@ -156,47 +157,47 @@ enum gc_status gc_hf_find(struct gc_load *load, const struct gc_folder *folder, 
         *kind = GC_HF_ONNX;
         count = listing.onnx_count;
     } else {
-        return find_none(load, folder, &listing);
+        return find_none(reader, folder, &listing);
     }
     if (count > 1)
-        return gc_load_fail(load, GC_FORMAT, folder->path,
-                            "%u files could be the model, \"%s\" among them: name the file", count,
-                            GC_LOAD_SHOWN(*name, strlen(*name)));
+        return gc_reader_fail(reader, GC_FORMAT, folder->path,
+                              "%u files could be the model, \"%s\" among them: name the file",
+                              count, GC_READER_SHOWN(*name, strlen(*name)));
     return GC_OK;
 }
 
 static enum gc_status read_config(struct gc_source *source)
 {
-    struct gc_json_reader reader;
+    struct gc_json_reader json;
     struct gc_json_token token;
-    gc_json_reader_init(&reader, source, 0, source->bytes);
-    reader.takes_python = true; /* state-space models have "time_step_limit": [0.0, Infinity] */
-    const enum gc_status status = gc_json_meta_read(&reader, NULL, true);
-    return status != GC_OK ? status : gc_json_reader_next(&reader, &token);
+    gc_json_reader_init(&json, source, 0, source->bytes);
+    json.takes_python = true; /* state-space models have "time_step_limit": [0.0, Infinity] */
+    const enum gc_status status = gc_json_meta_read(&json, NULL, true);
+    return status != GC_OK ? status : gc_json_reader_next(&json, &token);
 }
 
-enum gc_status gc_hf_read_config(struct gc_load *load, const struct gc_folder *folder,
+enum gc_status gc_hf_read_config(struct gc_reader *reader, const struct gc_folder *folder,
                                  bool required)
 {
     struct gc_source source;
-    const uint32_t metas = load->meta_count;
+    const uint32_t metas = reader->meta_count;
     if (!gc_folder_has(folder, config_name))
         return GC_OK;
     enum gc_status status =
-        gc_source_open_in(load, folder, config_name, folder->path, config_name, &source);
+        gc_source_open_in(reader, folder, config_name, folder->path, config_name, &source);
     if (status == GC_OK)
         status = read_config(&source);
     gc_source_close(&source);
-    load->model->has_config = status == GC_OK;
+    reader->model->has_config = status == GC_OK;
     if (status != GC_FORMAT || required)
         return status;
     /* A stranger's config beside the file that was asked for. */
     char text[GC_MODEL_ERROR_BYTES];
-    memcpy(text, load->error->text, sizeof(text));
-    load->failed = false;
-    load->meta_count = metas;
-    gc_names_init(&load->meta_names);
-    gc_load_warn(load, folder->path, "not used: %s", text);
+    memcpy(text, reader->error->text, sizeof(text));
+    reader->failed = false;
+    reader->meta_count = metas;
+    gc_names_init(&reader->meta_names);
+    gc_reader_warn(reader, folder->path, "not used: %s", text);
     return GC_OK;
 }
 
@@ -223,33 +224,33 @@ static bool same_shape(const struct gc_model_tensor *a, const struct gc_model_te
            memcmp(a->dims, b->dims, a->dim_count * sizeof(*a->dims)) == 0;
 }
 
-static struct gc_model_tensor *find_tensor(struct gc_load *load, const char *name)
+static struct gc_model_tensor *find_tensor(struct gc_reader *reader, const char *name)
 {
-    const struct gc_name *found = gc_names_find(&load->tensor_names, name, strlen(name));
-    return found != NULL ? &load->tensors[found->value] : NULL;
+    const struct gc_name *found = gc_names_find(&reader->tensor_names, name, strlen(name));
+    return found != NULL ? &reader->tensors[found->value] : NULL;
 }
 
-void gc_hf_tie(struct gc_load *load, const char *path)
+void gc_hf_tie(struct gc_reader *reader, const char *path)
 {
     static const char tie[] = "tie_word_embeddings";
-    const struct gc_name *meta = gc_names_find(&load->meta_names, tie, sizeof(tie) - 1);
-    if (meta == NULL || load->metas[meta->value].value.kind != GC_META_BOOL ||
-        load->metas[meta->value].value.unsigned_value == 0)
+    const struct gc_name *meta = gc_names_find(&reader->meta_names, tie, sizeof(tie) - 1);
+    if (meta == NULL || reader->metas[meta->value].value.kind != GC_META_BOOL ||
+        reader->metas[meta->value].value.unsigned_value == 0)
         return;
-    struct gc_model_tensor *head = find_tensor(load, "lm_head.weight");
+    struct gc_model_tensor *head = find_tensor(reader, "lm_head.weight");
     if (head == NULL)
-        head = find_tensor(load, "embed_out.weight");
+        head = find_tensor(reader, "embed_out.weight");
     if (head == NULL || head->alias_of != GC_MODEL_NONE)
         return;
-    for (uint32_t i = 0; i < load->tensor_count; i++) {
-        const struct gc_model_tensor *tensor = &load->tensors[i];
+    for (uint32_t i = 0; i < reader->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &reader->tensors[i];
         if (tensor == head || tensor->alias_of != GC_MODEL_NONE || !is_embedding(tensor->name) ||
             !same_shape(tensor, head))
             continue;
         head->alias_of = i;
-        gc_load_warn(load, path, "%s: \"%s\" is stored though tied to \"%s\"; counted once", tie,
-                     GC_LOAD_SHOWN(head->name, strlen(head->name)),
-                     GC_LOAD_SHOWN(tensor->name, strlen(tensor->name)));
+        gc_reader_warn(reader, path, "%s: \"%s\" is stored though tied to \"%s\"; counted once",
+                       tie, GC_READER_SHOWN(head->name, strlen(head->name)),
+                       GC_READER_SHOWN(tensor->name, strlen(tensor->name)));
         return;
     }
 }

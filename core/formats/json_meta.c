@@ -18,8 +18,8 @@ struct level {
 };
 
 struct flattener {
-    struct gc_json_reader *reader;
-    struct gc_load *load;
+    struct gc_json_reader *json;
+    struct gc_reader *reader;
     bool keep;
     uint32_t depth;
     uint32_t key_length; /* of the value that comes next */
@@ -34,7 +34,7 @@ static enum gc_status extend_key(struct flattener *flat, uint64_t offset, const 
     const struct level *level = &flat->levels[flat->depth];
     const size_t dot = level->key_length > 0;
     if (level->key_length + dot + length >= sizeof(flat->key))
-        return gc_source_fail(flat->reader->source, offset, "a key longer than %d bytes",
+        return gc_source_fail(flat->json->source, offset, "a key longer than %d bytes",
                               KEY_BYTES_MAX - 1);
     flat->key[level->key_length] = '.';
     memcpy(flat->key + level->key_length + dot, text, length);
@@ -75,9 +75,9 @@ static enum gc_status scalar_value(struct flattener *flat, const struct gc_json_
                 length--;
         }
         value->kind = GC_META_TEXT;
-        value->text = gc_region_text(&flat->load->region, token->text, length);
+        value->text = gc_region_text(&flat->reader->region, token->text, length);
         if (value->text == NULL)
-            return gc_load_no_memory(flat->load, flat->reader->source->path);
+            return gc_reader_no_memory(flat->reader, flat->json->source->path);
     }
     return GC_OK;
 }
@@ -87,23 +87,23 @@ static enum gc_status put(struct flattener *flat, uint64_t offset,
                           const struct gc_meta_value *value)
 {
     struct level *level = &flat->levels[flat->depth];
-    const char *path = flat->reader->source->path;
+    const char *path = flat->json->source->path;
     struct gc_meta meta = {.value = *value};
     enum gc_status status;
     if (level->is_array) {
         level->count++;
         if (level->count > GC_META_ITEMS_MAX)
             return GC_OK;
-        status = gc_load_grow(flat->load, path, (void **)&level->items, (uint32_t)level->kept,
-                              &level->room, sizeof(*level->items));
+        status = gc_reader_grow(flat->reader, path, (void **)&level->items, (uint32_t)level->kept,
+                                &level->room, sizeof(*level->items));
         if (status == GC_OK)
             level->items[level->kept++] = *value;
         return status;
     }
     if (memchr(flat->key, '\0', flat->key_length) != NULL)
-        return gc_source_fail(flat->reader->source, offset, "a key with a NUL in it");
-    status = gc_load_text(flat->load, path, "key", flat->key, flat->key_length, &meta.key);
-    return status != GC_OK ? status : gc_load_add_meta(flat->load, path, &meta);
+        return gc_source_fail(flat->json->source, offset, "a key with a NUL in it");
+    status = gc_reader_text(flat->reader, path, "key", flat->key, flat->key_length, &meta.key);
+    return status != GC_OK ? status : gc_reader_add_meta(flat->reader, path, &meta);
 }
 
 static enum gc_status close_level(struct flattener *flat, uint64_t offset)
@@ -141,7 +141,7 @@ static enum gc_status take(struct flattener *flat, const struct gc_json_token *t
     switch (token->event) {
     case GC_JSON_KEY:
         if (token->cut)
-            return gc_source_fail(flat->reader->source, token->offset, "a key longer than %d bytes",
+            return gc_source_fail(flat->json->source, token->offset, "a key longer than %d bytes",
                                   KEY_BYTES_MAX - 1);
         return extend_key(flat, token->offset, token->text, token->length);
     case GC_JSON_BEGIN_OBJECT:
@@ -162,29 +162,29 @@ static enum gc_status take(struct flattener *flat, const struct gc_json_token *t
     }
 }
 
-enum gc_status gc_json_meta_read(struct gc_json_reader *reader, const char *prefix, bool keep)
+enum gc_status gc_json_meta_read(struct gc_json_reader *json, const char *prefix, bool keep)
 {
-    struct gc_load *load = reader->source->load;
+    struct gc_reader *reader = json->source->reader;
     struct gc_json_token token;
-    enum gc_status status = gc_json_reader_next(reader, &token);
+    enum gc_status status = gc_json_reader_next(json, &token);
     if (status != GC_OK)
         return status;
     if (token.event != GC_JSON_BEGIN_OBJECT)
-        return gc_source_fail(reader->source, token.offset, "%s where an object is expected",
+        return gc_source_fail(json->source, token.offset, "%s where an object is expected",
                               gc_json_token_name(&token));
     if (!keep)
-        return gc_json_reader_skip(reader, &token);
-    struct flattener *flat = gc_load_alloc(load, reader->source->path, sizeof(*flat));
+        return gc_json_reader_skip(json, &token);
+    struct flattener *flat = gc_reader_alloc(reader, json->source->path, sizeof(*flat));
     if (flat == NULL)
-        return gc_load_no_memory(load, reader->source->path);
+        return gc_reader_no_memory(reader, json->source->path);
+    flat->json = json;
     flat->reader = reader;
-    flat->load = load;
     if (prefix != NULL && gc_text_copy(flat->key, sizeof(flat->key), prefix, strlen(prefix)))
         flat->levels[0].key_length = (uint32_t)strlen(prefix);
-    const uint32_t outer = reader->depth;
+    const uint32_t outer = json->depth;
     for (;;) {
-        status = gc_json_reader_next(reader, &token);
-        if (status != GC_OK || reader->depth < outer)
+        status = gc_json_reader_next(json, &token);
+        if (status != GC_OK || json->depth < outer)
             return status;
         status = take(flat, &token);
         if (status != GC_OK)

@@ -7,10 +7,10 @@
 #define GC_META_ITEMS_MAX 4096      /* of an array, kept; the rest is counted */
 #define GC_META_TEXT_MAX (16 << 10) /* bytes of a text, kept */
 
-/* Reads the next value, which must be an object. Its members are added to the load's metas under
+/* Reads the next value, which must be an object. Its members are added to the reader's metas under
  * "prefix.key", or "key" if there is no prefix (NULL). A key that is there twice is GC_FORMAT.
  * keep false: it is checked and dropped. */
-enum gc_status gc_json_meta_read(struct gc_json_reader *reader, const char *prefix,
+enum gc_status gc_json_meta_read(struct gc_json_reader *json, const char *prefix,
                                  bool keep) GC_CHECKED;
 
 #endif

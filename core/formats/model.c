@@ -2,14 +2,13 @@
 #include "core/model/model.h"
 
 #include "core/base/bits.h"
+#include "core/formats/description.h"
+#include "core/formats/detect.h"
 #include "core/formats/gguf.h"
 #include "core/formats/hf.h"
-#include "core/formats/kind.h"
 #include "core/formats/onnx.h"
-#include "core/formats/plain.h"
 #include "core/formats/safetensors.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,74 +25,63 @@ struct owner {
     struct gc_model_lookup lookup;
 };
 
-static const char *const format_names[] = {
-    [GC_MODEL_SAFETENSORS] = "safetensors",
-    [GC_MODEL_GGUF] = "gguf",
-    [GC_MODEL_ONNX] = "onnx",
-    [GC_MODEL_PLAIN] = "plain",
-};
-
-const char *gc_model_format_name(enum gc_model_format format)
-{
-    return (unsigned)format < GC_MODEL_FORMAT_COUNT ? format_names[format] : "?";
-}
-
 /* ---- reading ---- */
 
 static enum gc_status read_safetensors(struct gc_source *source, const struct gc_folder *folder,
                                        bool index, bool whole_folder)
 {
-    struct gc_load *load = source->load;
-    load->model->format = GC_MODEL_SAFETENSORS;
-    enum gc_status status =
-        index ? gc_sharded_read(source, folder) : gc_safetensors_read(source, GC_MODEL_NONE);
+    struct gc_reader *reader = source->reader;
+    reader->model->format = GC_MODEL_SAFETENSORS;
+    enum gc_status status = index ? gc_safetensors_read_index(source, folder)
+                                  : gc_safetensors_read(source, GC_MODEL_NONE);
     if (status == GC_OK)
-        status = gc_hf_read_config(load, folder, whole_folder);
+        status = gc_hf_read_config(reader, folder, whole_folder);
     if (status == GC_OK)
-        gc_hf_tie(load, source->path);
+        gc_hf_tie(reader, source->path);
     return status;
 }
 
 static enum gc_status read_source(struct gc_source *source, const struct gc_folder *folder,
                                   const char *name, bool whole_folder)
 {
-    struct gc_model *model = source->load->model;
-    enum gc_kind kind = GC_KIND_UNKNOWN;
+    struct gc_model *model = source->reader->model;
+    enum gc_file_kind kind = GC_FILE_UNKNOWN;
     bool index = false;
-    enum gc_status status = gc_kind_tell(source, name, &kind);
-    if (status == GC_OK && kind == GC_KIND_JSON)
-        status = gc_kind_is_index(source, &index);
+    enum gc_status status = gc_detect_format(source, name, &kind);
+    if (status == GC_OK && kind == GC_FILE_JSON)
+        status = gc_detect_is_index(source, &index);
     if (status != GC_OK)
         return status;
-    if (kind == GC_KIND_SAFETENSORS || index)
+    if (kind == GC_FILE_SAFETENSORS || index)
         return read_safetensors(source, folder, index, whole_folder);
-    if (kind == GC_KIND_GGUF) {
+    if (kind == GC_FILE_GGUF) {
         model->format = GC_MODEL_GGUF;
         return gc_gguf_read(source, folder, name);
     }
-    if (kind == GC_KIND_ONNX) {
+    if (kind == GC_FILE_ONNX) {
         model->format = GC_MODEL_ONNX;
         return gc_onnx_read(source, folder);
     }
     if (strcmp(name, "config.json") == 0)
-        return gc_load_fail(source->load, GC_FORMAT, source->path,
-                            "a model's configuration; name its folder, which has the weights too");
+        return gc_reader_fail(
+            source->reader, GC_FORMAT, source->path,
+            "a model's configuration; name its folder, which has the weights too");
     model->format = GC_MODEL_PLAIN;
-    return gc_plain_read(source);
+    return gc_description_read(source);
 }
 
-static enum gc_status read_folder(struct gc_load *load, const char *path)
+static enum gc_status read_folder(struct gc_reader *reader, const char *path)
 {
     struct gc_folder folder;
     struct gc_source source;
     enum gc_hf_kind kind;
     const char *name;
-    enum gc_status status = gc_folder_open(load, path, &folder);
+    enum gc_status status = gc_folder_open(reader, path, &folder);
     if (status != GC_OK)
         return status;
-    status = gc_hf_find(load, &folder, &name, &kind);
+    status = gc_hf_find(reader, &folder, &name, &kind);
     if (status == GC_OK)
-        status = gc_source_open_in(load, &folder, name, path, "the folder", &source);
+        status = gc_source_open_in(reader, &folder, name, path, "the folder", &source);
     if (status == GC_OK) {
         status = read_source(&source, &folder, name, true);
         gc_source_close(&source);
@@ -102,12 +90,12 @@ static enum gc_status read_folder(struct gc_load *load, const char *path)
     return status;
 }
 
-static enum gc_status read_file(struct gc_load *load, const char *path)
+static enum gc_status read_file(struct gc_reader *reader, const char *path)
 {
     struct gc_folder folder;
     struct gc_source source;
     const char *name;
-    enum gc_status status = gc_source_open_with_folder(load, path, &source, &folder, &name);
+    enum gc_status status = gc_source_open_with_folder(reader, path, &source, &folder, &name);
     if (status != GC_OK)
         return status;
     status = read_source(&source, &folder, name, false);
@@ -116,22 +104,22 @@ static enum gc_status read_file(struct gc_load *load, const char *path)
     return status;
 }
 
-static enum gc_status read_path(struct gc_load *load, const char *path)
+static enum gc_status read_path(struct gc_reader *reader, const char *path)
 {
     uint32_t mode;
     uint64_t bytes;
     if (gc_source_look(AT_FDCWD, path, 0, &mode, &bytes) == 0 && S_ISDIR(mode))
-        return read_folder(load, path);
-    return read_file(load, path);
+        return read_folder(reader, path);
+    return read_file(reader, path);
 }
 
 /* ---- what it comes to ---- */
 
-static enum gc_status add_up(struct gc_load *load, struct gc_model_totals *totals)
+static enum gc_status add_up(struct gc_reader *reader, struct gc_model_totals *totals)
 {
     *totals = (struct gc_model_totals){0};
-    for (uint32_t i = 0; i < load->tensor_count; i++) {
-        const struct gc_model_tensor *tensor = &load->tensors[i];
+    for (uint32_t i = 0; i < reader->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &reader->tensors[i];
         const bool alias = tensor->alias_of != GC_MODEL_NONE;
         const bool counted = !alias && tensor->dtype != GC_DTYPE_TEXT;
         uint64_t *bytes = alias ? &totals->alias_bytes : &totals->weight_bytes;
@@ -139,70 +127,62 @@ static enum gc_status add_up(struct gc_load *load, struct gc_model_totals *total
             !gc_add_u64(totals->parameters, counted ? tensor->elements : 0, &totals->parameters) ||
             !gc_add_u64(totals->stored_bytes, alias ? 0 : tensor->stored_bytes,
                         &totals->stored_bytes))
-            return gc_load_fail(load, GC_FORMAT, load->model->path,
-                                "tensor \"%s\": with it the sum of all tensors overflows 64 bits",
-                                GC_LOAD_SHOWN(tensor->name, strlen(tensor->name)));
+            return gc_reader_fail(reader, GC_FORMAT, reader->model->path,
+                                  "tensor \"%s\": with it the sum of all tensors overflows 64 bits",
+                                  GC_READER_SHOWN(tensor->name, strlen(tensor->name)));
     }
     return GC_OK;
 }
 
 /* Operators alone can be a model; tensors or a configuration that are not there are a mistake. */
-static enum gc_status check_content(struct gc_load *load)
+static enum gc_status check_content(struct gc_reader *reader)
 {
-    const struct gc_model *model = load->model;
-    if (load->tensor_count > 0 || model->has_config || model->format == GC_MODEL_ONNX)
+    const struct gc_model *model = reader->model;
+    if (reader->tensor_count > 0 || model->has_config || model->format == GC_MODEL_ONNX)
         return GC_OK;
-    return gc_load_fail(load, GC_FORMAT, model->path,
-                        "no tensors and no configuration: nothing is known of a model");
+    return gc_reader_fail(reader, GC_FORMAT, model->path,
+                          "no tensors and no configuration: nothing is known of a model");
 }
 
-static void hand_over(struct gc_load *load, struct owner *owner)
+static void hand_over(struct gc_reader *reader, void *memory)
 {
+    struct owner *owner = memory;
     struct gc_model *model = &owner->model;
-    model->tensors = load->tensors;
-    model->tensor_count = load->tensor_count;
-    model->files = load->files;
-    model->file_count = load->file_count;
-    model->metas = load->metas;
-    model->meta_count = load->meta_count;
-    model->ports = load->ports;
-    model->port_count = load->port_count;
-    model->warnings = load->warnings;
-    model->warning_count = load->warning_count;
-    model->header_bytes = load->header_bytes;
-    model->memory_bytes = gc_region_bytes(&load->region);
-    owner->lookup = (struct gc_model_lookup){load->tensor_names, load->meta_names};
+    model->tensors = reader->tensors;
+    model->tensor_count = reader->tensor_count;
+    model->files = reader->files;
+    model->file_count = reader->file_count;
+    model->metas = reader->metas;
+    model->meta_count = reader->meta_count;
+    model->ports = reader->ports;
+    model->port_count = reader->port_count;
+    model->warnings = reader->warnings;
+    model->warning_count = reader->warning_count;
+    model->header_bytes = reader->header_bytes;
+    model->memory_bytes = gc_region_bytes(&reader->region);
+    owner->lookup = (struct gc_model_lookup){reader->tensor_names, reader->meta_names};
     model->lookup = &owner->lookup;
-    owner->region = load->region;
+    owner->region = reader->region;
+}
+
+static enum gc_status read_model(struct gc_reader *reader, void *memory)
+{
+    struct owner *owner = memory;
+    reader->model = &owner->model;
+    reader->model->path = reader->path;
+    enum gc_status status = read_path(reader, reader->path);
+    if (status == GC_OK)
+        status = add_up(reader, &owner->model.totals);
+    return status == GC_OK ? check_content(reader) : status;
 }
 
 enum gc_status gc_model_open(const char *path, const struct gc_model_limits *limits,
                              struct gc_model **model, struct gc_model_error *error)
 {
-    const int saved_errno = errno;
-    struct gc_load load;
+    static const struct gc_reading reading = {sizeof(struct owner), read_model, hand_over};
     void *memory;
-    *model = NULL;
-    enum gc_status status =
-        gc_load_begin(&load, path, limits, error, sizeof(struct owner), &memory);
-    struct owner *owner = memory;
-    if (status == GC_OK) {
-        load.model = &owner->model;
-        load.model->path = load.path;
-        status = read_path(&load, load.path);
-    }
-    gc_source_end(&load);
-    if (status == GC_OK)
-        status = add_up(&load, &owner->model.totals);
-    if (status == GC_OK)
-        status = check_content(&load);
-    if (status == GC_OK) {
-        hand_over(&load, owner);
-        *model = &owner->model;
-    } else {
-        gc_region_fini(&load.region);
-    }
-    errno = saved_errno;
+    const enum gc_status status = gc_reader_run(&reading, path, limits, error, &memory);
+    *model = memory == NULL ? NULL : &((struct owner *)memory)->model;
     return status;
 }
 

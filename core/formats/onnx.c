@@ -260,10 +260,10 @@ static enum gc_status add_number(struct walk *walk, const char *key, uint64_t nu
         .key = key,
         .value = {.kind = GC_META_INTEGER, .unsigned_value = number, .real = (double)number},
     };
-    struct gc_load *load = walk->onnx.load;
-    if (gc_names_find(&load->meta_names, key, strlen(key)) != NULL)
+    struct gc_reader *reader = walk->onnx.reader;
+    if (gc_names_find(&reader->meta_names, key, strlen(key)) != NULL)
         return GC_OK;
-    return gc_load_add_meta(load, walk->onnx.source->path, &meta);
+    return gc_reader_add_meta(reader, walk->onnx.source->path, &meta);
 }
 
 static enum gc_status take_opset(struct walk *walk, struct gc_protobuf message)
@@ -292,13 +292,13 @@ static enum gc_status take_producer(struct walk *walk, const struct gc_protobuf 
                                     const struct gc_protobuf_field *field)
 {
     static const char key[] = "onnx.producer";
-    struct gc_load *load = walk->onnx.load;
+    struct gc_reader *reader = walk->onnx.reader;
     struct gc_meta meta = {.key = key, .value = {.kind = GC_META_TEXT}};
-    if (gc_names_find(&load->meta_names, key, sizeof(key) - 1) != NULL)
+    if (gc_names_find(&reader->meta_names, key, sizeof(key) - 1) != NULL)
         return GC_OK;
     const enum gc_status status =
         gc_protobuf_text(message, field, "the producer's name", &meta.value.text);
-    return status != GC_OK ? status : gc_load_add_meta(load, walk->onnx.source->path, &meta);
+    return status != GC_OK ? status : gc_reader_add_meta(reader, walk->onnx.source->path, &meta);
 }
 
 static enum gc_status take_model_field(struct walk *walk, const struct gc_protobuf *message,
@@ -356,9 +356,9 @@ static enum gc_status go(struct walk *walk)
         bool more;
         enum gc_status status = gc_protobuf_next(&frame->message, &field, &more);
         if (status == GC_OK && more && ++walk->fields > FIELDS_MAX)
-            status = gc_load_fail(walk->onnx.load, GC_OUT_OF_RANGE, walk->onnx.source->path,
-                                  "byte %llu: more than %u fields of nodes and attributes",
-                                  (unsigned long long)field.offset, FIELDS_MAX);
+            status = gc_reader_fail(walk->onnx.reader, GC_OUT_OF_RANGE, walk->onnx.source->path,
+                                    "byte %llu: more than %u fields of nodes and attributes",
+                                    (unsigned long long)field.offset, FIELDS_MAX);
         if (status == GC_OK && more) {
             status = take_field(walk, frame, &field);
         } else if (status == GC_OK) {
@@ -377,39 +377,39 @@ static enum gc_status go(struct walk *walk)
 static void tell(const struct gc_onnx *onnx)
 {
     if (onnx->empty > 0)
-        gc_load_warn(onnx->load, onnx->source->path,
-                     "%llu tensors without data, \"%s\" among them; counted as their shapes say",
-                     (unsigned long long)onnx->empty,
-                     GC_LOAD_SHOWN(onnx->empty_name, strlen(onnx->empty_name)));
+        gc_reader_warn(onnx->reader, onnx->source->path,
+                       "%llu tensors without data, \"%s\" among them; counted as their shapes say",
+                       (unsigned long long)onnx->empty,
+                       GC_READER_SHOWN(onnx->empty_name, strlen(onnx->empty_name)));
     /* Scalars, as ConstantOfShape has, are not worth a word. */
     if (onnx->foreign_bytes > 4096)
-        gc_load_warn(
-            onnx->load, onnx->source->path,
+        gc_reader_warn(
+            onnx->reader, onnx->source->path,
             "%llu bytes of tensors in attributes of nodes other than Constant; not counted",
             (unsigned long long)onnx->foreign_bytes);
 }
 
 enum gc_status gc_onnx_read(struct gc_source *source, const struct gc_folder *folder)
 {
-    struct gc_load *load = source->load;
-    struct walk *walk = gc_load_alloc(load, source->path, sizeof(*walk));
+    struct gc_reader *reader = source->reader;
+    struct walk *walk = gc_reader_alloc(reader, source->path, sizeof(*walk));
     if (walk == NULL)
-        return gc_load_no_memory(load, source->path);
-    walk->onnx = (struct gc_onnx){.load = load, .source = source, .folder = folder};
+        return gc_reader_no_memory(reader, source->path);
+    walk->onnx = (struct gc_onnx){.reader = reader, .source = source, .folder = folder};
     gc_names_init(&walk->onnx.external);
     walk->depth = 1;
     walk->stack[0] =
         (struct frame){.kind = FRAME_MODEL, .message = {.source = source, .end = source->bytes}};
-    enum gc_status status = gc_load_add_file(load, source->path, source->bytes, &source->file);
+    enum gc_status status = gc_reader_add_file(reader, source->path, source->bytes, &source->file);
     if (status == GC_OK)
         status = go(walk);
     if (status != GC_OK)
         return status;
     if (!walk->has_graph)
-        return gc_load_fail(load, GC_FORMAT, source->path,
-                            "no graph: an ONNX model has one, whole files are accepted");
+        return gc_reader_fail(reader, GC_FORMAT, source->path,
+                              "no graph: an ONNX model has one, whole files are accepted");
     gc_onnx_drop_weight_ports(&walk->onnx);
     tell(&walk->onnx);
     const struct gc_ranges ranges = {.slack = UINT64_MAX};
-    return gc_ranges_check(load, &ranges);
+    return gc_ranges_check(reader, &ranges);
 }

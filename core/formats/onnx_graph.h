@@ -96,7 +96,7 @@ struct gc_onnx_builder {
 
 void *gc_onnx_alloc(struct gc_onnx_builder *builder, uint64_t bytes);
 
-/* ---- onnx_graph_names.c: spaces, values, symbols ---- */
+/* ---- onnx_names.c: spaces, values, symbols ---- */
 
 /* "PREFIX/NAME", or the name alone; NULL: no memory. */
 const char *gc_onnx_join(struct gc_onnx_builder *builder, const char *prefix, const char *name);
@@ -116,7 +116,7 @@ enum gc_status gc_onnx_type(struct gc_onnx_builder *builder, const struct gc_onn
                             struct gc_type *type) GC_CHECKED;
 enum gc_status gc_onnx_add_node(struct gc_onnx_builder *builder, uint32_t *node) GC_CHECKED;
 
-/* ---- onnx_graph_scope.c: all of a graph but its nodes ---- */
+/* ---- onnx_call.c: all of a graph but its nodes ---- */
 
 enum gc_status gc_onnx_open_scope(struct gc_onnx_builder *builder, struct gc_protobuf message,
                                   uint32_t parent_space, uint32_t node, uint32_t *space) GC_CHECKED;
@@ -126,19 +126,12 @@ enum gc_status gc_onnx_small_tensor(struct gc_onnx_builder *builder, struct gc_p
 enum gc_status gc_onnx_sparse_tensor(struct gc_onnx_builder *builder, struct gc_protobuf message,
                                      const char **name, struct gc_tensor *tensor) GC_CHECKED;
 
-/* ---- onnx_graph_node.c: nodes and their attributes ---- */
+/* ---- onnx_graph.c ---- */
 
-enum gc_status gc_onnx_open_node(struct gc_onnx_builder *builder, struct gc_protobuf message,
-                                 uint32_t space) GC_CHECKED;
-enum gc_status gc_onnx_node_field(struct gc_onnx_builder *builder, struct gc_onnx_frame *frame,
-                                  const struct gc_protobuf_field *field) GC_CHECKED;
-/* A call goes on as the frame of its function's body. */
-enum gc_status gc_onnx_end_node(struct gc_onnx_builder *builder, struct gc_onnx_frame *frame,
-                                bool *is_call) GC_CHECKED;
 enum gc_status gc_onnx_push(struct gc_onnx_builder *builder,
                             const struct gc_onnx_frame *frame) GC_CHECKED;
 
-/* ---- onnx_graph_attribute.c ---- */
+/* ---- onnx_attribute.c ---- */
 
 /* `graph` is the message of an attribute that is a graph, else empty. */
 enum gc_status gc_onnx_read_attribute(struct gc_onnx_builder *builder, uint32_t space,
@@ -146,7 +139,7 @@ enum gc_status gc_onnx_read_attribute(struct gc_onnx_builder *builder, uint32_t 
                                       struct gc_graph_attribute *attribute,
                                       struct gc_protobuf *graph) GC_CHECKED;
 
-/* ---- onnx_graph_call.c: local functions ---- */
+/* ---- onnx_call.c: local functions ---- */
 
 enum gc_status gc_onnx_add_function(struct gc_onnx_builder *builder,
                                     struct gc_protobuf message) GC_CHECKED;
@@ -161,12 +154,7 @@ enum gc_status gc_onnx_begin_call(struct gc_onnx_builder *builder,
 enum gc_status gc_onnx_end_call(struct gc_onnx_builder *builder,
                                 const struct gc_onnx_frame *frame) GC_CHECKED;
 
-/* ---- onnx_graph_order.c ---- */
-
-/* Lists each scope's nodes in an order in which they can run. GC_FORMAT: there is none. */
-enum gc_status gc_onnx_order(struct gc_onnx_builder *builder) GC_CHECKED;
-
-/* ---- onnx_data.c: the content of small tensors ---- */
+/* ---- onnx_attribute.c: the content of small tensors ---- */
 
 /* Elements as dims, and NULL where they are not kept. */
 enum gc_status gc_onnx_read_data(struct gc_onnx_builder *builder, struct gc_protobuf message,

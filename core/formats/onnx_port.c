@@ -149,15 +149,15 @@ static enum gc_status keep(struct gc_onnx *onnx, const struct gc_onnx_port *cont
 {
     struct gc_model_port port = content->port;
     const char *path = onnx->source->path;
-    uint64_t *dims = gc_load_alloc(onnx->load, path, port.dim_count * sizeof(*dims));
-    const char **symbols = gc_load_alloc(onnx->load, path, port.dim_count * sizeof(*symbols));
+    uint64_t *dims = gc_reader_alloc(onnx->reader, path, port.dim_count * sizeof(*dims));
+    const char **symbols = gc_reader_alloc(onnx->reader, path, port.dim_count * sizeof(*symbols));
     if (dims == NULL || symbols == NULL)
-        return gc_load_no_memory(onnx->load, path);
+        return gc_reader_no_memory(onnx->reader, path);
     memcpy(dims, content->dims, port.dim_count * sizeof(*dims));
     memcpy(symbols, content->symbols, port.dim_count * sizeof(*symbols));
     port.dims = dims;
     port.symbols = symbols;
-    return gc_load_add_port(onnx->load, path, &port);
+    return gc_reader_add_port(onnx->reader, path, &port);
 }
 
 /* An open dimension of an input that has no name is called by the input's: "input.0". */
@@ -169,9 +169,9 @@ static enum gc_status name_axes(struct gc_onnx *onnx, struct gc_onnx_port *conte
         if (content->dims[i] != GC_MODEL_UNKNOWN_DIM || (symbol != NULL && symbol[0] != '\0'))
             continue;
         /* At most GC_ONNX_DIMS_MAX, 64: two digits. */
-        char *name = gc_load_alloc(onnx->load, onnx->source->path, length + sizeof(".00"));
+        char *name = gc_reader_alloc(onnx->reader, onnx->source->path, length + sizeof(".00"));
         if (name == NULL)
-            return gc_load_no_memory(onnx->load, onnx->source->path);
+            return gc_reader_no_memory(onnx->reader, onnx->source->path);
         memcpy(name, content->port.name, length + 1);
         char *at = name + length;
         *at++ = '.';
@@ -221,13 +221,13 @@ enum gc_status gc_onnx_add_port(struct gc_onnx *onnx, struct gc_protobuf message
 
 void gc_onnx_drop_weight_ports(struct gc_onnx *onnx)
 {
-    struct gc_load *load = onnx->load;
+    struct gc_reader *reader = onnx->reader;
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < load->port_count; i++) {
-        const struct gc_model_port *port = &load->ports[i];
+    for (uint32_t i = 0; i < reader->port_count; i++) {
+        const struct gc_model_port *port = &reader->ports[i];
         if (port->kind == GC_MODEL_OUTPUT ||
-            gc_names_find(&load->tensor_names, port->name, strlen(port->name)) == NULL)
-            load->ports[kept++] = *port;
+            gc_names_find(&reader->tensor_names, port->name, strlen(port->name)) == NULL)
+            reader->ports[kept++] = *port;
     }
-    load->port_count = kept;
+    reader->port_count = kept;
 }

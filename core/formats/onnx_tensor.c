@@ -87,7 +87,7 @@ static enum gc_status take_entry(struct gc_onnx *onnx, struct gc_protobuf messag
     if (!gc_text_uint(value, strlen(value), &number))
         return gc_source_fail(onnx->source, offset,
                               "external_data: %s is \"%s\"; a whole number is accepted", key,
-                              GC_LOAD_SHOWN(value, strlen(value)));
+                              GC_READER_SHOWN(value, strlen(value)));
     if (number == GC_MODEL_NO_OFFSET)
         return gc_source_fail(onnx->source, offset, "external_data: %s is %llu; no file is so long",
                               key, (unsigned long long)number);
@@ -111,21 +111,21 @@ static enum gc_status find_file(struct gc_onnx *onnx, const char *name, const ch
         *file = known->value;
         return GC_OK;
     }
-    enum gc_status status =
-        gc_source_size_in(onnx->load, onnx->folder, name, onnx->source->path, place, &path, &bytes);
+    enum gc_status status = gc_source_size_in(onnx->reader, onnx->folder, name, onnx->source->path,
+                                              place, &path, &bytes);
     if (status == GC_OK)
-        status = gc_load_add_file(onnx->load, path, bytes, file);
+        status = gc_reader_add_file(onnx->reader, path, bytes, file);
     if (status == GC_OK &&
-        !gc_names_add(&onnx->external, &onnx->load->region, name, strlen(name), *file))
-        status = gc_load_no_memory(onnx->load, onnx->source->path);
+        !gc_names_add(&onnx->external, &onnx->reader->region, name, strlen(name), *file))
+        status = gc_reader_no_memory(onnx->reader, onnx->source->path);
     return status;
 }
 
 static enum gc_status place_external(struct gc_onnx *onnx, const struct gc_onnx_content *content,
                                      struct gc_model_tensor *tensor)
 {
-    char place[GC_LOAD_SHOWN_BYTES + 16];
-    const char *shown = GC_LOAD_SHOWN(tensor->name, strlen(tensor->name));
+    char place[GC_READER_SHOWN_BYTES + 16];
+    const char *shown = GC_READER_SHOWN(tensor->name, strlen(tensor->name));
     if (content->location == NULL)
         return gc_source_fail(onnx->source, content->begin,
                               "tensor \"%s\": external data without a location", shown);
@@ -198,7 +198,7 @@ static bool has_fixed_data(enum gc_dtype dtype)
 static enum gc_status check_inner(struct gc_onnx *onnx, const struct gc_onnx_content *content,
                                   struct gc_model_tensor *tensor)
 {
-    const char *shown = GC_LOAD_SHOWN(tensor->name, strlen(tensor->name));
+    const char *shown = GC_READER_SHOWN(tensor->name, strlen(tensor->name));
     uint64_t stored = content->has_raw ? tensor->stored_bytes : content->typed_bytes;
     const bool exact =
         content->has_raw || (has_fixed_data(tensor->dtype) && content->typed_fixed > 0);
@@ -242,9 +242,9 @@ enum gc_status gc_onnx_read_content(struct gc_onnx *onnx, struct gc_protobuf mes
         tensor->name = name;
     if (tensor->dtype == GC_DTYPE_NONE)
         return gc_source_fail(onnx->source, content->begin, "tensor \"%s\": no data type",
-                              GC_LOAD_SHOWN(tensor->name, strlen(tensor->name)));
+                              GC_READER_SHOWN(tensor->name, strlen(tensor->name)));
     const uint64_t raw_bytes = tensor->stored_bytes;
-    const enum gc_status status = gc_load_size_tensor(onnx->load, onnx->source->path, tensor);
+    const enum gc_status status = gc_reader_size_tensor(onnx->reader, onnx->source->path, tensor);
     tensor->stored_bytes = raw_bytes;
     if (status != GC_OK)
         return status;
@@ -255,12 +255,12 @@ enum gc_status gc_onnx_read_content(struct gc_onnx *onnx, struct gc_protobuf mes
 static enum gc_status add(struct gc_onnx *onnx, struct gc_model_tensor *tensor)
 {
     const uint64_t dims_bytes = tensor->dim_count * sizeof(*tensor->dims);
-    uint64_t *dims = gc_load_alloc(onnx->load, onnx->source->path, dims_bytes);
+    uint64_t *dims = gc_reader_alloc(onnx->reader, onnx->source->path, dims_bytes);
     if (dims == NULL)
-        return gc_load_no_memory(onnx->load, onnx->source->path);
+        return gc_reader_no_memory(onnx->reader, onnx->source->path);
     memcpy(dims, tensor->dims, dims_bytes);
     tensor->dims = dims;
-    return gc_load_add_tensor(onnx->load, onnx->source->path, tensor, false);
+    return gc_reader_add_tensor(onnx->reader, onnx->source->path, tensor, false);
 }
 
 enum gc_status gc_onnx_add_tensor(struct gc_onnx *onnx, struct gc_protobuf message,
@@ -332,14 +332,14 @@ enum gc_status gc_onnx_read_sparse(struct gc_onnx *onnx, struct gc_protobuf mess
     tensor.dims = sparse.dims;
     tensor.dim_count = sparse.dim_count;
     tensor.offset = GC_MODEL_NO_OFFSET;
-    status = gc_load_size_tensor(onnx->load, onnx->source->path, &tensor);
+    status = gc_reader_size_tensor(onnx->reader, onnx->source->path, &tensor);
     if (status != GC_OK)
         return status;
     if (values > tensor.elements ||
         !gc_add_u64(tensor.stored_bytes, sparse.indices.tensor.stored_bytes, &stored))
         return gc_source_fail(onnx->source, begin,
                               "sparse tensor \"%s\": %llu values, and %llu elements in all",
-                              GC_LOAD_SHOWN(tensor.name, strlen(tensor.name)),
+                              GC_READER_SHOWN(tensor.name, strlen(tensor.name)),
                               (unsigned long long)values, (unsigned long long)tensor.elements);
     tensor.stored_bytes = stored;
     dense->tensor = tensor;
@@ -368,7 +368,7 @@ enum gc_status gc_onnx_add_list(struct gc_onnx *onnx, const char *name, enum gc_
         .file = onnx->source->file,
         .alias_of = GC_MODEL_NONE,
     };
-    const enum gc_status status = gc_load_size_tensor(onnx->load, onnx->source->path, &tensor);
+    const enum gc_status status = gc_reader_size_tensor(onnx->reader, onnx->source->path, &tensor);
     tensor.stored_bytes = tensor.bytes;
     return status == GC_OK ? add(onnx, &tensor) : status;
 }

@@ -7,7 +7,7 @@
 #define GC_ONNX_DIMS_MAX 64
 
 struct gc_onnx {
-    struct gc_load *load;
+    struct gc_reader *reader;
     struct gc_source *source;
     const struct gc_folder *folder;
     struct gc_names external; /* file name → index among the files */

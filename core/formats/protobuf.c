@@ -9,9 +9,9 @@
 
 static enum gc_status fail(const struct gc_protobuf *message, uint64_t offset, const char *what)
 {
-    return gc_load_fail(message->source->load, GC_FORMAT, message->source->path,
-                        "byte %llu: %s; a protobuf message is expected", (unsigned long long)offset,
-                        what);
+    return gc_reader_fail(message->source->reader, GC_FORMAT, message->source->path,
+                          "byte %llu: %s; a protobuf message is expected",
+                          (unsigned long long)offset, what);
 }
 
 enum gc_status gc_protobuf_varint(struct gc_protobuf *message, uint64_t *value)
@@ -86,11 +86,11 @@ enum gc_status gc_protobuf_next(struct gc_protobuf *message, struct gc_protobuf_
         status = gc_protobuf_varint(message, &field->bytes);
         field->offset = message->position;
         if (status == GC_OK && field->bytes > message->end - message->position)
-            return gc_load_fail(message->source->load, GC_FORMAT, message->source->path,
-                                "byte %llu: a field of %llu bytes, and its message ends at byte "
-                                "%llu: cut short, or no protobuf",
-                                (unsigned long long)begin, (unsigned long long)field->bytes,
-                                (unsigned long long)message->end);
+            return gc_reader_fail(message->source->reader, GC_FORMAT, message->source->path,
+                                  "byte %llu: a field of %llu bytes, and its message ends at byte "
+                                  "%llu: cut short, or no protobuf",
+                                  (unsigned long long)begin, (unsigned long long)field->bytes,
+                                  (unsigned long long)message->end);
         break;
     default:
         return fail(message, begin, "a field of a type that is not in use");
@@ -122,14 +122,14 @@ enum gc_status gc_protobuf_text(const struct gc_protobuf *message,
     struct gc_source *source = message->source;
     const unsigned char *view;
     if (field->bytes > TEXT_BYTES_MAX)
-        return gc_load_fail(source->load, GC_FORMAT, source->path,
-                            "byte %llu: %s of %llu bytes; %u are accepted",
-                            (unsigned long long)field->offset, what,
-                            (unsigned long long)field->bytes, TEXT_BYTES_MAX);
+        return gc_reader_fail(source->reader, GC_FORMAT, source->path,
+                              "byte %llu: %s of %llu bytes; %u are accepted",
+                              (unsigned long long)field->offset, what,
+                              (unsigned long long)field->bytes, TEXT_BYTES_MAX);
     const enum gc_status status =
         gc_source_view(source, field->offset, (size_t)field->bytes, what, &view);
     if (status != GC_OK)
         return status;
-    return gc_load_text(source->load, source->path, what, (const char *)view, (size_t)field->bytes,
-                        text);
+    return gc_reader_text(source->reader, source->path, what, (const char *)view,
+                          (size_t)field->bytes, text);
 }

@@ -50,51 +50,53 @@ static void sort(const struct gc_model_tensor *tensors, uint32_t *order, uint32_
     }
 }
 
-#define SHOWN_NAME(tensor) GC_LOAD_SHOWN((tensor)->name, strlen((tensor)->name))
+#define SHOWN_NAME(tensor) GC_READER_SHOWN((tensor)->name, strlen((tensor)->name))
 
-static enum gc_status take_hole(struct gc_load *load, const struct gc_ranges *ranges, uint32_t file,
-                                uint64_t from, uint64_t to)
+static enum gc_status take_hole(struct gc_reader *reader, const struct gc_ranges *ranges,
+                                uint32_t file, uint64_t from, uint64_t to)
 {
-    const char *path = load->files[file].path;
+    const char *path = reader->files[file].path;
     if (to - from <= ranges->slack)
         return GC_OK;
     if (ranges->holes_refused)
-        return gc_load_fail(load, GC_FORMAT, path,
-                            "byte %llu: %llu bytes up to byte %llu belong to no tensor; tensors "
-                            "without holes between them are accepted",
-                            (unsigned long long)from, (unsigned long long)(to - from),
-                            (unsigned long long)to);
-    gc_load_warn(load, path, "byte %llu: %llu bytes belong to no tensor", (unsigned long long)from,
-                 (unsigned long long)(to - from));
+        return gc_reader_fail(reader, GC_FORMAT, path,
+                              "byte %llu: %llu bytes up to byte %llu belong to no tensor; tensors "
+                              "without holes between them are accepted",
+                              (unsigned long long)from, (unsigned long long)(to - from),
+                              (unsigned long long)to);
+    gc_reader_warn(reader, path, "byte %llu: %llu bytes belong to no tensor",
+                   (unsigned long long)from, (unsigned long long)(to - from));
     return GC_OK;
 }
 
-static enum gc_status check_bounds(struct gc_load *load, const struct gc_ranges *ranges,
+static enum gc_status check_bounds(struct gc_reader *reader, const struct gc_ranges *ranges,
                                    const struct gc_model_tensor *tensor)
 {
-    const struct gc_model_file *file = &load->files[tensor->file];
+    const struct gc_model_file *file = &reader->files[tensor->file];
     if (tensor->offset >= ranges->begin && tensor->offset <= file->bytes &&
         tensor->stored_bytes <= file->bytes - tensor->offset)
         return GC_OK;
-    return gc_load_fail(load, GC_FORMAT, file->path,
-                        "tensor \"%s\": its %llu bytes at byte %llu leave the data, which is bytes "
-                        "%llu to %llu: the file is cut short, or the offset wrong",
-                        SHOWN_NAME(tensor), (unsigned long long)tensor->stored_bytes,
-                        (unsigned long long)tensor->offset, (unsigned long long)ranges->begin,
-                        (unsigned long long)file->bytes);
+    return gc_reader_fail(
+        reader, GC_FORMAT, file->path,
+        "tensor \"%s\": its %llu bytes at byte %llu leave the data, which is bytes "
+        "%llu to %llu: the file is cut short, or the offset wrong",
+        SHOWN_NAME(tensor), (unsigned long long)tensor->stored_bytes,
+        (unsigned long long)tensor->offset, (unsigned long long)ranges->begin,
+        (unsigned long long)file->bytes);
 }
 
 /* Goes through the tensors in order, file by file. */
-static enum gc_status walk(struct gc_load *load, const struct gc_ranges *ranges,
+static enum gc_status walk(struct gc_reader *reader, const struct gc_ranges *ranges,
                            const uint32_t *order, uint32_t count)
 {
     const struct gc_model_tensor *before = NULL;
     uint64_t end = ranges->begin;
     for (uint32_t i = 0; i < count; i++) {
-        struct gc_model_tensor *tensor = &load->tensors[order[i]];
-        enum gc_status status = check_bounds(load, ranges, tensor);
+        struct gc_model_tensor *tensor = &reader->tensors[order[i]];
+        enum gc_status status = check_bounds(reader, ranges, tensor);
         if (status == GC_OK && before != NULL && before->file != tensor->file) {
-            status = take_hole(load, ranges, before->file, end, load->files[before->file].bytes);
+            status =
+                take_hole(reader, ranges, before->file, end, reader->files[before->file].bytes);
             before = NULL;
             end = ranges->begin;
         }
@@ -102,16 +104,16 @@ static enum gc_status walk(struct gc_load *load, const struct gc_ranges *ranges,
             return status;
         if (before != NULL && tensor->offset == before->offset &&
             tensor->stored_bytes == before->stored_bytes) {
-            tensor->alias_of = (uint32_t)(before - load->tensors);
+            tensor->alias_of = (uint32_t)(before - reader->tensors);
             continue;
         }
         if (before != NULL && tensor->offset < end)
-            return gc_load_fail(load, GC_FORMAT, load->files[tensor->file].path,
-                                "tensors \"%s\" and \"%s\" overlap at byte %llu; tensors apart, or "
-                                "the very same bytes, are accepted",
-                                SHOWN_NAME(before), SHOWN_NAME(tensor),
-                                (unsigned long long)tensor->offset);
-        status = take_hole(load, ranges, tensor->file, end, tensor->offset);
+            return gc_reader_fail(
+                reader, GC_FORMAT, reader->files[tensor->file].path,
+                "tensors \"%s\" and \"%s\" overlap at byte %llu; tensors apart, or "
+                "the very same bytes, are accepted",
+                SHOWN_NAME(before), SHOWN_NAME(tensor), (unsigned long long)tensor->offset);
+        status = take_hole(reader, ranges, tensor->file, end, tensor->offset);
         if (status != GC_OK)
             return status;
         end = tensor->offset + tensor->stored_bytes;
@@ -119,21 +121,21 @@ static enum gc_status walk(struct gc_load *load, const struct gc_ranges *ranges,
     }
     return before == NULL
                ? GC_OK
-               : take_hole(load, ranges, before->file, end, load->files[before->file].bytes);
+               : take_hole(reader, ranges, before->file, end, reader->files[before->file].bytes);
 }
 
-enum gc_status gc_ranges_check(struct gc_load *load, const struct gc_ranges *ranges)
+enum gc_status gc_ranges_check(struct gc_reader *reader, const struct gc_ranges *ranges)
 {
-    const uint32_t all = load->tensor_count - ranges->first;
+    const uint32_t all = reader->tensor_count - ranges->first;
     uint32_t count = 0;
-    uint32_t *order = gc_load_alloc(load, load->model->path, all * sizeof(*order));
+    uint32_t *order = gc_reader_alloc(reader, reader->model->path, all * sizeof(*order));
     if (order == NULL)
-        return gc_load_no_memory(load, load->model->path);
-    for (uint32_t i = ranges->first; i < load->tensor_count; i++) {
-        const struct gc_model_tensor *tensor = &load->tensors[i];
+        return gc_reader_no_memory(reader, reader->model->path);
+    for (uint32_t i = ranges->first; i < reader->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &reader->tensors[i];
         if (tensor->offset != GC_MODEL_NO_OFFSET && tensor->stored_bytes > 0)
             order[count++] = i;
     }
-    sort(load->tensors, order, count);
-    return walk(load, ranges, order, count);
+    sort(reader->tensors, order, count);
+    return walk(reader, ranges, order, count);
 }

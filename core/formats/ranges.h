@@ -2,7 +2,7 @@
 #ifndef GC_FORMATS_RANGES_H
 #define GC_FORMATS_RANGES_H
 
-#include "core/formats/load.h"
+#include "core/formats/reader.h"
 
 struct gc_ranges {
     uint32_t first;     /* the tensors looked at: from this one to the last */
@@ -14,6 +14,6 @@ struct gc_ranges {
 /* Takes tensors by file and offset; those without an offset or of no bytes are left out. Marks what
  * is the same stretch as an earlier tensor as its alias. GC_FORMAT: one reaches beyond its file's
  * end, two overlap, or there is a hole. */
-enum gc_status gc_ranges_check(struct gc_load *load, const struct gc_ranges *ranges) GC_CHECKED;
+enum gc_status gc_ranges_check(struct gc_reader *reader, const struct gc_ranges *ranges) GC_CHECKED;
 
 #endif

@@ -12,6 +12,7 @@ enum gc_status gc_safetensors_read(struct gc_source *source, uint32_t shard) GC_
 
 /* Reads an index ("weight_map": tensor → file) and then every file it names, from `folder`. What
  * counts is each file's own header; where the index says something else the model is refused. */
-enum gc_status gc_sharded_read(struct gc_source *index, const struct gc_folder *folder) GC_CHECKED;
+enum gc_status gc_safetensors_read_index(struct gc_source *index,
+                                         const struct gc_folder *folder) GC_CHECKED;
 
 #endif

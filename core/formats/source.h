@@ -6,15 +6,15 @@
 #ifndef GC_FORMATS_SOURCE_H
 #define GC_FORMATS_SOURCE_H
 
-#include "core/formats/load.h"
+#include "core/formats/reader.h"
 
 #define GC_SOURCE_WINDOW_BYTES (256 << 10)
 
 struct gc_source {
-    struct gc_load *load;
-    const char *path; /* for messages, in the load's region */
+    struct gc_reader *reader;
+    const char *path; /* for messages, in the reader's region */
     int fd;
-    uint32_t file;  /* index among the load's files, or GC_MODEL_NONE */
+    uint32_t file;  /* index among the reader's files, or GC_MODEL_NONE */
     uint64_t bytes; /* when it was opened */
     uint64_t ahead; /* nothing from here on is read before it is asked for */
     unsigned char *window;
@@ -37,38 +37,36 @@ struct gc_folder {
 };
 
 /* Opens the user's own path: links are followed. GC_IO if it is there but no folder. */
-enum gc_status gc_folder_open(struct gc_load *load, const char *path,
+enum gc_status gc_folder_open(struct gc_reader *reader, const char *path,
                               struct gc_folder *folder) GC_CHECKED;
 void gc_folder_close(struct gc_folder *folder);
 
 /* Opens a regular file; never waits for a pipe's other end. */
-enum gc_status gc_source_open(struct gc_load *load, const char *path,
+enum gc_status gc_source_open(struct gc_reader *reader, const char *path,
                               struct gc_source *source) GC_CHECKED;
 /* The same with the folder it lies in, and its name there: both are open, or neither. */
-enum gc_status gc_source_open_with_folder(struct gc_load *load, const char *path,
+enum gc_status gc_source_open_with_folder(struct gc_reader *reader, const char *path,
                                           struct gc_source *source, struct gc_folder *folder,
                                           const char **name) GC_CHECKED;
 /* Takes an open descriptor, which is closed if it fails. */
-enum gc_status gc_source_take(struct gc_load *load, const char *path, int fd,
+enum gc_status gc_source_take(struct gc_reader *reader, const char *path, int fd,
                               struct gc_source *source) GC_CHECKED;
 /* The same for a file that a model names: `name`, relative to its folder, must stay in it. ".." and
  * absolute names are refused, links are too, save those to a file of the same folder or, in a
  * Hugging Face cache, of its blobs. `named_by` and `place` say in messages who wants it. */
-enum gc_status gc_source_open_in(struct gc_load *load, const struct gc_folder *folder,
+enum gc_status gc_source_open_in(struct gc_reader *reader, const struct gc_folder *folder,
                                  const char *name, const char *named_by, const char *place,
                                  struct gc_source *source) GC_CHECKED;
 /* The file's size alone, under the same rules; it is opened and closed. */
-enum gc_status gc_source_size_in(struct gc_load *load, const struct gc_folder *folder,
+enum gc_status gc_source_size_in(struct gc_reader *reader, const struct gc_folder *folder,
                                  const char *name, const char *named_by, const char *place,
                                  const char **path, uint64_t *bytes) GC_CHECKED;
 /* Is there anything of that name in the folder? */
 bool gc_folder_has(const struct gc_folder *folder, const char *name);
-/* Writes "PATH: byte OFFSET: text" as gc_load_fail does; returns GC_FORMAT. */
+/* Writes "PATH: byte OFFSET: text" as gc_reader_fail does; returns GC_FORMAT. */
 enum gc_status gc_source_fail(const struct gc_source *source, uint64_t offset, const char *format,
                               ...) __attribute__((format(printf, 3, 4)));
 void gc_source_close(struct gc_source *source);
-/* When the last source is closed: gives back what was kept for another. */
-void gc_source_end(struct gc_load *load);
 
 /* `bytes`, at most a window, at `offset`; *view is valid until the next call. GC_FORMAT if the file
  * ends before; `what` names the thing that was to be read. */

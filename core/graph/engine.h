@@ -61,13 +61,13 @@ struct gc_graph_value *gc_infer_output(const struct gc_infer *infer, uint32_t ou
 /* ---- merge.c ---- */
 
 /* A file's type with numbers for what was given by name, and new symbols for what is open. */
-enum gc_status gc_infer_adopt(struct gc_infer *infer, const struct gc_type *from,
-                              struct gc_type *to) GC_CHECKED;
+enum gc_status gc_infer_import_type(struct gc_infer *infer, const struct gc_type *from,
+                                    struct gc_type *to) GC_CHECKED;
 /* What the file declares of the value, where inference knows less. */
-enum gc_status gc_infer_settle(struct gc_infer *infer, uint32_t value) GC_CHECKED;
+enum gc_status gc_infer_merge_declared(struct gc_infer *infer, uint32_t value) GC_CHECKED;
 /* What holds for both `into` and `other`; *changed if that is less than `into` was. A dimension
  * that differs becomes a loose symbol, which all others agree with. */
-enum gc_status gc_infer_meet(struct gc_infer *infer, struct gc_type *into,
+enum gc_status gc_infer_join(struct gc_infer *infer, struct gc_type *into,
                              const struct gc_type *other, bool *changed) GC_CHECKED;
 bool gc_data_same(const struct gc_data *a, const struct gc_data *b);
 

@@ -13,8 +13,8 @@ static struct gc_dim bound(const struct gc_graph *graph, struct gc_dim dim)
     return dim;
 }
 
-enum gc_status gc_infer_adopt(struct gc_infer *infer, const struct gc_type *from,
-                              struct gc_type *to)
+enum gc_status gc_infer_import_type(struct gc_infer *infer, const struct gc_type *from,
+                                    struct gc_type *to)
 {
     *to = *from;
     if (!from->shape.is_known)
@@ -70,7 +70,7 @@ static enum gc_status take_dims(struct gc_infer *infer, struct gc_graph_value *v
     return GC_OK;
 }
 
-enum gc_status gc_infer_settle(struct gc_infer *infer, uint32_t index)
+enum gc_status gc_infer_merge_declared(struct gc_infer *infer, uint32_t index)
 {
     struct gc_graph_value *value = &infer->graph->values[index];
     const struct gc_type *declared = &value->declared;
@@ -78,7 +78,7 @@ enum gc_status gc_infer_settle(struct gc_infer *infer, uint32_t index)
     if (declared->kind == GC_TYPE_UNKNOWN)
         return GC_OK;
     if (value->type.kind == GC_TYPE_UNKNOWN)
-        return gc_infer_adopt(infer, declared, &value->type);
+        return gc_infer_import_type(infer, declared, &value->type);
     if (value->type.kind != declared->kind) {
         gc_infer_note(infer, "%s is of another kind by its inputs than by the file",
                       name_of(value, shown));
@@ -93,7 +93,7 @@ enum gc_status gc_infer_settle(struct gc_infer *infer, uint32_t index)
         return GC_OK;
     if (!value->type.shape.is_known) {
         struct gc_type whole;
-        const enum gc_status status = gc_infer_adopt(infer, declared, &whole);
+        const enum gc_status status = gc_infer_import_type(infer, declared, &whole);
         value->type.shape = whole.shape;
         return status;
     }
@@ -130,7 +130,7 @@ static enum gc_status meet_dims(struct gc_infer *infer, struct gc_shape *into,
     return GC_OK;
 }
 
-enum gc_status gc_infer_meet(struct gc_infer *infer, struct gc_type *into,
+enum gc_status gc_infer_join(struct gc_infer *infer, struct gc_type *into,
                              const struct gc_type *other, bool *changed)
 {
     if (into->kind == GC_TYPE_UNKNOWN)

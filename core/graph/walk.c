@@ -163,7 +163,7 @@ static enum gc_status begin_values(struct gc_infer *infer)
         }
         value->data = NULL;
         if (value->is_input && value->scope == 0)
-            status = gc_infer_adopt(infer, &value->declared, &value->type);
+            status = gc_infer_import_type(infer, &value->declared, &value->type);
     }
     return status;
 }
@@ -255,7 +255,7 @@ static enum gc_status run_rule(struct gc_infer *infer, uint32_t index)
         if (infer->node->outputs[i] == GC_GRAPH_NONE)
             continue;
         infer->graph->values[infer->node->outputs[i]].is_constant = constant;
-        status = gc_infer_settle(infer, infer->node->outputs[i]);
+        status = gc_infer_merge_declared(infer, infer->node->outputs[i]);
     }
     return status;
 }
@@ -283,7 +283,7 @@ static enum gc_status step(struct gc_infer *infer)
         enum gc_status status = GC_OK;
         for (uint32_t i = 0; status == GC_OK && i < infer->node->output_count; i++) {
             if (infer->node->outputs[i] != GC_GRAPH_NONE)
-                status = gc_infer_settle(infer, infer->node->outputs[i]);
+                status = gc_infer_merge_declared(infer, infer->node->outputs[i]);
         }
         if (status != GC_OK)
             return status;

@@ -140,7 +140,6 @@ enum gc_status gc_model_open(const char *path, const struct gc_model_limits *lim
                              struct gc_model **model, struct gc_model_error *error) GC_CHECKED;
 void gc_model_close(struct gc_model *model); /* NULL: nothing */
 
-const char *gc_model_format_name(enum gc_model_format format);
 
 /* NULL if there is none; of several tensors of one name the first. */
 const struct gc_meta_value *gc_model_meta(const struct gc_model *model, const char *key);

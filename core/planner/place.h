@@ -1,11 +1,12 @@
-/* The solver's view of a problem, shared by its parts; nobody else's.
+/* The solver's view of a problem. Only the solver includes it.
  *
- * Time is cut to sections: the greatest sets of buffers that are alive together, in order. Two
- * buffers meet in time if and only if they share a section. Where no buffer lives on from one
- * section to the next the problem falls into parts, each solved alone.
+ * Time is cut to sections: the maximal sets of buffers that are alive together, in order (the
+ * maximal cliques of an interval graph). Two buffers overlap in time if and only if they share a
+ * section. Where no buffer lives on from one section to the next the problem splits into
+ * components, each solved alone.
  *
- * Within a part all offsets are multiples of `grain`, so sizes are counted in whole grains; `slack`
- * is what the last grain has too much. */
+ * In a component all offsets are multiples of `granule`, so sizes are counted in whole granules;
+ * `slack` is the excess of the last granule. */
 #ifndef GC_PLANNER_PLACE_H
 #define GC_PLANNER_PLACE_H
 
@@ -15,9 +16,9 @@
 #include <stdint.h>
 
 struct gc_place_item {
-    uint32_t first; /* alive in sections first … last of its part */
+    uint32_t first; /* alive in sections first … last of its component */
     uint32_t last;
-    uint64_t bytes; /* whole grains, not 0 */
+    uint64_t bytes; /* whole granules, not 0 */
     uint64_t slack;
     uint64_t alignment;  /* at least 1 */
     uint64_t fixed;      /* or GC_PLACEMENT_FREE */
@@ -25,34 +26,32 @@ struct gc_place_item {
     uint64_t contention; /* bytes alive in the fullest of its sections */
 };
 
-struct gc_place_part {
+struct gc_place_component {
     struct gc_place_item *items;
     uint32_t *buffers; /* item → buffer of the problem */
     uint32_t count;
     uint32_t section_count;
     uint32_t fixed_count;
-    uint64_t grain;
+    uint64_t granule;
     uint64_t unit;     /* ends, as far as they rest on others, are multiples of it less a slack */
     uint64_t *loads;   /* bytes alive in each section */
     uint64_t bound;    /* no placement has a lower peak */
     uint64_t *offsets; /* the best known */
     uint64_t peak;
-    struct gc_place_sweep *sweep; /* while it goes on */
-    bool is_swept;                /* it has begun, or never will */
 };
 
-/* ---- place_prepare.c ---- */
+/* ---- prepare.c ---- */
 
-struct gc_place_parts {
-    struct gc_place_part *parts;
+struct gc_place_components {
+    struct gc_place_component *components;
     uint32_t count;
 };
 
 /* GC_OVERFLOW: sizes and alignments together, and so offsets, could pass 64 bits. Buffers of 0
- * bytes are in no part. */
+ * bytes are in no component. */
 enum gc_status gc_place_prepare(struct gc_region *region,
                                 const struct gc_placement_problem *problem,
-                                struct gc_place_parts *parts) GC_CHECKED;
+                                struct gc_place_components *components) GC_CHECKED;
 
 /* Rounds up to any unit but 0; the sum is known to fit. */
 static inline uint64_t gc_place_align(uint64_t offset, uint64_t unit)
@@ -67,18 +66,5 @@ static inline uint64_t gc_place_end(const struct gc_place_item *item, uint64_t o
 {
     return offset + item->bytes - item->slack;
 }
-
-/* ---- place_sort.c ---- */
-
-struct gc_place_sorter {
-    uint64_t *keys; /* two of each: from one to the other, digit by digit */
-    uint64_t *other_keys;
-    uint32_t *other_order;
-};
-
-bool gc_place_sorter_init(struct gc_place_sorter *sorter, struct gc_region *region, uint32_t count);
-/* Sorts `order` by sorter->keys, its neighbours, from low to high; equal ones stay as they are. The
- * keys are sorted with it. */
-void gc_place_sort(struct gc_place_sorter *sorter, uint32_t *order, uint32_t count);
 
 #endif

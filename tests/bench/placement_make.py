@@ -6,7 +6,6 @@ usage: placement_make.py KIND COUNT SEED > problem.csv
 guillotine  a rectangle of time and memory cut COUNT - 1 times: a perfect packing
 wide        the same on a fine grid, where hardly two cuts are at one time
 pinwheel    wide, with pieces cut to five around each other as well: no sequence of cuts makes them
-holes       pinwheel, of which one piece of a hundred is left out
 nested      lifetimes within lifetimes, as forward and backward passes have them
 staircase   each buffer begins when the one before ends, in lanes
 aligned     guillotine in units of 256 bytes, to which all offsets are aligned
@@ -64,10 +63,6 @@ def pinwheels(count, rng):
     return cut(count, rng, 1 << 32, 1 << 32, 0.3)
 
 
-def holes(count, rng):
-    return pinwheels(count, rng)[count // 100:]
-
-
 def nested(count, rng):
     """Each lives within the one before it, or begins after it: a stack."""
     rows, stack, time, top = [], [], 0, 0
@@ -106,7 +101,7 @@ def staircase(count, rng):
 def main():
     kind, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     rng = random.Random(seed)
-    makers = {"nested": nested, "staircase": staircase, "wide": wide, "pinwheel": pinwheels, "holes": holes}
+    makers = {"nested": nested, "staircase": staircase, "wide": wide, "pinwheel": pinwheels}
     rows = makers.get(kind, guillotine)(count, rng)
     extra = {"aligned": ",alignment", "fixed": ",offset"}.get(kind, "")
     print(f"id,lower,upper,size{extra}")

@@ -137,10 +137,17 @@ static uint64_t peak_resident_bytes(void)
     return kilobytes * 1024;
 }
 
+static const char *const format_names[] = {
+    [GC_MODEL_SAFETENSORS] = "safetensors",
+    [GC_MODEL_GGUF] = "gguf",
+    [GC_MODEL_ONNX] = "onnx",
+    [GC_MODEL_PLAIN] = "plain",
+};
+
 static void put_model(const struct gc_model *model, uint64_t ns, uint64_t cpu_ns, bool brief)
 {
     gc_json_begin_object(&json, GC_JSON_LINES);
-    gc_json_put_string(&json, "format", gc_model_format_name(model->format));
+    gc_json_put_string(&json, "format", format_names[model->format]);
     gc_json_put_uint(&json, "weight_bytes", model->totals.weight_bytes);
     gc_json_put_uint(&json, "parameters", model->totals.parameters);
     gc_json_put_uint(&json, "stored_bytes", model->totals.stored_bytes);

@@ -4,7 +4,7 @@
 #ifndef GC_FUZZ_MODEL_INPUT_H
 #define GC_FUZZ_MODEL_INPUT_H
 
-#include "core/estimator/fits.h"
+#include "core/estimator/fit.h"
 #include "core/estimator/present.h"
 #include "core/model/model.h"
 

@@ -1,4 +1,7 @@
 #include "tests/unit/arch_sample.h"
+
+#include "core/base/host_mem.h"
+#include "core/estimator/estimator.h"
 #include "core/io/text.h"
 #include "tests/unit/cmocka_all.h"
 
@@ -48,4 +51,17 @@ void arch_sample(struct gc_arch *arch, enum gc_arch_names names, const char *tex
         }
         text = end + strspn(end, " ");
     }
+}
+
+struct gc_estimator *arch_sample_open(const struct gc_arch *arch)
+{
+    struct gc_host host = {0};
+    struct gc_estimator *estimator = gc_host_map(&host, sizeof(*estimator));
+    assert_non_null(estimator);
+    estimator->weight_dtype = estimator->main_dtype = GC_DTYPE_NONE;
+    estimator->arch = *arch;
+    estimator->has_layers = true;
+    gc_arch_complete(&estimator->arch, &estimator->notes);
+    gc_layers_make(&estimator->arch, &estimator->layers, &estimator->notes);
+    return estimator;
 }

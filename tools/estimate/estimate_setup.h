@@ -3,7 +3,7 @@
 #define GC_ESTIMATE_SETUP_H
 
 #include "core/config/options.h"
-#include "core/estimator/fits.h"
+#include "core/estimator/fit.h"
 #include "tools/base/tool.h"
 
 struct estimate_setup {

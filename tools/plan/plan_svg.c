@@ -5,7 +5,7 @@
  * BOXES_MAX, are painted together on a grid of cells and said to be so. The largest are numbered
  * and named beside the picture. */
 #include "tools/plan/plan_svg.h"
-#include "core/formats/load.h"
+#include "core/formats/reader.h"
 #include "core/io/text.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static size_t character(const char *text, size_t left)
     if (first < 0x80)
         return first >= ' ' && first != 0x7f;
     for (size_t length = 2; length <= 4 && length <= left; length++) {
-        if (gc_load_is_utf8(text, length))
+        if (gc_reader_is_utf8(text, length))
             return memcmp(text, "\xef\xbf", 2) != 0 ? length : 0;
     }
     return 0;

@@ -4,7 +4,7 @@
 
 #include "core/base/bits.h"
 #include "core/estimator/estimator.h"
-#include "core/estimator/fits.h"
+#include "core/estimator/fit.h"
 #include "tests/unit/arch_sample.h"
 
 #include <stdio.h>
@@ -162,10 +162,8 @@ static struct gc_arch arch;
 
 static struct gc_estimator *open_arch(const char *text)
 {
-    struct gc_estimator *estimator;
     arch_sample(&arch, GC_ARCH_NAMES_HF, text);
-    assert_int_equal(gc_estimator_open_arch(&arch, &estimator), GC_OK);
-    return estimator;
+    return arch_sample_open(&arch);
 }
 
 static const char llama2[] =

@@ -2,8 +2,8 @@
  */
 #include "tests/unit/cmocka_all.h"
 
-#include "core/estimator/arch_read.h"
-#include "core/estimator/parts.h"
+#include "core/estimator/arch.h"
+#include "core/estimator/formulas.h"
 #include "tests/unit/arch_sample.h"
 
 #include <string.h>
@@ -59,7 +59,7 @@ static uint32_t windowed(uint32_t window)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < layers.count; i++)
-        count += layers.items[i].attends && layers.items[i].window == window;
+        count += layers.items[i].has_attention && layers.items[i].window == window;
     return count;
 }
 
@@ -220,7 +220,7 @@ static void jamba(void **state)
          "sliding_window=null");
     assert_int_equal(layers.unknown, 0);
     assert_int_equal(windowed(0), 4);
-    assert_true(layers.items[12].attends && !layers.items[13].attends);
+    assert_true(layers.items[12].has_attention && !layers.items[13].has_attention);
     assert_int_equal(with_state(GC_STATE_SPACE), 28);
     assert_int_equal(layers.expert_layer_count, 16);
     assert_int_equal(kv_bytes(&work), UINT64_C(2) * 1000 * 4 * 8 * 128 * 2 * 2);
@@ -256,7 +256,7 @@ static void state_space_models(void **state)
          "num_key_value_heads=2 head_dim=256 linear_num_value_heads=32 linear_num_key_heads=16 "
          "linear_key_head_dim=128 linear_value_head_dim=128 linear_conv_kernel_dim=4");
     assert_int_equal(windowed(0), 12);
-    assert_true(layers.items[3].attends);
+    assert_true(layers.items[3].has_attention);
     assert_int_equal(state_bytes(&work), UINT64_C(36) * (8192 * 3 * 2 + 4096 * 128 * 4));
 }
 
@@ -354,7 +354,7 @@ static void what_is_unclear_is_told(void **state)
     assert_true(layers.unknown & GC_UNKNOWN_ENCODER);
     make(GC_ARCH_NAMES_HF, "model_type=xlstm num_hidden_layers=2 hidden_size=64 num_heads=4");
     assert_true(layers.unknown & GC_UNKNOWN_STATE);
-    assert_false(layers.items[0].attends);
+    assert_false(layers.items[0].has_attention);
     make(GC_ARCH_NAMES_HF, "model_type=of_nobody num_hidden_layers=2 hidden_size=64 "
                            "num_attention_heads=4 sliding_window=128");
     assert_true(layers.unknown & GC_UNKNOWN_KV);
@@ -377,13 +377,13 @@ static void layers_by_names_of_few(void **state)
     (void)state;
     make(GC_ARCH_NAMES_HF, "num_hidden_layers=4 hidden_size=64 num_attention_heads=4 "
                            "attn_type_list=0,1,0,1");
-    assert_true(!layers.items[0].attends && layers.items[3].attends);
+    assert_true(!layers.items[0].has_attention && layers.items[3].has_attention);
     make(GC_ARCH_NAMES_HF, "num_hidden_layers=4 hidden_size=64 num_attention_heads=4 "
                            "linear_attn_config.full_attn_layers=2,3");
-    assert_true(layers.items[1].attends && !layers.items[3].attends);
+    assert_true(layers.items[1].has_attention && !layers.items[3].has_attention);
     make(GC_ARCH_NAMES_HF, "num_hidden_layers=4 hidden_size=64 num_attention_heads=4 "
                            "layer_group_size=2");
-    assert_true(!layers.items[0].attends && layers.items[3].attends);
+    assert_true(!layers.items[0].has_attention && layers.items[3].has_attention);
     make(GC_ARCH_NAMES_HF, "model_type=longcat_flash num_layers=3 hidden_size=64 "
                            "num_attention_heads=4 kv_lora_rank=30 qk_rope_head_dim=2");
     assert_int_equal(kv_bytes(&work), 10 * 3 * 2 * 32 * 2);
@@ -400,27 +400,15 @@ static void layers_by_names_of_few(void **state)
 
 static void attention_with_and_without_scores(void **state)
 {
-    struct gc_attention_shape shape = {.batch = 2, .heads = 32, .tokens = 4096, .head_dim = 128};
     struct gc_work work = work_of(2, 4096, GC_DTYPE_F16);
     uint64_t bytes;
     (void)state;
-    assert_int_equal(gc_attention_bytes(&shape, GC_DTYPE_F16, &bytes), GC_OK);
-    assert_int_equal(bytes, UINT64_C(4) * 2 * 32 * 4096 * 128 * 2);
-    shape.scores_materialised = true;
-    assert_int_equal(gc_attention_bytes(&shape, GC_DTYPE_F16, &bytes), GC_OK);
-    assert_int_equal(bytes, UINT64_C(2) * 32 * 4096 * (4 * 128 + 4096) * 2);
     make(GC_ARCH_NAMES_HF, llama2);
     assert_int_equal(gc_attention_scores_bytes(&layers.items[0], &work, &bytes), GC_OK);
     assert_int_equal(bytes, UINT64_C(2) * 4096 * 32 * 8);
     work.scores_materialised = true;
     assert_int_equal(gc_attention_scores_bytes(&layers.items[0], &work, &bytes), GC_OK);
     assert_int_equal(bytes, UINT64_C(2) * 4096 * 32 * 4096 * 2);
-    shape = (struct gc_attention_shape){.batch = UINT32_MAX,
-                                        .heads = UINT32_MAX,
-                                        .tokens = 2,
-                                        .head_dim = 1,
-                                        .scores_materialised = true};
-    assert_int_equal(gc_attention_bytes(&shape, GC_DTYPE_F16, &bytes), GC_OVERFLOW);
 }
 
 static void working_set_of_a_layer(void **state)

@@ -1,10 +1,9 @@
 /* Whether an estimate fits, and counter-offers over random configurations; configurations at the
- * ends of their ranges; the count with a limit. GC_TEST_SEED repeats a run. */
+ * ends of their ranges. GC_TEST_SEED repeats a run. */
 #include "tests/unit/cmocka_all.h"
 
 #include "core/base/bits.h"
-#include "core/estimator/fits.h"
-#include "core/estimator/meter.h"
+#include "core/estimator/fit.h"
 #include "tests/unit/arch_sample.h"
 
 #include <stdio.h>
@@ -18,10 +17,8 @@ static struct gc_arch arch;
 
 static struct gc_estimator *open_arch(const char *text)
 {
-    struct gc_estimator *estimator;
     arch_sample(&arch, GC_ARCH_NAMES_HF, text);
-    assert_int_equal(gc_estimator_open_arch(&arch, &estimator), GC_OK);
-    return estimator;
+    return arch_sample_open(&arch);
 }
 
 /* ---- fits ---- */
@@ -240,7 +237,7 @@ static void extreme_configurations_add_up_or_overflow(void **state)
             if (random_below(2) == 0)
                 set_random_key(&arch, (enum gc_arch_key)key);
         }
-        assert_int_equal(gc_estimator_open_arch(&arch, &estimator), GC_OK);
+        estimator = arch_sample_open(&arch);
         gc_estimate_request_init(&request);
         request.batch = 1 + random_below(GC_ESTIMATE_COUNT_MAX) * random_below(2);
         request.seq_len = random_below(UINT32_MAX) * random_below(2);
@@ -261,30 +258,6 @@ static void extreme_configurations_add_up_or_overflow(void **state)
     assert_true(seen[GC_OK] > 20 && seen[GC_OVERFLOW] > 20);
 }
 
-/* ---- the count with a limit ---- */
-
-static void meter_counts_and_refuses(void **state)
-{
-    struct gc_meter meter;
-    (void)state;
-    gc_meter_init(&meter, 100);
-    assert_int_equal(gc_meter_allocate(&meter, 60), GC_OK);
-    assert_true(gc_meter_would_fit(&meter, 40));
-    assert_false(gc_meter_would_fit(&meter, 41));
-    assert_false(gc_meter_would_fit(&meter, UINT64_MAX));
-    assert_int_equal(gc_meter_allocate(&meter, 41), GC_OUT_OF_MEMORY);
-    assert_int_equal(gc_meter_allocate(&meter, UINT64_MAX), GC_OUT_OF_MEMORY);
-    assert_int_equal(gc_meter_free(&meter, 61), GC_INVALID_ARGUMENT);
-    assert_int_equal(gc_meter_free(&meter, 60), GC_OK);
-    assert_int_equal(gc_meter_current(&meter), 0);
-    assert_int_equal(gc_meter_peak(&meter), 60);
-    gc_meter_reset(&meter);
-    assert_int_equal(gc_meter_peak(&meter), 0);
-    gc_meter_init(&meter, UINT64_MAX);
-    assert_int_equal(gc_meter_allocate(&meter, UINT64_MAX), GC_OK);
-    assert_int_equal(gc_meter_allocate(&meter, 1), GC_OUT_OF_MEMORY);
-}
-
 int main(void)
 {
     cmocka_set_message_output(CM_OUTPUT_TAP);
@@ -292,7 +265,6 @@ int main(void)
         cmocka_unit_test(deficits),
         cmocka_unit_test(offers_are_exact_over_random_configurations),
         cmocka_unit_test(extreme_configurations_add_up_or_overflow),
-        cmocka_unit_test(meter_counts_and_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 #include "tests/unit/cmocka_all.h"
 
 #include "core/base/bits.h"
-#include "core/estimator/fits.h"
+#include "core/estimator/fit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The JSON reader against jansson: what one takes the other takes, and they see the same. */
 #include "core/formats/json_reader.h"
 #include "tests/unit/cmocka_all.h"
-#include "tests/unit/load_bench.h"
+#include "tests/unit/reader_bench.h"
 #include "tests/unit/scratch.h"
 
 #include <jansson.h>
@@ -9,19 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct load_bench bench;
+static struct reader_bench bench;
 
 static int setup(void **state)
 {
     (void)state;
-    load_bench_begin(&bench);
+    reader_bench_begin(&bench);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    load_bench_end(&bench);
+    reader_bench_end(&bench);
     return 0;
 }
 
@@ -119,8 +119,8 @@ static void compare(const char *text, size_t length)
     struct gc_json_reader reader;
     struct gc_json_token token;
     json_t *want = json_loadb(text, length, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
-    load_bench_forget(&bench);
-    load_bench_source(&bench, text, length, &source);
+    reader_bench_forget(&bench);
+    reader_bench_source(&bench, text, length, &source);
     gc_json_reader_init(&reader, &source, 0, length);
     json_t *got = NULL;
     if (gc_json_reader_next(&reader, &token) == GC_OK)
@@ -274,7 +274,7 @@ static void numbers_are_exact(void **state)
     struct gc_json_reader reader;
     struct gc_json_token token[11];
     uint64_t value;
-    load_bench_source(&bench, text, sizeof(text) - 1, &source);
+    reader_bench_source(&bench, text, sizeof(text) - 1, &source);
     gc_json_reader_init(&reader, &source, 0, sizeof(text) - 1);
     assert_int_equal(gc_json_reader_next(&reader, &token[0]), GC_OK);
     for (int i = 0; i < 11; i++)
@@ -300,8 +300,8 @@ static enum gc_status skip_all(const char *text, size_t length)
     struct gc_source source;
     struct gc_json_reader reader;
     struct gc_json_token token;
-    load_bench_forget(&bench);
-    load_bench_source(&bench, text, length, &source);
+    reader_bench_forget(&bench);
+    reader_bench_source(&bench, text, length, &source);
     gc_json_reader_init(&reader, &source, 0, length);
     enum gc_status status = gc_json_reader_next(&reader, &token);
     if (status == GC_OK)
@@ -339,7 +339,7 @@ static void long_strings_are_cut(void **state)
     struct gc_json_token token;
     memset(text, 'x', length);
     text[0] = text[length - 1] = '"';
-    load_bench_source(&bench, text, length, &source);
+    reader_bench_source(&bench, text, length, &source);
     gc_json_reader_init(&reader, &source, 0, length);
     assert_int_equal(gc_json_reader_next(&reader, &token), GC_OK);
     assert_true(token.cut && token.length <= GC_JSON_READER_TEXT_MAX);
@@ -356,7 +356,7 @@ static void a_stretch_is_all_there_is(void **state)
     struct gc_source source;
     struct gc_json_reader reader;
     struct gc_json_token token;
-    load_bench_source(&bench, "xx[12]34", 8, &source);
+    reader_bench_source(&bench, "xx[12]34", 8, &source);
     gc_json_reader_init(&reader, &source, 2, 6);
     assert_int_equal(gc_json_reader_next(&reader, &token), GC_OK);
     assert_int_equal(token.offset, 2);

@@ -1,29 +1,29 @@
 /* Tensors in a file against a naive look at every pair of them. */
 #include "core/formats/ranges.h"
 #include "tests/unit/cmocka_all.h"
-#include "tests/unit/load_bench.h"
+#include "tests/unit/reader_bench.h"
 #include "tests/unit/scratch.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static struct load_bench bench;
-static struct gc_load *const load = &bench.load;
+static struct reader_bench bench;
+static struct gc_reader *const load = &bench.reader;
 
 static int setup(void **state)
 {
     (void)state;
     uint32_t file;
-    load_bench_begin(&bench);
-    assert_int_equal(gc_load_add_file(load, "one", 1000, &file), GC_OK);
-    assert_int_equal(gc_load_add_file(load, "two", 1000, &file), GC_OK);
+    reader_bench_begin(&bench);
+    assert_int_equal(gc_reader_add_file(load, "one", 1000, &file), GC_OK);
+    assert_int_equal(gc_reader_add_file(load, "two", 1000, &file), GC_OK);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    load_bench_end(&bench);
+    reader_bench_end(&bench);
     return 0;
 }
 
@@ -39,7 +39,7 @@ static void add(uint32_t file, uint64_t offset, uint64_t bytes)
         .stored_bytes = bytes,
         .alias_of = GC_MODEL_NONE,
     };
-    assert_int_equal(gc_load_add_tensor(load, "x", &tensor, true), GC_OK);
+    assert_int_equal(gc_reader_add_tensor(load, "x", &tensor, true), GC_OK);
 }
 
 static void overlaps_and_holes_are_named(void **state)
@@ -59,12 +59,12 @@ static void overlaps_and_holes_are_named(void **state)
         bench.error.text,
         "one: tensors \"t2\" and \"t4\" overlap at byte 599; tensors apart, or the very "
         "same bytes, are accepted");
-    load_bench_forget(&bench);
+    reader_bench_forget(&bench);
     load->tensor_count--;
     load->tensors[1].stored_bytes = 190;
     assert_int_equal(gc_ranges_check(load, &ranges), GC_FORMAT);
     assert_non_null(strstr(bench.error.text, "one: byte 290: 10 bytes up to byte 300"));
-    load_bench_forget(&bench);
+    reader_bench_forget(&bench);
     ranges.slack = 10;
     assert_int_equal(gc_ranges_check(load, &ranges), GC_OK);
     ranges.slack = 9;
@@ -136,7 +136,7 @@ static void agrees_with_a_look_at_every_pair(void **state)
             add((uint32_t)(scratch_next(&random) % 2), scratch_next(&random) % (1000 / unit) * unit,
                 scratch_next(&random) % 9 == 0 ? unit * 2
                                                : unit * (scratch_next(&random) % 9 != 0));
-        load_bench_forget(&bench);
+        reader_bench_forget(&bench);
         const bool want = naive_is_fine();
         assert_int_equal(gc_ranges_check(load, &ranges), want ? GC_OK : GC_FORMAT);
         fine += want;

@@ -1,7 +1,7 @@
 /* Reading a file through its window: against the file itself, and files that change meanwhile. */
 #include "core/base/bits.h"
 #include "tests/unit/cmocka_all.h"
-#include "tests/unit/load_bench.h"
+#include "tests/unit/reader_bench.h"
 #include "tests/unit/scratch.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct load_bench bench;
+static struct reader_bench bench;
 static struct gc_source source;
 static unsigned char content[1 << 20];
 
@@ -20,8 +20,8 @@ static int setup(void **state)
     struct scratch_random random = {1};
     for (size_t i = 0; i < sizeof(content); i++)
         content[i] = (unsigned char)scratch_next(&random);
-    load_bench_begin(&bench);
-    load_bench_source(&bench, content, sizeof(content), &source);
+    reader_bench_begin(&bench);
+    reader_bench_source(&bench, content, sizeof(content), &source);
     return 0;
 }
 
@@ -29,7 +29,7 @@ static int teardown(void **state)
 {
     (void)state;
     gc_source_close(&source);
-    load_bench_end(&bench);
+    reader_bench_end(&bench);
     return 0;
 }
 
@@ -66,7 +66,7 @@ static void more_is_what_is_there(void **state)
         offset += count;
     }
     assert_int_equal(offset, sizeof(content));
-    assert_int_equal(bench.load.header_bytes, sizeof(content)); /* each byte once */
+    assert_int_equal(bench.reader.header_bytes, sizeof(content)); /* each byte once */
 }
 
 static void the_end_is_told(void **state)
@@ -77,7 +77,7 @@ static void the_end_is_told(void **state)
     assert_int_equal(gc_source_view(&source, sizeof(content) - 3, 4, "a test", &view), GC_FORMAT);
     assert_string_equal(bench.error.text,
                         "bench: byte 1048573: the file ends at byte 1048576, within a test");
-    load_bench_forget(&bench);
+    reader_bench_forget(&bench);
     assert_int_equal(gc_source_view(&source, UINT64_MAX, 1, "a test", &view), GC_FORMAT);
 }
 
@@ -98,7 +98,7 @@ static void reading_is_bounded(void **state)
 {
     (void)state;
     const unsigned char *view;
-    bench.load.limits.header_bytes = 10000;
+    bench.reader.limits.header_bytes = 10000;
     enum gc_status status = GC_OK;
     for (uint64_t offset = 0; offset < sizeof(content) && status == GC_OK; offset += 1000)
         status = gc_source_view(&source, offset, 1000, "a test", &view);
@@ -109,8 +109,8 @@ static void reading_is_bounded(void **state)
 static void only_the_first_error_is_kept(void **state)
 {
     (void)state;
-    assert_int_equal(gc_load_fail(&bench.load, GC_IO, "a", "first"), GC_IO);
-    assert_int_equal(gc_load_fail(&bench.load, GC_FORMAT, "b", "second"), GC_FORMAT);
+    assert_int_equal(gc_reader_fail(&bench.reader, GC_IO, "a", "first"), GC_IO);
+    assert_int_equal(gc_reader_fail(&bench.reader, GC_FORMAT, "b", "second"), GC_FORMAT);
     assert_string_equal(bench.error.text, "a: first");
 }
 
@@ -118,23 +118,23 @@ static void messages_stay_one_line_of_text(void **state)
 {
     (void)state;
     char shown[32];
-    assert_string_equal(gc_load_show("a\nb\x7f\xff", 5, shown, sizeof(shown)), "a?b??");
-    assert_string_equal(gc_load_show("\xc3\xa4\xe4\xb8\xad", 5, shown, sizeof(shown)),
+    assert_string_equal(gc_reader_show("a\nb\x7f\xff", 5, shown, sizeof(shown)), "a?b??");
+    assert_string_equal(gc_reader_show("\xc3\xa4\xe4\xb8\xad", 5, shown, sizeof(shown)),
                         "\xc3\xa4\xe4\xb8\xad");
     char text[100];
     memset(text, 'x', sizeof(text));
-    assert_int_equal(strlen(gc_load_show(text, sizeof(text), shown, sizeof(shown))), 31);
+    assert_int_equal(strlen(gc_reader_show(text, sizeof(text), shown, sizeof(shown))), 31);
     assert_string_equal(shown + 28, "...");
     /* Never half a character, whatever the size. */
     for (size_t size = 8; size < 20; size++) {
-        gc_load_show("\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad", 15, shown,
+        gc_reader_show("\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad", 15, shown,
                      size);
-        assert_true(strlen(shown) < size && gc_load_is_utf8(shown, strlen(shown)));
+        assert_true(strlen(shown) < size && gc_reader_is_utf8(shown, strlen(shown)));
     }
     char path[5000];
     memset(path, 'p', sizeof(path) - 1);
     path[sizeof(path) - 1] = '\0';
-    gc_load_fail(&bench.load, GC_IO, path, "what was wrong");
+    gc_reader_fail(&bench.reader, GC_IO, path, "what was wrong");
     assert_non_null(strstr(bench.error.text, "ppp: what was wrong"));
 }
 
@@ -147,9 +147,9 @@ static void utf8_is_checked(void **state)
                                       "\xe0\x80\x80", "\xed\xa0\x80",     "\xf4\x90\x80\x80",
                                       "\xff",         "12345678\xe4\xb8", "\xf5\x80\x80\x80"};
     for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
-        assert_true(gc_load_is_utf8(good[i], strlen(good[i])));
+        assert_true(gc_reader_is_utf8(good[i], strlen(good[i])));
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-        assert_false(gc_load_is_utf8(bad[i], strlen(bad[i])));
+        assert_false(gc_reader_is_utf8(bad[i], strlen(bad[i])));
 }
 
 int main(void)

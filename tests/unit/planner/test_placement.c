@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-#define COUNT_MAX 2000
+#define COUNT_MAX 20000
+#define SIDE (UINT64_C(1) << 32)
 
 static struct gc_region region;
 static struct gc_placement_buffer buffers[COUNT_MAX];
@@ -375,6 +376,62 @@ static void the_validator_agrees_with_all_pairs(void **state)
     assert_true(faults > 200 && faults < 1900);
 }
 
+static void the_same_again(void **state)
+{
+    (void)state;
+    struct scratch_random random = {21};
+    for (uint32_t i = 0; i < 600; i++) {
+        const uint64_t lower = scratch_next(&random) % 900;
+        add(lower, lower + 1 + scratch_next(&random) % 60, 1 + scratch_next(&random) % 300);
+    }
+    const struct gc_placement_options options = {.seed = 4, .node_max = 60000};
+    solve_with(&options);
+    const struct gc_placement once = placement;
+    solve_with(&options);
+    assert_int_equal(placement.nodes, once.nodes);
+    assert_memory_equal(placement.offsets, once.offsets, problem.count * sizeof(uint64_t));
+}
+
+struct clock {
+    unsigned looks;
+    unsigned look_max;
+};
+
+static bool watch(void *argument, uint64_t bound, uint64_t peak, uint64_t nodes)
+{
+    struct clock *clock = argument;
+    (void)nodes;
+    assert_true(peak >= bound);
+    return ++clock->looks < clock->look_max;
+}
+
+/* However little time there is, the solver ends in time and with a plan. */
+static void a_late_pass_is_cut_short(void **state)
+{
+    (void)state;
+    struct gc_placement_fault fault;
+    struct scratch_random random = {1};
+    uint64_t peak;
+    for (uint32_t i = 0; i < COUNT_MAX; i++) {
+        const uint64_t lower = scratch_next(&random) % SIDE;
+        add(lower, lower + 1 + scratch_next(&random) % (SIDE / 16),
+            1 + scratch_next(&random) % GC_MIB(1));
+        buffers[i].alignment = i % 3 == 0 ? 64 : 1;
+        if (i % 1000 == 0)
+            buffers[i].fixed = (uint64_t)i * GC_MIB(64);
+    }
+    for (unsigned look_max = 1; look_max < 400; look_max *= 7) {
+        struct clock clock = {.look_max = look_max};
+        const struct gc_placement_options options = {.watch = watch, .watch_argument = &clock};
+        assert_int_equal(gc_placement_solve(&region, &problem, &options, &placement), GC_OK);
+        assert_int_equal(gc_placement_check(&region, &problem, placement.offsets, &peak, &fault),
+                         GC_OK);
+        assert_int_equal(clock.looks, look_max);
+        assert_true(placement.nodes < COUNT_MAX);
+        assert_int_equal(peak, placement.peak_bytes);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -391,6 +448,8 @@ int main(void)
         TEST(small_problems_are_solved_to_the_optimum),
         TEST(a_bound_far_below_the_peak_is_left),
         TEST(the_validator_agrees_with_all_pairs),
+        TEST(the_same_again),
+        TEST(a_late_pass_is_cut_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

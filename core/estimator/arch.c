@@ -1,0 +1,490 @@
+/* Names to keys, values into their places, a model's metadata into its configuration; then what a
+ * family means by an absent value. */
+#include "core/estimator/arch.h"
+
+#include "core/estimator/notes.h"
+#include "core/io/text.h"
+
+#include <string.h>
+
+/* Which list a key has; rows without one say GC_ARCH_LIST_COUNT. */
+#define LIST_INDEX_NUMBER(name) GC_ARCH_LIST_COUNT
+#define LIST_INDEX_FLAG(name) GC_ARCH_LIST_COUNT
+#define LIST_INDEX_WORD(name) GC_ARCH_LIST_COUNT
+#define LIST_INDEX_LAYERS(name) GC_ARCH_LIST_OF_##name
+#define LIST_INDEX_INDEXES(name) GC_ARCH_LIST_OF_##name
+#define LIST_INDEX_KINDS(name) GC_ARCH_LIST_OF_##name
+
+static const struct gc_arch_key_row rows[] = {
+#define GC_ARCH_KEY(name, type, minimum, maximum, hf, gguf, text)                                  \
+    {hf, gguf, text, GC_ARCH_TYPE_##type, minimum, maximum},
+#include "core/estimator/arch_keys.def"
+#undef GC_ARCH_KEY
+};
+
+static const enum gc_arch_list lists[] = {
+#define GC_ARCH_KEY(name, type, ...) LIST_INDEX_##type(name),
+#include "core/estimator/arch_keys.def"
+#undef GC_ARCH_KEY
+};
+
+const struct gc_arch_key_row *gc_arch_key_row(enum gc_arch_key key)
+{
+    return &rows[key];
+}
+
+/* ---- names ---- */
+
+/* Objects that hold a language model's own configuration. */
+#define TEXT_OBJECTS                                                                               \
+    "config, text_config, llm_config, language_config, language_model, thinker_config, decoder"
+
+/* What counts most is a name in the deepest object; then its place in the table's row. */
+#define RANK_OBJECT 64
+#define RANK_NAME 32
+
+/* Drops the objects of a language model from the front, and says how many there were. */
+static unsigned strip_objects(const char **name, size_t *length)
+{
+    unsigned depth = 0;
+    for (;;) {
+        const char *dot = memchr(*name, '.', *length);
+        if (dot == NULL || gc_text_find_word(TEXT_OBJECTS, *name, (size_t)(dot - *name)) < 0)
+            return depth;
+        *length -= (size_t)(dot + 1 - *name);
+        *name = dot + 1;
+        depth++;
+    }
+}
+
+/* GGUF's names begin with the architecture, which may be any word; those of all begin with
+ * "general". */
+static bool strip_architecture(const char **name, size_t *length)
+{
+    static const char general[] = "general.";
+    const char *dot = memchr(*name, '.', *length);
+    if (*length >= sizeof(general) - 1 && memcmp(*name, general, sizeof(general) - 1) == 0)
+        return true;
+    if (dot == NULL)
+        return false;
+    *length -= (size_t)(dot + 1 - *name);
+    *name = dot + 1;
+    return true;
+}
+
+bool gc_arch_key_find(enum gc_arch_names names, const char *name, size_t length,
+                      struct gc_arch_place *place)
+{
+    unsigned depth = 0;
+    if (names == GC_ARCH_NAMES_HF)
+        depth = strip_objects(&name, &length);
+    else if (!strip_architecture(&name, &length))
+        return false;
+    if (length == 0)
+        return false;
+    for (int key = 0; key < GC_ARCH_KEY_COUNT; key++) {
+        const char *words = names == GC_ARCH_NAMES_HF ? rows[key].hf : rows[key].gguf;
+        const int at = gc_text_find_word(words, name, length);
+        if (at < 0)
+            continue;
+        place->key = (enum gc_arch_key)key;
+        place->rank = (uint8_t)((depth < 3 ? depth : 3) * RANK_OBJECT + (RANK_NAME - (unsigned)at));
+        return true;
+    }
+    return false;
+}
+
+/* ---- values ---- */
+
+struct kind_word {
+    const char *word;
+    enum gc_arch_kind kind;
+};
+
+static const struct kind_word kind_words[] = {
+    {"full_attention", GC_ARCH_KIND_FULL},
+    {"sliding_attention", GC_ARCH_KIND_WINDOW},
+    {"chunked_attention", GC_ARCH_KIND_CHUNK},
+    {"indexed_attention", GC_ARCH_KIND_FULL}, /* reads few of the tokens, keeps all */
+    {"attention", GC_ARCH_KIND_ATTENTION},
+    {"mamba", GC_ARCH_KIND_STATE},
+    {"mamba2", GC_ARCH_KIND_STATE},
+    {"linear_attention", GC_ARCH_KIND_STATE},
+    {"recurrent", GC_ARCH_KIND_STATE},
+    {"conv", GC_ARCH_KIND_CONVOLUTION},
+    {"mlp", GC_ARCH_KIND_DENSE},
+    {"moe", GC_ARCH_KIND_EXPERTS},
+    {"hybrid", GC_ARCH_KIND_HYBRID},
+    /* One letter for each layer, as Nemotron-H spells it. */
+    {"*", GC_ARCH_KIND_ATTENTION},
+    {"M", GC_ARCH_KIND_STATE},
+    {"-", GC_ARCH_KIND_DENSE},
+    {"E", GC_ARCH_KIND_EXPERTS},
+};
+
+static enum gc_arch_kind kind_of(const char *word, size_t length)
+{
+    for (size_t i = 0; i < sizeof(kind_words) / sizeof(kind_words[0]); i++) {
+        if (strlen(kind_words[i].word) == length && memcmp(kind_words[i].word, word, length) == 0)
+            return kind_words[i].kind;
+    }
+    return GC_ARCH_KIND_UNKNOWN;
+}
+
+static char *word_of(struct gc_arch *config, enum gc_arch_key key)
+{
+    if (key == GC_ARCH_TYPE)
+        return config->type;
+    return key == GC_ARCH_DTYPE ? config->dtype : config->quantisation;
+}
+
+static enum gc_status set_word(struct gc_arch *config, enum gc_arch_key key,
+                               const struct gc_arch_value *value)
+{
+    if (value->type != GC_ARCH_VALUE_TEXT)
+        return GC_FORMAT;
+    char *word = word_of(config, key);
+    if (!gc_text_copy(word, GC_ARCH_WORD_BYTES, value->text, value->length))
+        return GC_OUT_OF_RANGE;
+    config->fields[key].known = true;
+    return GC_OK;
+}
+
+static enum gc_status set_item(struct gc_arch *config, enum gc_arch_key key, uint32_t index,
+                               uint32_t item)
+{
+    struct gc_arch_field *field = &config->fields[key];
+    if (index == 0)
+        field->item_count = 0;
+    if (index != field->item_count)
+        return GC_FORMAT;
+    if (index >= GC_ARCH_LAYER_MAX)
+        return GC_OUT_OF_RANGE;
+    config->items[lists[key]][index] = item;
+    field->item_count = index + 1;
+    field->value = 0;
+    field->known = true;
+    return GC_OK;
+}
+
+static enum gc_status set_kinds(struct gc_arch *config, enum gc_arch_key key, uint32_t index,
+                                const struct gc_arch_value *value)
+{
+    if (value->type != GC_ARCH_VALUE_TEXT)
+        return GC_FORMAT;
+    if (index != GC_ARCH_SINGLE)
+        return set_item(config, key, index, kind_of(value->text, value->length));
+    for (size_t i = 0; i < value->length; i++) {
+        const enum gc_status status =
+            i < GC_ARCH_LAYER_MAX ? set_item(config, key, (uint32_t)i, kind_of(value->text + i, 1))
+                                  : GC_OUT_OF_RANGE;
+        if (status != GC_OK)
+            return status;
+    }
+    return GC_OK;
+}
+
+static enum gc_status set_number(struct gc_arch *config, enum gc_arch_key key, uint32_t index,
+                                 const struct gc_arch_value *value)
+{
+    const struct gc_arch_key_row *row = &rows[key];
+    struct gc_arch_field *field = &config->fields[key];
+    const bool is_flag = value->type == GC_ARCH_VALUE_BOOL;
+    const bool takes_flag = row->type == GC_ARCH_TYPE_FLAG || row->type == GC_ARCH_TYPE_LAYERS;
+    if (is_flag ? !takes_flag : value->type != GC_ARCH_VALUE_UINT || row->type == GC_ARCH_TYPE_FLAG)
+        return GC_FORMAT;
+    if (value->number < row->minimum || value->number > row->maximum)
+        return GC_OUT_OF_RANGE;
+    if (index != GC_ARCH_SINGLE) {
+        if (row->type == GC_ARCH_TYPE_NUMBER || row->type == GC_ARCH_TYPE_FLAG)
+            return GC_FORMAT;
+        return set_item(config, key, index, (uint32_t)value->number);
+    }
+    if (row->type == GC_ARCH_TYPE_INDEXES)
+        return GC_FORMAT;
+    field->value = value->number;
+    field->item_count = 0;
+    field->known = true;
+    return GC_OK;
+}
+
+enum gc_status gc_arch_config_set(struct gc_arch *config, const struct gc_arch_place *place,
+                                  uint32_t index, const struct gc_arch_value *value)
+{
+    struct gc_arch_field *field = &config->fields[place->key];
+    enum gc_status status;
+    if (place->rank < field->rank || value->type == GC_ARCH_VALUE_NULL)
+        return GC_OK;
+    /* A decoder that stands in an object of its own says that it is no encoder: what is around it
+     * has one all the same. */
+    if (place->key == GC_ARCH_ENCODER_DECODER && field->known && field->value != 0)
+        return GC_OK;
+    field->rank = place->rank;
+    switch (rows[place->key].type) {
+    case GC_ARCH_TYPE_WORD:
+        status = set_word(config, place->key, value);
+        break;
+    case GC_ARCH_TYPE_KINDS:
+        status = set_kinds(config, place->key, index, value);
+        break;
+    default:
+        status = set_number(config, place->key, index, value);
+    }
+    if (status != GC_OK)
+        field->known = false;
+    return status;
+}
+
+const char *gc_arch_key_accepts(enum gc_arch_key key, char text[GC_ARCH_ACCEPTS_BYTES])
+{
+    static const char *const forms[] = {
+        [GC_ARCH_TYPE_NUMBER] = "an integer",
+        [GC_ARCH_TYPE_FLAG] = "true or false",
+        [GC_ARCH_TYPE_LAYERS] = "an integer, or one for each layer",
+        [GC_ARCH_TYPE_INDEXES] = "a list of layer numbers",
+        [GC_ARCH_TYPE_KINDS] = "a word for each layer, at most 1024",
+        [GC_ARCH_TYPE_WORD] = "a word of at most 47 characters",
+    };
+    const enum gc_arch_key_type type = rows[key].type;
+    const bool has_range =
+        type == GC_ARCH_TYPE_NUMBER || type == GC_ARCH_TYPE_LAYERS || type == GC_ARCH_TYPE_INDEXES;
+    char number[GC_NOTE_NUMBER_BYTES];
+    char *at = stpcpy(text, forms[type]);
+    if (has_range) {
+        at = stpcpy(at, ", ");
+        at = stpcpy(at, gc_note_number(rows[key].minimum, number));
+        at = stpcpy(at, " to ");
+        stpcpy(at, gc_note_number(rows[key].maximum, number));
+    }
+    return text;
+}
+
+/* ---- reading ---- */
+
+const uint32_t *gc_arch_items(const struct gc_arch *config, enum gc_arch_key key, uint32_t *count)
+{
+    const struct gc_arch_field *field = &config->fields[key];
+    *count = field->known && lists[key] != GC_ARCH_LIST_COUNT ? field->item_count : 0;
+    return *count > 0 ? config->items[lists[key]] : NULL;
+}
+
+bool gc_arch_layer_number(const struct gc_arch *config, enum gc_arch_key key, uint32_t index,
+                          uint64_t *value)
+{
+    uint32_t count;
+    const uint32_t *items = gc_arch_items(config, key, &count);
+    if (items != NULL) {
+        if (index >= count)
+            return false;
+        *value = items[index];
+        return true;
+    }
+    *value = config->fields[key].value;
+    return config->fields[key].known;
+}
+
+/* ---- values ---- */
+
+static struct gc_arch_value value_of(const struct gc_meta_value *meta)
+{
+    struct gc_arch_value value = {.type = GC_ARCH_VALUE_OTHER};
+    switch (meta->kind) {
+    case GC_META_NULL:
+        value.type = GC_ARCH_VALUE_NULL;
+        break;
+    case GC_META_BOOL:
+        value.type = GC_ARCH_VALUE_BOOL;
+        value.number = meta->unsigned_value;
+        break;
+    case GC_META_INTEGER:
+    case GC_META_REAL:
+        if (gc_meta_uint(meta, &value.number))
+            value.type = GC_ARCH_VALUE_UINT;
+        break;
+    case GC_META_TEXT:
+        value.type = GC_ARCH_VALUE_TEXT;
+        value.text = meta->text;
+        value.length = strlen(meta->text);
+        break;
+    case GC_META_ARRAY:
+        break;
+    }
+    return value;
+}
+
+static enum gc_status take(struct gc_arch *arch, const struct gc_arch_place *place,
+                           const struct gc_meta_value *meta)
+{
+    if (meta->kind != GC_META_ARRAY) {
+        const struct gc_arch_value value = value_of(meta);
+        return gc_arch_config_set(arch, place, GC_ARCH_SINGLE, &value);
+    }
+    if (meta->count > GC_ARCH_LAYER_MAX || meta->kept < meta->count)
+        return GC_OUT_OF_RANGE;
+    for (uint64_t i = 0; i < meta->count; i++) {
+        const struct gc_arch_value value = value_of(&meta->items[i]);
+        const enum gc_status status = gc_arch_config_set(arch, place, (uint32_t)i, &value);
+        if (status != GC_OK)
+            return status;
+    }
+    return GC_OK;
+}
+
+static void note_refused(struct gc_notes *notes, const char *name, enum gc_arch_key key)
+{
+    char shown[80];
+    char accepts[GC_ARCH_ACCEPTS_BYTES];
+    gc_notes_add(
+        notes, gc_text_show(name, strlen(name), shown, sizeof(shown)),
+        ": not understood, taken as unknown; accepted: ", gc_arch_key_accepts(key, accepts), NULL);
+}
+
+/* ---- what a family means by itself ---- */
+
+struct family_row {
+    const char *types;
+    enum gc_arch_key key;
+    uint64_t value;
+};
+
+static const struct family_row family_rows[] = {
+#define GC_ARCH_FAMILY(types, key, value) {types, GC_ARCH_##key, value},
+#include "core/estimator/arch_families.def"
+#undef GC_ARCH_FAMILY
+};
+
+/* A pattern means nothing without its window, or where the layers are named one by one. */
+static bool is_needed(const struct gc_arch *arch, enum gc_arch_key key)
+{
+    if (gc_arch_known(arch, key))
+        return false;
+    if ((key == GC_ARCH_WINDOW_PATTERN || key == GC_ARCH_WINDOW_USED) &&
+        !gc_arch_known(arch, GC_ARCH_WINDOW) && !gc_arch_known(arch, GC_ARCH_CHUNK))
+        return false;
+    if (key == GC_ARCH_WINDOW_PATTERN || key == GC_ARCH_WINDOW_USED ||
+        key == GC_ARCH_ATTENTION_PERIOD)
+        return !gc_arch_known(arch, GC_ARCH_KINDS) && !gc_arch_known(arch, GC_ARCH_NO_ROPE_LAYERS);
+    if (key == GC_ARCH_HEAD_DIM)
+        return !gc_arch_known(arch, GC_ARCH_KEY_DIM);
+    return key != GC_ARCH_MULTI_QUERY || !gc_arch_known(arch, GC_ARCH_KV_HEADS);
+}
+
+void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes)
+{
+    const size_t length = strlen(arch->type);
+    for (size_t i = 0; i < sizeof(family_rows) / sizeof(family_rows[0]); i++) {
+        const struct family_row *row = &family_rows[i];
+        char number[GC_NOTE_NUMBER_BYTES];
+        if (length == 0 || gc_text_find_word(row->types, arch->type, length) < 0 ||
+            !is_needed(arch, row->key))
+            continue;
+        arch->fields[row->key] = (struct gc_arch_field){.value = row->value, .known = true};
+        gc_notes_add(notes, gc_arch_key_row(row->key)->text, ": not told, ",
+                     gc_note_number(row->value, number), " as ", arch->type, " has it", NULL);
+    }
+    gc_arch_complete_pair(arch);
+}
+
+/* ---- the whole ---- */
+
+static void note_dtype(const struct gc_arch *arch, struct gc_notes *notes)
+{
+    char shown[GC_ARCH_WORD_BYTES * 2];
+    const size_t length = strlen(arch->dtype);
+    const enum gc_dtype dtype = gc_dtype_from_word(arch->dtype, length);
+    const struct gc_dtype_info *info = gc_dtype_info(dtype);
+    if (length > 0 &&
+        (dtype == GC_DTYPE_NONE || info->kind != GC_DTYPE_CLASS_FLOAT || info->block_elements != 1))
+        gc_notes_add(notes, "torch_dtype ", gc_text_show(arch->dtype, length, shown, sizeof(shown)),
+                     ": no type that one computes in; the weights' own is taken, if it is one",
+                     NULL);
+}
+
+static void read_vocabulary(const struct gc_model *model, struct gc_arch *arch)
+{
+    const struct gc_meta_value *words = gc_model_meta(model, "tokenizer.ggml.tokens");
+    if (gc_arch_known(arch, GC_ARCH_VOCAB) || words == NULL || words->kind != GC_META_ARRAY ||
+        words->count == 0)
+        return;
+    arch->fields[GC_ARCH_VOCAB] = (struct gc_arch_field){.value = words->count, .known = true};
+}
+
+/* The keys are of nested objects: "vision_config.hidden_size". */
+static bool has_section(const struct gc_model *model, const char *prefix)
+{
+    const size_t length = strlen(prefix);
+    for (uint32_t i = 0; i < model->meta_count; i++) {
+        if (strncmp(model->metas[i].key, prefix, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool has_packed_weights(const struct gc_model *model)
+{
+    if (gc_model_meta(model, "quantization_config.quant_method") == NULL)
+        return false;
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        const struct gc_model_tensor *tensor = &model->tensors[i];
+        if (tensor->dim_count >= 2 &&
+            (tensor->dtype == GC_DTYPE_I32 || tensor->dtype == GC_DTYPE_U8))
+            return true;
+    }
+    return false;
+}
+
+/* Values of single layers: "per_layer_config.05.head_dim". */
+static bool has_own_layers(const struct gc_model *model)
+{
+    return has_section(model, "per_layer_config.") ||
+           has_section(model, "text_config.per_layer_config.");
+}
+
+/* What the figures do not say by themselves. */
+static void note_beyond(const struct gc_model *model, struct gc_notes *notes)
+{
+    if (has_section(model, "vision_config.") || has_section(model, "audio_config."))
+        gc_notes_add(notes,
+                     "the encoder of images or sound: its weights are counted, what it works in is "
+                     "not",
+                     NULL);
+    if (has_packed_weights(model))
+        gc_notes_add(notes,
+                     "weights are packed, several in an integer: their bytes are exact, the number "
+                     "of parameters is that of the integers",
+                     NULL);
+}
+
+void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes)
+{
+    for (uint32_t i = 0; i < model->tensor_count; i++) {
+        const char *name = model->tensors[i].name;
+        if (strstr(name, "lora_") == NULL && strstr(name, "ia3_") == NULL)
+            return;
+    }
+    if (model->tensor_count > 0)
+        gc_notes_add(notes, "these are adapters alone: the model they belong to is not counted",
+                     NULL);
+}
+
+void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes)
+{
+    const enum gc_arch_names names =
+        model->format == GC_MODEL_GGUF ? GC_ARCH_NAMES_GGUF : GC_ARCH_NAMES_HF;
+    if (!model->has_config)
+        return;
+    for (uint32_t i = 0; i < model->meta_count; i++) {
+        const struct gc_meta *meta = &model->metas[i];
+        struct gc_arch_place place;
+        if (gc_arch_key_find(names, meta->key, strlen(meta->key), &place) &&
+            take(arch, &place, &meta->value) != GC_OK)
+            note_refused(notes, meta->key, place.key);
+    }
+    read_vocabulary(model, arch);
+    gc_arch_complete(arch, notes);
+    if (names != GC_ARCH_NAMES_HF)
+        return;
+    arch->has_own_layers = has_own_layers(model);
+    note_dtype(arch, notes);
+    note_beyond(model, notes);
+}

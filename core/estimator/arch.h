@@ -1,0 +1,174 @@
+/* A model's configuration as its file says it: each value with a flag whether it was said at all.
+ *
+ * The names that config.json and GGUF metadata use stand in arch_keys.def. Nothing is derived or
+ * assumed here; layers.h makes layers of it.
+ *
+ * A plain structure without pointers, about 50 KiB: too large for a stack. Nothing here allocates;
+ * all is thread-safe as far as the structure is not shared. */
+#ifndef GC_ESTIMATOR_ARCH_H
+#define GC_ESTIMATOR_ARCH_H
+
+#include "core/base/status.h"
+#include "core/estimator/notes.h"
+#include "core/model/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GC_ARCH_LAYER_MAX 1024U
+#define GC_ARCH_WORD_BYTES 48
+
+enum gc_arch_key {
+#define GC_ARCH_KEY(name, ...) GC_ARCH_##name,
+#include "core/estimator/arch_keys.def"
+#undef GC_ARCH_KEY
+    GC_ARCH_KEY_COUNT
+};
+
+/* Lists and words have room of their own. */
+#define GC_ARCH_LIST_NUMBER(name)
+#define GC_ARCH_LIST_FLAG(name)
+#define GC_ARCH_LIST_WORD(name)
+#define GC_ARCH_LIST_LAYERS(name) GC_ARCH_LIST_OF_##name,
+#define GC_ARCH_LIST_INDEXES(name) GC_ARCH_LIST_OF_##name,
+#define GC_ARCH_LIST_KINDS(name) GC_ARCH_LIST_OF_##name,
+enum gc_arch_list {
+#define GC_ARCH_KEY(name, type, ...) GC_ARCH_LIST_##type(name)
+#include "core/estimator/arch_keys.def"
+#undef GC_ARCH_KEY
+    GC_ARCH_LIST_COUNT
+};
+
+enum gc_arch_key_type {
+    GC_ARCH_TYPE_NUMBER,
+    GC_ARCH_TYPE_FLAG,
+    GC_ARCH_TYPE_LAYERS,
+    GC_ARCH_TYPE_INDEXES,
+    GC_ARCH_TYPE_KINDS,
+    GC_ARCH_TYPE_WORD,
+};
+
+/* What a layer is, of the words that configurations use. */
+enum gc_arch_kind {
+    GC_ARCH_KIND_UNKNOWN,   /* a word that is not known here */
+    GC_ARCH_KIND_FULL,      /* attention to the whole context */
+    GC_ARCH_KIND_WINDOW,    /* attention to a sliding window */
+    GC_ARCH_KIND_CHUNK,     /* attention within a chunk */
+    GC_ARCH_KIND_ATTENTION, /* attention; the windows' keys say which */
+    GC_ARCH_KIND_STATE, /* a state of fixed size: state space, linear attention, a recurrent unit */
+    GC_ARCH_KIND_CONVOLUTION,
+    GC_ARCH_KIND_DENSE,   /* feed-forward alone */
+    GC_ARCH_KIND_EXPERTS, /* experts alone */
+    GC_ARCH_KIND_HYBRID,  /* state and attention in one layer */
+};
+
+/* One row of arch_keys.def. */
+struct gc_arch_key_row {
+    const char *hf;
+    const char *gguf;
+    const char *text;
+    enum gc_arch_key_type type;
+    uint64_t minimum;
+    uint64_t maximum;
+};
+const struct gc_arch_key_row *gc_arch_key_row(enum gc_arch_key key);
+
+struct gc_arch_field {
+    uint64_t value;      /* of a NUMBER, FLAG or LAYERS; unspecified unless known */
+    uint32_t item_count; /* of a list; 0: one value for all */
+    uint8_t rank;
+    bool known;
+};
+
+struct gc_arch {
+    struct gc_arch_field fields[GC_ARCH_KEY_COUNT];
+    uint32_t items[GC_ARCH_LIST_COUNT][GC_ARCH_LAYER_MAX]; /* by gc_arch_list */
+    char type[GC_ARCH_WORD_BYTES];
+    char dtype[GC_ARCH_WORD_BYTES];
+    char quantisation[GC_ARCH_WORD_BYTES];
+    bool has_own_layers; /* some layers have values of their own, which are not read */
+};
+
+enum gc_arch_names {
+    GC_ARCH_NAMES_HF,   /* config.json; objects joined by a dot: "text_config.hidden_size" */
+    GC_ARCH_NAMES_GGUF, /* "llama.block_count" */
+};
+
+/* Where a value belongs, and how much its name counts: a name in the language model's own object
+ * counts more than the same one outside, an earlier one in the table more than a later one. */
+struct gc_arch_place {
+    enum gc_arch_key key;
+    uint8_t rank;
+};
+
+/* False if nobody here wants to know this name. Thread-safe, as are all here. */
+bool gc_arch_key_find(enum gc_arch_names names, const char *name, size_t length,
+                      struct gc_arch_place *place);
+enum gc_arch_value_type {
+    GC_ARCH_VALUE_UINT,
+    GC_ARCH_VALUE_BOOL,
+    GC_ARCH_VALUE_TEXT,  /* not closed by NUL */
+    GC_ARCH_VALUE_NULL,  /* said to be none: the value stays unknown */
+    GC_ARCH_VALUE_OTHER, /* a negative number, a fraction, an object */
+};
+
+struct gc_arch_value {
+    enum gc_arch_value_type type;
+    uint64_t number; /* of UINT; 1 or 0 of BOOL */
+    const char *text;
+    size_t length;
+};
+
+#define GC_ARCH_SINGLE UINT32_MAX
+
+/* Takes one value, or item `index` of a list, counted from 0 and given in order (the first drops
+ * what was there); GC_ARCH_SINGLE for a value outside a list. What a name of higher rank said
+ * stays.
+ * GC_FORMAT if the value is of a kind that the key does not take, GC_OUT_OF_RANGE if it leaves the
+ * row's range or the list is too long; the key is unknown then. The caller says so with its place:
+ * gc_arch_key_accepts tells what would have been taken. */
+enum gc_status gc_arch_config_set(struct gc_arch *config, const struct gc_arch_place *place,
+                                  uint32_t index, const struct gc_arch_value *value) GC_CHECKED;
+
+/* "an integer, 1 to 1024", for messages. */
+#define GC_ARCH_ACCEPTS_BYTES 128
+const char *gc_arch_key_accepts(enum gc_arch_key key, char text[GC_ARCH_ACCEPTS_BYTES]);
+
+static inline bool gc_arch_known(const struct gc_arch *config, enum gc_arch_key key)
+{
+    return config->fields[key].known;
+}
+
+/* The value; `otherwise` where it is not known. A list's value is 0. */
+static inline uint64_t gc_arch_number(const struct gc_arch *config, enum gc_arch_key key,
+                                      uint64_t otherwise)
+{
+    return config->fields[key].known ? config->fields[key].value : otherwise;
+}
+
+/* The items of a LAYERS, INDEXES or KINDS key, *count of them; NULL and 0 if there is no list. */
+const uint32_t *gc_arch_items(const struct gc_arch *config, enum gc_arch_key key, uint32_t *count);
+
+/* What a LAYERS key says of layer `index`; false if it is unknown or its list is too short. */
+bool gc_arch_layer_number(const struct gc_arch *config, enum gc_arch_key key, uint32_t index,
+                          uint64_t *value);
+
+/* A model's metadata into its configuration. */
+
+/* `arch` must be zeroed. Values that cannot be taken are left out, each with a note: its name, what
+ * is accepted. Then the family's own meaning of what is absent is filled in (arch_families.def),
+ * with a note each. */
+void gc_arch_read(const struct gc_model *model, struct gc_arch *arch, struct gc_notes *notes);
+
+/* A note where all tensors are of adapters (LoRA, IA3): the base model is another file's. */
+void gc_arch_note_adapters(const struct gc_model *model, struct gc_notes *notes);
+
+/* The family's meaning alone; for configurations that were made by hand. */
+void gc_arch_complete(struct gc_arch *arch, struct gc_notes *notes);
+
+/* Inside: where encoder and decoder are told apart, the decoder's values become those of the model.
+ */
+void gc_arch_complete_pair(struct gc_arch *arch);
+
+#endif

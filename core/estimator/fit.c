@@ -1,0 +1,260 @@
+/* The fit, and suggestions of what would fit. Every part of an estimate grows with batch, context
+ * and resident experts, so what fits is a range from the smallest value on. Its end is found by
+ * interpolation, then steps that double, then bisection (exponential search): O(log n) estimates,
+ * few where the peak grows evenly, since an estimate of a large graph takes its time. */
+#include "core/estimator/fit.h"
+
+#include "core/base/bits.h"
+#include "core/estimator/estimator.h"
+
+void gc_budget_set_all(struct gc_budget *budget, uint64_t bytes)
+{
+    for (unsigned i = 0; i < GC_ESTIMATE_DEVICE_MAX; i++)
+        budget->device_bytes[i] = bytes;
+}
+
+static uint64_t add_saturated(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return gc_add_u64(a, b, &sum) ? sum : UINT64_MAX;
+}
+
+static enum gc_estimate_part largest_part(const struct gc_estimate_sizes *sizes)
+{
+    unsigned largest = 0;
+    for (unsigned part = 1; part < GC_ESTIMATE_PART_COUNT; part++) {
+        if (sizes->parts[part] > sizes->parts[largest])
+            largest = part;
+    }
+    return (enum gc_estimate_part)largest;
+}
+
+void gc_fits(const struct gc_estimate *estimate, const struct gc_budget *budget, struct gc_fit *fit)
+{
+    *fit = (struct gc_fit){.fits = true, .lower_bound = estimate->unknown_parts != 0};
+    for (uint32_t i = 0; i < estimate->device_count; i++) {
+        const uint64_t bytes = budget->device_bytes[i];
+        const uint64_t deficit = gc_sub_or_zero_u64(estimate->devices[i].peak_bytes, bytes);
+        fit->budget_bytes = add_saturated(fit->budget_bytes, bytes);
+        fit->deficit_bytes = add_saturated(fit->deficit_bytes, deficit);
+        if (deficit > fit->device_deficit_bytes) {
+            fit->device_deficit_bytes = deficit;
+            fit->device = i;
+        }
+    }
+    fit->fits = fit->deficit_bytes == 0;
+    fit->largest = largest_part(&estimate->devices[fit->device]);
+}
+
+/* ---- suggestions ---- */
+
+struct search {
+    const struct gc_estimator *estimator;
+    const struct gc_budget *budget;
+    struct gc_estimate_request request;
+    uint64_t *field; /* of request */
+};
+
+struct point {
+    uint64_t value;
+    bool is_known; /* else the estimate passes 64 bits */
+    bool fits;
+    __int128_t room; /* on the device that has least, below 0 where it does not fit */
+};
+
+static __attribute__((noinline)) struct point look_at(struct search *search, uint64_t value)
+{
+    struct gc_estimate estimate;
+    struct point point = {.value = value};
+    *search->field = value;
+    if (gc_estimator_run(search->estimator, &search->request, &estimate) != GC_OK)
+        return point;
+    for (uint32_t i = 0; i < estimate.device_count; i++) {
+        const __int128_t room =
+            (__int128_t)search->budget->device_bytes[i] - estimate.devices[i].peak_bytes;
+        if (i == 0 || room < point.room)
+            point.room = room;
+    }
+    point.is_known = true;
+    point.fits = point.room >= 0;
+    return point;
+}
+
+static bool fits_at(struct search *search, uint64_t value)
+{
+    return look_at(search, value).fits;
+}
+
+/* `low` fits and `high` does not. */
+struct range {
+    struct point low;
+    struct point high;
+};
+
+static uint64_t width(const struct range *range)
+{
+    return range->high.value - range->low.value;
+}
+
+static bool narrow(struct search *search, struct range *range, uint64_t value)
+{
+    const struct point point = look_at(search, value);
+    *(point.fits ? &range->low : &range->high) = point;
+    return point.fits;
+}
+
+/* Within the range, which is wider than 1. */
+static uint64_t guess(const struct range *range)
+{
+    uint64_t ahead = width(range) / 2;
+    if (range->high.is_known)
+        ahead = (uint64_t)(range->low.room * (__int128_t)width(range) /
+                           (range->low.room - range->high.room));
+    return range->low.value + gc_max_u64(1, gc_min_u64(ahead, width(range) - 1));
+}
+
+static void gallop(struct search *search, struct range *range)
+{
+    const bool up = narrow(search, range, guess(range));
+    for (uint64_t step = 1; width(range) > 1; step *= 2) {
+        const uint64_t far = gc_min_u64(step, width(range) - 1);
+        if (narrow(search, range, up ? range->low.value + far : range->high.value - far) != up)
+            return;
+    }
+}
+
+/* The largest value from `low` to `high` that fits. */
+static struct gc_offer largest(struct search *search, uint64_t low, uint64_t high)
+{
+    struct range range = {.low = look_at(search, low)};
+    if (!range.low.fits)
+        return (struct gc_offer){.state = GC_OFFER_NOT_ANY};
+    range.high = look_at(search, high);
+    if (range.high.fits)
+        return (struct gc_offer){.state = GC_OFFER_ALL, .value = high};
+    if (width(&range) > 1)
+        gallop(search, &range);
+    while (width(&range) > 1)
+        narrow(search, &range, range.low.value + width(&range) / 2);
+    return (struct gc_offer){.state = GC_OFFER_SOME, .value = range.low.value};
+}
+
+static struct search search_for(const struct gc_estimator *estimator,
+                                const struct gc_estimate_request *request,
+                                const struct gc_budget *budget)
+{
+    return (struct search){.estimator = estimator, .budget = budget, .request = *request};
+}
+
+/* What does not change the peak is no offer: bounds that fit alike say nothing. */
+static struct gc_offer offer_batch(const struct gc_estimator *estimator,
+                                   const struct gc_estimate_request *request,
+                                   const struct gc_budget *budget)
+{
+    struct search search = search_for(estimator, request, budget);
+    search.field = &search.request.batch;
+    struct gc_offer offer = largest(&search, 1, GC_ESTIMATE_COUNT_MAX);
+    if (offer.state == GC_OFFER_ALL)
+        offer.state = GC_OFFER_NONE;
+    return offer;
+}
+
+static struct gc_offer offer_seq_len(const struct gc_estimator *estimator,
+                                     const struct gc_estimate_request *request,
+                                     const struct gc_budget *budget)
+{
+    struct search search = search_for(estimator, request, budget);
+    const uint64_t positions = estimator->layers.positions;
+    search.field = &search.request.seq_len;
+    if (!estimator->has_layers || estimator->layers.count == 0)
+        return (struct gc_offer){.state = GC_OFFER_NONE};
+    struct gc_offer offer = largest(&search, 1, positions > 0 ? positions : GC_ESTIMATE_COUNT_MAX);
+    if (offer.state == GC_OFFER_ALL && positions == 0)
+        offer.state = GC_OFFER_NONE;
+    return offer;
+}
+
+static struct gc_offer offer_experts(const struct gc_estimator *estimator,
+                                     const struct gc_estimate_request *request,
+                                     const struct gc_budget *budget)
+{
+    struct search search = search_for(estimator, request, budget);
+    search.field = &search.request.resident_experts;
+    if (estimator->layers.experts == 0 || estimator->weights.expert_bytes == 0)
+        return (struct gc_offer){.state = GC_OFFER_NONE};
+    return largest(&search, 0, estimator->layers.experts);
+}
+
+/* Types that caches are kept in, from the widest: those of llama.cpp, and 8-bit floats. */
+static const enum gc_dtype kv_types[] = {
+    GC_DTYPE_F16,  GC_DTYPE_Q8_0, GC_DTYPE_F8_E4M3, GC_DTYPE_Q5_1,
+    GC_DTYPE_Q5_0, GC_DTYPE_Q4_1, GC_DTYPE_Q4_0,
+};
+
+static bool is_smaller(enum gc_dtype a, enum gc_dtype b)
+{
+    const struct gc_dtype_info *one = gc_dtype_info(a);
+    const struct gc_dtype_info *other = gc_dtype_info(b);
+    return (uint64_t)one->block_bytes * other->block_elements <
+           (uint64_t)other->block_bytes * one->block_elements;
+}
+
+/* What is asked for, as it is. Apart from the search: an estimate takes much of a small stack. */
+struct asked {
+    enum gc_status status;
+    bool has_cache;
+    bool fits;
+    enum gc_dtype kv_dtype;
+};
+
+static __attribute__((noinline)) struct asked look_at_request(
+    const struct gc_estimator *estimator, const struct gc_estimate_request *request,
+    const struct gc_budget *budget)
+{
+    struct gc_estimate estimate;
+    struct gc_fit fit;
+    struct asked asked = {.status = gc_estimator_run(estimator, request, &estimate)};
+    if (asked.status != GC_OK)
+        return asked;
+    gc_fits(&estimate, budget, &fit);
+    asked.has_cache = estimate.total.parts[GC_ESTIMATE_kv_cache] > 0;
+    asked.fits = fit.fits;
+    asked.kv_dtype = estimate.kv_dtype;
+    return asked;
+}
+
+static struct gc_offer offer_kv_dtype(const struct gc_estimator *estimator,
+                                      const struct gc_estimate_request *request,
+                                      const struct gc_budget *budget, const struct asked *asked)
+{
+    struct search search = search_for(estimator, request, budget);
+    struct gc_offer offer = {.state = GC_OFFER_NONE};
+    if (asked->status != GC_OK || !asked->has_cache)
+        return offer;
+    if (asked->fits)
+        return (struct gc_offer){.state = GC_OFFER_ALL, .value = asked->kv_dtype};
+    search.field = &search.request.batch;
+    for (size_t i = 0; i < sizeof(kv_types) / sizeof(kv_types[0]); i++) {
+        if (!is_smaller(kv_types[i], asked->kv_dtype))
+            continue;
+        search.request.kv_dtype = kv_types[i];
+        offer.state = GC_OFFER_NOT_ANY;
+        if (fits_at(&search, request->batch))
+            return (struct gc_offer){.state = GC_OFFER_SOME, .value = kv_types[i]};
+    }
+    return offer;
+}
+
+enum gc_status gc_offers_find(const struct gc_estimator *estimator,
+                              const struct gc_estimate_request *request,
+                              const struct gc_budget *budget, struct gc_offers *offers)
+{
+    const struct asked asked = look_at_request(estimator, request, budget);
+    if (asked.status != GC_OK && asked.status != GC_OVERFLOW)
+        return asked.status;
+    offers->batch = offer_batch(estimator, request, budget);
+    offers->seq_len = offer_seq_len(estimator, request, budget);
+    offers->resident_experts = offer_experts(estimator, request, budget);
+    offers->kv_dtype = offer_kv_dtype(estimator, request, budget, &asked);
+    return GC_OK;
+}

@@ -1,0 +1,55 @@
+/* Whether an estimate fits, by how much not, and what would. */
+#ifndef GC_ESTIMATOR_FIT_H
+#define GC_ESTIMATOR_FIT_H
+
+#include "core/estimator/estimate.h"
+
+#define GC_BUDGET_NONE UINT64_MAX
+
+struct gc_budget {
+    uint64_t device_bytes[GC_ESTIMATE_DEVICE_MAX]; /* GC_BUDGET_NONE: without limit */
+};
+
+void gc_budget_set_all(struct gc_budget *budget, uint64_t bytes);
+
+struct gc_fit {
+    bool fits;
+    bool lower_bound;       /* parts are not known: it may need more */
+    uint64_t budget_bytes;  /* of all devices; GC_BUDGET_NONE if one has no limit */
+    uint64_t deficit_bytes; /* what is short, of all devices */
+    uint32_t device;        /* the one that is short of most */
+    uint64_t device_deficit_bytes;
+    enum gc_estimate_part largest; /* the part that takes most there */
+};
+
+/* Pure. Sums are saturated. */
+void gc_fits(const struct gc_estimate *estimate, const struct gc_budget *budget,
+             struct gc_fit *fit);
+
+/* What would fit, each with all else as asked for. */
+enum gc_offer_state {
+    GC_OFFER_NONE,    /* does not apply, or changes nothing */
+    GC_OFFER_NOT_ANY, /* not even the smallest fits */
+    GC_OFFER_SOME,    /* `value` fits and value + 1 does not */
+    GC_OFFER_ALL,     /* as much as the model, or this program, knows */
+};
+
+struct gc_offer {
+    enum gc_offer_state state;
+    uint64_t value;
+};
+
+struct gc_offers {
+    struct gc_offer batch;
+    struct gc_offer seq_len;
+    struct gc_offer resident_experts; /* of each layer */
+    struct gc_offer kv_dtype;         /* SOME: `value` is the widest enum gc_dtype that fits */
+};
+
+/* By trying whole estimates, which grow with each of these; both sides are verified.
+ * An estimate that overflows does not fit. GC_INVALID_ARGUMENT as gc_estimator_run. */
+enum gc_status gc_offers_find(const struct gc_estimator *estimator,
+                              const struct gc_estimate_request *request,
+                              const struct gc_budget *budget, struct gc_offers *offers) GC_CHECKED;
+
+#endif

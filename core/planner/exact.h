@@ -1,0 +1,19 @@
+/* Exact searches of one component in rounds of growing slices (a portfolio): one search for each
+ * order at the capacity that would be best, one that restarts with an order by failures (as in
+ * TelaMalloc and squeaky wheel optimisation), and one that lowers the best known peak. */
+#ifndef GC_PLANNER_EXACT_H
+#define GC_PLANNER_EXACT_H
+
+#include "core/planner/greedy.h"
+#include "core/planner/search.h"
+
+struct gc_place_exact;
+
+/* NULL: the component is too large for it, or there is no memory. */
+struct gc_place_exact *gc_place_exact_create(struct gc_place_greedy *greedy,
+                                             struct gc_place_memo *memo);
+/* Another round, longer than the one before. Lowers component->peak and raises component->bound as
+ * it finds and refutes; false: it has nothing left to try. */
+bool gc_place_exact_round(struct gc_place_exact *exact);
+
+#endif

@@ -1,0 +1,398 @@
+#include "core/planner/greedy.h"
+
+#include "core/base/bits.h"
+#include "core/base/region.h"
+#include "core/planner/place.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The top of what is placed, as one maximum over ranges of sections: for items that go on top. A
+ * segment tree; O(log n) for each call. */
+struct skyline {
+    uint64_t *whole; /* over all of a node; node 1 is the root, n has 2n and 2n + 1 */
+    uint64_t *most;  /* over any of it */
+    uint32_t leaf_count;
+};
+
+#define ROOM_LOG2_MIN 2
+#define BLOCK_SPANS 4096U
+#define NODES_MAX 128 /* two ways up a tree of 2^32 leaves, and what hangs on them */
+
+/* Memory of spans, kept when the index is cleared. */
+struct gc_place_block {
+    struct gc_place_block *next;
+    uint64_t room;
+    uint64_t used;
+    struct gc_place_span spans[];
+};
+
+/* The sets that matter to one item: `whole` nodes make up its life, `above` are over them. */
+struct nodes {
+    uint32_t whole[NODES_MAX];
+    uint32_t above[NODES_MAX];
+    unsigned whole_count;
+    unsigned above_count;
+};
+
+static uint32_t leaves_for(uint32_t section_count)
+{
+    uint32_t leaf_count = 1;
+    while (leaf_count < section_count)
+        leaf_count *= 2;
+    return leaf_count;
+}
+
+static bool index_init(struct gc_place_index *index, struct gc_region *region,
+                       uint32_t section_count)
+{
+    *index = (struct gc_place_index){.region = region, .leaf_count = leaves_for(section_count)};
+    const uint64_t bytes = 2 * (uint64_t)index->leaf_count * sizeof(struct gc_place_set);
+    index->cover = gc_region_alloc(region, bytes);
+    index->touch = gc_region_alloc(region, bytes);
+    return index->cover != NULL && index->touch != NULL;
+}
+
+static void index_clear(struct gc_place_index *index, uint32_t section_count)
+{
+    index->leaf_count = leaves_for(section_count);
+    const uint64_t bytes = 2 * (uint64_t)index->leaf_count * sizeof(struct gc_place_set);
+    memset(index->cover, 0, bytes);
+    memset(index->touch, 0, bytes);
+    memset(index->free, 0, sizeof(index->free));
+    for (struct gc_place_block *block = index->blocks; block != NULL; block = block->next)
+        block->used = 0;
+    index->block = index->blocks;
+}
+
+static bool is_within(const struct gc_place_index *index, uint32_t node, unsigned height,
+                      uint32_t first, uint32_t last)
+{
+    const uint32_t begin = (node << height) - index->leaf_count;
+    return begin >= first && begin + (1U << height) - 1 <= last;
+}
+
+static void find_nodes(const struct gc_place_index *index, uint32_t first, uint32_t last,
+                       struct nodes *nodes)
+{
+    uint32_t left = first + index->leaf_count;
+    uint32_t right = last + index->leaf_count;
+    nodes->whole_count = 0;
+    nodes->above_count = 0;
+    for (unsigned height = 1; left >> height > 0; height++) {
+        const uint32_t low = left >> height;
+        const uint32_t high = right >> height;
+        if (!is_within(index, low, height, first, last))
+            nodes->above[nodes->above_count++] = low;
+        if (high != low && !is_within(index, high, height, first, last))
+            nodes->above[nodes->above_count++] = high;
+    }
+    for (right++; left < right; left /= 2, right /= 2) {
+        if ((left & 1) != 0)
+            nodes->whole[nodes->whole_count++] = left++;
+        if ((right & 1) != 0)
+            nodes->whole[nodes->whole_count++] = --right;
+    }
+}
+
+/* The first span that ends above `offset`. Which way each step goes cannot be foretold, so none
+ * branches. */
+static uint32_t find_span(const struct gc_place_set *set, uint64_t offset)
+{
+    uint32_t first = 0;
+    uint32_t left = set->count;
+    while (left > 1) {
+        const uint32_t half = left / 2;
+        first += (uint32_t)(set->spans[first + half - 1].end <= offset) * half;
+        left -= half;
+    }
+    return first + (uint32_t)(left == 1 && set->spans[first].end <= offset);
+}
+
+/* The lowest place from `offset` on in one set. */
+static uint64_t find_gap(const struct gc_place_set *set, uint64_t offset, uint64_t bytes,
+                         uint64_t alignment)
+{
+    for (uint32_t i = find_span(set, offset); i < set->count; i++) {
+        if (offset + bytes <= set->spans[i].begin)
+            break;
+        offset = gc_place_align(set->spans[i].end, alignment);
+    }
+    return offset;
+}
+
+/* The sets take turns to push the offset up, until none does. */
+static uint64_t index_find(const struct gc_place_index *index, uint32_t first, uint32_t last,
+                           uint64_t bytes, uint64_t alignment)
+{
+    struct nodes nodes;
+    uint64_t offset = 0;
+    uint64_t before;
+    find_nodes(index, first, last, &nodes);
+    do {
+        before = offset;
+        for (unsigned i = 0; i < nodes.whole_count; i++)
+            offset = find_gap(&index->touch[nodes.whole[i]], offset, bytes, alignment);
+        for (unsigned i = 0; i < nodes.above_count; i++)
+            offset = find_gap(&index->cover[nodes.above[i]], offset, bytes, alignment);
+    } while (offset != before);
+    return offset;
+}
+
+/* ---- adding ---- */
+
+/* A free one keeps the address of the next in its first bytes. */
+static struct gc_place_span *take_spans(struct gc_place_index *index, unsigned room_log2)
+{
+    const uint64_t room = UINT64_C(1) << room_log2;
+    struct gc_place_span *spans = index->free[room_log2];
+    if (spans != NULL) {
+        memcpy((void *)&index->free[room_log2], (const void *)spans, sizeof(void *));
+        return spans;
+    }
+    struct gc_place_block *block = index->block;
+    while (block != NULL && block->room - block->used < room && block->next != NULL)
+        block = block->next;
+    if (block == NULL || block->room - block->used < room) {
+        const uint64_t block_room = room > BLOCK_SPANS ? room : BLOCK_SPANS;
+        struct gc_place_block *added =
+            gc_region_alloc(index->region, sizeof(*added) + block_room * sizeof(added->spans[0]));
+        if (added == NULL)
+            return NULL;
+        added->room = block_room;
+        if (block == NULL)
+            index->blocks = added;
+        else
+            block->next = added;
+        block = added;
+    }
+    index->block = block;
+    spans = block->spans + block->used;
+    block->used += room;
+    return spans;
+}
+
+static bool grow(struct gc_place_index *index, struct gc_place_set *set)
+{
+    const unsigned room_log2 = set->count == 0 ? ROOM_LOG2_MIN : set->room_log2 + 1;
+    struct gc_place_span *spans =
+        room_log2 < GC_PLACE_ROOM_LOG2_MAX ? take_spans(index, room_log2) : NULL;
+    if (spans == NULL)
+        return false;
+    if (set->count > 0) {
+        memcpy(spans, set->spans, set->count * sizeof(*spans));
+        memcpy((void *)set->spans, (const void *)&index->free[set->room_log2], sizeof(void *));
+        index->free[set->room_log2] = set->spans;
+    }
+    set->spans = spans;
+    set->room_log2 = room_log2;
+    return true;
+}
+
+/* Joins [begin, end) with what it meets or touches. */
+static bool add_span(struct gc_place_index *index, struct gc_place_set *set, uint64_t begin,
+                     uint64_t end)
+{
+    uint32_t from = begin == 0 ? 0 : find_span(set, begin - 1);
+    uint32_t to = from;
+    for (; to < set->count && set->spans[to].begin <= end; to++) {
+        if (set->spans[to].begin < begin)
+            begin = set->spans[to].begin;
+        if (set->spans[to].end > end)
+            end = set->spans[to].end;
+    }
+    if (to == from) {
+        const bool is_full = set->count == 0 || set->count == 1U << set->room_log2;
+        if (is_full && !grow(index, set))
+            return false;
+        memmove(set->spans + from + 1, set->spans + from,
+                (set->count - from) * sizeof(set->spans[0]));
+        set->count++;
+    } else if (to > from + 1) {
+        memmove(set->spans + from + 1, set->spans + to, (set->count - to) * sizeof(set->spans[0]));
+        set->count -= to - from - 1;
+    }
+    set->spans[from] = (struct gc_place_span){begin, end};
+    return true;
+}
+
+static bool index_add(struct gc_place_index *index, uint32_t first, uint32_t last, uint64_t offset,
+                      uint64_t bytes)
+{
+    struct nodes nodes;
+    find_nodes(index, first, last, &nodes);
+    for (unsigned i = 0; i < nodes.whole_count; i++) {
+        struct gc_place_set *cover = &index->cover[nodes.whole[i]];
+        struct gc_place_set *touch = &index->touch[nodes.whole[i]];
+        if (!add_span(index, cover, offset, offset + bytes) ||
+            !add_span(index, touch, offset, offset + bytes))
+            return false;
+    }
+    for (unsigned i = 0; i < nodes.above_count; i++)
+        if (!add_span(index, &index->touch[nodes.above[i]], offset, offset + bytes))
+            return false;
+    return true;
+}
+
+static bool skyline_init(struct skyline *skyline, struct gc_region *region, uint32_t section_count)
+{
+    skyline->leaf_count = section_count;
+    skyline->whole = gc_region_alloc(region, 2 * (uint64_t)section_count * sizeof(uint64_t));
+    skyline->most = gc_region_alloc(region, 2 * (uint64_t)section_count * sizeof(uint64_t));
+    return skyline->whole != NULL && skyline->most != NULL;
+}
+
+static uint64_t whole_above(const struct skyline *skyline, uint32_t node)
+{
+    uint64_t height = 0;
+    for (; node > 0; node /= 2)
+        height = gc_max_u64(height, skyline->whole[node]);
+    return height;
+}
+
+static uint64_t skyline_height(const struct skyline *skyline, uint32_t first, uint32_t last)
+{
+    uint32_t left = first + skyline->leaf_count;
+    uint32_t right = last + skyline->leaf_count;
+    uint64_t height = gc_max_u64(whole_above(skyline, left), whole_above(skyline, right));
+    for (right++; left < right; left /= 2, right /= 2) {
+        if ((left & 1) != 0)
+            height = gc_max_u64(height, skyline->most[left++]);
+        if ((right & 1) != 0)
+            height = gc_max_u64(height, skyline->most[--right]);
+    }
+    return height;
+}
+
+static void raise_node(struct skyline *skyline, uint32_t node, uint64_t height)
+{
+    skyline->whole[node] = gc_max_u64(skyline->whole[node], height);
+    for (; node > 0; node /= 2)
+        skyline->most[node] = gc_max_u64(skyline->most[node], height);
+}
+
+static void skyline_raise(struct skyline *skyline, uint32_t first, uint32_t last, uint64_t height)
+{
+    uint32_t left = first + skyline->leaf_count;
+    uint32_t right = last + skyline->leaf_count + 1;
+    for (; left < right; left /= 2, right /= 2) {
+        if ((left & 1) != 0)
+            raise_node(skyline, left++, height);
+        if ((right & 1) != 0)
+            raise_node(skyline, --right, height);
+    }
+}
+
+#define LOOK_ITEMS 32U /* between two looks at the clock */
+
+enum gc_status gc_place_greedy_init(struct gc_place_greedy *greedy, struct gc_place_run *run)
+{
+    struct gc_region *region = run->region;
+    uint32_t count = 0;
+    uint32_t sections = 0;
+    for (uint32_t p = 0; p < run->components.count; p++) {
+        const struct gc_place_component *component = &run->components.components[p];
+        count = component->count > count ? component->count : count;
+        sections = component->section_count > sections ? component->section_count : sections;
+    }
+    *greedy = (struct gc_place_greedy){.run = run};
+    greedy->order = gc_region_alloc(region, count * sizeof(*greedy->order));
+    greedy->offsets = gc_region_alloc(region, count * sizeof(*greedy->offsets));
+    if (greedy->order == NULL || greedy->offsets == NULL ||
+        !gc_place_sorter_init(&greedy->sorter, region, count) ||
+        !index_init(&greedy->index, region, sections))
+        return GC_NO_HOST_MEMORY;
+    return GC_OK;
+}
+
+void gc_place_greedy_use(struct gc_place_greedy *greedy, struct gc_place_component *component)
+{
+    greedy->component = component;
+}
+
+static bool place_fixed(struct gc_place_greedy *greedy, uint64_t *peak)
+{
+    const struct gc_place_component *component = greedy->component;
+    for (uint32_t i = 0; i < component->count && component->fixed_count > 0; i++) {
+        const struct gc_place_item *item = &component->items[i];
+        if (item->fixed == GC_PLACEMENT_FREE)
+            continue;
+        greedy->offsets[i] = item->fixed;
+        *peak = gc_max_u64(*peak, gc_place_end(item, item->fixed));
+        if (!index_add(&greedy->index, item->first, item->last, item->fixed, item->bytes))
+            return false;
+    }
+    return true;
+}
+
+/* What is left of the order goes on top of all it meets. */
+static enum gc_status stack_rest(struct gc_place_greedy *greedy, uint32_t placed, uint64_t *peak)
+{
+    const struct gc_place_component *component = greedy->component;
+    struct skyline skyline;
+    if (!skyline_init(&skyline, greedy->run->region, component->section_count))
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t n = 0; n < component->count; n++) {
+        const uint32_t i = greedy->order[n];
+        const struct gc_place_item *item = &component->items[i];
+        if (n < placed || item->fixed != GC_PLACEMENT_FREE)
+            skyline_raise(&skyline, item->first, item->last, greedy->offsets[i] + item->bytes);
+    }
+    for (; placed < component->count; placed++) {
+        const uint32_t i = greedy->order[placed];
+        const struct gc_place_item *item = &component->items[i];
+        if (item->fixed != GC_PLACEMENT_FREE)
+            continue;
+        const uint64_t offset =
+            gc_place_align(skyline_height(&skyline, item->first, item->last), item->alignment);
+        greedy->offsets[i] = offset;
+        *peak = gc_max_u64(*peak, gc_place_end(item, offset));
+        skyline_raise(&skyline, item->first, item->last, offset + item->bytes);
+    }
+    return GC_OK;
+}
+
+enum gc_status gc_place_greedy_pass(struct gc_place_greedy *greedy, uint64_t limit, uint64_t *peak)
+{
+    const struct gc_place_component *component = greedy->component;
+    struct gc_place_run *run = greedy->run;
+    const bool is_first = component->peak == UINT64_MAX;
+    uint32_t placed = 0;
+    *peak = 0;
+    index_clear(&greedy->index, component->section_count);
+    if (!place_fixed(greedy, peak))
+        return GC_NO_HOST_MEMORY;
+    for (; placed < component->count && *peak <= limit; placed++) {
+        const uint32_t i = greedy->order[placed];
+        const struct gc_place_item *item = &component->items[i];
+        if (placed % LOOK_ITEMS == LOOK_ITEMS - 1 && !gc_place_run_look(run))
+            break;
+        if (item->fixed != GC_PLACEMENT_FREE)
+            continue;
+        const uint64_t offset =
+            index_find(&greedy->index, item->first, item->last, item->bytes, item->alignment);
+        greedy->offsets[i] = offset;
+        *peak = gc_max_u64(*peak, gc_place_end(item, offset));
+        if (!index_add(&greedy->index, item->first, item->last, offset, item->bytes))
+            return GC_NO_HOST_MEMORY;
+    }
+    gc_place_run_step(run, placed);
+    const bool is_whole = placed == component->count;
+    if (*peak > limit || (!is_whole && !is_first))
+        *peak = UINT64_MAX;
+    else if (!is_whole)
+        return stack_rest(greedy, placed, peak);
+    return GC_OK;
+}
+
+bool gc_place_greedy_keep(struct gc_place_greedy *greedy, uint64_t peak)
+{
+    struct gc_place_component *component = greedy->component;
+    if (peak >= component->peak)
+        return false;
+    memcpy(component->offsets, greedy->offsets, component->count * sizeof(component->offsets[0]));
+    component->peak = peak;
+    return true;
+}

@@ -1,0 +1,48 @@
+/* Orders in which items are placed or preferred, each by three properties, most significant first;
+ * and the radix sort beneath: eight bits at a time from the lowest, linear, stable, the same on
+ * every machine. Digits that all keys share are skipped. */
+#ifndef GC_PLANNER_ORDER_H
+#define GC_PLANNER_ORDER_H
+
+#include "core/planner/place.h"
+
+struct gc_place_sorter {
+    uint64_t *keys; /* two of each: from one to the other, digit by digit */
+    uint64_t *other_keys;
+    uint32_t *other_order;
+};
+
+bool gc_place_sorter_init(struct gc_place_sorter *sorter, struct gc_region *region, uint32_t count);
+/* Sorts `order` by sorter->keys, its neighbours, from low to high; equal ones stay as they are. The
+ * keys are sorted with it. */
+void gc_place_sort(struct gc_place_sorter *sorter, uint32_t *order, uint32_t count);
+
+/* GC_PLACE_ORDER(name, first, second, third): none of them solves all, so many are tried, these
+ * from the most to the least successful. */
+#define GC_PLACE_ORDERS                                                                            \
+    GC_PLACE_ORDER(CONTENTION_LENGTH, CONTENTION, LENGTH, AREA)                                    \
+    GC_PLACE_ORDER(AREA, AREA, LENGTH, CONTENTION)                                                 \
+    GC_PLACE_ORDER(LENGTH, LENGTH, BYTES, CONTENTION)                                              \
+    GC_PLACE_ORDER(CONTENTION_AREA, CONTENTION, AREA, LENGTH)                                      \
+    GC_PLACE_ORDER(LAST, LAST, AREA, CONTENTION)                                                   \
+    GC_PLACE_ORDER(BYTES, BYTES, LENGTH, CONTENTION)                                               \
+    GC_PLACE_ORDER(BYTES_LAST, BYTES, LAST, LENGTH)                                                \
+    GC_PLACE_ORDER(FIRST, FIRST, AREA, CONTENTION)
+
+enum gc_place_order {
+#define GC_PLACE_ORDER(name, first, second, third) GC_PLACE_BY_##name,
+    GC_PLACE_ORDERS
+#undef GC_PLACE_ORDER
+        GC_PLACE_ORDER_COUNT
+};
+
+/* Fills `order` with the component's items. */
+void gc_place_order(const struct gc_place_component *component, struct gc_place_sorter *sorter,
+                    enum gc_place_order by, uint32_t *order);
+/* Its first property is the load, which changes as items are placed. */
+bool gc_place_order_is_by_load(enum gc_place_order by);
+/* As if the load were the same everywhere. */
+void gc_place_order_ties(const struct gc_place_component *component, struct gc_place_sorter *sorter,
+                         enum gc_place_order by, uint32_t *order);
+
+#endif

@@ -1,0 +1,663 @@
+/* Three parts: inference of lower bounds for a node; the choice of candidates; going down and back.
+ * An item's offset bound only rises within a node, at most ROUNDS_MAX times over all items. */
+#include "core/planner/search.h"
+
+#include "core/base/bits.h"
+
+#include <string.h>
+
+#define NONE UINT32_MAX
+
+/* Items that meet each other and nobody else who is not placed: those from `head` on, in the list
+ * of what is not placed, that begin before `end`. */
+struct subproblem {
+    uint64_t level; /* nothing goes below any more */
+    uint32_t head;
+    uint32_t end;    /* section */
+    uint32_t parent; /* the frame whose choice it depends on */
+    uint32_t next;   /* the subproblem to be searched after it */
+    uint32_t rank;   /* nor at the level, of those that rank lower */
+    bool is_new;     /* not all that its parent had: ranks are to be looked at again */
+};
+
+struct frame {
+    struct subproblem subproblem;
+    struct gc_place_key key;
+    uint32_t item; /* placed by this frame, or NONE */
+    uint32_t candidate;
+    uint32_t candidate_end;
+    uint32_t candidate_begin;
+    uint32_t trail_mark;
+    uint32_t pool_mark;
+    uint32_t rerank_mark;
+    bool is_forced; /* the candidates exclude each other: none is passed by */
+    bool is_cut;    /* candidates were left out: no verdict */
+};
+
+/* The least and the second least end in a section, of one placed next; whose the first is. */
+struct ends {
+    uint64_t first;
+    uint64_t second;
+    uint32_t item;
+    uint64_t round;
+};
+
+struct change {
+    uint64_t level;
+    uint32_t item;
+};
+
+struct rerank {
+    uint32_t item;
+    uint32_t rank; /* before */
+};
+
+struct gc_place_search {
+    const struct gc_place_model *model;
+    struct gc_place_memo *memo;
+    uint32_t *priority; /* of each item: how often it was left without a place */
+    uint64_t limit;     /* no end above it */
+    uint64_t capacity;  /* the same in whole granules */
+    uint64_t salt;
+    struct gc_place_preference preference;
+    uint32_t *ranks; /* of what is in one subproblem */
+    struct gc_place_sorter *sorter;
+    uint32_t *order; /* what is sorted */
+    bool is_cut;     /* a frame gave up its claim */
+    enum gc_place_verdict verdict;
+
+    uint64_t *levels; /* where each item would rest now */
+    uint64_t *offsets;
+    uint32_t *next; /* what is not placed, by first section; the last is the list's end */
+    uint32_t *previous;
+    uint64_t *latest; /* of each section: where the next must begin for all that is left to fit */
+
+    uint64_t
+        *bounds; /* of each item at this node: its offset is no less; of placed ones: the most */
+    uint64_t *least;   /* of `latest` over ranges of powers of two */
+    struct ends *ends; /* of sections */
+    uint64_t round;    /* of inference */
+    uint32_t *witness; /* of each section: one that may be next, when it was last looked for */
+
+    struct frame *frames;
+    uint32_t depth;
+    struct subproblem *pool;
+    uint32_t pool_used;
+    uint32_t pending; /* the first subproblem that waits */
+    struct change *trail;
+    uint32_t trail_used;
+    struct rerank *reranks;
+    uint32_t rerank_room;
+    uint32_t rerank_used;
+    uint32_t *candidates;
+    uint32_t candidate_room;
+    uint32_t candidate_used;
+};
+
+static inline bool is_in(const struct gc_place_search *search, const struct subproblem *subproblem,
+                         uint32_t item)
+{
+    return item < search->model->count && search->model->items[item].first < subproblem->end;
+}
+
+/* Its level will not be its offset: it is to rest on another that is still to come. */
+static inline bool is_passed(const struct gc_place_search *search,
+                             const struct subproblem *subproblem, uint32_t item)
+{
+    const uint64_t level = search->levels[item];
+    return level < subproblem->level ||
+           (level == subproblem->level && search->ranks[item] < subproblem->rank);
+}
+
+#define ROUNDS_MAX 4
+
+/* Something that may come next in the section, as far as its bound says; NONE if nothing may. */
+static uint32_t find_next(const struct gc_place_search *search, uint32_t section)
+{
+    const struct gc_place_model *model = search->model;
+    const uint64_t latest = search->latest[section];
+    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
+        if (search->bounds[model->section_items[n]] <= latest)
+            return model->section_items[n];
+    return NONE;
+}
+
+static void raise_priority(struct gc_place_search *search, uint32_t section)
+{
+    const struct gc_place_model *model = search->model;
+    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
+        search->priority[model->section_items[n]] +=
+            search->offsets[model->section_items[n]] == GC_PLACEMENT_FREE;
+}
+
+/* Every section has something left that may come next, or nothing left. */
+static bool sections_go_on(struct gc_place_search *search, uint32_t begin, uint32_t end)
+{
+    for (uint32_t s = begin; s < end; s++) {
+        if (search->latest[s] == search->capacity ||
+            search->bounds[search->witness[s]] <= search->latest[s])
+            continue;
+        const uint32_t found = find_next(search, s);
+        if (found == NONE) {
+            raise_priority(search, s);
+            return false;
+        }
+        search->witness[s] = found;
+    }
+    return true;
+}
+
+/* The least of `latest` over ranges of 1, 2, 4, … sections. */
+static void gather_least(struct gc_place_search *search, uint32_t begin, uint32_t end)
+{
+    const uint32_t sections = search->model->section_count;
+    memcpy(search->least + begin, search->latest + begin, (end - begin) * sizeof(uint64_t));
+    for (uint32_t width = 2; width <= end - begin; width *= 2) {
+        const uint64_t *from = search->least + (uint64_t)(gc_top_bit_u64(width) - 1) * sections;
+        uint64_t *to = search->least + (uint64_t)gc_top_bit_u64(width) * sections;
+        for (uint32_t s = begin; s + width <= end; s++)
+            to[s] = gc_min_u64(from[s], from[s + width / 2]);
+    }
+}
+
+static uint64_t least_latest(const struct gc_place_search *search, const struct gc_place_item *item)
+{
+    const unsigned level = gc_top_bit_u64(item->last - item->first + 1);
+    const uint64_t *least = search->least + (uint64_t)level * search->model->section_count;
+    return gc_min_u64(least[item->first], least[item->last + 1 - (1U << level)]);
+}
+
+/* Apart from least_end(), which is called for every section of every item: so that is inlined. */
+__attribute__((noinline)) static void gather_ends(const struct gc_place_search *search,
+                                                  uint32_t section)
+{
+    const struct gc_place_model *model = search->model;
+    const uint64_t *bounds = search->bounds;
+    struct ends ends = {UINT64_MAX, UINT64_MAX, NONE, search->round};
+    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++) {
+        const uint32_t i = model->section_items[n];
+        if (bounds[i] >= ends.second)
+            continue;
+        const uint64_t end = bounds[i] + model->items[i].bytes;
+        if (end < ends.first) {
+            ends.second = ends.first;
+            ends.first = end;
+            ends.item = i;
+        } else {
+            ends.second = gc_min_u64(ends.second, end);
+        }
+    }
+    search->ends[section] = ends;
+}
+
+/* The least end of the section's unplaced items but one, if placed next. Ends gathered earlier in
+ * the round stay valid: bounds only rise. */
+static inline uint64_t least_end(const struct gc_place_search *search, uint32_t section,
+                                 uint32_t but)
+{
+    const struct ends *ends = &search->ends[section];
+    if (ends->round != search->round)
+        gather_ends(search, section);
+    return ends->item == but ? ends->second : ends->first;
+}
+
+/* An item whose level was passed by will rest on another that is still to come, and ends no lower.
+ */
+static uint64_t least_support(struct gc_place_search *search, uint32_t item)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t s = search->model->items[item].first; s <= search->model->items[item].last; s++)
+        least = gc_min_u64(least, least_end(search, s, item));
+    return least;
+}
+
+/* An item that would leave too little above it is not the next in that section: it comes after the
+ * end of another. False: an item has no place. */
+static bool raise_bounds(struct gc_place_search *search, const struct subproblem *subproblem,
+                         bool *raised)
+{
+    const struct gc_place_item *items = search->model->items;
+    *raised = false;
+    search->round++;
+    for (uint32_t i = subproblem->head; is_in(search, subproblem, i); i = search->next[i]) {
+        uint64_t bound = search->bounds[i];
+        if (items[i].fixed == GC_PLACEMENT_FREE && is_passed(search, subproblem, i))
+            bound = gc_max_u64(bound, least_support(search, i));
+        else if (bound <= least_latest(search, &items[i]))
+            continue;
+        for (uint32_t s = items[i].first; s <= items[i].last; s++)
+            if (bound > search->latest[s])
+                bound = gc_max_u64(bound, least_end(search, s, i));
+        if (bound == search->bounds[i])
+            continue;
+        if (items[i].fixed != GC_PLACEMENT_FREE || bound > search->capacity ||
+            gc_place_align(bound, items[i].alignment) + items[i].bytes > search->capacity) {
+            search->priority[i]++;
+            return false;
+        }
+        search->bounds[i] = gc_place_align(bound, items[i].alignment);
+        *raised = true;
+    }
+    return true;
+}
+
+static bool infer(struct gc_place_search *search, const struct subproblem *subproblem)
+{
+    const struct gc_place_item *items = search->model->items;
+    const uint32_t begin = items[subproblem->head].first;
+    uint32_t end = begin;
+    for (uint32_t i = subproblem->head; is_in(search, subproblem, i); i = search->next[i]) {
+        const uint64_t level = search->levels[i];
+        if (items[i].fixed == GC_PLACEMENT_FREE ? level + items[i].bytes <= subproblem->level
+                                                : is_passed(search, subproblem, i))
+            return false;
+        search->bounds[i] = gc_max_u64(level, subproblem->level);
+        if (items[i].bytes > gc_sub_or_zero_u64(search->capacity, search->bounds[i]))
+            return false;
+        end = items[i].last + 1 > end ? items[i].last + 1 : end;
+    }
+    if (!sections_go_on(search, begin, end))
+        return false;
+    gather_least(search, begin, end);
+    bool raised = true;
+    for (unsigned round = 0; raised && round < ROUNDS_MAX; round++)
+        if (!raise_bounds(search, subproblem, &raised) ||
+            (raised && !sections_go_on(search, begin, end)))
+            return false;
+    return true;
+}
+
+/* Whom an exact search places next: who may be, and in which order they are tried. */
+
+static bool comes_before(const struct gc_place_search *search, uint32_t a, uint32_t b)
+{
+    if (search->levels[a] != search->levels[b])
+        return search->levels[a] < search->levels[b];
+    return search->ranks[a] < search->ranks[b];
+}
+
+static uint64_t most_left(const struct gc_place_search *search, uint32_t item)
+{
+    uint64_t most = 0;
+    for (uint32_t s = search->model->items[item].first; s <= search->model->items[item].last; s++)
+        most = gc_max_u64(most, search->capacity - search->latest[s]);
+    return most;
+}
+
+static void rank(struct gc_place_search *search, const struct subproblem *subproblem)
+{
+    uint32_t count = 0;
+    for (uint32_t i = subproblem->head; is_in(search, subproblem, i); i = search->next[i]) {
+        search->sorter->keys[count] = search->preference.ranks[i];
+        search->order[count++] = i;
+    }
+    if (count > search->rerank_room - search->rerank_used)
+        return;
+    gc_place_sort(search->sorter, search->order, count);
+    for (uint32_t n = 0; n < count; n++)
+        search->sorter->keys[n] = ~most_left(search, search->order[n]);
+    gc_place_sort(search->sorter, search->order, count);
+    for (uint32_t n = 0; n < count; n++) {
+        const uint32_t i = search->order[n];
+        search->reranks[search->rerank_used++] = (struct rerank){i, search->ranks[i]};
+        search->ranks[i] = n;
+    }
+}
+
+static void rank_back(struct gc_place_search *search, const struct frame *frame)
+{
+    while (search->rerank_used > frame->rerank_mark) {
+        const struct rerank *rerank = &search->reranks[--search->rerank_used];
+        search->ranks[rerank->item] = rerank->rank;
+    }
+}
+
+static uint32_t count_next(const struct gc_place_search *search, uint32_t section)
+{
+    const struct gc_place_model *model = search->model;
+    uint32_t count = 0;
+    for (uint32_t n = model->section_begin[section]; n < model->section_begin[section + 1]; n++)
+        count += search->bounds[model->section_items[n]] <= search->latest[section];
+    return count;
+}
+
+/* A section that must be filled from the lowest offset that is left, or NONE; of several the one
+ * for which there are the fewest. */
+static uint32_t forced_section(const struct gc_place_search *search,
+                               const struct subproblem *subproblem)
+{
+    const uint32_t head = subproblem->head;
+    uint64_t lowest = UINT64_MAX;
+    uint32_t forced = NONE;
+    uint32_t fewest = UINT32_MAX;
+    uint32_t end = 0;
+    for (uint32_t i = head; is_in(search, subproblem, i); i = search->next[i]) {
+        lowest = gc_min_u64(lowest, search->bounds[i]);
+        if (search->model->items[i].last + 1 > end)
+            end = search->model->items[i].last + 1;
+    }
+    for (uint32_t s = search->model->items[head].first; s < end && fewest > 1; s++) {
+        if (search->latest[s] > lowest)
+            continue;
+        const uint32_t count = count_next(search, s);
+        if (count < fewest) {
+            fewest = count;
+            forced = s;
+        }
+    }
+    return forced;
+}
+
+static bool is_alive(const struct gc_place_item *item, uint32_t section)
+{
+    return item->first <= section && item->last >= section;
+}
+
+static void gather(struct gc_place_search *search, struct frame *frame)
+{
+    const struct gc_place_item *items = search->model->items;
+    const struct subproblem *subproblem = &frame->subproblem;
+    const uint32_t forced =
+        search->preference.by_section ? forced_section(search, subproblem) : NONE;
+    uint64_t least_end = UINT64_MAX;
+    for (uint32_t i = subproblem->head; is_in(search, subproblem, i); i = search->next[i])
+        least_end = gc_min_u64(least_end, search->levels[i] + items[i].bytes);
+    frame->candidate_begin = search->candidate_used;
+    frame->is_forced = forced != NONE;
+    frame->is_cut = false;
+    for (uint32_t i = subproblem->head; is_in(search, subproblem, i); i = search->next[i]) {
+        if (search->levels[i] != search->bounds[i] || search->levels[i] >= least_end ||
+            is_passed(search, subproblem, i))
+            continue;
+        if (forced != NONE &&
+            (search->levels[i] > search->latest[forced] || !is_alive(&items[i], forced)))
+            continue;
+        if (search->candidate_used == search->candidate_room) {
+            frame->is_cut = true;
+            break;
+        }
+        uint32_t at = search->candidate_used++;
+        for (; at > frame->candidate_begin && comes_before(search, i, search->candidates[at - 1]);
+             at--)
+            search->candidates[at] = search->candidates[at - 1];
+        search->candidates[at] = i;
+    }
+    frame->candidate = frame->candidate_begin;
+    frame->candidate_end = search->candidate_used;
+}
+
+#define CANDIDATES_PER_ITEM 64U
+#define PASSED UINT64_C(0xd1b54a32d192ed03) /* in keys */
+#define RERANKS_PER_ITEM 16U
+
+struct gc_place_search *gc_place_search_create(struct gc_region *region,
+                                               const struct gc_place_model *model,
+                                               struct gc_place_memo *memo,
+                                               struct gc_place_sorter *sorter, uint32_t *priority)
+{
+    const uint64_t n = model->count;
+    const uint64_t sections = model->section_count;
+    struct gc_place_search *search = gc_region_alloc(region, sizeof(*search));
+    if (search == NULL)
+        return NULL;
+    search->model = model;
+    search->memo = memo;
+    search->sorter = sorter;
+    search->priority = priority;
+    search->ranks = gc_region_alloc(region, n * sizeof(uint32_t));
+    search->order = gc_region_alloc(region, n * sizeof(uint32_t));
+    search->levels = gc_region_alloc(region, n * sizeof(uint64_t));
+    search->offsets = gc_region_alloc(region, n * sizeof(uint64_t));
+    search->bounds = gc_region_alloc(region, n * sizeof(uint64_t));
+    search->next = gc_region_alloc(region, (n + 1) * sizeof(uint32_t));
+    search->previous = gc_region_alloc(region, (n + 1) * sizeof(uint32_t));
+    search->latest = gc_region_alloc(region, sections * sizeof(uint64_t));
+    search->least =
+        gc_region_alloc(region, (gc_top_bit_u64(sections) + 1) * sections * sizeof(uint64_t));
+    search->witness = gc_region_alloc(region, sections * sizeof(uint32_t));
+    search->ends = gc_region_alloc(region, sections * sizeof(struct ends));
+    search->frames = gc_region_alloc(region, (n + 1) * sizeof(struct frame));
+    search->pool = gc_region_alloc(region, (2 * n + 2) * sizeof(struct subproblem));
+    search->trail =
+        gc_region_alloc(region, (uint64_t)model->neighbour_begin[n] / 2 * sizeof(struct change));
+    search->candidate_room = (uint32_t)(n * gc_min_u64(n, CANDIDATES_PER_ITEM));
+    search->candidates = gc_region_alloc(region, search->candidate_room * sizeof(uint32_t));
+    search->rerank_room = (uint32_t)(n * gc_min_u64(n, RERANKS_PER_ITEM));
+    search->reranks = gc_region_alloc(region, search->rerank_room * sizeof(struct rerank));
+    if (search->ranks == NULL || search->order == NULL || search->reranks == NULL ||
+        search->levels == NULL || search->offsets == NULL || search->bounds == NULL ||
+        search->next == NULL || search->previous == NULL || search->latest == NULL ||
+        search->least == NULL || search->witness == NULL || search->ends == NULL ||
+        search->frames == NULL || search->pool == NULL || search->trail == NULL ||
+        search->candidates == NULL)
+        return NULL;
+    return search;
+}
+
+void gc_place_search_begin(struct gc_place_search *search, uint64_t capacity,
+                           const struct gc_place_preference *preference)
+{
+    const struct gc_place_model *model = search->model;
+    search->limit = capacity;
+    search->capacity = gc_place_align(capacity, model->granule);
+    search->salt = gc_mix_u64(capacity);
+    search->preference = *preference;
+    memcpy(search->ranks, preference->ranks, model->count * sizeof(uint32_t));
+    search->is_cut = false;
+    search->verdict = GC_PLACE_OPEN;
+    for (uint32_t i = 0; i <= model->count; i++) {
+        search->next[i] = i + 1;
+        search->previous[i] = i - 1;
+        if (i == model->count)
+            break;
+        search->levels[i] = model->items[i].fixed != GC_PLACEMENT_FREE ? model->items[i].fixed : 0;
+        search->offsets[i] = GC_PLACEMENT_FREE;
+    }
+    for (uint32_t section = 0; section < model->section_count; section++) {
+        search->latest[section] = search->capacity - model->loads[section];
+        search->witness[section] = model->section_items[model->section_begin[section]];
+    }
+    search->depth = 0;
+    search->trail_used = 0;
+    search->rerank_used = 0;
+    search->candidate_used = 0;
+    search->pool[0] = (struct subproblem){
+        .head = 0, .end = model->section_count, .parent = NONE, .next = NONE, .is_new = true};
+    search->pool_used = 1;
+    search->pending = 0;
+}
+
+/* ---- going down and back ---- */
+
+static void unlink_item(struct gc_place_search *search, uint32_t item)
+{
+    const uint32_t next = search->next[item];
+    const uint32_t previous = search->previous[item];
+    search->previous[next] = previous;
+    if (previous != NONE)
+        search->next[previous] = next;
+}
+
+static void link_item(struct gc_place_search *search, uint32_t item)
+{
+    const uint32_t next = search->next[item];
+    const uint32_t previous = search->previous[item];
+    search->previous[next] = item;
+    if (previous != NONE)
+        search->next[previous] = item;
+}
+
+static void undo(struct gc_place_search *search, struct frame *frame)
+{
+    if (frame->item == NONE)
+        return;
+    const struct gc_place_item *item = &search->model->items[frame->item];
+    for (uint32_t s = item->first; s <= item->last; s++)
+        search->latest[s] -= item->bytes;
+    while (search->trail_used > frame->trail_mark) {
+        const struct change *change = &search->trail[--search->trail_used];
+        search->levels[change->item] = change->level;
+    }
+    link_item(search, frame->item);
+    search->offsets[frame->item] = GC_PLACEMENT_FREE;
+    frame->item = NONE;
+    search->pool_used = frame->pool_mark;
+    search->pending = frame->subproblem.next;
+}
+
+/* Places an item at its level; false if a fixed one is then in its way, or it ends too high. */
+static bool place(struct gc_place_search *search, struct frame *frame, uint32_t index)
+{
+    const struct gc_place_model *model = search->model;
+    const struct gc_place_item *item = &model->items[index];
+    const uint64_t offset = search->levels[index];
+    const uint64_t top = offset + item->bytes;
+    bool is_free = top - item->slack <= search->limit;
+    frame->item = index;
+    frame->trail_mark = search->trail_used;
+    search->offsets[index] = offset;
+    search->bounds[index] = UINT64_MAX;
+    unlink_item(search, index);
+    for (uint32_t s = item->first; s <= item->last; s++)
+        search->latest[s] += item->bytes;
+    for (uint32_t n = model->neighbour_begin[index]; n < model->neighbour_begin[index + 1]; n++) {
+        const uint32_t other = model->neighbours[n];
+        if (search->levels[other] >= top || search->offsets[other] != GC_PLACEMENT_FREE)
+            continue;
+        if (model->items[other].fixed != GC_PLACEMENT_FREE) {
+            is_free = false;
+            continue;
+        }
+        search->trail[search->trail_used++] = (struct change){search->levels[other], other};
+        search->levels[other] = gc_place_align(top, model->items[other].alignment);
+    }
+    return is_free;
+}
+
+/* Below which rank nothing is to be at the level of the frame's choice any more. */
+static uint32_t rank_after(const struct gc_place_search *search, const struct frame *frame)
+{
+    if (!frame->is_forced)
+        return search->ranks[frame->item];
+    return frame->subproblem.level == search->offsets[frame->item] ? frame->subproblem.rank : 0;
+}
+
+/* What the frame's choice leaves falls into subproblems, which wait to be searched. */
+static void split(struct gc_place_search *search, const struct frame *frame)
+{
+    const struct gc_place_item *items = search->model->items;
+    const struct subproblem *subproblem = &frame->subproblem;
+    const uint32_t begin = items[subproblem->head].first;
+    uint32_t i = subproblem->head == frame->item ? search->next[frame->item] : subproblem->head;
+    uint32_t *link = &search->pending;
+    *link = subproblem->next;
+    while (is_in(search, subproblem, i)) {
+        const uint32_t added = search->pool_used++;
+        uint32_t reach = items[i].last;
+        search->pool[added] = (struct subproblem){
+            .level = search->offsets[frame->item],
+            .rank = rank_after(search, frame),
+            .head = i,
+            .parent = (uint32_t)(frame - search->frames),
+            .next = subproblem->next,
+        };
+        for (; is_in(search, subproblem, i) && items[i].first <= reach; i = search->next[i])
+            if (items[i].last > reach)
+                reach = items[i].last;
+        search->pool[added].end = reach + 1;
+        if (search->preference.by_load &&
+            (items[search->pool[added].head].first != begin || reach + 1 != subproblem->end)) {
+            search->pool[added].is_new = true;
+            search->pool[added].rank = 0;
+        }
+        *link = added;
+        link = &search->pool[added].next;
+    }
+}
+
+/* Back to a frame that has another choice, and down by it. */
+static enum gc_place_verdict advance(struct gc_place_search *search, uint32_t at)
+{
+    for (;;) {
+        if (at == NONE)
+            return search->is_cut ? GC_PLACE_GIVEN_UP : GC_PLACE_NONE;
+        while (search->depth > at + 1) {
+            undo(search, &search->frames[--search->depth]);
+            rank_back(search, &search->frames[search->depth]);
+        }
+        struct frame *frame = &search->frames[at];
+        undo(search, frame);
+        search->candidate_used = frame->candidate_end;
+        if (frame->candidate < frame->candidate_end) {
+            if (!place(search, frame, search->candidates[frame->candidate++]))
+                continue;
+            split(search, frame);
+            return GC_PLACE_OPEN;
+        }
+        search->is_cut = search->is_cut || frame->is_cut;
+        if (!search->is_cut)
+            gc_place_memo_add(search->memo, frame->key);
+        search->candidate_used = frame->candidate_begin;
+        rank_back(search, frame);
+        search->depth = at;
+        at = frame->subproblem.parent;
+    }
+}
+
+static struct gc_place_key key_of(const struct gc_place_search *search,
+                                  const struct subproblem *subproblem)
+{
+    struct gc_place_key key = {search->salt, search->salt};
+    bool level_matters = false;
+    for (uint32_t i = subproblem->head; is_in(search, subproblem, i); i = search->next[i]) {
+        const bool passed = is_passed(search, subproblem, i);
+        const uint64_t word =
+            gc_mix_u64(search->model->marks[i] ^ search->levels[i]) ^ (passed ? PASSED : 0);
+        key.high += word;
+        key.low += (word ^ word >> 29) * (search->model->marks[i] | 1);
+        level_matters = level_matters || passed;
+    }
+    if (level_matters) {
+        key.high ^= gc_mix_u64(subproblem->level + 1);
+        key.low += gc_mix_u64(~subproblem->level);
+    }
+    return key;
+}
+
+/* Opens the subproblem that waits first. */
+static enum gc_place_verdict step(struct gc_place_search *search)
+{
+    if (search->pending == NONE)
+        return GC_PLACE_FOUND;
+    struct frame *frame = &search->frames[search->depth];
+    frame->subproblem = search->pool[search->pending];
+    frame->item = NONE;
+    frame->pool_mark = search->pool_used;
+    if (!infer(search, &frame->subproblem))
+        return advance(search, frame->subproblem.parent);
+    frame->key = key_of(search, &frame->subproblem);
+    if (gc_place_memo_has(search->memo, frame->key))
+        return advance(search, frame->subproblem.parent);
+    frame->rerank_mark = search->rerank_used;
+    if (search->preference.by_load && frame->subproblem.is_new)
+        rank(search, &frame->subproblem);
+    gather(search, frame);
+    return advance(search, search->depth++);
+}
+
+enum gc_place_verdict gc_place_search_slice(struct gc_place_search *search,
+                                            struct gc_place_run *run, uint64_t nodes)
+{
+    for (uint64_t i = 0; i < nodes && search->verdict == GC_PLACE_OPEN; i++) {
+        search->verdict = step(search);
+        if (!gc_place_run_step(run, 1))
+            break;
+    }
+    return search->verdict;
+}
+
+void gc_place_search_offsets(const struct gc_place_search *search, uint64_t *offsets)
+{
+    for (uint32_t i = 0; i < search->model->count; i++)
+        offsets[search->model->sources[i]] = search->offsets[i];
+}

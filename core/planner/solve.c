@@ -1,0 +1,226 @@
+/* The solver, from problem to checked placement: first fit by every order, local search from the
+ * best orders, then exact search of the component with the highest peak. A component whose peak is
+ * below the highest bound of all needs no more work. */
+#include "core/base/bits.h"
+#include "core/plan/placement.h"
+#include "core/planner/exact.h"
+#include "core/planner/improve.h"
+#include "core/planner/run.h"
+
+#define WATCH_NODES 1024
+#define LEEWAY                                                                                     \
+    16 /* a fraction of the peak by which an order may be worse and still be improved              \
+        */
+#define IMPROVE_ORDERS 3
+#define IMPROVE_ROUNDS 32 /* in vain before an order is left */
+#define EXACT_ALONE 16    /* components with fewer items need no local search, */
+#define EXACT_FIRST 512   /* those with fewer a little */
+#define MEMO_BYTES_MAX GC_MIB(32)
+#define MEMO_BYTES_PER_PAIR UINT64_C(1024) /* of items */
+
+uint64_t gc_place_run_peak(const struct gc_place_run *run)
+{
+    uint64_t peak = 0;
+    for (uint32_t p = 0; p < run->components.count; p++)
+        peak = gc_max_u64(peak, run->components.components[p].peak);
+    return peak;
+}
+
+bool gc_place_run_look(struct gc_place_run *run)
+{
+    const struct gc_placement_options *options = run->options;
+    run->watch_at = run->nodes + WATCH_NODES;
+    if (options->watch != NULL && !run->is_late)
+        run->is_late = !options->watch(options->watch_argument, run->bound, gc_place_run_peak(run),
+                                       run->nodes);
+    run->stopped = run->stopped || run->is_late;
+    return !run->is_late;
+}
+
+bool gc_place_run_step(struct gc_place_run *run, uint64_t nodes)
+{
+    const uint64_t node_max = run->options->node_max;
+    run->nodes += nodes;
+    if (node_max != GC_PLACEMENT_NODES_UNLIMITED && run->nodes >= node_max)
+        run->stopped = true;
+    if (!run->stopped && run->nodes >= run->watch_at)
+        (void)gc_place_run_look(run);
+    return !run->stopped;
+}
+
+static enum gc_status improve_best(struct gc_place_greedy *greedy,
+                                   uint64_t peaks[GC_PLACE_ORDER_COUNT])
+{
+    const struct gc_place_component *component = greedy->component;
+    const unsigned rounds = component->count < EXACT_FIRST ? IMPROVE_ROUNDS / 4 : IMPROVE_ROUNDS;
+    if (component->count < EXACT_ALONE)
+        return GC_OK;
+    for (unsigned n = 0; n < IMPROVE_ORDERS; n++) {
+        unsigned best = 0;
+        for (unsigned by = 1; by < GC_PLACE_ORDER_COUNT; by++)
+            best = peaks[by] < peaks[best] ? by : best;
+        if (peaks[best] == UINT64_MAX || component->peak <= greedy->run->target)
+            break;
+        peaks[best] = UINT64_MAX;
+        gc_place_order(component, &greedy->sorter, (enum gc_place_order)best, greedy->order);
+        const enum gc_status status = gc_place_improve(greedy, rounds);
+        if (status != GC_OK)
+            return status;
+    }
+    return GC_OK;
+}
+
+/* Every order once, then local search from those that did best. */
+static enum gc_status solve_greedily(struct gc_place_greedy *greedy,
+                                     struct gc_place_component *component)
+{
+    struct gc_place_run *run = greedy->run;
+    uint64_t peaks[GC_PLACE_ORDER_COUNT];
+    gc_place_greedy_use(greedy, component);
+    /* By size is the best on large graphs, which may have time for few. */
+    for (unsigned n = 0; n < GC_PLACE_ORDER_COUNT; n++) {
+        const unsigned by = (GC_PLACE_BY_BYTES + n) % GC_PLACE_ORDER_COUNT;
+        if (component->peak <= run->target || (run->stopped && component->peak != UINT64_MAX))
+            return GC_OK;
+        gc_place_order(component, &greedy->sorter, (enum gc_place_order)by, greedy->order);
+        const uint64_t leeway = component->peak == UINT64_MAX ? 0 : component->peak / LEEWAY;
+        const enum gc_status status =
+            gc_place_greedy_pass(greedy, component->peak - 1 + leeway, &peaks[by]);
+        if (status != GC_OK)
+            return status;
+        gc_place_greedy_keep(greedy, peaks[by]);
+    }
+    return improve_best(greedy, peaks);
+}
+
+/* The component that makes the peak, unless it is good enough. */
+static struct gc_place_component *worst_component(struct gc_place_run *run)
+{
+    struct gc_place_component *worst = NULL;
+    for (uint32_t p = 0; p < run->components.count; p++) {
+        struct gc_place_component *component = &run->components.components[p];
+        if (component->peak > gc_max_u64(run->target, component->bound) &&
+            (worst == NULL || component->peak > worst->peak))
+            worst = component;
+    }
+    return worst;
+}
+
+static void raise_bound(struct gc_place_run *run, const struct gc_place_component *component)
+{
+    run->bound = gc_max_u64(run->bound, component->bound);
+    run->target = gc_max_u64(run->target, run->bound);
+}
+
+/* An exact search of one component, made at its first round. */
+struct exact_slot {
+    struct gc_place_exact *exact; /* NULL: the component is too large for it */
+    bool is_made;
+};
+
+/* Another round of the component's exact searches. False: they have nothing left to try. */
+static bool search_round(struct gc_place_greedy *greedy, struct gc_place_component *component,
+                         struct gc_place_memo *memo, struct exact_slot *slot)
+{
+    gc_place_greedy_use(greedy, component);
+    if (!slot->is_made)
+        slot->exact = gc_place_exact_create(greedy, memo);
+    slot->is_made = true;
+    return slot->exact != NULL && gc_place_exact_round(slot->exact);
+}
+
+/* Rounds of search for the component that makes the peak, until every peak is good enough. */
+static enum gc_status solve_exactly(struct gc_place_greedy *greedy)
+{
+    struct gc_place_run *run = greedy->run;
+    struct gc_place_memo memo = {0};
+    bool goes_on = true;
+    struct gc_place_component *component = worst_component(run);
+    if (component == NULL || run->stopped)
+        return GC_OK;
+    struct exact_slot *slots = gc_region_alloc(run->region, run->components.count * sizeof(*slots));
+    if (slots == NULL)
+        return GC_NO_HOST_MEMORY;
+    gc_place_memo_init(
+        &memo, run->region,
+        gc_min_u64(MEMO_BYTES_MAX, MEMO_BYTES_PER_PAIR * component->count * component->count));
+    for (; component != NULL && goes_on && !run->stopped; component = worst_component(run)) {
+        goes_on =
+            search_round(greedy, component, &memo, &slots[component - run->components.components]);
+        raise_bound(run, component);
+    }
+    return GC_OK;
+}
+
+static enum gc_status solve_components(struct gc_place_run *run)
+{
+    struct gc_place_greedy greedy;
+    enum gc_status status = gc_place_greedy_init(&greedy, run);
+    for (uint32_t p = 0; status == GC_OK && p < run->components.count; p++)
+        status = solve_greedily(&greedy, &run->components.components[p]);
+    return status == GC_OK ? solve_exactly(&greedy) : status;
+}
+
+static enum gc_status write_offsets(const struct gc_place_run *run, struct gc_region *region,
+                                    const struct gc_placement_problem *problem,
+                                    struct gc_placement *placement)
+{
+    placement->offsets = gc_region_alloc(region, problem->count * sizeof(uint64_t));
+    if (placement->offsets == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (uint32_t i = 0; i < problem->count; i++)
+        placement->offsets[i] =
+            problem->buffers[i].fixed != GC_PLACEMENT_FREE ? problem->buffers[i].fixed : 0;
+    for (uint32_t p = 0; p < run->components.count; p++) {
+        const struct gc_place_component *component = &run->components.components[p];
+        for (uint32_t i = 0; i < component->count; i++)
+            placement->offsets[component->buffers[i]] = component->offsets[i];
+    }
+    return GC_OK;
+}
+
+static enum gc_status solve(struct gc_place_run *run, const struct gc_placement_problem *problem)
+{
+    struct gc_placement_fault fault;
+    uint64_t peak;
+    enum gc_status status = gc_placement_check(run->region, problem, NULL, &peak, &fault);
+    if (status == GC_OK)
+        status = gc_place_prepare(run->region, problem, &run->components);
+    if (status != GC_OK)
+        return status;
+    for (uint32_t p = 0; p < run->components.count; p++) {
+        run->components.components[p].peak = UINT64_MAX;
+        run->bound = gc_max_u64(run->bound, run->components.components[p].bound);
+    }
+    run->target = run->bound;
+    if (problem->capacity_bytes != GC_PLACEMENT_UNLIMITED)
+        run->target = gc_max_u64(run->target, problem->capacity_bytes);
+    return solve_components(run);
+}
+
+/* What is needed on the way is given back; the offsets alone stay in the caller's region. */
+enum gc_status gc_placement_solve(struct gc_region *region,
+                                  const struct gc_placement_problem *problem,
+                                  const struct gc_placement_options *options,
+                                  struct gc_placement *placement)
+{
+    static const struct gc_placement_options defaults;
+    struct gc_region scratch;
+    struct gc_place_run run = {
+        .region = &scratch, .problem = problem, .options = options != NULL ? options : &defaults};
+    struct gc_placement_fault fault;
+    *placement = (struct gc_placement){0};
+    gc_region_init(&scratch, gc_sub_or_zero_u64(region->bytes_max, gc_region_bytes(region)));
+    enum gc_status status = solve(&run, problem);
+    if (status == GC_OK)
+        status = write_offsets(&run, region, problem, placement);
+    if (status == GC_OK)
+        status = gc_placement_check(&scratch, problem, placement->offsets, &placement->peak_bytes,
+                                    &fault);
+    placement->lower_bound_bytes = run.bound;
+    placement->nodes = run.nodes;
+    placement->optimal = status == GC_OK && placement->peak_bytes == run.bound;
+    placement->fits = status == GC_OK && placement->peak_bytes <= problem->capacity_bytes;
+    gc_region_fini(&scratch);
+    return status;
+}
