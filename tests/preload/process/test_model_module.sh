@@ -2,7 +2,7 @@
 # libgpucache-model.so, which reads models: opened only where GPUCACHE_MODEL is set, found beside the library's own file or in gpucache/
 # there and nowhere else; a missing one and one of another build close the gate as an unreadable model does. What reads models is in it
 # and not in the preloaded library.
-# timeout: 120
+# timeout: 400
 . "$(dirname "$0")/../../lib.sh"
 cd "$TMP" || exit 1
 PROGRAM=$BUILD_DIR/tests/demo/train_driver
