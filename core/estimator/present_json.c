@@ -27,7 +27,7 @@ static void put_sizes(struct gc_json *json, const struct gc_estimate_sizes *size
 static void put_fit(struct gc_json *json, const struct gc_answer *answer)
 {
     const struct gc_fit *fit = answer->fit;
-    put_maybe(json, "budget_bytes", fit != NULL && fit->budget_bytes != GC_BUDGET_NONE,
+    put_maybe(json, "budget_bytes", fit != NULL && fit->budget_bytes != GC_ESTIMATE_NO_BUDGET,
               fit != NULL ? fit->budget_bytes : 0);
     gc_json_key(json, "fits");
     if (fit != NULL)
@@ -87,10 +87,10 @@ static void put_devices(struct gc_json *json, const struct gc_answer *answer)
     gc_json_begin_array(json, GC_JSON_LINES);
     for (uint32_t i = 0; i < estimate->device_count; i++) {
         const uint64_t budget =
-            answer->budget != NULL ? answer->budget->device_bytes[i] : GC_BUDGET_NONE;
+            answer->budget != NULL ? answer->budget->device_bytes[i] : GC_ESTIMATE_NO_BUDGET;
         gc_json_begin_object(json, GC_JSON_LINE);
         put_sizes(json, &estimate->devices[i]);
-        put_maybe(json, "budget_bytes", budget != GC_BUDGET_NONE, budget);
+        put_maybe(json, "budget_bytes", budget != GC_ESTIMATE_NO_BUDGET, budget);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);

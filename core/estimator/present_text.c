@@ -102,7 +102,7 @@ static void write_devices(struct gc_out *out, const struct gc_answer *answer)
         gc_out_uint(out, i);
         write_size(out, SIZE_COLUMN, estimate->devices[i].peak_bytes);
         write_right(out, BYTES_COLUMN, estimate->devices[i].peak_bytes);
-        if (answer->budget != NULL && answer->budget->device_bytes[i] != GC_BUDGET_NONE) {
+        if (answer->budget != NULL && answer->budget->device_bytes[i] != GC_ESTIMATE_NO_BUDGET) {
             gc_out_text(out, "  of");
             write_size(out, BYTES_COLUMN + 15, answer->budget->device_bytes[i]);
         }
@@ -154,7 +154,7 @@ static void write_fit(struct gc_out *out, const struct gc_answer *answer)
         gc_out_text(out, "\nNo budget is named: --budget SIZE says whether it fits.\n");
         return;
     }
-    if (fit->budget_bytes != GC_BUDGET_NONE)
+    if (fit->budget_bytes != GC_ESTIMATE_NO_BUDGET)
         write_row(out, "budget", fit->budget_bytes, false);
     if (fit->fits) {
         gc_out_text(out, fit->lower_bound ? "\nWhat is known of it fits.\n" : "\nIt fits.\n");
