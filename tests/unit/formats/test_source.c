@@ -128,7 +128,7 @@ static void messages_stay_one_line_of_text(void **state)
     /* Never half a character, whatever the size. */
     for (size_t size = 8; size < 20; size++) {
         gc_reader_show("\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad\xe4\xb8\xad", 15, shown,
-                     size);
+                       size);
         assert_true(strlen(shown) < size && gc_reader_is_utf8(shown, strlen(shown)));
     }
     char path[5000];
