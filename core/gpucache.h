@@ -102,7 +102,7 @@ struct gpucache_statistics {
     uint64_t requested_peak_bytes;
     uint64_t allocated_bytes; /* live, after rounding */
     uint64_t allocated_peak_bytes;
-    uint64_t reserved_bytes; /* held from the driver, direct memory too; never above the limit */
+    uint64_t reserved_bytes; /* from the driver, non-pool memory included; never above the limit */
     uint64_t reserved_peak_bytes;
     uint64_t pending_bytes; /* freed, not yet proven idle */
     uint64_t pending_peak_bytes;

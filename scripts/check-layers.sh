@@ -33,10 +33,11 @@ for folder in core shim; do
         "$folder never ends the host program:" core/base/assert.c
 done
 # What takes the dynamic linker's lock, which a thread may hold that waits for the one we serve (a constructor). Only there:
-# shim/intercept/resolve.c      the driver, when the library starts; what the program looks up by dlsym itself
-# shim/account/nvml.c         NVML, when the library starts, or when its first context does
-# shim/life/module.c          the module that reads models, when the library starts: each thread by itself, none waits
-# shim/intercept/route.c        what the program looks up by dlsym itself; what stands behind us, when the library starts; once for each runtime
+# shim/real/resolve.c      the driver, when the library starts; what the program looks up by dlsym itself
+# shim/real/nvml.c         NVML, when the library starts, or when its first context does
+# shim/life/module.c       the module that reads models, when the library starts: each thread by itself, none waits
+# shim/intercept/route.c  what the program looks up by dlsym itself
+# shim/real/runtime.c      what stands behind us, when the library starts; once for each runtime
 # core/observe/unwind.c backtrace, which opens the unwinder when the library starts
 # core/io/elf.c          the pointers to them; core/gpucache.h: runs in programs
 # All else asks core/io/elf.h. scripts/check-exports.sh: what the library imports; tests/preload/routes/test_loader.sh: that nothing hangs.
@@ -44,7 +45,7 @@ takes_lock='(^|[^A-Za-z0-9_"])((libc->|gc_elf_libc\(\)->)?(dl(v?sym|m?open|close
 takes_lock+='|pthread_(exit|cancel)|thrd_exit|iconv_open|getaddrinfo|get(pw|gr)[a-z_]+)[[:space:]]*\(|libc->dl'
 for folder in core shim; do
     forbid $folder "$takes_lock" "$folder takes the dynamic linker's lock only where it is known to be free:" \
-        shim/intercept/resolve.c shim/account/nvml.c shim/life/module.c shim/intercept/route.c core/observe/unwind.c core/io/elf.c core/gpucache.h
+        shim/real/resolve.c shim/real/nvml.c shim/real/runtime.c shim/life/module.c shim/intercept/route.c core/observe/unwind.c core/io/elf.c core/gpucache.h
 done
 forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' 'core asks core/io/elf.h, not libc, for symbols:' core/io/elf.c core/io/elf.h
 exit $status

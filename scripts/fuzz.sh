@@ -11,7 +11,7 @@ command -v clang > /dev/null || { echo 'make fuzz: needs clang (apt-get install 
 out=$BUILD_DIR/fuzz
 mkdir -p "$out"
 flags=(-std=gnu11 -g -O1 "-fsanitize=fuzzer-no-link,address,undefined" -fno-sanitize-recover=undefined -I.
-    "-Wa,-I$BUILD_DIR/gen" "-DGC_VERSION=\"$(cat VERSION)\"")
+    "-I$BUILD_DIR/gen" "-DGC_VERSION=\"$(cat VERSION)\"")
 objects=()
 for source in core/*.c core/*/*.c tools/*.c tools/*/*.c; do
     [ "$source" = tools/main.c ] && continue

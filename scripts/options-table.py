@@ -47,10 +47,10 @@ def manual(rows):
 def notes(bad, mark):
     found = []
     if bad == "CLOSED":
-        found.append("a bad value closes CUDA initialisation")
+        found.append("an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE)")
     if bad == "GATED":
-        found.append("a bad value closes CUDA initialisation where `GPUCACHE_GATE` is deny or exit" if mark else
-                     "a bad value closes CUDA initialisation where GPUCACHE_GATE is deny or exit")
+        found.append("an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE) where `GPUCACHE_GATE` is deny or exit" if mark else
+                     "an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE) where GPUCACHE_GATE is deny or exit")
     return found
 
 

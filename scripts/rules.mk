@@ -43,22 +43,28 @@ CORE_SRC := $(wildcard core/*.c core/*/*.c)
 # Rooms that read models: they make the module and belong to the tool, and nothing of them is preloaded.
 MODEL_ROOMS := model formats graph planner estimator
 PRELOADED_SRC := $(filter-out $(foreach r,$(MODEL_ROOMS),core/$(r)/%),$(CORE_SRC))
-SHIM_SRC := $(wildcard shim/*.c shim/*/*.c shim/*/*.S)
+SHIM_SRC := $(wildcard shim/*.c shim/*.S shim/*/*.c shim/*/*.S)
 TOOL_SRC := $(wildcard tools/*.c tools/*/*.c)
 SIM_SRC := $(filter-out %/test_%,$(wildcard tests/simcuda/driver/*.c tests/simcuda/driver/*/*.c))
 obj = $(patsubst %,$(OUT)/obj/%.o,$(basename $(1)))
 
 # ---- the report's page ----
 
-# Its style, and its scripts in the order of their names, are set into it; the data comes between the two halves.
-PAGE := $(OUT)/gen/page_head.html $(OUT)/gen/page_tail.html
+# Its style, and its scripts in the order of their names, are set into it; the data comes between the two halves, which
+# become arrays of bytes for core/report/html.c.
+PAGE := $(OUT)/gen/page.h
 PAGE_SRC := core/report/page/page.html core/report/page/page.css $(sort $(wildcard core/report/page/*.js))
-$(PAGE) &: $(PAGE_SRC) scripts/rules.mk
+GENERATED += $(PAGE)
+page_array = printf 'static const unsigned char $(1)[] = {\n' && od -An -v -tu1 | sed 's/[0-9][0-9]*/&,/g' && printf '0};\n'
+$(PAGE): $(PAGE_SRC) scripts/rules.mk
 	$(call say,GEN)
 	$(Q)mkdir -p $(@D)
 	$(Q)cat $(filter %.js,$^) > $(OUT)/gen/page.js
-	$(Q)sed -e '/^@DATA@/,$$d' -e '/^@STYLE@/{' -e 'r core/report/page/page.css' -e 'd' -e '}' core/report/page/page.html > $(OUT)/gen/page_head.html
-	$(Q)sed -e '1,/^@DATA@/d' -e '/^@SCRIPT@/{' -e 'r $(OUT)/gen/page.js' -e 'd' -e '}' core/report/page/page.html > $(OUT)/gen/page_tail.html
+	$(Q)set -e; { sed -e '/^@DATA@/,$$d' -e '/^@STYLE@/{' -e 'r core/report/page/page.css' -e 'd' -e '}' core/report/page/page.html | \
+		{ $(call page_array,page_head); }; \
+		sed -e '1,/^@DATA@/d' -e '/^@SCRIPT@/{' -e 'r $(OUT)/gen/page.js' -e 'd' -e '}' core/report/page/page.html | \
+		{ $(call page_array,page_tail); }; } > $@.new
+	$(Q)mv $@.new $@
 
 # ---- objects ----
 
@@ -80,11 +86,10 @@ $(OUT)/obj/%.o: %.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
-$(call obj,core/report/html.c): $(PAGE)
 $(OUT)/obj/core/%.o: core/%.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CORE_CFLAGS) -Wa,-I$(OUT)/gen -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CORE_CFLAGS) -MMD -MP -c -o $@ $<
 $(OUT)/obj/tools/%.o: tools/%.c $(FLAGS_FILE) | generated
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)

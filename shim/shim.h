@@ -24,8 +24,8 @@
 #include "core/core.h"
 #include "core/io/log.h"
 #include "core/observe/trace.h"
-#include "shim/account/nvml_abi.h"
 #include "shim/cuda_compat.h"
+#include "shim/nvml_abi.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -43,7 +43,7 @@ enum gc_api {
 #define RUNTIME(symbol, ...) GC_API_##symbol,
 #include "shim/api.def"
 #define OWN(symbol) GC_API_##symbol,
-#include "shim/public/own.def"
+#include "shim/own.def"
 #undef OWN
     GC_API_COUNT
 };
@@ -92,9 +92,10 @@ struct gc_shim {
     /* 1 there: a call may be served from the thread's cache. 0 before the start, in a forked child,
      * and where there are no such caches. */
     const volatile char *hot;
-    struct gc_watch watch;     /* whether other processes ask something */
-    bool is_refused;           /* a setting is so wrong that cuInit must fail */
-    bool has_gate;             /* a model is named: its estimate is held against a budget */
+    volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: process ids are compared */
+    struct gc_watch watch;        /* whether other processes ask something */
+    bool is_refused;              /* a setting is so wrong that cuInit must fail */
+    bool has_gate;                /* a model is named: its estimate is held against a budget */
     atomic_bool ipc_seen;      /* the program asks for IPC handles: whole allocations from now on */
     atomic_int driver_version; /* once a device was seen: the report asks the driver nothing */
 };
@@ -116,6 +117,7 @@ struct gc_thread {
     };
     bool is_starting;       /* this thread is in the middle of the lazy start */
     bool is_ending;         /* its cache was handed back */
+    bool has_missed;        /* in cudaFree, and the thread's cache does not serve that free */
     bool has_own_stream;    /* work went to its own default stream */
     struct gc_cache *cache; /* NULL: none yet, or none to be had */
     /* The context that was current when core last looked one up, and its record. */
@@ -139,18 +141,44 @@ struct gc_thread {
 };
 extern __thread struct gc_thread gc_thread __attribute__((tls_model("initial-exec")));
 
-/* ---- life (init.c) ---- */
+/* ---- how far the library has come (state.c); the start itself: life/init.c ---- */
 
-/* True if this call is ours to handle: started, not re-entered, not a forked child. Finds the real
- * driver either way, so that GC_CALL works after it. */
-bool gc_shim_ready(void);
-
-/* How far the library has come, without starting it. OFF: started, but it only passes through. */
+/* OFF: started, but it only passes through. */
 enum gc_life { GC_LIFE_NEW, GC_LIFE_READY, GC_LIFE_OFF, GC_LIFE_CHILD };
 enum gc_life gc_shim_life(void);
 
 /* The start is over, whatever came of it. */
 bool gc_shim_is_started(void);
+
+/* The start's states, in their order. One thread takes it out of NEW and out of READ; between READ
+ * and CREATING each thread opens the module that reads models. */
+enum gc_start {
+    GC_START_NEW,
+    GC_START_READING, /* the options */
+    GC_START_READ,
+    GC_START_CREATING, /* core */
+    GC_START_OVER,
+};
+/* True for one thread only, of the process that began the start; it goes on to the next state. */
+bool gc_shim_start_claim(enum gc_start from, enum gc_start to);
+void gc_shim_start_reach(enum gc_start state);
+/* Waits until the start has come so far; false in a child that was forked meanwhile. */
+bool gc_shim_start_await(enum gc_start state);
+/* Whether the process that began the start is this one, or none has. */
+bool gc_shim_is_starter(void);
+/* Whether this process is another one than the one that began the start. A system call. */
+bool gc_shim_is_forked(void);
+/* The same once the library has started: without a system call where the kernel wipes pages. */
+static inline bool gc_shim_is_child(void)
+{
+    const volatile char *page = gc_shim.wiped_on_fork;
+
+    return page != NULL ? *page == 0 : gc_shim_is_forked();
+}
+/* From now on no call is served from a thread's cache. */
+void gc_shim_close_hot(void);
+
+/* ---- a call (state.c) ---- */
 
 /* Enters a wrapper: sets outer_api if this is the outermost call and returns the entry point to
  * account under (the outermost: cudaMalloc rather than cuMemAlloc_v2). Pair with gc_shim_leave. */
@@ -187,12 +215,16 @@ static inline void gc_shim_note_caller(const void *address)
         gc_thread.caller = address;
 }
 
+/* Counts a driver call of `device`, NULL: of no one device. */
 void gc_shim_count(struct gc_device *device, enum gc_api api);
+/* Hands over to core what was counted before core was there. */
+void gc_shim_count_early(void);
 
 /* Core's status as CUDA's code: `driver_code` for GC_DRIVER. */
 CUresult gc_shim_result(enum gc_status status, int driver_code);
 
-/* ---- in what state the program's thread and context are (state.c) ---- */
+/* The calling thread's number, from 1, which no other has or had. */
+uint64_t gc_shim_thread_number(void);
 
 /* What the driver answered to any call: where it says that a context can do no more, nothing is
  * served from then on before the driver was asked. */
@@ -203,129 +235,5 @@ static inline CUresult gc_shim_note_result(CUresult result)
         gc_shim_note_error(result);
     return result;
 }
-
-/* Before the program's call is served by core, inside its wrapper: CUDA_SUCCESS, or what the plain
- * driver answers in the thread's state whatever is asked for: no context, a context that is gone or
- * has failed, a host function, the end of the driver. With `is_unsafe` (the call is one that
- * captures forbid) also that a capture forbids it, which ends that capture as the plain call
- * does. *current: as gc_shim_current_context. */
-CUresult gc_shim_check_state(bool is_unsafe, struct gc_context **current);
-
-/* The calling thread's number, from 1, which no other has or had. */
-uint64_t gc_shim_thread_number(void);
-
-/* ---- devices and contexts (device.c) ---- */
-
-/* The calling thread's current context as core knows it, added on first sight; NULL if there is
- * none or the driver objects: the caller then forwards the call, so that the driver's own error
- * reaches the program. */
-struct gc_context *gc_shim_current_context(void);
-struct gc_device *gc_shim_current_device(void);
-/* The same for any context, and for that of a stream, of whatever flavour: most often the current
- * one. */
-struct gc_context *gc_shim_context(CUcontext handle);
-struct gc_context *gc_shim_stream_context(CUstream stream);
-/* Where a request in `context` (a record of a handle, not of a tenant) is served: by the record of
- * the calling thread's tenant, or of the one whose object called, else by `context` itself. NULL:
- * the tenant's record is not to be had; the request must fail. */
-struct gc_context *gc_shim_target(struct gc_context *context);
-/* Core's device for a driver ordinal, added on first sight; NULL if the driver objects. */
-struct gc_device *gc_shim_device(CUdevice ordinal);
-
-/* ---- the thread's cache (hot.c; the hot path itself in hot.h) ---- */
-
-/* Gives the thread a cache if it has none, and it may have one. Call inside a wrapper. */
-void gc_hot_prepare(void);
-/* Once, at the start. */
-void gc_hot_start(void);
-/* At its end the calling thread hands back what it has of the library's. False: that cannot be. */
-bool gc_hot_watch_end(void);
-
-/* ---- the thread that answers other processes (helper.c) ---- */
-
-/* Starts it if the process has a group and it does not run yet. */
-void gc_helper_start(void);
-
-/* ---- the gate (life/admission.c) ---- */
-
-/* Opens the model that the options name, by `module`; where that is missing, its reason is kept for
- * gc_gate_pass. False without host memory. Called once, by the start. */
-struct gc_module;
-bool gc_gate_open(const struct gc_module *module);
-
-/* Whether a program whose CUDA has just been initialised may go on: CUDA_SUCCESS, or what cuInit
- * returns instead. Does not come back where the gate ends the process. */
-CUresult gc_gate_pass(void);
-/* The estimate, for the report; false if there is none. */
-struct gc_report_estimate;
-bool gc_gate_tell(struct gc_report_estimate *estimate);
-/* The budget's device: its memory, and its UUID in the form of options. */
-#define GC_UUID_BYTES 48
-bool gc_shim_describe_device(CUdevice ordinal, uint64_t *total_bytes, char uuid[GC_UUID_BYTES]);
-
-/* ---- direct memory (free.c; more in direct.h) ---- */
-
-/* Forwards a free of memory that is not the pool's to the driver (cuMemFree_v2, or the first ABI's
- * cuMemFree) and drops core's record of it: plain, managed, stream-ordered. */
-CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi);
-
-/* ---- real pointers (resolve.c) ---- */
-
-/* Finds libcuda among the loaded objects (`load`: or loads it) and fills the table. Idempotent,
- * never waits for another thread. False if there is no driver. */
-bool gc_resolve_driver(bool load);
-/* The slow half of GC_HAVE: asks the driver's own cuGetProcAddress for a row whose symbol it does
- * not export. */
-bool gc_resolve_row(enum gc_row_id row);
-/* What cuDriverGetVersion says, asked once; 0 without a driver. */
-int gc_resolve_driver_version(void);
-/* True if the program's CUDA calls come to this library first: it stands before libc (so before
- * every look-up) and before the driver, preloaded or linked. Else it is only called by name. */
-bool gc_resolve_is_interposing(void);
-/* True if `address` is code of libcuda itself. */
-bool gc_resolve_is_driver_code(const void *address);
-
-/* Typed, safe read of a slot; NULL if the driver has no such entry point or it was not looked for
- * yet. */
-#define GC_REAL(symbol) __atomic_load_n(&gc_shim.real.symbol, __ATOMIC_RELAXED)
-#define GC_HAVE(symbol) (GC_REAL(symbol) != NULL || gc_resolve_row(GC_ROW_##symbol))
-
-/* Calls the real driver entry point and counts the call for `device` (struct gc_device *, NULL:
- * none). CUDA_ERROR_NOT_SUPPORTED where the driver has no such entry point. Usage: GC_CALL(device,
- * cuMemFree_v2, dptr) */
-#define GC_CALL(device, symbol, ...)                                                               \
-    (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED                                                   \
-                      : (gc_shim_count((device), GC_API_##symbol),                                 \
-                         gc_shim_note_result(GC_REAL(symbol)(__VA_ARGS__))))
-/* The same for USE rows: not counted. */
-#define GC_USE(symbol, ...)                                                                        \
-    (!GC_HAVE(symbol) ? CUDA_ERROR_NOT_SUPPORTED : GC_REAL(symbol)(__VA_ARGS__))
-/* A call the library has nothing to say about: the driver's answer, counted for no device. */
-#define GC_FORWARD(symbol, ...) GC_CALL(NULL, symbol, ##__VA_ARGS__)
-
-/* ---- the platform table over the real driver ---- */
-
-void gc_driver_cuda_init(struct gc_driver *driver);  /* driver_cuda.c */
-void gc_driver_fence_init(struct gc_driver *driver); /* driver_fence.c */
-void gc_driver_map_init(struct gc_driver *driver);   /* driver_map.c */
-/* The legacy stream of a context, or the calling thread's own in it, as core tells streams apart:
- * by the number of the context, and that of the thread, which no other has or had. 0: the context
- * has no number. */
-uint64_t gc_driver_name_stream(CUstream stream, uint16_t number);
-/* Puts an operation that does nothing into a stream of the context. */
-CUresult gc_driver_place(uint64_t context, CUstream stream);
-/* Wait for all work of the context, and of one of its streams, for about limit_ns:
- * CUDA_ERROR_NOT_READY where that takes longer, CUDA_ERROR_NOT_SUPPORTED where its streams are not
- * all known. Not while something captures. */
-CUresult gc_driver_await(uint64_t context, uint64_t limit_ns);
-CUresult gc_driver_await_stream(uint64_t context, CUstream stream, uint64_t limit_ns);
-/* The context is gone, and with it its events. */
-void gc_driver_fence_drop(uint64_t context);
-/* Makes `context` current for a call of the platform's; *pushed says whether leave_context has
- * something to undo. */
-CUresult gc_driver_enter_context(uint64_t context, bool *pushed);
-void gc_driver_leave_context(bool pushed);
-/* Core's device of a context's handle; NULL if unknown. */
-struct gc_device *gc_driver_device(uint64_t context);
 
 #endif

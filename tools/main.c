@@ -68,10 +68,11 @@ static void print_options(struct gc_out *out)
             gc_out_char(out, '\n');
         }
         if (row->closed)
-            gc_out_text(out, "    a bad value closes CUDA initialisation\n");
+            gc_out_text(out, "    an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE)\n");
         if (row->gated)
-            gc_out_text(out, "    a bad value closes CUDA initialisation where GPUCACHE_GATE is "
-                             "deny or exit\n");
+            gc_out_text(out,
+                        "    an invalid value makes cuInit fail (CUDA_ERROR_INVALID_VALUE) where\n"
+                        "    GPUCACHE_GATE is deny or exit\n");
     }
     gc_out_text(out, "\nCUDA_DEVICE_MEMORY_LIMIT, CUDA_DEVICE_MEMORY_LIMIT_<i>\n"
                      "    the limit, for all devices or one, where GPUCACHE_LIMIT is not set\n");

@@ -1,7 +1,7 @@
 /* The end of a context.
  *
  * Begun before the driver is asked: what its pools have is hidden, so that no address of theirs is
- * known when the driver gives it to another context; then its door is closed. Finished after the
+ * known when the driver gives it to another context; then its gate is closed. Finished after the
  * driver did it: all goes. Cancelled where it declined: what was hidden is shown again. */
 #include "core/alloc/detach.h"
 #include "core/backing/change.h"
@@ -143,13 +143,13 @@ static void drop_record(struct gc_context *record)
 /* Nobody means to end the context meanwhile, who would hide what goes here. */
 bool gc_context_drop_record(struct gc_context *record)
 {
-    struct gc_door *door = &record->head->door;
-    if (!gc_door_claim(door))
+    struct gc_gate *gate = &record->head->gate;
+    if (!gc_gate_claim(gate))
         return false;
     const bool is_mine = gc_context_claim_record(record);
     if (is_mine)
         drop_record(record);
-    gc_door_reopen(door);
+    gc_gate_set(gate, GC_GATE_OPEN);
     return is_mine;
 }
 
@@ -158,7 +158,7 @@ bool gc_context_drop_record(struct gc_context *record)
 struct gc_context *gc_core_end_begin(struct gc_core *core, uint64_t handle)
 {
     struct gc_context *head = gc_core_find_context(core, handle);
-    while (head != NULL && !gc_door_claim(&head->door))
+    while (head != NULL && !gc_gate_claim(&head->gate))
         head = gc_core_find_context(core, handle); /* it went; another may have the handle now */
     if (head == NULL)
         return NULL;
@@ -168,7 +168,7 @@ struct gc_context *gc_core_end_begin(struct gc_core *core, uint64_t handle)
     /* First, since who changes mappings may have to go in to end it. */
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
         gc_context_hide(record);
-    gc_door_close(&head->door);
+    gc_gate_close(&head->gate);
     gc_context_forget_streams(head);
     return head;
 }
@@ -177,17 +177,17 @@ void gc_core_end_cancel(struct gc_context *head)
 {
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
         gc_context_show(record);
-    gc_door_reopen(&head->door);
+    gc_gate_set(&head->gate, GC_GATE_OPEN);
 }
 
 /* The driver may give the handle to another context at any moment: what goes by the handle goes
- * while it is still known for this one, whose door others wait at. */
+ * while it is still known for this one, whose gate other threads wait at. */
 void gc_core_end_finish(struct gc_context *head)
 {
     if (head->handle != 0) /* 0 marks records that outlive contexts */
         gc_tracker_remove_context(&head->core->tracker, head->handle, drop_direct, NULL);
     struct gc_context *record = gc_context_claim_handle(head);
-    gc_door_remove(&head->door);
+    gc_gate_set(&head->gate, GC_GATE_GONE);
     for (; record != NULL; record = record->next_dropped)
         drop_record(record);
     gc_range_return_given_up(head);

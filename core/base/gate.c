@@ -4,71 +4,103 @@
 #include "core/base/clock.h"
 #include "core/base/lock.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
-#define PAUSE_US 50
-#define INSIDE_MS 2000  /* for those inside */
-#define CLOSED_MS 10000 /* and for who closed it */
+#define DRAIN_MS 2000   /* for the threads inside */
+#define CLOSED_MS 10000 /* for the thread that closed the gate */
 
-static void pause_a_moment(void)
+static void futex(atomic_uint *word, int operation, unsigned value, const struct timespec *timeout)
 {
-    const struct timespec moment = {0, PAUSE_US * 1000};
-    nanosleep(&moment, NULL);
+    const int kept_errno = errno;
+    syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+    errno = kept_errno;
 }
 
-bool gc_door_enter_slowly(struct gc_door *door)
+static void sleep_on(atomic_uint *word, unsigned value, uint32_t timeout_ms)
 {
+    const struct timespec timeout = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
+    futex(word, FUTEX_WAIT, value, timeout_ms == GC_GATE_FOREVER ? NULL : &timeout);
+}
+
+void gc_gate_wake_drain(struct gc_gate *gate)
+{
+    futex(&gate->inside, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+void gc_gate_wait(struct gc_gate *gate, uint32_t word, uint32_t timeout_ms)
+{
+    sleep_on(&gate->word, word, timeout_ms);
+}
+
+void gc_gate_set(struct gc_gate *gate, enum gc_gate_mode mode)
+{
+    uint32_t word = gc_gate_read(gate);
+    uint32_t next;
+    do {
+        const uint32_t claim = mode == GC_GATE_CLOSED ? word & GC_GATE_CLAIMED : 0;
+        const uint32_t changes = word & ~(GC_GATE_MODES | GC_GATE_CLAIMED);
+        next = (changes + GC_GATE_CHANGE) | claim | (uint32_t)mode;
+    } while (!atomic_compare_exchange_weak_explicit(&gate->word, &word, next, memory_order_seq_cst,
+                                                    memory_order_seq_cst));
+    futex(&gate->word, FUTEX_WAKE, INT_MAX, NULL);
+}
+
+bool gc_gate_enter_slowly(struct gc_gate *gate)
+{
+    const int64_t end_ms = gc_clock_ms() + CLOSED_MS;
     GC_ASSERT(gc_lock_held_count() == 0);
     for (;;) {
-        const int64_t end_ms = gc_clock_ms() + CLOSED_MS;
-        unsigned state;
-        do {
-            pause_a_moment();
-            state = atomic_load_explicit(&door->state, memory_order_acquire);
-        } while (state == GC_DOOR_CLOSED && gc_clock_ms() < end_ms);
-        if (state != GC_DOOR_OPEN)
+        const uint32_t word = gc_gate_read(gate);
+        const enum gc_gate_mode mode =
+            gc_gate_mode_of(word) == GC_GATE_CLOSED ? GC_GATE_CLOSED : gc_gate_try_enter(gate);
+        const int64_t left_ms = end_ms - gc_clock_ms();
+        if (mode != GC_GATE_CLOSED)
+            return mode != GC_GATE_GONE;
+        if (left_ms <= 0)
             return false;
-        atomic_fetch_add_explicit(&door->inside_count, 1, memory_order_seq_cst);
-        if (atomic_load_explicit(&door->state, memory_order_seq_cst) == GC_DOOR_OPEN)
+        gc_gate_wait(gate, word, (uint32_t)left_ms);
+    }
+}
+
+bool gc_gate_drain(struct gc_gate *gate, uint32_t timeout_ms)
+{
+    const int64_t end_ms = gc_clock_ms() + timeout_ms;
+    for (;;) {
+        const unsigned inside = atomic_load_explicit(&gate->inside, memory_order_seq_cst);
+        const int64_t left_ms = end_ms - gc_clock_ms();
+        if (inside == 0 || left_ms <= 0)
+            return inside == 0;
+        sleep_on(&gate->inside, inside, (uint32_t)left_ms);
+    }
+}
+
+bool gc_gate_claim(struct gc_gate *gate)
+{
+    uint32_t word = gc_gate_read(gate);
+    GC_ASSERT(gc_lock_held_count() == 0);
+    for (;;) {
+        if (gc_gate_mode_of(word) == GC_GATE_GONE)
+            return false;
+        if ((word & GC_GATE_CLAIMED) != 0) {
+            gc_gate_wait(gate, word, GC_GATE_FOREVER);
+            word = gc_gate_read(gate);
+        } else if (atomic_compare_exchange_weak_explicit(&gate->word, &word, word | GC_GATE_CLAIMED,
+                                                         memory_order_seq_cst,
+                                                         memory_order_seq_cst)) {
             return true;
-        gc_door_leave(door);
+        }
     }
 }
 
-static bool is_anybody_inside(const struct gc_door *door)
-{
-    return atomic_load_explicit(&door->inside_count, memory_order_seq_cst) != 0;
-}
-
-bool gc_door_claim(struct gc_door *door)
+void gc_gate_close(struct gc_gate *gate)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
-    /* Acquire: pairs with gc_door_reopen and gc_door_remove. */
-    while (atomic_exchange_explicit(&door->is_claimed, true, memory_order_acquire)) {
-        if (gc_door_is_gone(door))
-            return false;
-        pause_a_moment();
-    }
-    return true;
-}
-
-void gc_door_close(struct gc_door *door)
-{
-    GC_ASSERT(gc_lock_held_count() == 0);
-    atomic_store_explicit(&door->state, GC_DOOR_CLOSED, memory_order_seq_cst);
-    const int64_t end_ms = gc_clock_ms() + INSIDE_MS;
-    while (is_anybody_inside(door) && gc_clock_ms() < end_ms)
-        pause_a_moment();
-}
-
-/* Release: who enters, or claims it next, sees what was done meanwhile. */
-void gc_door_reopen(struct gc_door *door)
-{
-    atomic_store_explicit(&door->state, GC_DOOR_OPEN, memory_order_release);
-    atomic_store_explicit(&door->is_claimed, false, memory_order_release);
-}
-
-void gc_door_remove(struct gc_door *door)
-{
-    atomic_store_explicit(&door->state, GC_DOOR_GONE, memory_order_release);
+    gc_gate_set(gate, GC_GATE_CLOSED);
+    (void)gc_gate_drain(gate, DRAIN_MS);
 }

@@ -289,8 +289,8 @@ static void say_idle_gate(struct reading *reading)
         reading->options->mode == GC_MODE_OFF)
         return;
     for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
-        const bool is_open = asked[i] == GC_OPTION_GATE && reading->options->gate != GC_GATE_DENY &&
-                             reading->options->gate != GC_GATE_EXIT;
+        const bool is_open = asked[i] == GC_OPTION_GATE && reading->options->gate != GC_ADMISSION_DENY &&
+                             reading->options->gate != GC_ADMISSION_EXIT;
         if (is_open || reading->from_config[asked[i]] ||
             !gc_options_is_set(reading->options, asked[i]))
             continue;
@@ -308,7 +308,7 @@ static void check_gate(struct reading *reading)
         say_idle_gate(reading);
         return;
     }
-    if (options->gate != GC_GATE_DENY && options->gate != GC_GATE_EXIT)
+    if (options->gate != GC_ADMISSION_DENY && options->gate != GC_ADMISSION_EXIT)
         return;
     options->refused = true;
     say(reading, GC_LOG_ERROR, "%s is not valid and %s is %s: CUDA is refused",

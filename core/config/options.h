@@ -1,7 +1,7 @@
 /* Options: names, types, ranges, defaults and help are declared once, in options.def. Values come
- * from the environment, then from the file GPUCACHE_CONFIG names; the environment wins. A bad value
- * or an unknown GPUCACHE_* name gives one line with the name, the value, what is accepted and the
- * nearest name.
+ * from the environment, then from the file GPUCACHE_CONFIG names; the environment wins. An invalid
+ * value or an unknown GPUCACHE_* name gives one line with the name, the value, the accepted values
+ * and the nearest name.
  *
  * Sizes that are percentages or per device stay symbolic (struct gc_size_spec) until a device is
  * known.
@@ -21,7 +21,7 @@ enum gc_mode { GC_MODE_CACHE, GC_MODE_TRACK, GC_MODE_OFF };
 enum gc_backend { GC_BACKEND_AUTO, GC_BACKEND_VMM, GC_BACKEND_DRIVER, GC_BACKEND_WHOLE };
 enum gc_reuse { GC_REUSE_FENCE, GC_REUSE_SYNC };
 enum gc_stacks { GC_STACKS_OFF, GC_STACKS_LEAKS, GC_STACKS_ALL };
-enum gc_gate { GC_GATE_OFF, GC_GATE_WARN, GC_GATE_DENY, GC_GATE_EXIT };
+enum gc_admission { GC_ADMISSION_OFF, GC_ADMISSION_WARN, GC_ADMISSION_DENY, GC_ADMISSION_EXIT };
 /* Bits of GPUCACHE_DEBUG. */
 enum gc_debug { GC_DEBUG_POISON = 1, GC_DEBUG_GUARD = 2, GC_DEBUG_UAF = 4 };
 
@@ -82,9 +82,9 @@ struct gc_options {
 };
 
 /* Reads everything, from `environment` (environ or a test's), GPUCACHE_CONFIG or
- * /etc/gpucache.conf. Sets log->level. Bad values never fail it: they keep their default, and where
- * the row says so set options->refused, which closes CUDA initialisation. GC_NO_HOST_MEMORY only.
- * In a process with raised privileges (AT_SECURE) the environment and every path are ignored. */
+ * /etc/gpucache.conf. Sets log->level. Invalid values never fail it: they keep their default, and
+ * in a CLOSED row set options->refused, which makes cuInit fail. GC_NO_HOST_MEMORY only. In a
+ * process with raised privileges (AT_SECURE) the environment and every path are ignored. */
 enum gc_status gc_options_load(char *const *environment, struct gc_log *log,
                                struct gc_options **options) GC_CHECKED;
 void gc_options_free(struct gc_options *options);

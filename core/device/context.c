@@ -485,7 +485,7 @@ bool gc_context_is_dropped(const struct gc_context *context)
 int gc_context_closed_code(const struct gc_context *context)
 {
     const struct gc_driver *driver = &context->core->driver;
-    if (gc_door_is_gone(&context->head->door))
+    if (gc_gate_is_gone(&context->head->gate))
         return driver->context_is_gone;
     return driver->not_ready != 0 ? driver->not_ready : driver->out_of_memory;
 }

@@ -31,7 +31,7 @@ struct gc_context {
     _Atomic(struct gc_context *) next_in_bucket;
     _Atomic(struct gc_context *) next_in_device;
     atomic_bool is_dropped; /* set before the pool is emptied */
-    struct gc_door door;    /* of a head: closed while the driver is asked to destroy it */
+    struct gc_gate gate;    /* of a head: closed while the driver is asked to destroy it */
     atomic_uint capture_count;
     atomic_bool
         is_suspect; /* its last wait failed: the driver is asked before memory is handed out */
@@ -212,14 +212,14 @@ void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
  * though the calling thread's program may not use it at all. What works without a context needs
  * none of this: unmapping, releasing pages, freeing addresses. */
 #define GC_IN_CONTEXT(context, call)                                                               \
-    (gc_door_enter(&(context)->head->door) ? gc_context_leave((context), (call))                   \
+    (gc_gate_enter(&(context)->head->gate) ? gc_context_leave((context), (call))                   \
                                            : gc_context_closed_code(context))
 /* Nobody was let in: context_is_gone; or, where it is not known for very long whether it goes, a
  * code that says of its work neither that it is done nor that it is no more. */
 int gc_context_closed_code(const struct gc_context *context);
 static inline int gc_context_leave(const struct gc_context *context, int code)
 {
-    gc_door_leave(&context->head->door);
+    gc_gate_leave(&context->head->gate);
     return code;
 }
 

@@ -24,10 +24,10 @@ static void note_failure(struct gc_context *context)
 static void release_member(const struct gc_fence_member *member)
 {
     const struct gc_driver *driver = driver_of(member->context);
-    if (!gc_door_enter(&member->context->head->door))
+    if (!gc_gate_enter(&member->context->head->gate))
         return;
     driver->fence_release(driver->self, member->context->handle, member->handle);
-    gc_door_leave(&member->context->head->door);
+    gc_gate_leave(&member->context->head->gate);
 }
 
 static void release_members(const struct gc_fence *fence)

@@ -19,7 +19,7 @@
 #ifndef GC_WORK_H
 #define GC_WORK_H
 
-#include "core/base/turnstile.h"
+#include "core/base/gate.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -53,7 +53,7 @@ struct gc_work {
     /* Of the memory that was freed in the order of the one stream. */
     _Atomic(struct gc_context *) giver;
     atomic_uint synchronous_count; /* blocks of which copies and fills are done when they return */
-    struct gc_turnstile turnstile; /* who submits is inside for the time of the call */
+    _Alignas(64) struct gc_gate gate; /* who submits is inside for the time of the call */
     /* The mark in the one stream, made by one thread at a time; it stays when it was waited for. */
     struct {
         atomic_bool is_taken;

@@ -216,7 +216,7 @@ enum gc_status gc_tenant_begin_pause(struct gc_tenant *tenant)
 
 void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused)
 {
-    /* Sequentially consistent, as the turnstile's word, which changes after it. */
+    /* Sequentially consistent, as the gate's word, which changes after it. */
     atomic_store_explicit(&tenant->is_paused, is_paused, memory_order_seq_cst);
     gc_member_write_tenant(tenant);
 }

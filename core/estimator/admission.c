@@ -151,8 +151,8 @@ static void say_notes(const struct gc_gatekeeper *keeper, const struct gc_log *l
 /* A program that is held back is told why at any level that tells anything. */
 static enum gc_log_level level_of(const struct gc_gatekeeper *keeper)
 {
-    const enum gc_gate gate = keeper->options->gate;
-    return gate == GC_GATE_DENY || gate == GC_GATE_EXIT ? GC_LOG_ERROR : GC_LOG_WARN;
+    const enum gc_admission gate = keeper->options->gate;
+    return gate == GC_ADMISSION_DENY || gate == GC_ADMISSION_EXIT ? GC_LOG_ERROR : GC_LOG_WARN;
 }
 
 static void say_missing_devices(const struct gc_gatekeeper *keeper, const struct gc_log *log)
@@ -234,7 +234,7 @@ static void take_devices(struct gc_gatekeeper *keeper, const struct gc_gate_devi
 static enum gc_gate_verdict decide(struct gc_gatekeeper *keeper,
                                    const struct gc_gate_devices *devices, const struct gc_log *log)
 {
-    const bool is_silent = keeper->options->gate == GC_GATE_OFF;
+    const bool is_silent = keeper->options->gate == GC_ADMISSION_OFF;
     const uint64_t context = keeper->request.context_bytes;
     take_devices(keeper, devices);
     if (keeper->estimator != NULL && keeper->request.context_bytes != context) {

@@ -1,7 +1,7 @@
 /* The gate at a program's start: an estimate made from the options, held against a budget once that
  * is known. Reading the model takes no lock and makes no driver call. */
-#ifndef GC_GATE_H
-#define GC_GATE_H
+#ifndef GC_ADMISSION_H
+#define GC_ADMISSION_H
 
 #include "core/base/status.h"
 #include "core/report/model_module.h"

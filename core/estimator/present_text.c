@@ -7,17 +7,8 @@
 #define BYTES_COLUMN 60
 #define OFFER_COLUMN 26
 
-static void write_size(struct gc_out *out, size_t column, uint64_t bytes)
-{
-    char text[GC_TEXT_SIZE_BYTES];
-    gc_out_right(out, column, gc_text_size(bytes, text));
-}
-
-static void write_right(struct gc_out *out, size_t column, uint64_t value)
-{
-    char text[GC_NOTE_NUMBER_BYTES];
-    gc_out_right(out, column, gc_note_number(value, text));
-}
+/* A number in groups of three digits, in memory of the enclosing block. */
+#define NUMBER(value) gc_note_number((value), (char[GC_NOTE_NUMBER_BYTES]){0})
 
 /* 8030261248 as "8.03 G". */
 static void write_count(struct gc_out *out, uint64_t count)
@@ -45,39 +36,23 @@ static void write_head(struct gc_out *out, const struct gc_answer *answer)
     gc_out_text(out, gc_text_show(answer->model, strlen(answer->model), shown, sizeof(shown)));
     gc_out_text(out, ": ");
     write_count(out, estimate->parameters);
-    gc_out_text(out, " parameters in ");
-    gc_out_uint(out, estimate->tensor_count);
-    gc_out_text(out, " tensors\n  batch ");
-    gc_out_uint(out, estimate->batch);
-    if (estimate->seq_len > 0) {
-        gc_out_text(out, ", context ");
-        gc_out_uint(out, estimate->seq_len);
-    }
-    if (estimate->dtype != GC_DTYPE_NONE) {
-        gc_out_text(out, ", activations ");
-        gc_out_text(out, gc_dtype_name(estimate->dtype));
-    }
-    if (estimate->kv_dtype != GC_DTYPE_NONE && estimate->total.parts[GC_ESTIMATE_kv_cache] > 0) {
-        gc_out_text(out, ", KV cache ");
-        gc_out_text(out, gc_dtype_name(estimate->kv_dtype));
-    }
-    if (estimate->experts > 0) {
-        gc_out_text(out, ", ");
-        gc_out_uint(out, estimate->resident_experts);
-        gc_out_text(out, " of ");
-        gc_out_uint(out, estimate->experts);
-        gc_out_text(out, " experts");
-    }
+    gc_out_print(out, " parameters in %lu tensors\n  batch %lu", estimate->tensor_count,
+                 estimate->batch);
+    if (estimate->seq_len > 0)
+        gc_out_print(out, ", context %lu", estimate->seq_len);
+    if (estimate->dtype != GC_DTYPE_NONE)
+        gc_out_print(out, ", activations %s", gc_dtype_name(estimate->dtype));
+    if (estimate->kv_dtype != GC_DTYPE_NONE && estimate->total.parts[GC_ESTIMATE_kv_cache] > 0)
+        gc_out_print(out, ", KV cache %s", gc_dtype_name(estimate->kv_dtype));
+    if (estimate->experts > 0)
+        gc_out_print(out, ", %lu of %lu experts", estimate->resident_experts, estimate->experts);
     gc_out_text(out, "\n\n");
 }
 
 static void write_row(struct gc_out *out, const char *label, uint64_t bytes, bool at_least)
 {
-    gc_out_text(out, "  ");
-    gc_out_text(out, label);
-    write_size(out, SIZE_COLUMN, bytes);
-    write_right(out, BYTES_COLUMN, bytes);
-    gc_out_text(out, at_least ? "  at least\n" : "\n");
+    gc_out_print(out, "  %s%*s%*s%s\n", label, SIZE_COLUMN, GC_TEXT_SIZE(bytes), BYTES_COLUMN,
+                 NUMBER(bytes), at_least ? "  at least" : "");
 }
 
 static void write_parts(struct gc_out *out, const struct gc_estimate *estimate)
@@ -98,14 +73,12 @@ static void write_devices(struct gc_out *out, const struct gc_answer *answer)
         return;
     gc_out_char(out, '\n');
     for (uint32_t i = 0; i < estimate->device_count; i++) {
-        gc_out_text(out, "  device ");
-        gc_out_uint(out, i);
-        write_size(out, SIZE_COLUMN, estimate->devices[i].peak_bytes);
-        write_right(out, BYTES_COLUMN, estimate->devices[i].peak_bytes);
-        if (answer->budget != NULL && answer->budget->device_bytes[i] != GC_ESTIMATE_NO_BUDGET) {
-            gc_out_text(out, "  of");
-            write_size(out, BYTES_COLUMN + 15, answer->budget->device_bytes[i]);
-        }
+        const uint64_t peak = estimate->devices[i].peak_bytes;
+        gc_out_print(out, "  device %u%*s%*s", i, SIZE_COLUMN, GC_TEXT_SIZE(peak), BYTES_COLUMN,
+                     NUMBER(peak));
+        if (answer->budget != NULL && answer->budget->device_bytes[i] != GC_ESTIMATE_NO_BUDGET)
+            gc_out_print(out, "  of%*s", BYTES_COLUMN + 15,
+                         GC_TEXT_SIZE(answer->budget->device_bytes[i]));
         gc_out_char(out, '\n');
     }
 }
@@ -115,16 +88,13 @@ static void write_offer(struct gc_out *out, const char *label, const struct gc_o
 {
     if (offer->state == GC_OFFER_NONE)
         return;
-    gc_out_text(out, "  ");
-    gc_out_text(out, label);
+    gc_out_print(out, "  %s", label);
     gc_out_pad(out, OFFER_COLUMN);
-    if (offer->state == GC_OFFER_NOT_ANY) {
+    if (offer->state == GC_OFFER_NOT_ANY)
         gc_out_text(out, "not even the smallest fits\n");
-        return;
-    }
-    gc_out_uint(out, offer->value);
-    gc_out_text(out, unit);
-    gc_out_text(out, offer->state == GC_OFFER_ALL ? ", all\n" : "\n");
+    else
+        gc_out_print(out, "%lu%s%s\n", offer->value, unit,
+                     offer->state == GC_OFFER_ALL ? ", all" : "");
 }
 
 static void write_offers(struct gc_out *out, const struct gc_offers *offers)
@@ -149,7 +119,6 @@ static void write_offers(struct gc_out *out, const struct gc_offers *offers)
 static void write_fit(struct gc_out *out, const struct gc_answer *answer)
 {
     const struct gc_fit *fit = answer->fit;
-    char text[GC_TEXT_SIZE_BYTES];
     if (fit == NULL) {
         gc_out_text(out, "\nNo budget is named: --budget SIZE says whether it fits.\n");
         return;
@@ -159,16 +128,10 @@ static void write_fit(struct gc_out *out, const struct gc_answer *answer)
     if (fit->fits) {
         gc_out_text(out, fit->lower_bound ? "\nWhat is known of it fits.\n" : "\nIt fits.\n");
     } else {
-        gc_out_text(out, "\nIt does not fit: ");
-        gc_out_text(out, gc_text_size(fit->deficit_bytes, text));
-        gc_out_text(out, " short");
-        if (answer->estimate->device_count > 1) {
-            gc_out_text(out, ", most on device ");
-            gc_out_uint(out, fit->device);
-        }
-        gc_out_text(out, "; most of it is ");
-        gc_out_text(out, gc_estimate_part_label(fit->largest));
-        gc_out_text(out, ".\n");
+        gc_out_print(out, "\nIt does not fit: %s short", GC_TEXT_SIZE(fit->deficit_bytes));
+        if (answer->estimate->device_count > 1)
+            gc_out_print(out, ", most on device %u", fit->device);
+        gc_out_print(out, "; most of it is %s.\n", gc_estimate_part_label(fit->largest));
     }
     write_offers(out, answer->offers);
 }
@@ -182,26 +145,18 @@ void gc_answer_write_text(struct gc_out *out, const struct gc_answer *answer)
     write_fit(out, answer);
     if (notes->count > 0)
         gc_out_text(out, "\nTo know:\n");
-    for (uint32_t i = 0; i < notes->count; i++) {
-        gc_out_text(out, "  ");
-        gc_out_text(out, notes->texts[i]);
-        gc_out_char(out, '\n');
-    }
+    for (uint32_t i = 0; i < notes->count; i++)
+        gc_out_print(out, "  %s\n", notes->texts[i]);
     if (notes->lost > 0)
         gc_out_text(out, "  and more\n");
 }
 
 /* ---- several beside each other ---- */
 
-static const size_t line_columns[] = {38, 50, 62, 74};
-
 void gc_answer_write_head(struct gc_out *out)
 {
-    static const char *const titles[] = {"weights", "KV cache", "rest", "peak"};
-    gc_out_text(out, "model");
-    for (unsigned i = 0; i < sizeof(titles) / sizeof(titles[0]); i++)
-        gc_out_right(out, line_columns[i], titles[i]);
-    gc_out_text(out, "  fits\n");
+    gc_out_print(out, "model%*s%*s%*s%*s  fits\n", 38, "weights", 50, "KV cache", 62, "rest", 74,
+                 "peak");
 }
 
 void gc_answer_write_foot(struct gc_out *out)
@@ -217,14 +172,13 @@ void gc_answer_write_line(struct gc_out *out, const struct gc_answer *answer)
     const size_t length = strlen(answer->model);
     const size_t skip = length > 26 ? length - 26 : 0;
     char shown[32];
-    gc_out_text(out, gc_text_show(answer->model + skip, length - skip, shown, sizeof(shown)));
-    write_size(out, line_columns[0], weights);
-    write_size(out, line_columns[1], kv);
-    write_size(out, line_columns[2], total->peak_bytes - weights - kv);
-    write_size(out, line_columns[3], total->peak_bytes);
-    gc_out_text(out, answer->estimate->unknown_parts != 0 ? "+ " : "  ");
-    if (answer->fit == NULL)
-        gc_out_text(out, "-\n");
-    else
-        gc_out_text(out, answer->fit->fits ? "yes\n" : "no\n");
+    gc_out_print(out, "%s%*s%*s%*s%*s%s%s\n",
+                 gc_text_show(answer->model + skip, length - skip, shown, sizeof(shown)), 38,
+                 GC_TEXT_SIZE(weights), 50, GC_TEXT_SIZE(kv), 62,
+                 GC_TEXT_SIZE(total->peak_bytes - weights - kv), 74,
+                 GC_TEXT_SIZE(total->peak_bytes),
+                 answer->estimate->unknown_parts != 0 ? "+ " : "  ",
+                 answer->fit == NULL ? "-"
+                 : answer->fit->fits ? "yes"
+                                     : "no");
 }

@@ -99,7 +99,7 @@ struct gc_weight_place gc_weight_find_place(const char *name)
 
 /* ---- sums ---- */
 
-enum gc_status gc_tensor_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes)
+static enum gc_status dtype_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes)
 {
     if (gc_dtype_get_info(dtype)->block_bytes == 0)
         return GC_NOT_SUPPORTED;
@@ -117,7 +117,7 @@ static enum gc_status tensor_bytes(const struct gc_model_tensor *tensor, enum gc
     *bytes = tensor->bytes;
     if (dtype == GC_DTYPE_NONE || !is_float(tensor->dtype))
         return GC_OK;
-    return gc_tensor_bytes(dtype, tensor->elements, bytes);
+    return dtype_bytes(dtype, tensor->elements, bytes);
 }
 
 static struct gc_weight_share *share_of(struct gc_weights *weights,

@@ -41,10 +41,6 @@ struct gc_weights {
 enum gc_status gc_weights_count(const struct gc_model *model, enum gc_dtype dtype,
                                 struct gc_weights *weights) GC_CHECKED;
 
-/* Bytes of one tensor of `elements` elements, whole blocks. GC_OVERFLOW; GC_NOT_SUPPORTED if the
- * type has no fixed size. */
-enum gc_status gc_tensor_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes) GC_CHECKED;
-
 /* The type of most bytes of floating-point tensors with two dimensions or more; GC_DTYPE_NONE. */
 enum gc_dtype gc_weights_main_dtype(const struct gc_model *model);
 

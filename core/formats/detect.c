@@ -12,7 +12,7 @@ static const struct {
     uint8_t offset;
     uint8_t count;
     const char *what;
-} strangers[] = {
+} unsupported_signatures[] = {
     {"PK\003\004", 0, 4, "a zip archive, as PyTorch's .pt and .bin files are"},
     {"\200\002", 0, 2, "a Python pickle, as old PyTorch files are"},
     {"\211HDF\r\n\032\n", 0, 8, "an HDF5 file, as Keras's are"},
@@ -49,13 +49,15 @@ static enum gc_file_kind kind_by_content(const unsigned char *view, size_t count
     return begins_json(view, count) ? GC_FILE_JSON : GC_FILE_UNKNOWN;
 }
 
-static const char *stranger(const unsigned char *view, size_t count)
+static const char *unsupported_kind(const unsigned char *view, size_t count)
 {
-    for (size_t i = 0; i < sizeof(strangers) / sizeof(*strangers); i++) {
-        const size_t end = (size_t)strangers[i].offset + strangers[i].count;
+    for (size_t i = 0; i < sizeof(unsupported_signatures) / sizeof(*unsupported_signatures); i++) {
+        const size_t end =
+            (size_t)unsupported_signatures[i].offset + unsupported_signatures[i].count;
         if (count >= end &&
-            memcmp(view + strangers[i].offset, strangers[i].bytes, strangers[i].count) == 0)
-            return strangers[i].what;
+            memcmp(view + unsupported_signatures[i].offset, unsupported_signatures[i].bytes,
+                   unsupported_signatures[i].count) == 0)
+            return unsupported_signatures[i].what;
     }
     return NULL;
 }
@@ -89,7 +91,7 @@ enum gc_status gc_detect_format(struct gc_source *source, const char *name, enum
     *kind = kind_by_content(view, count, source->bytes);
     if (*kind != GC_FILE_UNKNOWN)
         return GC_OK;
-    const char *what = stranger(view, count);
+    const char *what = unsupported_kind(view, count);
     if (what != NULL)
         return gc_reader_fail(source->reader, GC_FORMAT, source->path, "%s; %s", what, accepted);
     *kind = kind_by_name(name, view, count);

@@ -33,7 +33,7 @@ struct look {
     uint64_t attributes;
 };
 
-enum gc_status gc_onnx_push(struct gc_onnx_builder *builder, const struct gc_onnx_frame *frame)
+static enum gc_status push_frame(struct gc_onnx_builder *builder, const struct gc_onnx_frame *frame)
 {
     if (builder->depth == GC_ONNX_NEST_MAX)
         return gc_source_fail(builder->onnx.source, frame->message.position,
@@ -137,7 +137,7 @@ static enum gc_status open_node(struct gc_onnx_builder *builder, struct gc_proto
     frame.function = gc_onnx_find_function(builder, look.domain, look.op, look.overload);
     if (frame.function == NULL)
         status = begin_node(builder, &look, &frame);
-    return status == GC_OK ? gc_onnx_push(builder, &frame) : status;
+    return status == GC_OK ? push_frame(builder, &frame) : status;
 }
 
 static enum gc_status take_output(struct gc_onnx_builder *builder, struct gc_onnx_frame *frame,
@@ -188,7 +188,7 @@ static enum gc_status take_attribute(struct gc_onnx_builder *builder, struct gc_
     attribute->scope = builder->graph->scope_count;
     inner.message = graph;
     status = gc_onnx_open_scope(builder, graph, frame->space, frame->node, &inner.space);
-    return status == GC_OK ? gc_onnx_push(builder, &inner) : status;
+    return status == GC_OK ? push_frame(builder, &inner) : status;
 }
 
 static enum gc_status node_field(struct gc_onnx_builder *builder, struct gc_onnx_frame *frame,
@@ -516,7 +516,7 @@ static enum gc_status read_graph(struct gc_onnx_builder *builder)
         status =
             gc_onnx_open_scope(builder, frame.message, GC_GRAPH_NONE, GC_GRAPH_NONE, &frame.space);
     if (status == GC_OK)
-        status = gc_onnx_push(builder, &frame);
+        status = push_frame(builder, &frame);
     if (status == GC_OK)
         status = walk(builder);
     return status == GC_OK ? order_nodes(builder) : status;

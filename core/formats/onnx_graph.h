@@ -128,9 +128,6 @@ enum gc_status gc_onnx_sparse_tensor(struct gc_onnx_builder *builder, struct gc_
 
 /* ---- onnx_graph.c ---- */
 
-enum gc_status gc_onnx_push(struct gc_onnx_builder *builder,
-                            const struct gc_onnx_frame *frame) GC_CHECKED;
-
 /* ---- onnx_attribute.c ---- */
 
 /* `graph` is the message of an attribute that is a graph, else empty. */

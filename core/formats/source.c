@@ -85,7 +85,8 @@ enum gc_status gc_source_take(struct gc_reader *reader, const char *path, int fd
     return status;
 }
 
-enum gc_status gc_source_open(struct gc_reader *reader, const char *path, struct gc_source *source)
+static enum gc_status open_source(struct gc_reader *reader, const char *path,
+                                  struct gc_source *source)
 {
     uint32_t mode;
     uint64_t bytes;
@@ -414,7 +415,7 @@ enum gc_status gc_source_open_with_folder(struct gc_reader *reader, const char *
                              : gc_region_text(&reader->region, path, (size_t)(slash - path));
     if (parent == NULL)
         return gc_reader_no_memory(reader, path);
-    enum gc_status status = gc_source_open(reader, path, source);
+    enum gc_status status = open_source(reader, path, source);
     if (status != GC_OK)
         return status;
     status = gc_folder_open(reader, parent, folder);

@@ -41,9 +41,6 @@ enum gc_status gc_folder_open(struct gc_reader *reader, const char *path,
                               struct gc_folder *folder) GC_CHECKED;
 void gc_folder_close(struct gc_folder *folder);
 
-/* Opens a regular file; never waits for a pipe's other end. */
-enum gc_status gc_source_open(struct gc_reader *reader, const char *path,
-                              struct gc_source *source) GC_CHECKED;
 /* The same with the folder it lies in, and its name there: both are open, or neither. */
 enum gc_status gc_source_open_with_folder(struct gc_reader *reader, const char *path,
                                           struct gc_source *source, struct gc_folder *folder,

@@ -7,7 +7,8 @@
 
 enum control { CONTROL_IF, CONTROL_LOOP, CONTROL_SCAN, CONTROL_OTHER };
 
-/* Into the first turn, and after each: *again where the body is to be walked once more. */
+/* Begin: the first walk of the body. End: after each walk; *again if the body is to be walked once
+ * more. */
 static enum gc_status loop_begin(struct gc_infer *infer, uint32_t node) GC_CHECKED;
 static enum gc_status loop_end(struct gc_infer *infer, struct gc_infer_frame *frame,
                                bool *again) GC_CHECKED;
@@ -217,8 +218,7 @@ enum gc_status gc_infer_end_graph(struct gc_infer *infer, struct gc_infer_frame 
     return status;
 }
 
-/* Loop and Scan. The body is walked until what is carried from one turn to the next stays the same:
- * each time what differed is forgotten, so that it ends soon, and holds for every turn. */
+/* ---- Loop and Scan ---- */
 
 /* ---- what both carry ---- */
 
@@ -279,7 +279,7 @@ static enum gc_status without_dims(struct gc_infer *infer, const struct gc_type 
     return gc_infer_import_type(infer, &type, to);
 }
 
-/* Into the body, for the first turn. */
+/* Opens the body for the first iteration. */
 static enum gc_status carry_in(struct gc_infer *infer, const struct gc_graph_node *node,
                                uint32_t scope, const struct carried *carried)
 {
@@ -303,7 +303,7 @@ static enum gc_status carry_in(struct gc_infer *infer, const struct gc_graph_nod
     return status;
 }
 
-/* Forgets what the last turn changed. From the third round on nothing of it is kept, from the
+/* Forgets what the last iteration changed. From the third round on nothing of it is kept, from the
  * fourth on nothing at all. */
 static enum gc_status forget(struct gc_infer *infer, struct gc_graph_value *to,
                              const struct gc_graph_value *from, uint32_t round, bool *changed)
@@ -351,9 +351,10 @@ static void carry_out(struct gc_infer *infer, const struct gc_infer_frame *frame
     }
 }
 
-/* A body's output, one for each turn, along a new axis. */
+/* A body's output, one for each iteration, along a new axis. */
 static enum gc_status stack_up(struct gc_infer *infer, struct gc_graph_value *to,
-                               const struct gc_graph_value *from, struct gc_dim turns, int64_t axis)
+                               const struct gc_graph_value *from, struct gc_dim iterations,
+                               int64_t axis)
 {
     struct gc_dim dims[GC_GRAPH_RANK_MAX];
     const uint32_t rank = from->type.shape.rank;
@@ -366,7 +367,7 @@ static enum gc_status stack_up(struct gc_infer *infer, struct gc_graph_value *to
         return GC_OK;
     for (uint32_t i = 0; i < rank; i++)
         dims[i + (i >= axis)] = from->type.shape.dims[i];
-    dims[axis] = turns;
+    dims[axis] = iterations;
     const struct gc_type type = {
         .kind = from->type.kind,
         .dtype = from->type.dtype,
@@ -390,11 +391,11 @@ static enum gc_status loop_begin(struct gc_infer *infer, uint32_t index)
     if (status != GC_OK)
         return status;
     const struct gc_shape scalar = {.is_known = true};
-    struct gc_graph_value *turn = body_input(infer, frame.scope, 0);
+    struct gc_graph_value *iteration = body_input(infer, frame.scope, 0);
     struct gc_graph_value *condition = body_input(infer, frame.scope, 1);
     const struct gc_graph_value *given = control_input(infer, node, 1);
-    if (turn != NULL)
-        turn->type =
+    if (iteration != NULL)
+        iteration->type =
             (struct gc_type){.kind = GC_TYPE_TENSOR, .dtype = GC_DTYPE_I64, .shape = scalar};
     if (condition != NULL) {
         condition->type =
@@ -409,7 +410,7 @@ static enum gc_status loop_begin(struct gc_infer *infer, uint32_t index)
 }
 
 /* How often the body runs: the given count, if the condition is true throughout. */
-static struct gc_dim turns_of(const struct gc_infer *infer, const struct gc_infer_frame *frame)
+static struct gc_dim iterations_of(const struct gc_infer *infer, const struct gc_infer_frame *frame)
 {
     const struct gc_graph_node *node = &infer->graph->nodes[frame->node];
     const struct gc_graph_value *count = control_input(infer, node, 0);
@@ -421,11 +422,12 @@ static struct gc_dim turns_of(const struct gc_infer *infer, const struct gc_infe
     if (before->data->count != 1 || after->data->count != 1 ||
         !gc_dim_is(before->data->items[0], 1) || !gc_dim_is(after->data->items[0], 1))
         return gc_dim_unknown();
-    const struct gc_dim turns = count->data->items[0];
-    return turns.kind == GC_DIM_NUMBER && turns.number < 0 ? gc_dim_number(0) : turns;
+    const struct gc_dim iterations = count->data->items[0];
+    return iterations.kind == GC_DIM_NUMBER && iterations.number < 0 ? gc_dim_number(0)
+                                                                     : iterations;
 }
 
-/* The last turn is the only one: what it makes leaves the loop. */
+/* The loop has one iteration: its results leave the loop. */
 static void leave_after_one(struct gc_infer *infer, const struct gc_infer_frame *frame,
                             const struct carried *carried)
 {
@@ -443,8 +445,8 @@ static enum gc_status loop_end(struct gc_infer *infer, struct gc_infer_frame *fr
 {
     const struct gc_graph_node *node = &infer->graph->nodes[frame->node];
     const struct carried carried = carried_of(infer, node, frame->scope);
-    struct gc_dim turns = turns_of(infer, frame);
-    const bool is_single = frame->round == 1 && gc_dim_is(turns, 1);
+    struct gc_dim iterations = iterations_of(infer, frame);
+    const bool is_single = frame->round == 1 && gc_dim_is(iterations, 1);
     enum gc_status status = GC_OK;
     if (!is_single && !is_exhausted(infer) && frame->round < GC_INFER_ROUNDS_MAX)
         status = carry_over(infer, frame, &carried, again);
@@ -461,13 +463,13 @@ static enum gc_status loop_end(struct gc_infer *infer, struct gc_infer_frame *fr
         leave_after_one(infer, frame, &carried);
     else
         carry_out(infer, frame, &carried);
-    if (turns.kind != GC_DIM_NUMBER && turns.kind != GC_DIM_SYMBOL)
-        turns = gc_dim_unknown();
+    if (iterations.kind != GC_DIM_NUMBER && iterations.kind != GC_DIM_SYMBOL)
+        iterations = gc_dim_unknown();
     for (uint32_t i = carried.count; status == GC_OK && i < node->output_count; i++) {
         struct gc_graph_value *to = control_output(infer, node, i);
         const struct gc_graph_value *from = body_output(infer, frame->scope, i + 1);
         if (to != NULL && from != NULL)
-            status = stack_up(infer, to, from, turns, 0);
+            status = stack_up(infer, to, from, iterations, 0);
     }
     return status;
 }
@@ -485,7 +487,7 @@ static int64_t axis_of(const struct gc_graph_node *node, const char *name, uint3
 
 /* How a Scan's inputs are cut up. */
 struct scan {
-    struct gc_dim turns;
+    struct gc_dim iterations;
     struct gc_dim batch; /* where is_batched */
 };
 
@@ -496,7 +498,7 @@ static enum gc_status slice_in(struct gc_infer *infer, const struct gc_graph_nod
     const uint32_t first_scanned = carried->first_input + carried->count;
     const bool has_batch = is_batched(node);
     enum gc_status status = GC_OK;
-    *scan = (struct scan){.turns = gc_dim_unknown(), .batch = gc_dim_unknown()};
+    *scan = (struct scan){.iterations = gc_dim_unknown(), .batch = gc_dim_unknown()};
     for (uint32_t i = first_scanned; status == GC_OK && i < node->input_count; i++) {
         const struct gc_graph_value *from = control_input(infer, node, i);
         struct gc_graph_value *to = body_input(infer, scope, i - carried->first_input);
@@ -506,8 +508,8 @@ static enum gc_status slice_in(struct gc_infer *infer, const struct gc_graph_nod
         int64_t axis = has_batch ? 1 : axis_of(node, "scan_input_axes", i - first_scanned);
         axis = axis < 0 ? axis + shape->rank : axis;
         const bool is_within = axis >= 0 && axis < shape->rank;
-        if (is_within && scan->turns.kind != GC_DIM_NUMBER)
-            scan->turns = shape->dims[axis];
+        if (is_within && scan->iterations.kind != GC_DIM_NUMBER)
+            scan->iterations = shape->dims[axis];
         if (is_within && has_batch)
             scan->batch = shape->dims[0];
         const struct gc_type open = {.kind = from->type.kind, .dtype = from->type.dtype};
@@ -538,7 +540,7 @@ static enum gc_status scan_begin(struct gc_infer *infer, uint32_t index)
     return status == GC_OK ? gc_infer_push(infer, &frame) : status;
 }
 
-/* What the body makes in every turn, and its batch in front of that. */
+/* The body's outputs of every iteration, the batch in front. */
 static enum gc_status collect(struct gc_infer *infer, const struct gc_graph_node *node,
                               uint32_t scope, uint32_t output, const struct carried *carried,
                               const struct scan *scan)
@@ -549,7 +551,7 @@ static enum gc_status collect(struct gc_infer *infer, const struct gc_graph_node
     if (to == NULL || from == NULL)
         return GC_OK;
     if (output >= carried->count)
-        status = stack_up(infer, to, from, scan->turns,
+        status = stack_up(infer, to, from, scan->iterations,
                           axis_of(node, "scan_output_axes", output - carried->count));
     if (status != GC_OK || !is_batched(node))
         return status;

@@ -187,14 +187,9 @@ static bool as_number(struct gc_dim item, int64_t *number)
     return true;
 }
 
-bool gc_infer_scalar(const struct gc_infer *infer, uint32_t input, int64_t *number)
-{
-    uint32_t count;
-    return gc_infer_numbers(infer, input, number, 1, &count) && count == 1;
-}
-
-bool gc_infer_numbers(const struct gc_infer *infer, uint32_t input, int64_t *numbers, uint32_t max,
-                      uint32_t *count)
+/* All elements as numbers. False if one is not known or there are more than `max`. */
+static bool numbers_of(const struct gc_infer *infer, uint32_t input, int64_t *numbers, uint32_t max,
+                       uint32_t *count)
 {
     const struct gc_data *data = gc_infer_data(infer, input);
     *count = 0;
@@ -206,6 +201,12 @@ bool gc_infer_numbers(const struct gc_infer *infer, uint32_t input, int64_t *num
     }
     *count = data->count;
     return true;
+}
+
+bool gc_infer_scalar(const struct gc_infer *infer, uint32_t input, int64_t *number)
+{
+    uint32_t count;
+    return numbers_of(infer, input, number, 1, &count) && count == 1;
 }
 
 /* ---- outputs ---- */
@@ -445,7 +446,7 @@ enum gc_status gc_infer_axes(struct gc_infer *infer, const char *attribute, uint
         return take_axes(infer, ints, count, rank, axes);
     if (input == GC_GRAPH_NONE || !gc_infer_has_input(infer, input))
         return GC_OK;
-    if (gc_infer_numbers(infer, input, numbers, GC_GRAPH_RANK_MAX, &count))
+    if (numbers_of(infer, input, numbers, GC_GRAPH_RANK_MAX, &count))
         return take_axes(infer, numbers, count, rank, axes);
     const struct gc_shape *shape = gc_infer_shape(infer, input);
     axes->is_given = !shape->is_known || shape->rank != 1 || !gc_dim_is(shape->dims[0], 0);

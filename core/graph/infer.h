@@ -34,9 +34,6 @@ const struct gc_shape *gc_infer_shape(const struct gc_infer *infer, uint32_t inp
 const struct gc_data *gc_infer_data(const struct gc_infer *infer, uint32_t input);
 /* The only element of the input. False if it is not known as a number; a REAL is cut. */
 bool gc_infer_scalar(const struct gc_infer *infer, uint32_t input, int64_t *number);
-/* All elements as numbers. False if one is not known or there are more than `max`. */
-bool gc_infer_numbers(const struct gc_infer *infer, uint32_t input, int64_t *numbers, uint32_t max,
-                      uint32_t *count);
 
 /* ---- attributes: the default where it is not there or of another kind ---- */
 

@@ -110,7 +110,7 @@ static bool agrees(const struct gc_graph *graph, struct gc_dim dim, struct gc_di
            (dim.kind == GC_DIM_SYMBOL && graph->symbols[dim.symbol].is_loose);
 }
 
-static enum gc_status meet_dims(struct gc_infer *infer, struct gc_shape *into,
+static enum gc_status join_dims(struct gc_infer *infer, struct gc_shape *into,
                                 const struct gc_shape *other, bool *changed)
 {
     bool differs = false;
@@ -147,7 +147,7 @@ enum gc_status gc_infer_join(struct gc_infer *infer, struct gc_type *into,
     if (!into->shape.is_known)
         return GC_OK;
     if (other->shape.is_known && other->shape.rank == into->shape.rank)
-        return meet_dims(infer, &into->shape, &other->shape, changed);
+        return join_dims(infer, &into->shape, &other->shape, changed);
     into->shape = (struct gc_shape){0};
     *changed = true;
     return GC_OK;

@@ -185,6 +185,26 @@ void gc_json_null(struct gc_json *json)
     gc_out_text(json->out, "null");
 }
 
+void gc_json_limit(struct gc_json *json, uint64_t value)
+{
+    if (value == UINT64_MAX)
+        gc_json_null(json);
+    else
+        gc_json_uint(json, value);
+}
+
+void gc_json_open_object(struct gc_json *json, const char *key, enum gc_json_style style)
+{
+    gc_json_key(json, key);
+    gc_json_begin_object(json, style);
+}
+
+void gc_json_open_array(struct gc_json *json, const char *key, enum gc_json_style style)
+{
+    gc_json_key(json, key);
+    gc_json_begin_array(json, style);
+}
+
 void gc_json_put_string(struct gc_json *json, const char *key, const char *text)
 {
     gc_json_key(json, key);
@@ -210,4 +230,37 @@ void gc_json_put_null(struct gc_json *json, const char *key)
 {
     gc_json_key(json, key);
     gc_json_null(json);
+}
+
+void gc_json_put_int(struct gc_json *json, const char *key, int64_t value)
+{
+    gc_json_key(json, key);
+    gc_json_int(json, value);
+}
+
+void gc_json_put_bool(struct gc_json *json, const char *key, bool value)
+{
+    gc_json_key(json, key);
+    gc_json_bool(json, value);
+}
+
+void gc_json_put_fixed(struct gc_json *json, const char *key, uint64_t value, unsigned digits)
+{
+    gc_json_key(json, key);
+    gc_json_fixed(json, value, digits);
+}
+
+void gc_json_put_limit(struct gc_json *json, const char *key, uint64_t value)
+{
+    gc_json_key(json, key);
+    gc_json_limit(json, value);
+}
+
+void gc_json_put_maybe(struct gc_json *json, const char *key, bool is_there, uint64_t value)
+{
+    gc_json_key(json, key);
+    if (is_there)
+        gc_json_uint(json, value);
+    else
+        gc_json_null(json);
 }

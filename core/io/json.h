@@ -40,11 +40,20 @@ void gc_json_int(struct gc_json *json, int64_t value);
 void gc_json_fixed(struct gc_json *json, uint64_t value, unsigned digits); /* value / 10^digits */
 void gc_json_bool(struct gc_json *json, bool value);
 void gc_json_null(struct gc_json *json);
+void gc_json_limit(struct gc_json *json, uint64_t value); /* UINT64_MAX is null */
 
-/* A key and its value at once. */
+/* A key and its value at once, or the beginning of its value. */
+void gc_json_open_object(struct gc_json *json, const char *key, enum gc_json_style style);
+void gc_json_open_array(struct gc_json *json, const char *key, enum gc_json_style style);
 void gc_json_put_string(struct gc_json *json, const char *key, const char *text);
 void gc_json_put_uint(struct gc_json *json, const char *key, uint64_t value);
 void gc_json_put_hex(struct gc_json *json, const char *key, uint64_t value);
 void gc_json_put_null(struct gc_json *json, const char *key);
+void gc_json_put_int(struct gc_json *json, const char *key, int64_t value);
+void gc_json_put_bool(struct gc_json *json, const char *key, bool value);
+void gc_json_put_fixed(struct gc_json *json, const char *key, uint64_t value, unsigned digits);
+void gc_json_put_limit(struct gc_json *json, const char *key, uint64_t value);
+/* The value, or null where there is none. */
+void gc_json_put_maybe(struct gc_json *json, const char *key, bool is_there, uint64_t value);
 
 #endif

@@ -40,10 +40,13 @@ unsigned gc_text_distance(const char *a, size_t a_length, const char *b, size_t 
 /* "512 B", "1.5 GiB": at most 11 characters. */
 #define GC_TEXT_SIZE_BYTES 16
 const char *gc_text_size(uint64_t bytes, char text[GC_TEXT_SIZE_BYTES]);
+/* The same in memory of the enclosing block. */
+#define GC_TEXT_SIZE(bytes) gc_text_size((bytes), (char[GC_TEXT_SIZE_BYTES]){0})
 
 /* "512 ns", "1.5 us", "22.7 ms", "3.0 s": at most 15 characters. */
 #define GC_TEXT_SPAN_BYTES 16
 const char *gc_text_span(uint64_t ns, char text[GC_TEXT_SPAN_BYTES]);
+#define GC_TEXT_SPAN(ns) gc_text_span((ns), (char[GC_TEXT_SPAN_BYTES]){0})
 
 /* Copies at most size - 1 bytes of `from`, unprintable ones as '?', "..." at the end if it was cut.
  * For showing foreign values in messages. */

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -162,7 +163,7 @@ void gc_out_text(struct gc_out *out, const char *text)
 }
 
 /* Digits of `value`, at least `least`, into the end of `to`; returns where they begin. */
-static const char *digits_of(uint64_t value, unsigned base, unsigned least, char *to, size_t size)
+static char *digits_of(uint64_t value, unsigned base, unsigned least, char *to, size_t size)
 {
     char *p = to + size - 1;
     *p = '\0';
@@ -233,4 +234,55 @@ void gc_out_right_size(struct gc_out *out, size_t column, uint64_t bytes)
 {
     char text[GC_TEXT_SIZE_BYTES];
     gc_out_right(out, column, gc_text_size(bytes, text));
+}
+
+/* The text of a number, its sign before it. */
+static const char *number_text(uint64_t value, bool is_negative, char *to, size_t size)
+{
+    char *digits = digits_of(value, 10, 1, to + 1, size - 1);
+    if (is_negative)
+        *--digits = '-';
+    return digits;
+}
+
+/* One directive of gc_out_print, from behind its '%'; returns its end. */
+static const char *print_one(struct gc_out *out, const char *format, va_list *arguments)
+{
+    char digits[24];
+    const bool has_column = *format == '*';
+    const int column = has_column ? va_arg(*arguments, int) : 0;
+    format += has_column;
+    const bool is_long = *format == 'l';
+    format += is_long;
+    const char *text = "%";
+    if (*format == 's') {
+        text = va_arg(*arguments, const char *);
+    } else if (*format == 'u') {
+        const uint64_t value =
+            is_long ? va_arg(*arguments, unsigned long) : va_arg(*arguments, unsigned);
+        text = number_text(value, false, digits, sizeof(digits));
+    } else if (*format == 'd') {
+        const int64_t value = is_long ? va_arg(*arguments, long) : va_arg(*arguments, int);
+        const uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+        text = number_text(size, value < 0, digits, sizeof(digits));
+    }
+    if (has_column)
+        gc_out_right(out, (size_t)column, text);
+    else
+        gc_out_text(out, text);
+    return format + 1;
+}
+
+void gc_out_print(struct gc_out *out, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    while (*format != '\0') {
+        const size_t plain = strcspn(format, "%");
+        gc_out_bytes(out, format, plain);
+        format += plain;
+        if (*format == '%')
+            format = print_one(out, format + 1, &arguments);
+    }
+    va_end(arguments);
 }

@@ -55,6 +55,10 @@ void gc_out_int(struct gc_out *out, int64_t value);
 void gc_out_hex(struct gc_out *out, uint64_t value); /* 0x… */
 /* value / 10^digits as a decimal number, trailing zeros kept: (1500, 3) is 1.500. */
 void gc_out_fixed(struct gc_out *out, uint64_t value, unsigned digits);
+/* As printf with %s, %d, %ld, %u, %lu and %%. `%*s` and `%*lu` take a column and end before it, as
+ * gc_out_right does. */
+void gc_out_print(struct gc_out *out, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Blanks up to `column`; at least one unless the line is empty. */
 void gc_out_pad(struct gc_out *out, size_t column);
 /* `text` so that it ends before `column`. */

@@ -1,6 +1,7 @@
 #include "core/ledger/account.h"
 
 #include "core/base/bits.h"
+#include "core/ledger/process.h"
 
 #include <sched.h>
 #include <string.h>
@@ -61,16 +62,6 @@ uint64_t gc_account_sum(const struct gc_ledger *ledger, uint32_t device, uint64_
     return sum_row(ledger, ledger->file->accounts[device], group_key, gc_ledger_slot_high(ledger));
 }
 
-void gc_account_reset(struct gc_ledger *ledger, uint32_t device, uint32_t slot, uint32_t generation)
-{
-    if (load(&ledger->file->devices[device].key) == 0)
-        return; /* nobody has written there, and there may be no memory */
-    atomic_store_explicit(&ledger->file->tentative[device][slot], word_of(generation, 0),
-                          memory_order_seq_cst);
-    atomic_store_explicit(&ledger->file->accounts[device][slot], word_of(generation, 0),
-                          memory_order_seq_cst);
-}
-
 /* ---- rows ---- */
 
 static gc_ledger_word *own_word(struct gc_account *account)
@@ -116,7 +107,7 @@ bool gc_account_open(struct gc_account *account, struct gc_ledger *ledger,
         .group_key = gc_ledger_key(group),
         .generation = atomic_load_explicit(&gc_ledger_slot(ledger, ledger->own)->generation,
                                            memory_order_relaxed) &
-                      GC_ACCOUNT_GENERATIONS,
+                      GC_LEDGER_GENERATIONS,
     };
     gc_ledger_get_text(account->group, sizeof(account->group), group);
     if (!take_device(account) || !take_group(account))
@@ -275,4 +266,46 @@ void gc_account_charge(struct gc_account *account, uint64_t bytes)
 void gc_account_release(struct gc_account *account, uint64_t bytes)
 {
     change(own_word(account), account->generation, 0, bytes);
+}
+
+/* ---- memory of dead processes ---- */
+
+static void clear_word(gc_ledger_word *word, uint64_t whole)
+{
+    (void)atomic_compare_exchange_strong_explicit(word, &whole, 0, memory_order_seq_cst,
+                                                  memory_order_relaxed);
+}
+
+/* What is read before the kernel is asked is swapped afterwards: a new owner changes the generation
+ * in the words first, so nothing of its own can go. */
+static uint64_t reap_slot(const struct gc_ledger *ledger, uint32_t device, uint32_t slot,
+                          bool *dying)
+{
+    struct gc_ledger_file *file = ledger->file;
+    const uint64_t word = load(&file->accounts[device][slot]);
+    const uint64_t tentative = load(&file->tentative[device][slot]);
+    if ((bytes_of(word) | bytes_of(tentative)) == 0 || gc_ledger_is_held(ledger, slot) ||
+        !gc_ledger_is_intact(ledger))
+        return 0; /* the last: the program may have closed the descriptor this moment */
+    if (gc_ledger_process_is_dying(&file->slots[slot])) {
+        *dying = true;
+        return 0;
+    }
+    clear_word(&file->accounts[device][slot], word);
+    clear_word(&file->tentative[device][slot], tentative);
+    return bytes_of(word);
+}
+
+uint64_t gc_account_reap(const struct gc_ledger *ledger, uint32_t device, uint64_t group_key,
+                         bool *has_dying)
+{
+    const uint32_t high = gc_ledger_slot_high(ledger);
+    uint64_t reaped = 0;
+    *has_dying = false;
+    if (device >= GC_LEDGER_DEVICES || !gc_ledger_is_intact(ledger))
+        return 0;
+    for (uint32_t i = 0; i < high; i++)
+        if (atomic_load_explicit(&ledger->file->group_keys[i], memory_order_seq_cst) == group_key)
+            reaped += reap_slot(ledger, device, i, has_dying);
+    return reaped;
 }

@@ -10,8 +10,6 @@
 
 #include "core/ledger/ledger.h"
 
-#define GC_ACCOUNT_GENERATIONS UINT32_C(0xffff)
-
 /* A process's own account in its group on one device. Rows may be taken away from who does not use
  * them (the tables are small): whoever finds another's key in its row takes one again, and brings
  * the limit it saw last. */
@@ -57,10 +55,5 @@ uint64_t gc_account_sum(const struct gc_ledger *ledger, uint32_t device, uint64_
  * is dying this moment stays for a while, for its device memory may; *has_dying says so. */
 uint64_t gc_account_reap(const struct gc_ledger *ledger, uint32_t device, uint64_t group_key,
                          bool *has_dying);
-/* Whether the former owner of a slot that nobody holds may still have device memory. */
-bool gc_account_is_dying(const struct gc_ledger *ledger, uint32_t slot);
-/* A slot's words are its new owner's. */
-void gc_account_reset(struct gc_ledger *ledger, uint32_t device, uint32_t slot,
-                      uint32_t generation);
 
 #endif

@@ -26,6 +26,7 @@
 #define GC_LEDGER_UUID_BYTES 48
 #define GC_LEDGER_ANSWER_BYTES 156
 #define GC_LEDGER_BYTES_BITS 48
+#define GC_LEDGER_GENERATIONS UINT32_C(0xffff) /* a slot's generation counts modulo this + 1 */
 #define GC_LEDGER_BYTES_MASK ((UINT64_C(1) << GC_LEDGER_BYTES_BITS) - 1)
 
 typedef _Atomic uint64_t gc_ledger_word;

@@ -3,7 +3,7 @@
 #include "core/ledger/ledger.h"
 
 #include "core/base/bits.h"
-#include "core/ledger/account.h"
+#include "core/ledger/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -122,13 +122,37 @@ static bool has_memory(const struct gc_ledger *ledger, const void *part, size_t 
     return is_there;
 }
 
+/* The words of a slot's accounts on a device get its new owner's generation. A device without a key
+ * has none, and its pages may not be backed. */
+static void reset_accounts(struct gc_ledger_file *file, uint32_t device, uint32_t slot,
+                           uint32_t generation)
+{
+    const uint64_t word = (uint64_t)generation << GC_LEDGER_BYTES_BITS;
+    if (atomic_load_explicit(&file->devices[device].key, memory_order_seq_cst) == 0)
+        return;
+    atomic_store_explicit(&file->tentative[device][slot], word, memory_order_seq_cst);
+    atomic_store_explicit(&file->accounts[device][slot], word, memory_order_seq_cst);
+}
+
+/* Whether the former owner of a slot without a lock may still have device memory. */
+static bool is_dying(const struct gc_ledger *ledger, uint32_t slot)
+{
+    const struct gc_ledger_file *file = ledger->file;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
+        if (atomic_load_explicit(&file->devices[i].key, memory_order_relaxed) != 0)
+            bytes |= atomic_load_explicit(&file->accounts[i][slot], memory_order_seq_cst);
+    return (bytes & GC_LEDGER_BYTES_MASK) != 0 &&
+           gc_ledger_process_is_dying(&ledger->file->slots[slot]);
+}
+
 /* All of it but the generation, which was raised before: what a former owner left means nothing
  * from then on. */
 static void clear_slot(struct gc_ledger *ledger, uint32_t number, uint32_t generation)
 {
     struct gc_ledger_slot *slot = gc_ledger_slot(ledger, number);
     for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
-        gc_account_reset(ledger, i, number, generation);
+        reset_accounts(ledger->file, i, number, generation);
     const uint32_t control = gc_ledger_load_half(&slot->control);
     memset(&slot->asked, 0, sizeof(slot->asked));
     memset(&slot->pid, 0, sizeof(*slot) - offsetof(struct gc_ledger_slot, pid));
@@ -148,11 +172,11 @@ static void unlock_slot(const struct gc_ledger *ledger, uint32_t slot)
 static bool take_slot(struct gc_ledger *ledger, uint32_t number)
 {
     struct gc_ledger_slot *slot = &ledger->file->slots[number];
-    if (!has_memory(ledger, slot, sizeof(*slot)) || gc_account_is_dying(ledger, number))
+    if (!has_memory(ledger, slot, sizeof(*slot)) || is_dying(ledger, number))
         return false;
     const uint32_t generation =
         (atomic_fetch_add_explicit(&slot->generation, 1, memory_order_seq_cst) + 1) &
-        GC_ACCOUNT_GENERATIONS;
+        GC_LEDGER_GENERATIONS;
     atomic_store_explicit(&ledger->file->group_keys[number], 0, memory_order_seq_cst);
     clear_slot(ledger, number, generation);
     raise_high(ledger->file, number + 1);

@@ -1,5 +1,8 @@
 #define _GNU_SOURCE
 #include "core/ledger/process.h"
+
+#include "core/base/bits.h"
+#include "core/base/clock.h"
 #include "core/io/writer.h"
 
 #include <errno.h>
@@ -8,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define DYING_NS_MAX (10 * GC_NS_PER_S)
+#define GRACE_NS (100 * GC_NS_PER_MS)
 #define STAT_BYTES 1024
 /* Fields of /proc/PID/stat behind the name, the state being the first. */
 #define FIELD_THREADS 17
@@ -93,4 +98,45 @@ bool gc_ledger_process_is_stopped(uint32_t pid, uint64_t start_ticks)
     errno = kept_errno;
     return is_known && facts.start_ticks == start_ticks &&
            (facts.state == 'T' || facts.state == 't');
+}
+
+/* ---- the owner of a slot ---- */
+
+/* How long ago a process first found that the slot's owner is dead. The low bits are the owner's
+ * generation: a record that was written late, when the slot had its next owner, is ignored. */
+static uint64_t dead_for_ns(struct gc_ledger_slot *slot)
+{
+    const uint64_t generation =
+        atomic_load_explicit(&slot->generation, memory_order_relaxed) & GC_LEDGER_GENERATIONS;
+    const uint64_t now = (gc_clock_ns() & ~(uint64_t)GC_LEDGER_GENERATIONS) | generation;
+    uint64_t first = atomic_load_explicit(&slot->death_ns, memory_order_relaxed);
+    if (first == 0 || (first & GC_LEDGER_GENERATIONS) != generation) {
+        (void)atomic_compare_exchange_strong_explicit(&slot->death_ns, &first, now,
+                                                      memory_order_relaxed, memory_order_relaxed);
+        return 0;
+    }
+    return now < first ? UINT64_MAX : now - first;
+}
+
+/* Whether the owner was this process before its exec: the driver freed its memory with the old
+ * program. */
+static bool is_former_self(const struct gc_ledger_slot *slot, uint32_t pid)
+{
+    return pid == (uint32_t)getpid() &&
+           atomic_load_explicit(&slot->start_ticks, memory_order_relaxed) ==
+               gc_ledger_start_ticks(pid);
+}
+
+bool gc_ledger_process_is_dying(struct gc_ledger_slot *slot)
+{
+    const uint64_t dead_ns = dead_for_ns(slot);
+    const uint32_t pid = atomic_load_explicit(&slot->pid, memory_order_relaxed);
+    if (dead_ns > DYING_NS_MAX || pid == 0)
+        return false;
+    if (atomic_load_explicit(&slot->pid_namespace, memory_order_relaxed) !=
+        gc_ledger_pid_namespace())
+        return dead_ns < GRACE_NS;
+    return !is_former_self(slot, pid) &&
+           gc_ledger_process_exists(pid,
+                                    atomic_load_explicit(&slot->start_ticks, memory_order_relaxed));
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #define POLL_NS 200000
+#define DRAIN_SLICE_MS 10 /* between two looks at the deadline */
 /* How often a thread that waits looks whether something is asked, where no helper does. */
 #define LISTEN_MS 20
 
@@ -63,10 +64,10 @@ static int await_fence(struct gc_context *context, uint64_t fence, const struct 
 static void release_fence(struct gc_context *context, uint64_t fence)
 {
     const struct gc_driver *driver = &context->core->driver;
-    if (!gc_door_enter(&context->head->door))
+    if (!gc_gate_enter(&context->head->gate))
         return;
     driver->fence_release(driver->self, context->handle, fence);
-    gc_door_leave(&context->head->door);
+    gc_gate_leave(&context->head->gate);
 }
 
 /* Whether all work of the context is done. A driver that cannot mark it is asked to wait. */
@@ -104,7 +105,7 @@ bool gc_core_is_paused(const struct gc_core *core)
 static void await_change(struct gc_core *core, uint32_t word)
 {
     const bool hears = gc_member_needs_threads(core);
-    gc_turnstile_await(&core->work.turnstile, word, hears ? LISTEN_MS : GC_TURNSTILE_FOREVER);
+    gc_gate_wait(&core->work.gate, word, hears ? LISTEN_MS : GC_GATE_FOREVER);
     if (hears)
         (void)gc_member_serve(core);
 }
@@ -113,8 +114,7 @@ void gc_core_await_resume(struct gc_core *core)
 {
     uint32_t word;
     GC_ASSERT(gc_lock_held_count() == 0);
-    while (gc_turnstile_mode_of(word = gc_turnstile_read(&core->work.turnstile)) ==
-           GC_TURNSTILE_CLOSED)
+    while (gc_gate_mode_of(word = gc_gate_read(&core->work.gate)) == GC_GATE_CLOSED)
         await_change(core, word);
 }
 
@@ -122,7 +122,7 @@ void gc_core_await_tenant(struct gc_core *core, const struct gc_tenant *tenant)
 {
     GC_ASSERT(gc_lock_held_count() == 0);
     for (;;) {
-        const uint32_t word = gc_turnstile_read(&core->work.turnstile);
+        const uint32_t word = gc_gate_read(&core->work.gate);
         if (!gc_tenant_is_paused(tenant))
             return;
         await_change(core, word);
@@ -265,12 +265,9 @@ static uint64_t held_bytes(struct gc_core *core, struct gc_tenant *tenant)
 /* Waits until nobody is inside. */
 static bool await_empty(struct gc_core *core, const struct deadline *deadline)
 {
-    const struct timespec pause = {0, POLL_NS};
-    while (!gc_turnstile_is_empty(&core->work.turnstile)) {
+    while (!gc_gate_drain(&core->work.gate, DRAIN_SLICE_MS))
         if (is_over(deadline))
             return false;
-        nanosleep(&pause, NULL);
-    }
     return true;
 }
 
@@ -280,13 +277,13 @@ static void note_paused(void *argument, struct gc_tenant *tenant)
 }
 
 /* As is fit for what is paused now. Who waits looks again. */
-static void set_turnstile(struct gc_core *core)
+static void set_gate(struct gc_core *core)
 {
     bool is_any_paused = false;
     gc_core_visit_tenants(core, note_paused, &is_any_paused);
-    gc_turnstile_set(&core->work.turnstile, gc_core_is_paused(core) ? GC_TURNSTILE_CLOSED
-                                            : is_any_paused         ? GC_TURNSTILE_GUARDED
-                                                                    : GC_TURNSTILE_OPEN);
+    gc_gate_set(&core->work.gate, gc_core_is_paused(core) ? GC_GATE_CLOSED
+                                  : is_any_paused         ? GC_GATE_GUARDED
+                                                          : GC_GATE_OPEN);
 }
 
 static void show(struct gc_core *core, struct gc_tenant *tenant, bool is_paused)
@@ -299,7 +296,7 @@ static void show(struct gc_core *core, struct gc_tenant *tenant, bool is_paused)
     gc_core_show_paused(core, is_paused);
 }
 
-/* The turnstile is closed. True: all of it is away. */
+/* The gate is closed. True: all of it is away. */
 static bool empty(struct pausing *pausing)
 {
     struct gc_core *core = pausing->core;
@@ -319,7 +316,7 @@ static bool pause_scope(struct pausing *pausing)
     struct gc_swap_result *result = pausing->result;
     if (!check_all(pausing))
         return false;
-    gc_turnstile_set(&core->work.turnstile, GC_TURNSTILE_CLOSED);
+    gc_gate_set(&core->work.gate, GC_GATE_CLOSED);
     if (!empty(pausing)) {
         const struct gc_swap_result why = *result;
         if (bring_back(core, tenant, result)) {
@@ -360,7 +357,7 @@ static bool pause_it(struct gc_core *core, const struct gc_pause_request *reques
     const bool is_away = request->tenant != NULL && gc_core_is_paused(core);
     const bool is_done = is_away || pause_scope(&pausing);
     show(core, request->tenant, is_done);
-    set_turnstile(core);
+    set_gate(core);
     return is_done;
 }
 
@@ -377,7 +374,7 @@ static bool resume_it(struct gc_core *core, struct gc_tenant *tenant, struct gc_
     if (!is_later && !bring_back(core, tenant, result))
         return false;
     show(core, tenant, false);
-    set_turnstile(core);
+    set_gate(core);
     return true;
 }
 

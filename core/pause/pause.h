@@ -1,8 +1,8 @@
-/* Pause and resume of the process, or of one tenant in it: the turnstile for work is closed, what
+/* Pause and resume of the process, or of one tenant in it: the gate for work is closed, what
  * is under way is let finish, and the physical memory of its pools goes out of the device (swap.h)
  * until the resume. All or nothing: where one pool may not go, all stay.
  *
- * The process's turnstile stays closed until it is resumed. Where a tenant is paused it opens
+ * The process's gate stays closed until it is resumed. Where a tenant is paused it opens
  * again, guarded: threads of other tenants go on, those of the tenant wait.
  *
  * Nothing waits without an end: work that does not finish in time, because it waits for something
@@ -37,7 +37,7 @@ void gc_pause_join(struct gc_core *core);
 
 /* Each waits until what is paused there is not. Where no helper hears the requests of others the
  * thread answers them meanwhile, so that it can be resumed at all. No lock may be held, and nobody
- * who is inside the turnstile may wait here. */
+ * who is inside the gate may wait here. */
 void gc_core_await_resume(struct gc_core *core);
 void gc_core_await_tenant(struct gc_core *core, const struct gc_tenant *tenant);
 

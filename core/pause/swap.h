@@ -4,7 +4,7 @@
  *
  * Swapping out is a change of mappings (arena.h) that lasts until all is back: blocks whose pages
  * are away are freed as ever, but a request that needs pages waits. The program must submit no work
- * meanwhile that uses the memory; the caller sees to that (turnstile.h). Captures are held up while
+ * meanwhile that uses the memory; the caller sees to that (core/base/gate.h). Captures are held up while
  * pages move, not while they are away.
  *
  * Memory that is not mapped page by page stays where it is: driver allocations, elastic pools. A

@@ -1,6 +1,6 @@
 #include "core/plan/lifetimes.h"
 
-#include "core/plan/sort.h"
+#include "core/plan/match.h"
 
 /* A key is a moment of an entry: its time, whether it begins, its index. What ends goes first. */
 #define INDEX_BITS 20U

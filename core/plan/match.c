@@ -1,12 +1,39 @@
 #include "core/plan/match.h"
 
 #include "core/base/bits.h"
-#include "core/plan/sort.h"
 
 #define ANY_STREAM (GC_RUN_STREAMS_MAX - 1)
 #define HASH_MASK (UINT64_MAX << 32)
 #define GUESS_REACH 4 /* entries that an allocation of another size may stand for */
 #define GUESS_STEP 20 /* thousandths of the size that the next one must be nearer */
+
+/* ---- heapsort: O(n log n) for every order of keys, in place ---- */
+
+static void sift(uint64_t *heap, uint32_t at, uint32_t count)
+{
+    const uint64_t key = heap[at];
+    for (uint32_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        if (child + 1 < count && heap[child + 1] > heap[child])
+            child++;
+        if (heap[child] <= key)
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = key;
+}
+
+void gc_run_sort(uint64_t *keys, uint32_t count)
+{
+    for (uint32_t i = count / 2; i-- > 0;)
+        sift(keys, i, count);
+    for (uint32_t i = count; i-- > 1;) {
+        const uint64_t key = keys[0];
+        keys[0] = keys[i];
+        keys[i] = key;
+        sift(keys, 0, i);
+    }
+}
 
 /* ---- tracks ---- */
 

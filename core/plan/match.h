@@ -62,4 +62,7 @@ uint32_t gc_run_match_guess(const struct gc_run_match *match, uint64_t bytes);
 /* The stream is destroyed. */
 void gc_run_match_close_stream(struct gc_run_match *match, uint64_t stream);
 
+/* Sorts keys in rising order, in place, by heapsort. */
+void gc_run_sort(uint64_t *keys, uint32_t count);
+
 #endif

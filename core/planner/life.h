@@ -11,7 +11,7 @@ enum gc_life_event_kind {
     GC_LIFE_FOLDED, /* a node whose outputs take no memory of a run, or none of their own */
     GC_LIFE_RUN,
     GC_LIFE_OPEN,  /* a node with graphs within begins */
-    GC_LIFE_CLOSE, /* one of its graphs is done: a branch, or a turn of a loop */
+    GC_LIFE_CLOSE, /* one of its graphs is done: a branch, or an iteration of a loop */
 };
 
 struct gc_life_event {
@@ -40,14 +40,14 @@ struct gc_life_value {
     uint32_t last;
     uint32_t group_made; /* and of the group */
     uint32_t group_last;
-    uint32_t held_until; /* a loop writes its next turn's value here; 0: not held */
+    uint32_t held_until; /* a loop writes its next iteration's value here; 0: not held */
     uint32_t held_for;   /* the value it writes */
     uint32_t joined_at;  /* the step that left a branch's result here; 0: none */
     uint32_t first_use;  /* of weights */
 };
 
-/* What a loop writes at the end of a turn, when a value that it carries moves to where another is
- * still needed. */
+/* What a loop writes at the end of an iteration, when a value that it carries moves to where
+ * another is still needed. */
 struct gc_life_spare {
     uint32_t step;
     uint64_t bytes;
@@ -72,7 +72,8 @@ enum gc_status gc_life_order(struct gc_life *life) GC_CHECKED;
 /* Views, uses, in place, branches and loops. */
 enum gc_status gc_life_join(struct gc_life *life) GC_CHECKED;
 
-/* Values that a loop carries from turn to turn: `count` of them, from these places of the lists on.
+/* Values that a loop carries from iteration to iteration: `count` of them, from these places of the
+ * lists on.
  */
 struct gc_life_carry {
     uint32_t count;

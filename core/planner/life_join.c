@@ -94,7 +94,7 @@ static void find_views(struct gc_life *life, const struct gc_life_event *event)
 
 /* ---- uses ---- */
 
-/* What is read in a loop but made outside is read again in its last turn. */
+/* What is read in a loop but made outside is read again in the last iteration. */
 static void extend(const struct gc_life *life, uint32_t scope, uint32_t made, uint32_t *first,
                    uint32_t *last)
 {
@@ -146,7 +146,7 @@ static void find_uses(struct gc_life *life, const struct gc_life_event *event)
     use_list(life, scope->outputs, scope->output_count, event->step, event->scope);
     if (gc_life_is_if(node) || strcmp(node->op, "Loop") == 0)
         return;
-    /* A slice of what is scanned is read in each turn. */
+    /* A slice of what is scanned is read in each iteration. */
     const struct gc_life_carry carry = gc_life_carried(life, event->node, event->scope);
     const uint32_t skipped = carry.node_input + carry.count;
     use_list(life, node->inputs + skipped, gc_life_less(node->input_count, skipped), event->step,
@@ -208,8 +208,8 @@ static void take_over(struct gc_life *life, const struct gc_life_event *event)
 
 /* ---- loops ---- */
 
-/* The place of a carried value stays, from turn to turn. Its first content is left where it was
- * made if nothing else needs that. */
+/* The place of a carried value stays, from iteration to iteration. Its first content is left where
+ * it was made if nothing else needs that. */
 static void begin_loop(struct gc_life *life, const struct gc_life_event *event)
 {
     const struct gc_graph_node *node = &life->graph->nodes[event->node];
@@ -245,7 +245,7 @@ static enum gc_status add_spare(struct gc_life *life, uint32_t step, uint64_t by
     return GC_OK;
 }
 
-/* After the last turn the result is where the carried value is. */
+/* After the last iteration the result is where the carried value is. */
 static enum gc_status end_loop(struct gc_life *life, const struct gc_life_event *event)
 {
     const struct gc_graph_node *node = &life->graph->nodes[event->node];

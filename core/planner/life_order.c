@@ -238,7 +238,7 @@ static void begin_node(struct gc_life *life, struct frame *frame, uint32_t index
         return;
     }
     const uint32_t step = add_event(life, GC_LIFE_OPEN, index, scope);
-    /* What is collected over the turns of a loop is there from the first on. */
+    /* What is collected over the iterations of a loop is there from the first on. */
     if (!gc_life_is_if(node)) {
         const uint32_t carried = gc_life_carried(life, index, scope).count;
         set_made(life, node->output_count - carried, node->outputs + carried, step);

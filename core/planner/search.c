@@ -167,7 +167,7 @@ static uint64_t least_latest(const struct gc_place_search *search, const struct 
     return gc_min_u64(least[item->first], least[item->last + 1 - (1U << level)]);
 }
 
-/* Apart from least_end(), which is called for every section of every item: so that is inlined. */
+/* Kept out of line so that least_end(), the hottest function of the search, is inlined. */
 __attribute__((noinline)) static void gather_ends(const struct gc_place_search *search,
                                                   uint32_t section)
 {

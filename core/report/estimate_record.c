@@ -38,14 +38,6 @@ static const struct gc_device_snapshot *find_device(const struct gc_report *repo
 
 /* ---- JSON ---- */
 
-static void put_maybe(struct gc_json *json, const char *key, bool is_there, uint64_t value)
-{
-    if (is_there)
-        gc_json_put_uint(json, key, value);
-    else
-        gc_json_put_null(json, key);
-}
-
 /* Thousandths that the estimate is above what was measured. */
 static int64_t error_thousandths(const struct comparison *sides)
 {
@@ -64,11 +56,9 @@ static void put_parts(struct gc_json *json, const struct gc_report_estimate *est
                          estimate->sizes.parts[part]);
     gc_json_put_uint(json, "peak_bytes", estimate->sizes.peak_bytes);
     gc_json_put_uint(json, "context_bytes", estimate->context_bytes);
-    gc_json_key(json, "coverage");
-    gc_json_fixed(json, estimate->coverage_thousandths, 3);
-    put_maybe(json, "budget_bytes", estimate->budget_bytes != UINT64_MAX, estimate->budget_bytes);
-    gc_json_key(json, "fits");
-    gc_json_bool(json, estimate->fits);
+    gc_json_put_fixed(json, "coverage", estimate->coverage_thousandths, 3);
+    gc_json_put_limit(json, "budget_bytes", estimate->budget_bytes);
+    gc_json_put_bool(json, "fits", estimate->fits);
 }
 
 static void put_measured(struct gc_json *json, const struct gc_report *report)
@@ -76,7 +66,7 @@ static void put_measured(struct gc_json *json, const struct gc_report *report)
     const struct comparison sides = compare(report);
     const uint64_t contexts = gc_report_context_bytes(report->snapshot);
     gc_json_put_uint(json, "measured_peak_bytes", gc_report_measured_bytes(report->snapshot));
-    put_maybe(json, "measured_context_bytes", contexts > 0, contexts);
+    gc_json_put_maybe(json, "measured_context_bytes", contexts > 0, contexts);
     gc_json_key(json, "error_thousandths");
     if (sides.measured_bytes > 0)
         gc_json_int(json, error_thousandths(&sides));
@@ -87,17 +77,16 @@ static void put_measured(struct gc_json *json, const struct gc_report *report)
 static void put_devices(struct gc_json *json, const struct gc_report *report)
 {
     const struct gc_report_estimate *estimate = report->facts.estimate;
-    gc_json_key(json, "devices");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (uint32_t i = 0; i < estimate->device_count; i++) {
         const struct gc_report_estimate_device *device = &estimate->devices[i];
         const struct gc_device_snapshot *used = find_device(report, i);
         gc_json_begin_object(json, GC_JSON_LINE);
         gc_json_put_uint(json, "ordinal", i);
         gc_json_put_uint(json, "peak_bytes", device->peak_bytes);
-        put_maybe(json, "budget_bytes", device->budget_bytes != UINT64_MAX, device->budget_bytes);
-        put_maybe(json, "measured_peak_bytes", used != NULL,
-                  used != NULL ? used->reserved.peak : 0);
+        gc_json_put_limit(json, "budget_bytes", device->budget_bytes);
+        gc_json_put_maybe(json, "measured_peak_bytes", used != NULL,
+                          used != NULL ? used->reserved.peak : 0);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);
@@ -105,8 +94,7 @@ static void put_devices(struct gc_json *json, const struct gc_report *report)
 
 static void put_warnings(struct gc_json *json, const struct gc_notes *notes)
 {
-    gc_json_key(json, "warnings");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "warnings", GC_JSON_LINES);
     for (uint32_t i = 0; notes != NULL && i < notes->count; i++)
         gc_json_string(json, notes->texts[i]);
     gc_json_end_array(json);
@@ -120,8 +108,7 @@ void gc_report_estimate_json(struct gc_json *json, const struct gc_report *repor
         gc_json_put_null(json, "gate");
         return;
     }
-    gc_json_key(json, "estimate");
-    gc_json_begin_object(json, GC_JSON_LINES);
+    gc_json_open_object(json, "estimate", GC_JSON_LINES);
     gc_json_put_string(json, "model", estimate->model);
     gc_json_put_uint(json, "batch", estimate->batch);
     gc_json_put_uint(json, "seq_len", estimate->seq_len);
@@ -135,19 +122,12 @@ void gc_report_estimate_json(struct gc_json *json, const struct gc_report *repor
 
 /* ---- text ---- */
 
-static void write_size(struct gc_out *out, const char *before, uint64_t bytes)
-{
-    char size[GC_TEXT_SIZE_BYTES];
-    gc_out_text(out, before);
-    gc_out_text(out, gc_text_size(bytes, size));
-}
-
 static void write_peak(struct gc_out *out, const struct gc_report_estimate *estimate)
 {
-    write_size(out, "\n   peak       ", estimate->sizes.peak_bytes);
+    gc_out_print(out, "\n   peak       %s", GC_TEXT_SIZE(estimate->sizes.peak_bytes));
     if (estimate->budget_bytes != UINT64_MAX)
-        write_size(out, estimate->fits ? ", within the budget of " : ", above the budget of ",
-                   estimate->budget_bytes);
+        gc_out_print(out, ", %s the budget of %s", estimate->fits ? "within" : "above",
+                     GC_TEXT_SIZE(estimate->budget_bytes));
     gc_out_char(out, '\n');
 }
 
@@ -157,14 +137,13 @@ static void write_devices(struct gc_out *out, const struct gc_report *report)
     if (estimate->device_count < 2)
         return;
     for (uint32_t i = 0; i < estimate->device_count; i++) {
+        const struct gc_report_estimate_device *device = &estimate->devices[i];
         const struct gc_device_snapshot *used = find_device(report, i);
-        gc_out_text(out, "   device ");
-        gc_out_uint(out, i);
-        write_size(out, "   ", estimate->devices[i].peak_bytes);
-        if (estimate->devices[i].budget_bytes != UINT64_MAX)
-            write_size(out, " of ", estimate->devices[i].budget_bytes);
+        gc_out_print(out, "   device %u   %s", i, GC_TEXT_SIZE(device->peak_bytes));
+        if (device->budget_bytes != UINT64_MAX)
+            gc_out_print(out, " of %s", GC_TEXT_SIZE(device->budget_bytes));
         if (used != NULL)
-            write_size(out, ", held at most ", used->reserved.peak);
+            gc_out_print(out, ", held at most %s", GC_TEXT_SIZE(used->reserved.peak));
         gc_out_char(out, '\n');
     }
 }
@@ -174,8 +153,8 @@ static void write_error(struct gc_out *out, const struct comparison *sides)
     const bool is_over = sides->estimated_bytes >= sides->measured_bytes;
     const uint64_t apart = is_over ? sides->estimated_bytes - sides->measured_bytes
                                    : sides->measured_bytes - sides->estimated_bytes;
-    write_size(out, "   without contexts ", sides->estimated_bytes);
-    write_size(out, ", held at most ", sides->measured_bytes);
+    gc_out_print(out, "   without contexts %s, held at most %s",
+                 GC_TEXT_SIZE(sides->estimated_bytes), GC_TEXT_SIZE(sides->measured_bytes));
     if (sides->measured_bytes > 0) {
         gc_out_text(out, is_over ? ": too much by " : ": too little by ");
         gc_out_fixed(out, (uint64_t)((unsigned __int128)apart * 1000 / sides->measured_bytes), 1);
@@ -189,13 +168,11 @@ static void write_warnings(struct gc_out *out, const struct gc_notes *notes)
     char text[GC_NOTE_BYTES];
     if (notes == NULL || notes->count == 0)
         return;
-    gc_out_text(out, "   to know    ");
-    gc_out_text(out, gc_text_show(notes->texts[0], strlen(notes->texts[0]), text, MODEL_COLUMNS));
-    if (notes->count > 1) {
-        gc_out_text(out, "\n              and ");
-        gc_out_uint(out, (uint64_t)notes->count + notes->lost - 1);
-        gc_out_text(out, " more: gpucache estimate tells all");
-    }
+    gc_out_print(out, "   to know    %s",
+                 gc_text_show(notes->texts[0], strlen(notes->texts[0]), text, MODEL_COLUMNS));
+    if (notes->count > 1)
+        gc_out_print(out, "\n              and %lu more: gpucache estimate tells all",
+                     (uint64_t)notes->count + notes->lost - 1);
     gc_out_char(out, '\n');
 }
 
@@ -207,19 +184,13 @@ void gc_report_estimate_text(struct gc_out *out, const struct gc_report *report)
     if (estimate == NULL)
         return;
     const struct comparison sides = compare(report);
-    gc_out_text(out, "-- estimate of ");
-    gc_out_text(out,
-                estimate->model == NULL
-                    ? "?"
-                    : gc_text_show(estimate->model, strlen(estimate->model), text, sizeof(text)));
+    const char *model = estimate->model != NULL ? estimate->model : "?";
+    gc_out_print(out, "-- estimate of %s", gc_text_show(model, strlen(model), text, sizeof(text)));
     write_peak(out, estimate);
     write_devices(out, report);
     write_error(out, &sides);
-    write_size(out, "   contexts   ", estimate->context_bytes);
-    if (contexts > 0)
-        write_size(out, ", measured ", contexts);
-    else
-        gc_out_text(out, ", not measured");
-    gc_out_char(out, '\n');
+    gc_out_print(out, "   contexts   %s, %s%s\n", GC_TEXT_SIZE(estimate->context_bytes),
+                 contexts > 0 ? "measured " : "not measured",
+                 contexts > 0 ? GC_TEXT_SIZE(contexts) : "");
     write_warnings(out, estimate->notes);
 }

@@ -1,10 +1,10 @@
-/* The page that reports are shown in (core/page/): what stands before the data and what behind. The
- * data is a JSON object, in which no "<" is left unescaped (core/io/json.h):
+/* The page that reports are shown in (core/report/page/): what stands before the data and what
+ * behind. The data is a JSON object, in which no "<" is left unescaped (core/io/json.h):
  *
  *   {"schema": "gpucache-page/1", "sides": [{"name", "report", "trace"}, …]}
  *
  * one side, or two to compare; "report" is a gpucache-report/1 or null, "trace" what
- * tools/report/trace_page.c makes of a trace or null. */
+ * tools/trace/trace_page.c makes of a trace or null. */
 #ifndef GC_HTML_H
 #define GC_HTML_H
 

@@ -1,7 +1,6 @@
 /* Where the report goes, and how it gets there whole. */
 #define _GNU_SOURCE
 #include "core/report/report.h"
-#include "core/base/bits.h"
 #include "core/io/text.h"
 #include "core/io/writer.h"
 
@@ -254,24 +253,4 @@ fail:
         gc_log_write(log, GC_LOG_ERROR, "report: %s; not written", gc_status_text(status));
     errno = saved_errno;
     return status;
-}
-
-uint64_t gc_report_measured_bytes(const struct gc_snapshot *snapshot)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < snapshot->device_count; i++) {
-        if (!gc_add_u64(sum, snapshot->devices[i].reserved.peak, &sum))
-            return UINT64_MAX;
-    }
-    return sum;
-}
-
-uint64_t gc_report_context_bytes(const struct gc_snapshot *snapshot)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < snapshot->device_count; i++) {
-        if (!gc_add_u64(sum, snapshot->devices[i].context.peak, &sum))
-            return UINT64_MAX;
-    }
-    return sum;
 }

@@ -75,10 +75,9 @@ struct gc_report {
     struct gc_report_stacks stacks;
 };
 
-/* The key of a kind of direct memory in "direct_bytes": "memory", "managed", …; and what it is. */
+/* The key of a kind of direct memory in "direct_bytes": "memory", "managed", … */
 #define GC_REPORT_KEY_BYTES 16
 const char *gc_report_direct_key(enum gc_direct_kind kind, char key[GC_REPORT_KEY_BYTES]);
-const char *gc_report_direct_text(enum gc_direct_kind kind);
 
 /* The most that was held from the driver, of all devices, and what of it was of contexts: 0 where
  * that could not be measured, and then it is not in the first either. Saturating. */

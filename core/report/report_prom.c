@@ -1,376 +1,231 @@
-/* The report in Prometheus' text format, version 0.0.4, by its conventions: base units, counters
- * end in _total, each metric with HELP and TYPE before its samples. Every sample says whose it is:
- * program, pid and, where it is of one, device. For node_exporter's textfile collector: a file a
- * process, whole or not there at all. */
+/* The report in Prometheus' text format, version 0.0.4, by its conventions: base units; each sample
+ * names its program, pid and device. For node_exporter's textfile collector: a file a process. */
 #include "core/device/tenant.h"
-#include "core/io/json.h"
-#include "core/report/report.h"
+#include "core/report/tables.h"
 
 #include <string.h>
 
-struct prom {
-    struct gc_out out;
-    const struct gc_report *report;
-};
-
-typedef uint64_t figure_of(const struct gc_device_snapshot *device);
-
-/* ---- notation ---- */
-
-static void begin_metric(struct prom *prom, const char *name, const char *type, const char *help)
+static void label_number(struct gc_samples *samples, const char *name, uint64_t number)
 {
-    struct gc_out *out = &prom->out;
-    gc_out_text(out, "# HELP gpucache_");
-    gc_out_text(out, name);
-    gc_out_char(out, ' ');
-    gc_out_text(out, help);
-    gc_out_text(out, "\n# TYPE gpucache_");
-    gc_out_text(out, name);
-    gc_out_char(out, ' ');
-    gc_out_text(out, type);
-    gc_out_char(out, '\n');
+    unsigned i = 0;
+    while (i < GC_LABEL_MAX - 1 && samples->labels[i].name != NULL)
+        i++;
+    samples->labels[i] = (struct gc_label){.name = name, .number = number};
 }
 
-/* In a label a backslash, a quote and a line break are escaped; what is no UTF-8 is replaced. */
-static void put_label(struct prom *prom, const char *name, const char *value, char before)
+static void label(struct gc_samples *samples, const char *name, const char *text)
 {
-    struct gc_out *out = &prom->out;
-    gc_out_char(out, before);
-    gc_out_text(out, name);
-    gc_out_text(out, "=\"");
-    for (const char *p = value != NULL ? value : ""; *p != '\0';) {
-        const size_t length = gc_json_sequence_length(p);
-        if (length == 0)
-            gc_out_text(out, "\xef\xbf\xbd");
-        else if (*p == '\n')
-            gc_out_text(out, "\\n");
-        else if (*p == '\\' || *p == '"')
-            gc_out_char(out, '\\');
-        if (length > 0 && *p != '\n')
-            gc_out_bytes(out, p, length);
-        p += length > 0 ? length : 1;
-    }
-    gc_out_char(out, '"');
+    unsigned i = 0;
+    while (i < GC_LABEL_MAX - 1 && samples->labels[i].name != NULL)
+        i++;
+    samples->labels[i] = (struct gc_label){.name = name, .text = text != NULL ? text : ""};
 }
 
-static void put_number_label(struct prom *prom, const char *name, uint64_t value)
+/* Begins the labels of a record of the device, NULL: of the process. */
+static void label_owner(struct gc_samples *samples, const struct gc_device_snapshot *device)
 {
-    gc_out_char(&prom->out, ',');
-    gc_out_text(&prom->out, name);
-    gc_out_text(&prom->out, "=\"");
-    gc_out_uint(&prom->out, value);
-    gc_out_char(&prom->out, '"');
-}
-
-/* Up to further labels, which put_value closes. */
-static void begin_sample(struct prom *prom, const char *name,
-                         const struct gc_device_snapshot *device)
-{
-    const struct gc_process *process = prom->report->facts.process;
-    gc_out_text(&prom->out, "gpucache_");
-    gc_out_text(&prom->out, name);
-    put_label(prom, "program", process->program, '{');
-    put_number_label(prom, "pid", (uint64_t)process->pid);
+    const struct gc_report *report = samples->source;
+    const struct gc_process *process = report->facts.process;
+    memset(samples->labels, 0, sizeof(samples->labels));
+    label(samples, "program", process->program);
+    label_number(samples, "pid", (uint64_t)process->pid);
     if (device != NULL)
-        put_number_label(prom, "device", (uint64_t)device->info.ordinal);
+        label_number(samples, "device", (uint64_t)device->info.ordinal);
 }
 
-static void put_fixed(struct prom *prom, uint64_t value, unsigned digits)
+/* The device at `outer`; NULL behind the last. */
+static const struct gc_device_snapshot *device_at(const struct gc_samples *samples)
 {
-    gc_out_text(&prom->out, "} ");
-    gc_out_fixed(&prom->out, value, digits);
-    gc_out_char(&prom->out, '\n');
+    const struct gc_report *report = samples->source;
+    return samples->outer < report->snapshot->device_count
+               ? &report->snapshot->devices[samples->outer]
+               : NULL;
 }
 
-static void put_value(struct prom *prom, uint64_t value)
+static const void *next_fact(struct gc_samples *samples)
 {
-    put_fixed(prom, value, 0);
+    const struct gc_report *report = samples->source;
+    label_owner(samples, NULL);
+    return samples->outer++ == 0 ? &report->facts : NULL;
 }
 
-/* ---- metrics ---- */
+static const uint64_t one = 1;
 
-static void write_process(struct prom *prom)
+static const void *next_process(struct gc_samples *samples)
 {
-    const struct gc_report_facts *facts = &prom->report->facts;
-    begin_metric(prom, "info", "gauge", "What the process is and how it ran.");
-    begin_sample(prom, "info", NULL);
-    put_label(prom, "version", facts->version, ',');
-    put_label(prom, "host", facts->process->host, ',');
-    put_label(prom, "mode", facts->mode, ',');
-    put_label(prom, "backend", facts->backend, ',');
-    put_label(prom, "reuse", facts->reuse, ',');
-    put_value(prom, 1);
-    begin_metric(prom, "start_time_seconds", "gauge", "When the process started, since 1970.");
-    begin_sample(prom, "start_time_seconds", NULL);
-    put_value(prom, facts->start_unix > 0 ? (uint64_t)facts->start_unix : 0);
-    begin_metric(prom, "run_duration_seconds", "gauge", "How long the process ran.");
-    begin_sample(prom, "run_duration_seconds", NULL);
-    put_fixed(prom, facts->duration_ns, 9);
+    const struct gc_report *report = samples->source;
+    const struct gc_report_facts *facts = &report->facts;
+    label_owner(samples, NULL);
+    label(samples, "version", facts->version);
+    label(samples, "host", facts->process->host);
+    label(samples, "mode", facts->mode);
+    label(samples, "backend", facts->backend);
+    label(samples, "reuse", facts->reuse);
+    return samples->outer++ == 0 ? &one : NULL;
 }
 
-static void write_devices(struct prom *prom)
+static const void *next_device(struct gc_samples *samples)
 {
-    const struct gc_snapshot *snapshot = prom->report->snapshot;
-    begin_metric(prom, "device_info", "gauge", "The devices that the process used.");
-    for (uint32_t i = 0; i < snapshot->device_count; i++) {
-        begin_sample(prom, "device_info", &snapshot->devices[i]);
-        put_label(prom, "uuid", snapshot->devices[i].info.uuid, ',');
-        put_label(prom, "name", snapshot->devices[i].info.name, ',');
-        put_value(prom, 1);
-    }
+    const struct gc_device_snapshot *device = device_at(samples);
+    label_owner(samples, device);
+    samples->outer++;
+    return device;
 }
 
-/* UINT64_MAX: the device has no such figure. */
-static void write_figure(struct prom *prom, const char *name, const char *type, const char *help,
-                         figure_of *figure)
+static const void *next_device_name(struct gc_samples *samples)
 {
-    const struct gc_snapshot *snapshot = prom->report->snapshot;
-    bool has_begun = false;
-    for (uint32_t i = 0; i < snapshot->device_count; i++) {
-        const uint64_t value = figure(&snapshot->devices[i]);
-        if (value == UINT64_MAX)
-            continue;
-        if (!has_begun)
-            begin_metric(prom, name, type, help);
-        has_begun = true;
-        begin_sample(prom, name, &snapshot->devices[i]);
-        put_value(prom, value);
-    }
+    const struct gc_device_snapshot *device = next_device(samples);
+    if (device == NULL)
+        return NULL;
+    label(samples, "uuid", device->info.uuid);
+    label(samples, "name", device->info.name);
+    return &one;
 }
 
-#define GC_GAUGE(field, text)                                                                      \
-    static uint64_t field##_current(const struct gc_device_snapshot *device)                       \
-    {                                                                                              \
-        return device->field.current;                                                              \
-    }                                                                                              \
-    static uint64_t field##_peak(const struct gc_device_snapshot *device)                          \
-    {                                                                                              \
-        return device->field.peak;                                                                 \
-    }
-#define GC_COUNTER(field, text)                                                                    \
-    static uint64_t field##_value(const struct gc_device_snapshot *device)                         \
-    {                                                                                              \
-        return device->field;                                                                      \
-    }
-#include "core/observe/stats.def"
-#undef GC_GAUGE
-#undef GC_COUNTER
-
-#define FIGURES(X)                                                                                 \
-    X(memory_bytes, info.total_bytes, "Memory of the device.")                                     \
-    X(limit_bytes, limit_bytes, "The limit of the process; none: no sample.")                      \
-    X(group_limit_bytes, group_limit_bytes, "The limit of its group; none: no sample.")            \
-    X(host_metadata_bytes, host_metadata_bytes, "Host memory of the library's records.")           \
-    X(idle_bytes, idle_bytes, "Cached and free at once, part of reserved.")                        \
-    X(free_bytes, free_bytes, "Free memory in the pools.")                                         \
-    X(largest_free_bytes, largest_free_bytes, "The largest hole in the pools.")                    \
-    X(leaked_bytes, leak_bytes, "Never freed when the process ended.")                             \
-    X(leaked_allocations, leak_count, "Allocations never freed when the process ended.")
-
-#define X(name, field, help)                                                                       \
-    static uint64_t value_of_##name(const struct gc_device_snapshot *device)                       \
-    {                                                                                              \
-        return device->field;                                                                      \
-    }
-FIGURES(X)
-#undef X
-
-/* "alloc_count" is the counter alloc_total. */
-static void write_counter(struct prom *prom, const char *field, const char *text, figure_of *figure)
+static const void *next_api(struct gc_samples *samples)
 {
-    static const char count[] = "_count";
-    static const char total[] = "_total";
-    char name[64] = "";
-    const size_t length = strlen(field) - (sizeof(count) - 1);
-    if (length + sizeof(total) > sizeof(name))
-        return;
-    for (size_t i = 0; i < length; i++)
-        name[i] = field[i];
-    for (size_t i = 0; i < sizeof(total); i++)
-        name[length + i] = total[i];
-    write_figure(prom, name, "counter", text, figure);
-}
-
-static void write_figures(struct prom *prom)
-{
-#define X(name, field, help) write_figure(prom, #name, "gauge", help, value_of_##name);
-    FIGURES(X)
-#undef X
-#define GC_GAUGE(field, text)                                                                      \
-    write_figure(prom, #field "_bytes", "gauge", "Bytes " text ".", field##_current);              \
-    write_figure(prom, #field "_peak_bytes", "gauge", "The most bytes ever " text ".",             \
-                 field##_peak);
-#define GC_COUNTER(field, text) write_counter(prom, #field, "The " text ".", field##_value);
-#include "core/observe/stats.def"
-#undef GC_GAUGE
-#undef GC_COUNTER
-}
-
-struct api_metric {
-    const char *name;
-    const char *type;
-    const char *help;
-    size_t offset; /* of the figure in struct gc_api_figures */
-};
-
-static const struct api_metric api_metrics[] = {
-    {"api_allocations_total", "counter", "Allocations by entry point.",
-     offsetof(struct gc_api_figures, count)},
-    {"api_requested_bytes_total", "counter", "Bytes ever asked for by entry point.",
-     offsetof(struct gc_api_figures, bytes)},
-    {"api_live_bytes", "gauge", "Bytes not yet freed by entry point.",
-     offsetof(struct gc_api_figures, current_bytes)},
-    {"api_live_peak_bytes", "gauge", "The most bytes not yet freed by entry point.",
-     offsetof(struct gc_api_figures, peak_bytes)},
-    {"driver_calls_total", "counter", "Calls that reached the driver by entry point.",
-     offsetof(struct gc_api_figures, driver_calls)},
-};
-
-/* Calls that belong to no device have no such label. */
-static void write_process_calls(struct prom *prom)
-{
-    const struct gc_snapshot *snapshot = prom->report->snapshot;
-    for (uint16_t api = 0; api < snapshot->api_count; api++) {
-        if (snapshot->process_driver_calls[api] == 0)
-            continue;
-        begin_sample(prom, "driver_calls_total", NULL);
-        put_label(prom, "api", prom->report->api_names[api], ',');
-        put_value(prom, snapshot->process_driver_calls[api]);
-    }
-}
-
-static void write_api_metric(struct prom *prom, const struct api_metric *metric)
-{
-    const struct gc_snapshot *snapshot = prom->report->snapshot;
-    const bool is_calls = metric->offset == offsetof(struct gc_api_figures, driver_calls);
-    bool has_begun = false;
-    for (uint32_t i = 0; i < snapshot->device_count; i++) {
-        for (uint16_t api = 0; api < snapshot->api_count; api++) {
-            const struct gc_api_figures *figures = &snapshot->devices[i].apis[api];
-            uint64_t value;
-            memcpy(&value, (const char *)figures + metric->offset, sizeof(value));
-            if (is_calls ? value == 0 : figures->count == 0)
+    const struct gc_report *report = samples->source;
+    const struct gc_device_snapshot *device;
+    for (; (device = device_at(samples)) != NULL; samples->outer++, samples->inner = 0) {
+        while (samples->inner < report->snapshot->api_count) {
+            const uint32_t api = samples->inner++;
+            if (device->apis[api].count == 0)
                 continue;
-            if (!has_begun)
-                begin_metric(prom, metric->name, metric->type, metric->help);
-            has_begun = true;
-            begin_sample(prom, metric->name, &snapshot->devices[i]);
-            put_label(prom, "api", prom->report->api_names[api], ',');
-            put_value(prom, value);
+            label_owner(samples, device);
+            label(samples, "api", report->api_names[api]);
+            return &device->apis[api];
         }
     }
-    if (is_calls && has_begun)
-        write_process_calls(prom);
+    return NULL;
 }
 
-static void write_percentiles(struct prom *prom, const char *operation,
-                              const struct gc_latency *latency)
+/* Calls of each device, then, if there are any, those that belong to none. */
+static const void *next_calls(struct gc_samples *samples)
 {
-    const struct {
-        const char *text;
-        uint64_t ns;
-    } shares[] = {{"50", latency->p50}, {"99", latency->p99}, {"100", latency->max}};
-    for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
-        begin_sample(prom, "latency_seconds", NULL);
-        put_label(prom, "operation", operation, ',');
-        put_label(prom, "percentile", shares[i].text, ',');
-        put_fixed(prom, shares[i].ns, 9);
-    }
-}
-
-static void write_latency(struct prom *prom)
-{
-    const struct gc_snapshot *snapshot = prom->report->snapshot;
-    begin_metric(prom, "latency_seconds", "gauge",
-                 "How long allocations and frees took: half, 99 in 100, all within.");
-    write_percentiles(prom, "alloc", &snapshot->alloc_latency);
-    write_percentiles(prom, "free", &snapshot->free_latency);
-}
-
-static const struct tenant_metric {
-    const char *name;
-    const char *type;
-    const char *help;
-    size_t offset; /* in struct gc_tenant_figures; UINT64_MAX there is no sample */
-} tenant_metrics[] = {
-    {"tenant_reserved_bytes", "gauge", "Bytes held for a tenant.",
-     offsetof(struct gc_tenant_figures, reserved.current)},
-    {"tenant_reserved_peak_bytes", "gauge", "The most bytes ever held for a tenant.",
-     offsetof(struct gc_tenant_figures, reserved.peak)},
-    {"tenant_requested_bytes", "gauge", "Bytes that a tenant asked for and has not freed.",
-     offsetof(struct gc_tenant_figures, requested.current)},
-    {"tenant_requested_peak_bytes", "gauge", "The most of a tenant's requested bytes.",
-     offsetof(struct gc_tenant_figures, requested.peak)},
-    {"tenant_limit_bytes", "gauge", "A tenant's limit, where it has one.",
-     offsetof(struct gc_tenant_figures, limit_bytes)},
-    {"tenant_alloc_total", "counter", "Allocations of a tenant that succeeded.",
-     offsetof(struct gc_tenant_figures, alloc_count)},
-    {"tenant_oom_total", "counter", "Requests of a tenant that found no room.",
-     offsetof(struct gc_tenant_figures, oom_count)},
-};
-
-static void write_tenants(struct prom *prom, const struct tenant_metric *metric)
-{
-    const struct gc_snapshot *snapshot = prom->report->snapshot;
-    bool has_begun = false;
-    for (uint32_t i = 0; i < snapshot->device_count; i++) {
-        for (uint32_t t = 0; t < snapshot->devices[i].tenant_count; t++) {
-            const struct gc_tenant_figures *tenant = &snapshot->devices[i].tenants[t];
-            uint64_t value;
-            memcpy(&value, (const char *)tenant + metric->offset, sizeof(value));
-            if (value == UINT64_MAX)
+    const struct gc_report *report = samples->source;
+    const struct gc_snapshot *snapshot = report->snapshot;
+    for (; samples->outer < snapshot->device_count + samples->has_any;
+         samples->outer++, samples->inner = 0) {
+        const struct gc_device_snapshot *device = device_at(samples);
+        while (samples->inner < snapshot->api_count) {
+            const uint32_t api = samples->inner++;
+            const uint64_t *calls = device != NULL ? &device->apis[api].driver_calls
+                                                   : &snapshot->process_driver_calls[api];
+            if (*calls == 0)
                 continue;
-            if (!has_begun)
-                begin_metric(prom, metric->name, metric->type, metric->help);
-            has_begun = true;
-            begin_sample(prom, metric->name, &snapshot->devices[i]);
-            put_label(prom, "tenant", tenant->name, ',');
-            put_number_label(prom, "place", t); /* one that is gone may have had the same name */
-            put_value(prom, value);
+            samples->has_any = true;
+            label_owner(samples, device);
+            label(samples, "api", report->api_names[api]);
+            return calls;
         }
     }
+    return NULL;
 }
 
-/* Allocations by whether, and why not, they followed the plan. */
-static void write_plan(struct prom *prom, const struct gc_device_snapshot *device, const char *way,
-                       uint64_t count)
+static const void *next_tenant(struct gc_samples *samples)
 {
-    begin_sample(prom, "plan_allocations_total", device);
-    put_label(prom, "way", way, ',');
-    put_value(prom, count);
-}
-
-static void write_plans(struct prom *prom)
-{
-    const struct gc_snapshot *snapshot = prom->report->snapshot;
-    bool has_begun = false;
-    for (uint32_t i = 0; i < snapshot->device_count; i++) {
-        const struct gc_device_snapshot *device = &snapshot->devices[i];
-        if (device->plan.entry_count == 0)
+    const struct gc_device_snapshot *device;
+    for (; (device = device_at(samples)) != NULL; samples->outer++, samples->inner = 0) {
+        if (samples->inner == device->tenant_count)
             continue;
-        if (!has_begun)
-            begin_metric(prom, "plan_allocations_total", "counter",
-                         "Allocations that followed the plan, and that did not, by the reason.");
-        has_begun = true;
-        write_plan(prom, device, "followed", device->plan.followed_count);
-#define GC_FOLLOW_REASON(name, key, text) write_plan(prom, device, #key, device->plan.key##_count);
+        const uint32_t place = samples->inner++;
+        label_owner(samples, device);
+        label(samples, "tenant", device->tenants[place].name);
+        /* A tenant that was removed may have had the same name. */
+        label_number(samples, "place", place);
+        return &device->tenants[place];
+    }
+    return NULL;
+}
+
+static const void *next_latency(struct gc_samples *samples)
+{
+    static const char *const shares[] = {"50", "99", "100"};
+    const struct gc_report *report = samples->source;
+    const struct gc_latency *latency =
+        samples->outer < 3 ? &report->snapshot->alloc_latency : &report->snapshot->free_latency;
+    const uint64_t *const values[] = {&latency->p50, &latency->p99, &latency->max};
+    const uint32_t at = samples->outer++;
+    if (at >= 6)
+        return NULL;
+    label_owner(samples, NULL);
+    label(samples, "operation", at < 3 ? "alloc" : "free");
+    label(samples, "percentile", shares[at % 3]);
+    return values[at % 3];
+}
+
+static const struct {
+    const char *name;
+    size_t offset;
+} plan_ways[] = {
+    {"followed", offsetof(struct gc_follow_figures, followed_count)},
+#define GC_FOLLOW_REASON(name, key, text) {#key, offsetof(struct gc_follow_figures, key##_count)},
 #include "core/observe/unplanned.def"
 #undef GC_FOLLOW_REASON
+};
+
+/* Allocations that followed the plan, and that did not, by the reason. */
+static const void *next_way(struct gc_samples *samples)
+{
+    const struct gc_device_snapshot *device;
+    for (; (device = device_at(samples)) != NULL; samples->outer++, samples->inner = 0) {
+        if (device->plan.entry_count == 0 ||
+            samples->inner == sizeof(plan_ways) / sizeof(plan_ways[0]))
+            continue;
+        const uint32_t way = samples->inner++;
+        label_owner(samples, device);
+        label(samples, "way", plan_ways[way].name);
+        return (const char *)&device->plan + plan_ways[way].offset;
     }
+    return NULL;
 }
+
+static const struct gc_figure info_array[] = {
+    {GC_METRIC(0, "info", "What the process is and how it ran.")}};
+#define FACT(type, ...) GC_FIGURE(NULL, type, struct gc_report_facts, __VA_ARGS__)
+static const struct gc_figure fact_array[] = {
+    FACT(COUNT, start_unix,
+         GC_METRIC(0, "start_time_seconds", "When the process started, since 1970.")),
+    FACT(NS, duration_ns, GC_METRIC(1, "run_duration_seconds", "How long the process ran."))};
+static const struct gc_figure device_info_array[] = {
+    {GC_METRIC(0, "device_info", "The devices that the process used.")}};
+static const struct gc_figure calls_array[] = {
+    {GC_METRIC(0, "driver_calls_count", "Calls that reached the driver by entry point.")}};
+static const struct gc_figure latency_array[] = {
+    {.type = GC_FIGURE_NS,
+     GC_METRIC(0, "latency_seconds",
+               "How long allocations and frees took: half, 99 in 100, all within.")}};
+static const struct gc_figure way_array[] = {
+    {GC_METRIC(0, "plan_allocations_count",
+               "Allocations that followed the plan, and that did not, by the reason.")}};
 
 enum gc_status gc_report_write_prom(const struct gc_report *report, int fd)
 {
-    struct prom prom = {.report = report};
-    gc_out_init(&prom.out, fd);
-    write_process(&prom);
-    write_devices(&prom);
-    write_figures(&prom);
-    for (size_t i = 0; i < sizeof(api_metrics) / sizeof(api_metrics[0]); i++)
-        write_api_metric(&prom, &api_metrics[i]);
-    write_latency(&prom);
-    for (size_t i = 0; i < sizeof(tenant_metrics) / sizeof(tenant_metrics[0]); i++)
-        write_tenants(&prom, &tenant_metrics[i]);
-    write_plans(&prom);
-    return gc_out_flush(&prom.out);
+    static const struct gc_figures info = GC_FIGURES(info_array);
+    static const struct gc_figures facts = GC_FIGURES(fact_array);
+    static const struct gc_figures device_info = GC_FIGURES(device_info_array);
+    static const struct gc_figures calls = GC_FIGURES(calls_array);
+    static const struct gc_figures latency = GC_FIGURES(latency_array);
+    static const struct gc_figures ways = GC_FIGURES(way_array);
+    const struct {
+        const struct gc_figures *figures;
+        const void *(*next)(struct gc_samples *samples);
+        bool is_always;
+    } metrics[] = {{&info, next_process, true},
+                   {&facts, next_fact, true},
+                   {&device_info, next_device_name, true},
+                   {&gc_report_device_figures, next_device, false},
+                   {&gc_report_api_figures, next_api, false},
+                   {&calls, next_calls, false},
+                   {&latency, next_latency, true},
+                   {&gc_report_tenant_figures, next_tenant, false},
+                   {&ways, next_way, false}};
+    struct gc_out out;
+    gc_out_init(&out, fd);
+    for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++)
+        gc_emit_metrics(&out, metrics[i].figures,
+                        &(struct gc_samples){.source = report,
+                                             .next = metrics[i].next,
+                                             .is_always = metrics[i].is_always});
+    return gc_out_flush(&out);
 }

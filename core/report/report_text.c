@@ -1,19 +1,26 @@
 /* The report as text for people: 80 columns, the largest things first, then what to do. */
 #include "core/base/bits.h"
+#include "core/device/tenant.h"
 #include "core/io/text.h"
-#include "core/io/writer.h"
 #include "core/report/estimate_record.h"
-#include "core/report/report_lists.h"
-#include "core/report/report_plan.h"
-#include "core/report/report_stacks.h"
-#include "core/report/report_tenant.h"
+#include "core/report/tables.h"
 
 #include <string.h>
 
+#define LIST_MAX 10 /* entry points and leaks shown of each device */
 #define NAME_COLUMNS 34
+#define TENANT_COLUMNS 21
 #define COMMAND_COLUMNS 66
 #define TEXT_COLUMNS 80
 #define SENTENCE_COLUMNS 400
+
+/* A foreign text in at most so many columns, in memory of the enclosing block. NULL is "?". */
+#define SHOWN(text, columns) shown(text, (columns) + 1, (char[(columns) + 1]){0})
+
+static const char *shown(const char *text, size_t size, char *to)
+{
+    return text != NULL ? gc_text_show(text, strlen(text), to, size) : "?";
+}
 
 /* Words from the next column on; lines that follow begin at `indent`. Ends the line. */
 static void write_words(struct gc_out *out, size_t indent, const char *word)
@@ -33,197 +40,287 @@ static void write_words(struct gc_out *out, size_t indent, const char *word)
     gc_out_char(out, '\n');
 }
 
-static void write_heading(struct gc_out *out, const char *text)
-{
-    gc_out_style(out, GC_STYLE_STRONG);
-    gc_out_text(out, text);
-    gc_out_style(out, GC_STYLE_PLAIN);
-}
-
 static void write_head(struct gc_out *out, const struct gc_report_facts *facts)
 {
-    char text[NAME_COLUMNS + COMMAND_COLUMNS];
     gc_out_style(out, GC_STYLE_STRONG);
-    gc_out_text(out, "== gpucache ");
-    gc_out_text(out, gc_report_shown(facts->version, 16, text));
-    gc_out_text(out, ": ");
-    gc_out_text(out, gc_report_shown(facts->process->program, 24, text));
-    gc_out_text(out, ", pid ");
-    gc_out_int(out, facts->process->pid);
+    gc_out_print(out, "== gpucache %s: %s, pid %ld", SHOWN(facts->version, 16),
+                 SHOWN(facts->process->program, 24), (long)facts->process->pid);
     gc_out_style(out, GC_STYLE_PLAIN);
-    gc_out_text(out, "\n   command    ");
-    gc_out_text(out, gc_report_shown(facts->process->command, COMMAND_COLUMNS - 1, text));
-    gc_out_text(out, "\n   host       ");
-    gc_out_text(out, gc_report_shown(facts->process->host, COMMAND_COLUMNS - 1, text));
-    gc_out_text(out, "\n   ran        ");
+    gc_out_print(out, "\n   command    %s\n   host       %s\n   ran        ",
+                 SHOWN(facts->process->command, COMMAND_COLUMNS - 1),
+                 SHOWN(facts->process->host, COMMAND_COLUMNS - 1));
     gc_out_fixed(out, facts->duration_ns / 1000000, 3);
-    gc_out_text(out, " s, mode ");
-    gc_out_text(out, gc_report_shown(facts->mode, 8, text));
-    gc_out_text(out, ", backend ");
-    gc_out_text(out, gc_report_shown(facts->backend, 8, text));
-    gc_out_text(out, ", reuse ");
-    gc_out_text(out, gc_report_shown(facts->reuse, 8, text));
-    gc_out_text(out, ", driver ");
-    gc_out_int(out, facts->driver_version / 1000);
-    gc_out_char(out, '.');
-    gc_out_int(out, facts->driver_version % 1000 / 10);
-    gc_out_char(out, '\n');
+    gc_out_print(out, " s, mode %s, backend %s, reuse %s, driver %d.%d\n", SHOWN(facts->mode, 8),
+                 SHOWN(facts->backend, 8), SHOWN(facts->reuse, 8), facts->driver_version / 1000,
+                 facts->driver_version % 1000 / 10);
 }
 
-/* One that stayed zero has nothing to say. */
-static void write_gauge(struct gc_out *out, const char *name, const char *meaning,
-                        const struct gc_gauge *gauge)
-{
-    if (gauge->peak == 0)
-        return;
-    gc_out_text(out, "   ");
-    gc_out_text(out, name);
-    gc_out_right_size(out, 25, gauge->current);
-    gc_out_right_size(out, 37, gauge->peak);
-    gc_out_text(out, "  ");
-    gc_out_text(out, meaning);
-    gc_out_char(out, '\n');
-}
+/* ---- figures of a device ---- */
 
+/* A gauge or counter that stayed 0 is left out. */
 static void write_gauges(struct gc_out *out, const struct gc_device_snapshot *device)
 {
-    gc_out_text(out, "   bytes");
-    gc_out_right(out, 25, "at exit");
-    gc_out_right(out, 37, "peak");
-    gc_out_char(out, '\n');
-#define GC_GAUGE(field, text) write_gauge(out, #field, text, &device->field);
-#define GC_COUNTER(field, text)
-#include "core/observe/stats.def"
-#undef GC_GAUGE
-#undef GC_COUNTER
+    gc_out_print(out, "   bytes%*s%*s\n", 25, "at exit", 37, "peak");
+    for (size_t i = 0; i < gc_report_device_figures.count; i++) {
+        const struct gc_figure *figure = &gc_report_device_figures.figures[i];
+        const struct gc_gauge *gauge = (const void *)((const char *)device + figure->offset);
+        if (figure->type != GC_FIGURE_GAUGE || gauge->peak == 0)
+            continue;
+        gc_out_text(out, "   ");
+        gc_out_bytes(out, figure->key, strlen(figure->key) - strlen("_bytes"));
+        gc_out_print(out, "%*s%*s  %s\n", 25, GC_TEXT_SIZE(gauge->current), 37,
+                     GC_TEXT_SIZE(gauge->peak), figure->text);
+    }
 }
 
-/* Likewise. */
-static void write_counter(struct gc_out *out, const char *name, uint64_t value, const char *meaning)
+static bool is_failure(const char *key)
 {
-    const bool is_bad = strcmp(name, "oom_count") == 0 || strcmp(name, "misuse_count") == 0 ||
-                        strcmp(name, "invalid_free_count") == 0;
-    if (value == 0)
-        return;
-    gc_out_style(out, is_bad ? GC_STYLE_ALERT : GC_STYLE_PLAIN);
-    gc_out_right_uint(out, 15, value);
-    gc_out_text(out, "  ");
-    gc_out_text(out, meaning);
-    gc_out_style(out, GC_STYLE_PLAIN);
-    gc_out_char(out, '\n');
+    return strcmp(key, "oom_count") == 0 || strcmp(key, "misuse_count") == 0 ||
+           strcmp(key, "invalid_free_count") == 0;
 }
 
 static void write_counters(struct gc_out *out, const struct gc_device_snapshot *device)
 {
     gc_out_text(out, "   counts\n");
-#define GC_GAUGE(field, text)
-#define GC_COUNTER(field, text) write_counter(out, #field, device->field, text);
-#include "core/observe/stats.def"
-#undef GC_GAUGE
-#undef GC_COUNTER
+    for (size_t i = 0; i < gc_report_device_figures.count; i++) {
+        const struct gc_figure *figure = &gc_report_device_figures.figures[i];
+        const uint64_t *count = (const void *)((const char *)device + figure->offset);
+        if (figure->type != GC_FIGURE_COUNT || figure->text == NULL || *count == 0)
+            continue;
+        gc_out_style(out, is_failure(figure->key) ? GC_STYLE_ALERT : GC_STYLE_PLAIN);
+        gc_out_print(out, "%*lu  %s", 15, *count, figure->text);
+        gc_out_style(out, GC_STYLE_PLAIN);
+        gc_out_char(out, '\n');
+    }
 }
 
 static void write_fragmentation(struct gc_out *out, const struct gc_device_snapshot *device)
 {
-    char size[GC_TEXT_SIZE_BYTES];
-    gc_out_text(out, "   idle in the cache ");
-    gc_out_text(out, gc_text_size(device->idle_bytes, size));
-    gc_out_text(out, ", free in it ");
-    gc_out_text(out, gc_text_size(device->free_bytes, size));
-    gc_out_text(out, ", largest hole ");
-    gc_out_text(out, gc_text_size(device->largest_free_bytes, size));
-    if (device->stitchable_bytes > 0) {
-        gc_out_text(out, "\n   of it in whole pages, which serve any size: ");
-        gc_out_text(out, gc_text_size(device->stitchable_bytes, size));
-    }
+    gc_out_print(out, "   idle in the cache %s, free in it %s, largest hole %s",
+                 GC_TEXT_SIZE(device->idle_bytes), GC_TEXT_SIZE(device->free_bytes),
+                 GC_TEXT_SIZE(device->largest_free_bytes));
+    if (device->stitchable_bytes > 0)
+        gc_out_print(out, "\n   of it in whole pages, which serve any size: %s",
+                     GC_TEXT_SIZE(device->stitchable_bytes));
     gc_out_char(out, '\n');
+}
+
+static void write_limit(struct gc_out *out, uint64_t bytes)
+{
+    if (bytes == UINT64_MAX)
+        gc_out_text(out, ", no limit");
+    else
+        gc_out_print(out, ", limit %s", GC_TEXT_SIZE(bytes));
 }
 
 /* The process's own, and the group's, whichever there are. */
 static void write_limits(struct gc_out *out, const struct gc_device_snapshot *device)
 {
-    char text[sizeof(device->group)];
-    char size[GC_TEXT_SIZE_BYTES];
-    const bool is_limited = device->limit_bytes != UINT64_MAX;
-    gc_out_text(out, is_limited ? ", limit " : ", no limit");
-    if (is_limited)
-        gc_out_text(out, gc_text_size(device->limit_bytes, size));
+    write_limit(out, device->limit_bytes);
     if (device->group[0] != '\0') {
-        const bool is_group_limited = device->group_limit_bytes != UINT64_MAX;
-        gc_out_text(out, is_limited ? "\n   group      " : " of its own\n   group      ");
-        gc_out_text(out, gc_report_shown(device->group, 44, text));
-        gc_out_text(out, is_group_limited ? ", limit " : ", no limit");
-        if (is_group_limited)
-            gc_out_text(out, gc_text_size(device->group_limit_bytes, size));
+        gc_out_print(out, "%s\n   group      %s",
+                     device->limit_bytes != UINT64_MAX ? "" : " of its own",
+                     SHOWN(device->group, 44));
+        write_limit(out, device->group_limit_bytes);
     }
     gc_out_char(out, '\n');
 }
 
+static void write_plan(struct gc_out *out, const struct gc_follow_figures *plan)
+{
+    if (plan->entry_count == 0)
+        return;
+    gc_out_print(out,
+                 "   plan       %s, %lu allocations, gone through %lu time%s\n"
+                 "     %lu (%s) followed it\n",
+                 GC_TEXT_SIZE(plan->peak_bytes), plan->entry_count, plan->rounds,
+                 plan->rounds == 1 ? "" : "s", plan->followed_count,
+                 GC_TEXT_SIZE(plan->followed_bytes));
+#define GC_FOLLOW_REASON(name, key, text)                                                          \
+    if (plan->key##_count > 0)                                                                     \
+        gc_out_print(out, "     %lu (%s) did not: " text "\n", plan->key##_count,                  \
+                     GC_TEXT_SIZE(plan->key##_bytes));
+#include "core/observe/unplanned.def"
+#undef GC_FOLLOW_REASON
+}
+
+static void write_tenants(struct gc_out *out, const struct gc_device_snapshot *device)
+{
+    for (uint32_t i = 0; i < device->tenant_count; i++) {
+        const struct gc_tenant_figures *tenant = &device->tenants[i];
+        if (i == 0) {
+            gc_out_text(out, "   tenant");
+            gc_emit_titles(out, &gc_report_tenant_figures);
+            gc_out_text(out, "  refused\n");
+        }
+        gc_out_print(out, "     %s", SHOWN(tenant->name, TENANT_COLUMNS - 1));
+        gc_emit_cells(out, &gc_report_tenant_figures, tenant);
+        gc_out_print(out, "  %lu\n%s", tenant->oom_count,
+                     tenant->is_paused ? "       (paused)\n" : "");
+    }
+}
+
+/* ---- lists ---- */
+
+/* Walks entry points from the largest `key` down; equal ones in the table's order. */
+struct ranking {
+    const void *figures;
+    uint16_t count;
+    uint64_t (*key)(const void *figures, int i);
+    int last; /* the one given before, -1 at first */
+};
+
+static int rank_next(struct ranking *ranking)
+{
+    int best = -1;
+    for (int i = 0; i < ranking->count; i++) {
+        const uint64_t value = ranking->key(ranking->figures, i);
+        if (value == 0)
+            continue;
+        if (ranking->last >= 0) {
+            const uint64_t last = ranking->key(ranking->figures, ranking->last);
+            if (value > last || (value == last && i <= ranking->last))
+                continue;
+        }
+        if (best < 0 || value > ranking->key(ranking->figures, best))
+            best = i;
+    }
+    ranking->last = best;
+    return best;
+}
+
+static uint64_t key_bytes(const void *figures, int i)
+{
+    const struct gc_api_figures *api = (const struct gc_api_figures *)figures + i;
+    return api->count > 0 ? api->peak_bytes + 1 : 0;
+}
+
+static uint64_t key_calls(const void *figures, int i)
+{
+    return ((const struct gc_api_figures *)figures)[i].driver_calls;
+}
+
+static uint64_t key_process_calls(const void *figures, int i)
+{
+    return ((const uint64_t *)figures)[i];
+}
+
+static void write_more(struct gc_out *out, uint64_t more)
+{
+    if (more > 0)
+        gc_out_print(out, "     ... and %lu more\n", more);
+}
+
+static void write_apis(struct gc_out *out, const struct gc_report *report,
+                       const struct gc_device_snapshot *device)
+{
+    struct ranking ranking = {device->apis, report->snapshot->api_count, key_bytes, -1};
+    uint64_t listed = 0;
+    for (int i = rank_next(&ranking); i >= 0; i = rank_next(&ranking)) {
+        if (listed++ >= LIST_MAX)
+            continue;
+        if (listed == 1) {
+            gc_out_text(out, "   entry point");
+            gc_emit_titles(out, &gc_report_api_figures);
+            gc_out_char(out, '\n');
+        }
+        gc_out_print(out, "     %s", SHOWN(report->api_names[i], NAME_COLUMNS - 1));
+        gc_emit_cells(out, &gc_report_api_figures, &device->apis[i]);
+        gc_out_char(out, '\n');
+    }
+    write_more(out, listed > LIST_MAX ? listed - LIST_MAX : 0);
+}
+
+static void write_calls(struct gc_out *out, const struct gc_report *report, const char *title,
+                        struct ranking ranking)
+{
+    uint64_t listed = 0;
+    uint64_t rest = 0;
+    for (int i = rank_next(&ranking); i >= 0; i = rank_next(&ranking)) {
+        const uint64_t calls = ranking.key(ranking.figures, i);
+        if (listed++ >= LIST_MAX) {
+            rest += calls;
+            continue;
+        }
+        gc_out_print(out, "%s     %s%*lu\n", listed == 1 ? title : "",
+                     SHOWN(report->api_names[i], NAME_COLUMNS - 1), 46, calls);
+    }
+    if (rest > 0)
+        gc_out_print(out, "     ... and %lu more entry point%s%*lu\n", listed - LIST_MAX,
+                     listed == LIST_MAX + 1 ? "" : "s", 46, rest);
+}
+
+static const char *direct_text(enum gc_direct_kind kind)
+{
+    static const char *const texts[GC_DIRECT_KIND_COUNT] = {
+#define GC_DIRECT(name, text, charged) text,
+#include "core/observe/direct.def"
+#undef GC_DIRECT
+    };
+    return texts[kind];
+}
+
+static void write_direct(struct gc_out *out, const struct gc_device_snapshot *device)
+{
+    const char *title = "   outside the pool, at exit\n";
+    for (int kind = 0; kind < GC_DIRECT_KIND_COUNT; kind++) {
+        if (device->direct_bytes[kind] == 0)
+            continue;
+        gc_out_print(out, "%s     %s%*s\n", title, direct_text((enum gc_direct_kind)kind), 68,
+                     GC_TEXT_SIZE(device->direct_bytes[kind]));
+        title = "";
+    }
+}
+
+static void write_leaks(struct gc_out *out, const struct gc_report *report,
+                        const struct gc_device_snapshot *device,
+                        const struct gc_report_leaks *leaks)
+{
+    if (device->leak_count == 0)
+        return;
+    gc_out_style(out, GC_STYLE_ALERT);
+    gc_out_print(out, "   never freed: %lu allocation%s, %s", device->leak_count,
+                 device->leak_count == 1 ? "" : "s", GC_TEXT_SIZE(device->leak_bytes));
+    gc_out_style(out, GC_STYLE_PLAIN);
+    gc_out_char(out, '\n');
+    const uint32_t listed = leaks->count < LIST_MAX ? leaks->count : LIST_MAX;
+    for (uint32_t i = 0; i < listed; i++) {
+        const struct gc_leak *leak = &leaks->leaks[i];
+        gc_out_text(out, "     ");
+        gc_out_hex(out, leak->address);
+        gc_out_print(out, "%*s  %s\n", 37, GC_TEXT_SIZE(leak->bytes),
+                     SHOWN(gc_report_api_name(report, leak->api), NAME_COLUMNS));
+        gc_report_print_stack(out, report, leak->site);
+    }
+    write_more(out, device->leak_count > listed ? device->leak_count - listed : 0);
+}
+
+/* ---- devices ---- */
+
 static void write_device(struct gc_out *out, const struct gc_report *report, uint32_t index)
 {
     const struct gc_device_snapshot *device = &report->snapshot->devices[index];
-    char text[sizeof(device->info.backend_reason)];
-    char size[GC_TEXT_SIZE_BYTES];
+    const char *reason = device->info.backend_reason;
     gc_out_style(out, GC_STYLE_STRONG);
-    gc_out_text(out, "-- device ");
-    gc_out_int(out, device->info.ordinal);
+    gc_out_print(out, "-- device %d", device->info.ordinal);
     gc_out_style(out, GC_STYLE_PLAIN);
-    gc_out_text(out, ": ");
-    gc_out_text(out, gc_report_shown(device->info.name, 32, text));
-    gc_out_text(out, ", ");
-    gc_out_text(out, gc_text_size(device->info.total_bytes, size));
+    gc_out_print(out, ": %s, %s", SHOWN(device->info.name, 32),
+                 GC_TEXT_SIZE(device->info.total_bytes));
     write_limits(out, device);
-    gc_out_text(out, device->is_mapped ? "   backend    vmm" : "   backend    driver");
-    gc_out_text(out, device->info.backend_reason[0] != '\0' ? ":" : "");
-    write_words(out, 14, gc_report_shown(device->info.backend_reason, sizeof(text) - 1, text));
+    gc_out_print(out, "   backend    %s%s", device->is_mapped ? "vmm" : "driver",
+                 reason[0] != '\0' ? ":" : "");
+    write_words(out, 14, SHOWN(reason, sizeof(device->info.backend_reason) - 1));
     write_gauges(out, device);
     write_counters(out, device);
     write_fragmentation(out, device);
-    gc_report_plan_text(out, &device->plan);
-    gc_report_tenants_text(out, device);
-    gc_report_text_apis(out, report, device);
-    gc_report_text_calls(out, report, device);
-    gc_report_text_direct(out, device);
-    gc_report_text_sites(out, report, index);
-    gc_report_text_leaks(out, report, index);
-}
-
-static void put_span(struct gc_out *out, const char *before, uint64_t ns)
-{
-    char text[GC_TEXT_SPAN_BYTES];
-    gc_out_text(out, before);
-    gc_out_text(out, gc_text_span(ns, text));
-}
-
-static void write_latency(struct gc_out *out, const char *name, const struct gc_latency *latency)
-{
-    if (latency->count == 0)
-        return;
-    gc_out_text(out, "   ");
-    gc_out_text(out, name);
-    put_span(out, ": half within ", latency->p50);
-    put_span(out, ", 99 % within ", latency->p99);
-    put_span(out, ", longest ", latency->max);
-    gc_out_char(out, '\n');
-}
-
-/* ---- what to do ---- */
-
-struct advice {
-    struct gc_out *out;
-    bool any;
-};
-
-/* A sentence over as many lines as it needs, from the fourth column on. */
-static void write_sentence(void *argument, const char *sentence)
-{
-    struct advice *advice = argument;
-    char text[SENTENCE_COLUMNS + 1];
-    if (!advice->any)
-        write_heading(advice->out, "-- what to do\n");
-    advice->any = true;
-    gc_out_text(advice->out, "   -");
-    write_words(advice->out, 5, gc_report_shown(sentence, SENTENCE_COLUMNS, text));
+    write_plan(out, &device->plan);
+    write_tenants(out, device);
+    write_apis(out, report, device);
+    write_calls(out, report, "   calls that reached the driver\n",
+                (struct ranking){device->apis, report->snapshot->api_count, key_calls, -1});
+    write_direct(out, device);
+    gc_report_print_sites(out, report, index);
+    write_leaks(out, report, device, &report->leaks[index]);
 }
 
 /* Whether the device comes before the other: more was held of it, or as much and its number is
@@ -255,17 +352,48 @@ static void write_devices(struct gc_out *out, const struct gc_report *report)
     }
 }
 
+/* ---- the process ---- */
+
+static void write_latency(struct gc_out *out, const char *name, const struct gc_latency *latency)
+{
+    if (latency->count > 0)
+        gc_out_print(out, "   %s: p50 %s, p99 %s, max %s\n", name, GC_TEXT_SPAN(latency->p50),
+                     GC_TEXT_SPAN(latency->p99), GC_TEXT_SPAN(latency->max));
+}
+
+struct advice {
+    struct gc_out *out;
+    bool any;
+};
+
+/* A sentence over as many lines as it needs, from the fourth column on. */
+static void write_sentence(void *argument, const char *sentence)
+{
+    struct advice *advice = argument;
+    if (!advice->any) {
+        gc_out_style(advice->out, GC_STYLE_STRONG);
+        gc_out_text(advice->out, "-- what to do\n");
+        gc_out_style(advice->out, GC_STYLE_PLAIN);
+    }
+    advice->any = true;
+    gc_out_text(advice->out, "   -");
+    write_words(advice->out, 5, SHOWN(sentence, SENTENCE_COLUMNS));
+}
+
 enum gc_status gc_report_write_text(const struct gc_report *report, int fd)
 {
+    const struct gc_snapshot *snapshot = report->snapshot;
     struct gc_out out;
     gc_out_init(&out, fd);
     out.is_colored = gc_out_wants_color(fd);
     write_head(&out, &report->facts);
     write_devices(&out, report);
-    gc_report_text_process_calls(&out, report);
+    write_calls(&out, report, "   calls that reached the driver, of no one device\n",
+                (struct ranking){snapshot->process_driver_calls, snapshot->api_count,
+                                 key_process_calls, -1});
     gc_report_estimate_text(&out, report);
-    write_latency(&out, "allocations", &report->snapshot->alloc_latency);
-    write_latency(&out, "frees", &report->snapshot->free_latency);
+    write_latency(&out, "allocations", &snapshot->alloc_latency);
+    write_latency(&out, "frees", &snapshot->free_latency);
     gc_report_advise(report, write_sentence, &(struct advice){&out, false});
     return gc_out_flush(&out);
 }

@@ -10,6 +10,7 @@
 #include "core/follow/follow.h"
 #include "core/observe/stacks.h"
 #include "core/reclaim/tcache.h"
+#include "core/report/report.h"
 
 #include <stddef.h>
 
@@ -361,4 +362,26 @@ const char *gc_core_plan_trouble(const struct gc_core *core)
     if (atomic_load_explicit(&follow->owner, memory_order_relaxed) == NULL)
         return "GPUCACHE_PLAN is not followed: nothing was allocated on the device it is for";
     return NULL;
+}
+
+/* ---- sums over devices ---- */
+
+uint64_t gc_report_measured_bytes(const struct gc_snapshot *snapshot)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < snapshot->device_count; i++) {
+        if (!gc_add_u64(sum, snapshot->devices[i].reserved.peak, &sum))
+            return UINT64_MAX;
+    }
+    return sum;
+}
+
+uint64_t gc_report_context_bytes(const struct gc_snapshot *snapshot)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < snapshot->device_count; i++) {
+        if (!gc_add_u64(sum, snapshot->devices[i].context.peak, &sum))
+            return UINT64_MAX;
+    }
+    return sum;
 }

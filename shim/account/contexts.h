@@ -1,4 +1,4 @@
-/* Contexts as they come and go, for context_api.c and primary_api.c.
+/* Contexts as they come and go: the records and charges behind the wrappers.
  *
  * An end is begun before the driver is asked, and finished or cancelled after it: in between no
  * thread of the program's is in the context on our account (core/base/gate.h), and a handle that
@@ -27,17 +27,10 @@ bool gc_contexts_expect(struct gc_device *device, uint64_t *expected);
 int64_t gc_contexts_settle(struct gc_device *device, uint64_t expected,
                            const struct gc_measure *measure, int64_t taken);
 
-/* ---- primary contexts: primary_api.c ---- */
-
-/* One at a time retains, releases or resets the primary context of a device: by whether it is
- * active before and after, a thread knows what its own call did. Nests. No lock is held, and
- * nothing but that is waited for. */
-void gc_primary_turn_begin(CUdevice ordinal);
-void gc_primary_turn_end(CUdevice ordinal);
-
-/* The context is a green one of the device: from now on it is taken for the primary context. */
-void gc_primary_note_green(CUcontext context, CUdevice ordinal);
-/* Whether the current context is a green one. */
-bool gc_primary_is_green(void);
+/* Remembers what a limit of the context changed, to be given back with the context. */
+void gc_contexts_add_extra(CUcontext context, struct gc_device *device, int64_t bytes);
+/* Changes the usage count by `change` and returns it; of contexts whose beginning was not seen it
+ * is never 0. */
+uint64_t gc_contexts_count_usage(CUcontext context, int change);
 
 #endif

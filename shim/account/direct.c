@@ -7,10 +7,13 @@
  * released, since the driver may give the same address or handle to another thread before the
  * record is gone. */
 #include "shim/account/direct.h"
-
-#include "shim/account/handles.h"
+#include "shim/account/device.h"
+#include "shim/account/graph_memory.h"
 #include "shim/account/mempool.h"
 #include "shim/account/tenant.h"
+#include "shim/driver/driver.h"
+#include "shim/handles.h"
+#include "shim/real/resolve.h"
 
 #include <sched.h>
 
@@ -49,7 +52,7 @@ CUresult gc_direct_charge(struct gc_direct_request *request, uint64_t bytes)
     bool is_reserved = gc_core_try_reserve(gc_shim.core, request->device, request->share, bytes);
     bool may_fit = bytes <= gc_device_limit_bytes(request->device);
     for (int i = 0;
-         !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_direct_make_room(request->device); i++)
+         !is_reserved && may_fit && i < ROOM_ATTEMPTS && gc_mempool_make_room(request->device); i++)
         is_reserved = gc_core_try_reserve(gc_shim.core, request->device, request->share, bytes);
     if (!is_reserved &&
         gc_core_reserve(gc_shim.core, request->device, request->share, bytes) != GC_OK) {
@@ -146,12 +149,6 @@ void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_relea
     gc_handles_remove(GC_HANDLE_RELEASING, releasing_key(kind, key), NULL);
 }
 
-void gc_direct_adjust(struct gc_device *device, int64_t bytes)
-{
-    if (device != NULL && bytes != 0)
-        gc_core_adjust(gc_shim.core, device, bytes);
-}
-
 void gc_direct_forget_address(uint64_t address)
 {
     static const enum gc_direct_kind kinds[] = {GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
@@ -165,16 +162,57 @@ void gc_direct_forget_address(uint64_t address)
     gc_graph_refresh_all();
 }
 
-bool gc_direct_may_make_room(void)
+/* ---- a free of what is not the pool's ----
+ *
+ * The driver frees it and says what there is to say; the record goes once that has succeeded. The
+ * kind is found once, before the driver may give the address to another. */
+
+static bool is_of_kind(enum gc_direct_kind kind, CUdeviceptr dptr)
 {
-    return gc_mempool_holds_memory() || gc_graph_is_expected();
+    struct gc_direct record;
+    struct gc_handle handle;
+
+    return kind == GC_DIRECT_ASYNC
+               ? gc_handles_get(GC_HANDLE_ASYNC, dptr, &handle)
+               : gc_core_find_direct(gc_shim.core, kind, dptr, &record) == GC_OK;
 }
 
-bool gc_direct_make_room(struct gc_device *device)
+/* False: no record is known, as of graph memory. */
+static bool find_kind(CUdeviceptr dptr, enum gc_direct_kind *kind)
 {
-    bool has_made_room = gc_mempool_trim(device);
-    return gc_graph_trim(device) || has_made_room;
+    static const enum gc_direct_kind kinds[] = {GC_DIRECT_MEMORY, GC_DIRECT_ASYNC,
+                                                GC_DIRECT_MANAGED, GC_DIRECT_IMPORT};
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (is_of_kind(kinds[i], dptr)) {
+            *kind = kinds[i];
+            return true;
+        }
+    return false;
 }
+
+CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi)
+{
+    struct gc_device *device = gc_shim_current_device();
+    enum gc_direct_kind kind = GC_DIRECT_MEMORY;
+    const bool is_known = find_kind(dptr, &kind);
+
+    if (is_known)
+        gc_direct_release_begin(kind, dptr);
+    CUresult result = first_abi ? GC_CALL(device, cuMemFree, (CUdeviceptr_v1)dptr)
+                                : GC_CALL(device, cuMemFree_v2, dptr);
+    const bool is_freed = result == CUDA_SUCCESS;
+    const bool is_ordered = is_known && kind == GC_DIRECT_ASYNC;
+    if (is_freed && is_ordered)
+        (void)gc_mempool_forget(dptr); /* core's record too */
+    else if (is_freed && !is_known)
+        gc_graph_refresh_all();
+    if (is_known)
+        gc_direct_release_end(kind, dptr, is_freed && !is_ordered);
+    return result;
+}
+
+/* ---- room ---- */
 
 bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes)
 {
@@ -183,4 +221,18 @@ bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes)
     is_relieved |= gc_mempool_trim(device);
     is_relieved |= gc_graph_trim(device);
     return is_relieved;
+}
+
+static bool relieve(void *self, uint64_t context, uint64_t bytes)
+{
+    struct gc_device *device = gc_driver_device(context);
+
+    (void)self;
+    (void)bytes;
+    return device != NULL && gc_mempool_make_room(device);
+}
+
+void gc_direct_driver_init(struct gc_driver *driver)
+{
+    driver->relieve = relieve;
 }

@@ -9,37 +9,23 @@
 #ifndef GC_DIRECT_H
 #define GC_DIRECT_H
 
+#include "shim/real/resolve.h"
 #include "shim/shim.h"
 
-/* ---- for driver_api.c, driver_cuda.c, init.c ---- */
+/* Core's way to make room (struct gc_driver): what the driver keeps idle goes back to it. */
+void gc_direct_driver_init(struct gc_driver *driver);
+
+/* Forwards a free of memory that is not the pool's to the driver (cuMemFree_v2, or the first ABI's
+ * cuMemFree) and drops core's record of it: plain, managed, stream-ordered. */
+CUresult gc_shim_free_direct(CUdeviceptr dptr, bool first_abi);
 
 /* The driver's own cuMemFree of `address` succeeded: if it was managed, stream-ordered or imported
  * memory, its record goes. Unknown addresses are ignored. */
 void gc_direct_forget_address(uint64_t address);
 
-/* Makes room in the account: stream-ordered pools and graph memory that are idle go back to the
- * driver. For a request that gc_core_alloc refused for want of room. True if anything went back:
- * try again. */
-bool gc_direct_make_room(struct gc_device *device);
-/* False: there is no such memory, so nothing to make room with. */
-bool gc_direct_may_make_room(void);
-
-/* The same and idle cache too, after the driver itself said it is out of memory. */
+/* Makes room for memory that the driver itself has none for: what it keeps idle
+ * (gc_mempool_make_room) and idle cache. True if anything went back: try again. */
 bool gc_direct_relieve(struct gc_device *device, uint64_t wanted_bytes);
-
-/* Around calls of our own that a capture forbids (cuMemAlloc, cuMemFree, cuMemGetInfo, …): the
- * thread's capture mode is relaxed while any stream of the process captures, so that the capture
- * survives. Never for synchronising calls. Costs one load when nothing captures. */
-struct gc_capture_guard {
-    CUstreamCaptureMode mode;
-    CUstreamCaptureMode before; /* the thread's own, where is_exchanged */
-    bool is_exchanged;
-};
-void gc_capture_relax(struct gc_capture_guard *guard);
-void gc_capture_restore(struct gc_capture_guard *guard);
-/* Whether the thread may make calls that captures forbid: CUDA_SUCCESS, or what the driver answers,
- * with the captures ended that it ends. */
-CUresult gc_capture_check(void);
 
 /* ---- one request of direct memory, from wrapper entry to exit ---- */
 
@@ -81,6 +67,10 @@ void gc_direct_release_begin(enum gc_direct_kind kind, uint64_t key);
 void gc_direct_release_end(enum gc_direct_kind kind, uint64_t key, bool is_released);
 
 /* Charges without a record of its own, after the fact; bytes may be negative. */
-void gc_direct_adjust(struct gc_device *device, int64_t bytes);
+static inline void gc_direct_adjust(struct gc_device *device, int64_t bytes)
+{
+    if (device != NULL && bytes != 0)
+        gc_core_adjust(gc_shim.core, device, bytes);
+}
 
 #endif

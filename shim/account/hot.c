@@ -1,18 +1,12 @@
 /* What a thread has of the library's: its cache, made at the first allocation or free that needs
- * one, its tenant, and captures in its own stream. Handed back when the thread ends, by the
- * destructor of a pthread key: setting it takes no lock, where __cxa_thread_atexit_impl takes the
- * dynamic linker's, which another thread may hold while it waits for this one. The thread that ends
- * the process ends by exit, where everything stays as it is. */
+ * one, its tenant, and captures in its own stream. Handed back when the thread ends
+ * (real/thread_end.h). */
 #include "shim/account/hot.h"
-
-#include "shim/account/mempool.h"
 #include "shim/account/outside.h"
-#include "shim/account/stream_list.h"
 #include "shim/account/tenant.h"
-#include "shim/intercept/resolve.h"
-
-static pthread_key_t end_key;
-static bool has_key;
+#include "shim/driver/capture_guard.h"
+#include "shim/driver/stream_list.h"
+#include "shim/real/thread_end.h"
 
 /* Destructors of other keys may still run and use CUDA: without a cache then. */
 static void end_thread(void *unused)
@@ -33,18 +27,7 @@ static void end_thread(void *unused)
 
 void gc_hot_start(void)
 {
-    const struct gc_thread_calls *calls = gc_resolve_thread_calls();
-
-    has_key = calls->key_create != NULL && calls->set_specific != NULL &&
-              calls->key_create(&end_key, end_thread) == 0;
-}
-
-bool gc_hot_watch_end(void)
-{
-    /* Any value but NULL: the destructor runs. */
-    if (!gc_thread.ends_watched && has_key)
-        gc_thread.ends_watched = gc_resolve_thread_calls()->set_specific(end_key, &gc_thread) == 0;
-    return gc_thread.ends_watched;
+    gc_thread_end_start(end_thread);
 }
 
 void gc_hot_prepare(void)
@@ -56,7 +39,7 @@ void gc_hot_prepare(void)
     cache = gc_core_cache_create(gc_shim.core);
     if (cache == NULL)
         return;
-    if (!gc_hot_watch_end()) {
+    if (!gc_thread_watch_end()) {
         gc_core_cache_retire(gc_shim.core, cache);
         gc_thread.is_ending = true;
         return;

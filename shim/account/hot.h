@@ -8,7 +8,13 @@
 #define GC_HOT_H
 
 #include "core/base/bits.h"
+#include "shim/real/resolve.h"
 #include "shim/shim.h"
+
+/* Gives the thread a cache if it has none, and it may have one. Call inside a wrapper. */
+void gc_hot_prepare(void);
+/* Once, at the start. */
+void gc_hot_start(void);
 
 /* Started, not a forked child, nobody asks anything, and the thread has a cache. */
 static inline bool gc_hot_is_open(void)

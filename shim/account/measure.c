@@ -1,10 +1,11 @@
 /* Measuring by difference: see measure.h. */
 #include "shim/account/measure.h"
-
-#include "shim/account/contexts.h"
-#include "shim/account/direct.h"
-#include "shim/account/nvml.h"
-#include "shim/life/deep.h"
+#include "shim/account/device.h"
+#include "shim/account/primary.h"
+#include "shim/deep.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/real/nvml.h"
+#include "shim/real/resolve.h"
 
 #include <string.h>
 #include <unistd.h>

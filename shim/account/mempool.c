@@ -1,18 +1,56 @@
-/* Accounts of stream-ordered pools. The driver's CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT is what a
- * pool holds; a record keeps what of it is charged. A look reads the driver's figure without the
- * lock and applies the difference under it, unless another look came between: then it reads again.
+/* Accounts of stream-ordered pools, by difference. The driver's
+ * CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT is what a pool holds; a record keeps what of it is charged.
+ * A look reads the driver's figure without the lock and applies the difference under it, unless
+ * another look came between: then it reads again.
  *
- * Calls of ours that name the pool are made inside its door (core/base/gate.h), which whoever
+ * Calls of ours that name the pool are made inside its gate (core/base/gate.h), which whoever
  * destroys the pool closes first.
  *
  * Records are linked once and never unlinked, so that a walk needs no lock; the record of a pool
- * that is gone serves the next new one. What allocations under way claim: mempool_claim.c. */
-#include "shim/account/handles.h"
-#include "shim/account/mempool_record.h"
+ * that is gone serves the next new one.
+ *
+ * An allocation under way claims what it may take of a pool: idle memory, as far as that is there
+ * for its stream at once, and what the pool may grow by. */
+#include "shim/account/mempool.h"
+#include "core/base/gate.h"
+#include "shim/account/device.h"
+#include "shim/account/direct.h"
+#include "shim/account/graph_memory.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/driver/driver.h"
+#include "shim/handles.h"
+#include "shim/real/resolve.h"
 
 #define DEVICES_MAX 64
+#define POOL_GRANULARITY (UINT64_C(2) << 20)
+/* How often room is made for one request: other threads may take it first. */
+#define ROOM_ATTEMPTS 4
 /* How long a request waits for memory that was freed in the order of streams. */
 #define WAIT_NS UINT64_C(2000000000)
+
+#define LOOK_ATTEMPTS 16
+/* Values of freed_in that are no stream's. */
+#define FREED_NOWHERE UINT64_C(0)
+#define FREED_ANYWHERE UINT64_MAX
+
+struct gc_mempool {
+    struct gc_mempool *next;
+    _Atomic(CUmemoryPool) handle; /* NULL once destroyed */
+    struct gc_gate gate;          /* closed while the driver is asked to destroy it */
+    struct gc_device *_Atomic device;
+    /* These six: under the handles' lock. */
+    uint64_t charged;
+    uint64_t ahead;    /* charged besides, for what allocations under way may grow the pool by */
+    uint64_t claimed;  /* what those allocations claimed of it */
+    uint64_t promised; /* idle memory they count on */
+    uint64_t sequence;
+    uint64_t live_count;
+    bool is_free; /* serves no pool */
+    /* Where memory was freed since all was known to be done: such memory is idle for that stream
+     * only. */
+    _Atomic(uint64_t) freed_in;
+};
+_Static_assert(sizeof(struct gc_mempool) <= GC_HANDLE_RECORD_BYTES, "a pool fits a record");
 
 static _Atomic(struct gc_mempool *) pools;
 static atomic_uint_fast64_t charged_total; /* of all pools: nothing to look at while 0 */
@@ -22,20 +60,21 @@ static atomic_uint_fast64_t charged_total; /* of all pools: nothing to look at w
 /* The handle stays good until leave. NULL: the pool is gone, and there is nothing to leave. */
 static CUmemoryPool enter(struct gc_mempool *pool)
 {
-    if (pool->handle == NULL || !gc_door_enter(&pool->door))
+    if (pool->handle == NULL || !gc_gate_enter(&pool->gate))
         return NULL;
     CUmemoryPool handle = pool->handle;
     if (handle == NULL)
-        gc_door_leave(&pool->door);
+        gc_gate_leave(&pool->gate);
     return handle;
 }
 
 static void leave(struct gc_mempool *pool)
 {
-    gc_door_leave(&pool->door);
+    gc_gate_leave(&pool->gate);
 }
 
-bool gc_mempool_read_figure(struct gc_mempool *pool, CUmemPool_attribute attribute, uint64_t *bytes)
+/* False: the pool is gone or the driver does not say; *bytes is as it was. No lock. */
+static bool read_figure(struct gc_mempool *pool, CUmemPool_attribute attribute, uint64_t *bytes)
 {
     struct gc_capture_guard guard;
     cuuint64_t value = 0;
@@ -94,9 +133,9 @@ struct gc_mempool *gc_mempool_find(CUmemoryPool handle, struct gc_device *device
         pool = take_record_locked();
         if (pool != NULL) {
             pool->is_free = false;
-            gc_door_reopen(&pool->door);
+            gc_gate_set(&pool->gate, GC_GATE_OPEN);
             pool->live_count = 0;
-            pool->freed_in = GC_MEMPOOL_FREED_NOWHERE;
+            pool->freed_in = FREED_NOWHERE;
             pool->device = device;
             pool->handle = handle;
             gc_handles_put_locked(GC_HANDLE_POOL, (uintptr_t)handle, (uintptr_t)pool, 0);
@@ -175,10 +214,10 @@ static int64_t follow(struct gc_mempool *pool, const struct gc_mempool_claim *cl
         uint64_t sequence = pool->sequence;
         uint64_t bytes = pool->charged; /* unchanged where the driver does not say */
         gc_handles_unlock();
-        (void)gc_mempool_read_figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
+        (void)read_figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes);
         gc_handles_lock();
-        bool is_current = pool->handle == handle &&
-                          (pool->sequence == sequence || attempt == GC_MEMPOOL_LOOK_ATTEMPTS);
+        bool is_current =
+            pool->handle == handle && (pool->sequence == sequence || attempt == LOOK_ATTEMPTS);
         int64_t change = is_current ? set_charged_locked(pool, bytes, claim) : 0;
         gc_handles_unlock();
         if (is_current)
@@ -245,11 +284,11 @@ static bool wait_for_frees(struct gc_device *device)
         return false;
     for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
         if (pool->device == device)
-            atomic_store(&pool->freed_in, GC_MEMPOOL_FREED_NOWHERE);
+            atomic_store(&pool->freed_in, FREED_NOWHERE);
     if (gc_driver_await(gc_context_handle(context), WAIT_NS) == CUDA_SUCCESS)
         return true;
     for (struct gc_mempool *pool = first_pool(); pool != NULL; pool = pool->next)
-        atomic_store(&pool->freed_in, GC_MEMPOOL_FREED_ANYWHERE);
+        atomic_store(&pool->freed_in, FREED_ANYWHERE);
     return false;
 }
 
@@ -289,8 +328,8 @@ struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool handle)
     struct gc_mempool *pool = (struct gc_mempool *)(uintptr_t)removed.value;
     gc_mempool_look(pool);
     /* From here on until it is decided no call of ours names the pool. */
-    if (gc_door_claim(&pool->door))
-        gc_door_close(&pool->door);
+    if (gc_gate_claim(&pool->gate))
+        gc_gate_close(&pool->gate);
     return pool;
 }
 
@@ -303,9 +342,9 @@ void gc_mempool_destroy_end(struct gc_mempool *pool, CUmemoryPool handle, bool i
     struct gc_device *device = pool->device;
     bool is_prepared = is_destroyed || gc_handles_prepare();
     if (is_destroyed)
-        gc_door_remove(&pool->door);
+        gc_gate_set(&pool->gate, GC_GATE_GONE);
     else
-        gc_door_reopen(&pool->door);
+        gc_gate_set(&pool->gate, GC_GATE_OPEN);
     gc_handles_lock();
     if (is_destroyed) {
         pool->handle = NULL;
@@ -348,4 +387,144 @@ bool gc_mempool_forget(uint64_t address)
     if (is_known && gc_core_untrack(gc_shim.core, GC_DIRECT_ASYNC, address, &direct) != GC_OK)
         return true; /* its context went first */
     return is_known;
+}
+
+/* ---- room for others ---- */
+
+bool gc_mempool_may_make_room(void)
+{
+    return gc_mempool_holds_memory() || gc_graph_is_expected();
+}
+
+bool gc_mempool_make_room(struct gc_device *device)
+{
+    bool has_made_room = gc_mempool_trim(device);
+    return gc_graph_trim(device) || has_made_room;
+}
+
+/* ---- what allocations under way claim ---- */
+
+/* A stream's identity; the per-thread stream is another one in each thread. Never a
+ * FREED_ value.
+ */
+static uint64_t stream_key(CUstream stream)
+{
+    return stream == CU_STREAM_PER_THREAD ? (uintptr_t)&gc_thread : (uintptr_t)stream;
+}
+
+static void note_freed(struct gc_mempool *pool, uint64_t where)
+{
+    uint64_t seen = FREED_NOWHERE;
+
+    if (!atomic_compare_exchange_strong(&pool->freed_in, &seen, where) && seen != where)
+        atomic_store(&pool->freed_in, FREED_ANYWHERE);
+}
+
+void gc_mempool_note_free(uint64_t address, CUstream stream)
+{
+    struct gc_handle found;
+
+    if (gc_handles_get(GC_HANDLE_ASYNC, address, &found))
+        note_freed((struct gc_mempool *)(uintptr_t)found.value, stream_key(stream));
+}
+
+/* Whether the pool's idle memory is there for an allocation in `stream` at once. */
+static bool is_idle_for(const struct gc_mempool *pool, CUstream stream)
+{
+    uint64_t where = atomic_load(&pool->freed_in);
+    return where == FREED_NOWHERE || where == stream_key(stream);
+}
+
+/* The pool's idle memory that is of use in `stream`, by figures between which no allocation was
+ * settled; 0 if that cannot be said, or if some of it was freed in another stream. Returns with the
+ * lock held. */
+static uint64_t read_idle_and_lock(struct gc_mempool *pool, CUstream stream)
+{
+    uint64_t reserved = 0, used = 0;
+
+    for (int attempt = 0; attempt < LOOK_ATTEMPTS; attempt++) {
+        gc_handles_lock();
+        uint64_t sequence = pool->sequence;
+        gc_handles_unlock();
+        bool is_read = is_idle_for(pool, stream) &&
+                       read_figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
+                       read_figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) &&
+                       is_idle_for(pool, stream);
+        gc_handles_lock();
+        if (!is_read)
+            return 0;
+        if (pool->sequence == sequence)
+            return reserved > used ? reserved - used : 0;
+        gc_handles_unlock();
+    }
+    gc_handles_lock();
+    return 0;
+}
+
+/* Promises idle memory of the pool, all of `bytes` or (`in_part`) as much as there is. */
+static void promise_idle(struct gc_mempool *pool, uint64_t bytes, bool in_part,
+                         struct gc_mempool_claim *claim)
+{
+    uint64_t idle = read_idle_and_lock(pool, claim->stream);
+
+    idle = idle > pool->promised ? idle - pool->promised : 0;
+    if (idle < bytes && !in_part)
+        idle = 0;
+    claim->promised_bytes = idle < bytes ? idle : bytes;
+    pool->promised += claim->promised_bytes;
+    gc_handles_unlock();
+}
+
+static void end_promise(struct gc_mempool *pool, struct gc_mempool_claim *claim)
+{
+    if (claim->promised_bytes == 0)
+        return;
+    gc_handles_lock();
+    pool->promised -= claim->promised_bytes;
+    gc_handles_unlock();
+    claim->promised_bytes = 0;
+}
+
+static void add_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim)
+{
+    gc_handles_lock();
+    pool->claimed += bytes;
+    pool->ahead += bytes;
+    gc_handles_unlock();
+    claim->reserved_bytes = bytes;
+}
+
+static bool try_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim)
+{
+    if (!gc_core_try_reserve(gc_shim.core, pool->device, NULL, bytes))
+        return false;
+    add_claim(pool, bytes, claim);
+    return true;
+}
+
+bool gc_mempool_claim(struct gc_mempool *pool, uint64_t bytes, struct gc_mempool_claim *claim)
+{
+    struct gc_device *device = pool->device;
+
+    if (device == NULL || gc_device_limit_bytes(device) == UINT64_MAX)
+        return true;
+    uint64_t rounded = bytes > UINT64_MAX - POOL_GRANULARITY
+                           ? bytes
+                           : (bytes + POOL_GRANULARITY - 1) & ~(POOL_GRANULARITY - 1);
+    promise_idle(pool, rounded, false, claim);
+    if (claim->promised_bytes != 0 || try_claim(pool, rounded, claim))
+        return true;
+    bool may_fit = rounded <= gc_device_limit_bytes(device);
+    for (int i = 0; may_fit && i < ROOM_ATTEMPTS && gc_mempool_make_room(device); i++)
+        if (try_claim(pool, rounded, claim))
+            return true;
+    /* What is idle but in one piece with what is in use could not go back. */
+    promise_idle(pool, rounded, true, claim);
+    uint64_t growth = rounded - claim->promised_bytes;
+    if (growth == 0 || gc_core_reserve(gc_shim.core, device, NULL, growth) == GC_OK) {
+        add_claim(pool, growth, claim);
+        return true;
+    }
+    end_promise(pool, claim);
+    return false;
 }

@@ -1,13 +1,8 @@
-/* Accounts of memory that the driver itself keeps: stream-ordered pools and graph memory.
- *
- * Both follow what the driver says it holds, by difference: a look at its figure charges or gives
- * back what changed since the last look. */
+/* Accounts of stream-ordered pools, which the driver itself keeps: see mempool.c. */
 #ifndef GC_MEMPOOL_H
 #define GC_MEMPOOL_H
 
-#include "shim/account/direct.h"
-
-/* ---- stream-ordered pools (mempool.c, mempool_claim.c) ---- */
+#include "shim/shim.h"
 
 struct gc_mempool; /* record of a pool; never unmapped, used again once pool and allocations are
                       gone */
@@ -15,10 +10,6 @@ struct gc_mempool; /* record of a pool; never unmapped, used again once pool and
 /* The record of a pool, made on first sight; NULL if there is no host memory for one. `device`
  * NULL: a pool that is not charged (imported, on the host, managed). */
 struct gc_mempool *gc_mempool_find(CUmemoryPool pool, struct gc_device *device);
-/* The stream is about to be destroyed: what was freed in its order waits for a fence. */
-void gc_stream_close(CUstream stream);
-/* The stream goes with its context: all that is known of it is forgotten. */
-void gc_stream_end(CUstream stream);
 /* The device whose default pool it is, for which the cache serves; NULL: none's. Only devices that
  * were used are looked at. */
 struct gc_device *gc_mempool_plain_device(CUmemoryPool pool);
@@ -52,6 +43,14 @@ bool gc_mempool_holds_memory(void);
 /* Gives idle pool memory back to the driver, at the cost of a synchronisation where that is what it
  * takes and no stream captures. True if the account shrank. */
 bool gc_mempool_trim(struct gc_device *device);
+
+/* Makes room in the account: stream-ordered pools and graph memory that are idle go back to the
+ * driver. For a request that core refused for want of room. True if anything went back: try
+ * again. */
+bool gc_mempool_make_room(struct gc_device *device);
+/* False: there is no such memory, so nothing to make room with. */
+bool gc_mempool_may_make_room(void);
+
 /* Around the driver's destruction of a pool. Its charge ends with its last allocation. */
 struct gc_mempool *gc_mempool_destroy_begin(CUmemoryPool pool);
 void gc_mempool_destroy_end(struct gc_mempool *pool, CUmemoryPool handle, bool is_destroyed);
@@ -62,28 +61,5 @@ void gc_mempool_remember(struct gc_mempool *pool, uint64_t address);
  * known to be done its memory may be of use to that stream alone. */
 void gc_mempool_note_free(uint64_t address, CUstream stream);
 bool gc_mempool_forget(uint64_t address); /* false: not stream-ordered memory */
-
-/* ---- graph memory (graph_api.c) ---- */
-
-/* The device has graph memory from now on: its figure is worth a look. */
-void gc_graph_expect(struct gc_device *device);
-void gc_graph_refresh(struct gc_device *device);
-void gc_graph_refresh_all(void);
-bool gc_graph_is_expected(void);
-/* True if the account shrank. */
-bool gc_graph_trim(struct gc_device *device);
-
-/* ---- captures (capture_api.c) ---- */
-
-/* The explicit handle of what a wrapper was given: NULL is the legacy stream, or the thread's own
- * in a _ptsz entry. */
-CUstream gc_stream_explicit(CUstream stream, bool is_per_thread);
-/* True if this stream captures now. Costs one load when nothing captures. */
-bool gc_stream_is_capturing(CUstream stream);
-bool gc_capture_is_any(void);
-/* The thread ends, and with it the captures in its own stream. */
-void gc_captures_end_thread(void);
-/* The context is gone, its captures with it. */
-void gc_capture_drop_context(struct gc_context *context);
 
 #endif

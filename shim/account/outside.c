@@ -10,10 +10,11 @@
  * free itself would have waited, and never for the host. */
 #define _GNU_SOURCE
 #include "shim/account/outside.h"
+#include "shim/real/resolve.h"
+#include "shim/real/thread_end.h"
 
 #include "core/device/submit.h"
 #include "core/io/elf.h"
-#include "shim/intercept/resolve.h"
 
 #include <string.h>
 
@@ -66,45 +67,11 @@ void gc_outside_note_load(const char *path, const void *caller)
         gc_resolve_is_driver_code(caller))
         return;
     gc_shim_enter(GC_API_COUNT);
-    (void)gc_hot_watch_end();
+    (void)gc_thread_watch_end();
     if (!gc_thread.is_loading) {
         gc_thread.is_loading = true;
         gc_work_begin_load(gc_core_work(gc_shim.core));
     }
     (void)gc_work_catch_up(gc_shim.core);
     gc_shim_leave();
-}
-
-/* ---- flags of contexts ---- */
-
-#define SET_FLAGS(symbol, ...)                                                                     \
-    do {                                                                                           \
-        CUresult result = CUDA_SUCCESS;                                                            \
-                                                                                                   \
-        if (!gc_shim_ready() || (flags & GC_CTX_SYNC_MEMOPS) == 0)                                 \
-            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
-        gc_shim_enter(GC_API_##symbol);                                                            \
-        result = gc_outside_expect();                                                              \
-        if (result == CUDA_SUCCESS)                                                                \
-            result = GC_FORWARD(symbol, __VA_ARGS__);                                              \
-        gc_shim_leave();                                                                           \
-        return result;                                                                             \
-    } while (0)
-
-GC_EXPORT
-CUresult cuCtxSetFlags(unsigned flags)
-{
-    SET_FLAGS(cuCtxSetFlags, flags);
-}
-
-GC_EXPORT
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned flags)
-{
-    SET_FLAGS(cuDevicePrimaryCtxSetFlags, ordinal, flags);
-}
-
-GC_EXPORT
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
-{
-    SET_FLAGS(cuDevicePrimaryCtxSetFlags_v2, ordinal, flags);
 }

@@ -4,8 +4,8 @@
  * address to another thread before the call has returned: before it, the entry is marked as leaving
  * (moved aside under another key); after it, dropped or put back. */
 #include "shim/account/physical.h"
-
-#include "shim/account/handles.h"
+#include "shim/account/direct.h"
+#include "shim/handles.h"
 
 struct physical {
     uint64_t key; /* of core's record */

@@ -1,9 +1,10 @@
 #define _GNU_SOURCE
 #include "shim/account/tenant.h"
+#include "shim/real/runtime.h"
+#include "shim/real/thread_end.h"
 
 #include "core/config/tenant_rules.h"
 #include "core/io/elf.h"
-#include "shim/intercept/route.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -111,7 +112,7 @@ struct gc_tenant *gc_tenants_of_work(const void *caller)
 {
     if (gc_thread.tenant != NULL || !tenants.has_rules)
         return gc_thread.tenant;
-    if (gc_route_is_in_runtime(caller))
+    if (gc_runtime_is_code(caller))
         return gc_thread.last_tenant;
     return tenant_of(caller);
 }
@@ -274,7 +275,7 @@ enum gc_status gc_tenants_set_current(uint64_t handle)
 
     if (handle == before)
         return GC_OK;
-    if (handle != 0 && !gc_hot_watch_end())
+    if (handle != 0 && !gc_thread_watch_end())
         return GC_NO_HOST_MEMORY;
     status = handle == 0 ? GC_OK : hold(handle, &tenant);
     if (status != GC_OK)

@@ -24,6 +24,10 @@ enum gc_status gc_tenants_share(struct gc_device *device, struct gc_share **shar
 /* What a malloc of the call's tenant could get, and the most there is for it: see gc_core_mem_info.
  */
 void gc_tenants_mem_info(struct gc_device *device, uint64_t *free_bytes, uint64_t *total_bytes);
+/* Where a request in `context` (a record of a handle, not of a tenant) is served: by the record of
+ * the calling thread's tenant, or of the one whose object called, else by `context` itself. NULL:
+ * the tenant's record is not to be had; the request must fail. */
+struct gc_context *gc_shim_target(struct gc_context *context);
 /* The context of the thread, or its tenant, has changed: where its allocations go is to be asked.
  */
 void gc_tenants_forget_target(void);

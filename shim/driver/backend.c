@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "shim/driver/backend.h"
 #include "core/io/writer.h"
+#include "shim/real/resolve.h"
 
 #include "core/io/elf.h"
 

@@ -3,59 +3,20 @@
  * they are made in relaxed mode, and core asks for no synchronisation then. Core calls from inside
  * a wrapper, so nothing here is wrapped again. */
 #include "core/base/clock.h"
-#include "shim/account/direct.h"
-#include "shim/account/stream_list.h"
-
-CUresult gc_driver_enter_context(uint64_t context, bool *pushed)
-{
-    CUcontext wanted = (CUcontext)(uintptr_t)context,
-              current = NULL; /* NOLINT: handles travel as integers */
-    CUresult result;
-
-    *pushed = false;
-    if (gc_core_is_of_device(context))
-        return CUDA_SUCCESS; /* mapping needs no context, and nothing else is asked of a device */
-    result = GC_USE(cuCtxGetCurrent, &current);
-    if (result != CUDA_SUCCESS || current == wanted)
-        return result;
-    result = GC_USE(cuCtxPushCurrent_v2, wanted);
-    *pushed = result == CUDA_SUCCESS;
-    return result;
-}
-
-void gc_driver_leave_context(bool pushed)
-{
-    CUcontext popped;
-
-    if (pushed && GC_USE(cuCtxPopCurrent_v2, &popped) != CUDA_SUCCESS)
-        gc_log_write(&gc_shim.log, GC_LOG_WARN, "the driver did not take a context back");
-}
-
-struct gc_device *gc_driver_device(uint64_t handle)
-{
-    struct gc_context *context = gc_core_find_context(gc_shim.core, handle);
-
-    return context == NULL ? NULL : gc_context_device(context);
-}
+#include "shim/driver/driver.h"
+#include "shim/driver/stream_list.h"
+#include "shim/real/resolve.h"
 
 static int mem_alloc(void *self, uint64_t context, uint64_t bytes, uint64_t *address)
 {
     CUdeviceptr dptr = 0;
-    struct gc_capture_guard guard;
-    CUresult result;
-    bool pushed;
 
     (void)self;
-    result = gc_driver_enter_context(context, &pushed);
-    if (result != CUDA_SUCCESS)
-        return (int)result;
-    gc_capture_relax(&guard);
-    result = GC_CALL(gc_driver_device(context), cuMemAlloc_v2, &dptr, (size_t)bytes);
-    gc_capture_restore(&guard);
-    gc_driver_leave_context(pushed);
-    if (result == CUDA_SUCCESS)
+    int code = GC_CALL_IF_ENTERED(
+        context, GC_CALL(gc_driver_device(context), cuMemAlloc_v2, &dptr, (size_t)bytes));
+    if (code == 0)
         *address = dptr;
-    return (int)result;
+    return code;
 }
 
 static CUresult free_waiting(uint64_t context, CUdeviceptr address)
@@ -76,32 +37,16 @@ static CUresult free_idle(uint64_t context, CUdeviceptr address)
     return CUDA_SUCCESS;
 }
 
-static int free_by(CUresult (*way)(uint64_t, CUdeviceptr), uint64_t context, uint64_t address)
-{
-    struct gc_capture_guard guard;
-    CUresult result;
-    bool pushed;
-
-    result = gc_driver_enter_context(context, &pushed);
-    if (result != CUDA_SUCCESS)
-        return (int)result;
-    gc_capture_relax(&guard);
-    result = way(context, (CUdeviceptr)address);
-    gc_capture_restore(&guard);
-    gc_driver_leave_context(pushed);
-    return (int)result;
-}
-
 static int mem_free(void *self, uint64_t context, uint64_t address)
 {
     (void)self;
-    return free_by(free_waiting, context, address);
+    return GC_CALL_IF_ENTERED(context, free_waiting(context, (CUdeviceptr)address));
 }
 
 static int mem_free_idle(void *self, uint64_t context, uint64_t address)
 {
     (void)self;
-    return free_by(free_idle, context, address);
+    return GC_CALL_IF_ENTERED(context, free_idle(context, (CUdeviceptr)address));
 }
 
 /* Of the thread's own current context, as the program's call: the stream says where it belongs. */
@@ -115,21 +60,13 @@ static int mem_free_ordered(void *self, uint64_t context, uint64_t address, uint
 static int mem_info(void *self, uint64_t context, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     size_t available = 0, total = 0;
-    struct gc_capture_guard guard;
-    CUresult result;
-    bool pushed;
 
     (void)self;
-    result = gc_driver_enter_context(context, &pushed);
-    if (result != CUDA_SUCCESS)
-        return (int)result;
-    gc_capture_relax(&guard);
-    result = GC_CALL(gc_driver_device(context), cuMemGetInfo_v2, &available, &total);
-    gc_capture_restore(&guard);
-    gc_driver_leave_context(pushed);
+    int code = GC_CALL_IF_ENTERED(
+        context, GC_CALL(gc_driver_device(context), cuMemGetInfo_v2, &available, &total));
     *free_bytes = available;
     *total_bytes = total;
-    return (int)result;
+    return code;
 }
 
 static int synchronize(void *self, uint64_t context)
@@ -144,15 +81,6 @@ static int synchronize(void *self, uint64_t context)
     result = GC_CALL(gc_driver_device(context), cuCtxSynchronize);
     gc_driver_leave_context(pushed);
     return (int)result;
-}
-
-static bool relieve(void *self, uint64_t context, uint64_t bytes)
-{
-    struct gc_device *device = gc_driver_device(context);
-
-    (void)self;
-    (void)bytes;
-    return device != NULL && gc_direct_make_room(device);
 }
 
 static uint64_t clock_ns(void *self)
@@ -172,7 +100,6 @@ void gc_driver_cuda_init(struct gc_driver *driver)
         .mem_free_ordered = mem_free_ordered,
         .mem_info = mem_info,
         .synchronize = synchronize,
-        .relieve = relieve,
         .clock_ns = clock_ns,
     };
     gc_driver_fence_init(driver);

@@ -6,10 +6,11 @@
  * captures; giving an event back makes a driver call only where enough are kept already. */
 #include "core/base/clock.h"
 #include "core/device/submit.h"
-#include "shim/account/direct.h"
-#include "shim/account/handles.h"
-#include "shim/account/mempool.h"
-#include "shim/account/stream_list.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/driver/driver.h"
+#include "shim/driver/stream_list.h"
+#include "shim/handles.h"
+#include "shim/real/resolve.h"
 
 #include <time.h>
 
@@ -87,61 +88,61 @@ static void give_event(uint64_t context, CUevent event)
     (void)GC_CALL(gc_driver_device(context), cuEventDestroy_v2, event);
 }
 
-/* Captures in other contexts are none of these calls' business: core asks for nothing where one is
- * in the way. */
-static CUresult enter(uint64_t context, bool *pushed, struct gc_capture_guard *guard)
-{
-    CUresult result = gc_driver_enter_context(context, pushed);
+/* What an event is put behind: all work of the context, which is current, or of one stream. */
+typedef CUresult record_function(uint64_t context, CUstream stream, CUevent event);
 
-    if (result == CUDA_SUCCESS)
-        gc_capture_relax(guard);
-    return result;
+static CUresult record_all_work(uint64_t context, CUstream unused, CUevent event)
+{
+    (void)unused;
+    return !gc_stream_list_is_needed()
+               ? GC_CALL(gc_driver_device(context), cuCtxRecordEvent, (CUcontext)(uintptr_t)context,
+                         event) /* NOLINT: an integer */
+               : gc_stream_list_record(context, event);
 }
 
-static void leave(bool pushed, struct gc_capture_guard *guard)
+static CUresult record_stream(uint64_t context, CUstream stream, CUevent event)
 {
-    gc_capture_restore(guard);
-    gc_driver_leave_context(pushed);
+    return GC_CALL(gc_driver_device(context), cuEventRecord, event, stream);
+}
+
+/* *fence: 0, or an event to be recorded again. Unchanged where it fails. */
+static CUresult record(uint64_t context, CUstream stream, record_function *how, uint64_t *fence)
+{
+    CUevent event = (CUevent)(uintptr_t)*fence; /* NOLINT: handles are integers */
+    struct gc_driver_visit visit;
+    CUresult result = gc_driver_enter(context, &visit);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (event == NULL)
+        result = take_event(context, &event);
+    if (result == CUDA_SUCCESS)
+        result = how(context, stream, event);
+    if (result == CUDA_SUCCESS)
+        *fence = (uintptr_t)event;
+    else if (*fence == 0 && event != NULL)
+        give_event(context, event);
+    gc_driver_leave(&visit);
+    return result;
 }
 
 static int fence_record(void *self, uint64_t context, uint64_t *fence)
 {
-    CUevent event = NULL;
-    CUresult result;
-    struct gc_capture_guard guard;
-    bool pushed;
+    uint64_t made = 0;
+    CUresult result = record(context, NULL, record_all_work, &made);
 
     (void)self;
-    result = enter(context, &pushed, &guard);
-    if (result != CUDA_SUCCESS)
-        return (int)result;
-    result = take_event(context, &event);
-    if (result == CUDA_SUCCESS) {
-        result = !gc_stream_list_is_needed()
-                     ? GC_CALL(gc_driver_device(context), cuCtxRecordEvent,
-                               (CUcontext)(uintptr_t)context, event) /* NOLINT: an integer */
-                     : gc_stream_list_record(context, event);
-        if (result == CUDA_SUCCESS)
-            *fence = (uintptr_t)event;
-        else
-            give_event(context, event);
-    }
-    leave(pushed, &guard);
+    if (result == CUDA_SUCCESS)
+        *fence = made;
     return (int)result;
 }
 
 /* A capture that another thread begins meanwhile waits for the look's end. */
 static CUresult look_at(uint64_t context, CUevent event)
 {
-    struct gc_capture_guard guard;
-    bool pushed;
-
     gc_core_look_begin(gc_shim.core);
-    CUresult result = enter(context, &pushed, &guard);
-    if (result == CUDA_SUCCESS) {
-        result = GC_CALL(gc_driver_device(context), cuEventQuery, event);
-        leave(pushed, &guard);
-    }
+    CUresult result = (CUresult)GC_CALL_IF_ENTERED(
+        context, GC_CALL(gc_driver_device(context), cuEventQuery, event));
     gc_core_look_end(gc_shim.core);
     return result;
 }
@@ -210,26 +211,8 @@ static bool find_stream(uint64_t name, CUstream *stream)
 
 static CUresult mark(uint64_t context, CUstream stream, uint64_t *fence)
 {
-    CUevent event = (CUevent)(uintptr_t)*fence; /* NOLINT: as above */
-    CUresult result;
-    struct gc_capture_guard guard;
-    bool pushed;
-
-    if (gc_stream_is_capturing(stream))
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    result = enter(context, &pushed, &guard);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (event == NULL)
-        result = take_event(context, &event);
-    if (result == CUDA_SUCCESS)
-        result = GC_CALL(gc_driver_device(context), cuEventRecord, event, stream);
-    if (result == CUDA_SUCCESS)
-        *fence = (uintptr_t)event;
-    else if (*fence == 0 && event != NULL)
-        give_event(context, event);
-    leave(pushed, &guard);
-    return result;
+    return gc_stream_is_capturing(stream) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                          : record(context, stream, record_stream, fence);
 }
 
 static int stream_mark(void *self, uint64_t context, uint64_t name, uint64_t *fence)

@@ -2,25 +2,11 @@
  * itself: core charges the pages, so the accounts of the program's own handles (physical.c) never
  * see them. Captures under way survive, as in driver_cuda.c; core asks for nothing here then but to
  * give back what is left of a context that is gone. */
-#include "shim/account/direct.h"
 #include "shim/driver/backend.h"
+#include "shim/driver/driver.h"
+#include "shim/real/resolve.h"
 
 #define PEERS_MAX 64
-
-/* One driver call in `context`, relaxed for captures. */
-#define IN_CONTEXT(context, call)                                                                  \
-    ({                                                                                             \
-        struct gc_capture_guard guard_;                                                            \
-        bool pushed_;                                                                              \
-        CUresult result_ = gc_driver_enter_context((context), &pushed_);                           \
-        if (result_ == CUDA_SUCCESS) {                                                             \
-            gc_capture_relax(&guard_);                                                             \
-            result_ = (call);                                                                      \
-            gc_capture_restore(&guard_);                                                           \
-            gc_driver_leave_context(pushed_);                                                      \
-        }                                                                                          \
-        (int)result_;                                                                              \
-    })
 
 static CUmemLocation location_of(uint64_t context)
 {
@@ -36,8 +22,8 @@ static int address_reserve(void *self, uint64_t context, uint64_t bytes, uint64_
     CUdeviceptr dptr = 0;
 
     (void)self;
-    int code = IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuMemAddressReserve, &dptr,
-                                           (size_t)bytes, (size_t)alignment, 0, 0));
+    int code = GC_CALL_IF_ENTERED(context, GC_CALL(gc_driver_device(context), cuMemAddressReserve,
+                                                   &dptr, (size_t)bytes, (size_t)alignment, 0, 0));
     if (code == 0)
         *address = dptr;
     return code;
@@ -59,8 +45,8 @@ static int page_create(void *self, uint64_t context, uint64_t bytes, uint64_t *h
 
     (void)self;
     prop.allocFlags.gpuDirectRDMACapable = gc_backend_has_rdma(prop.location.id);
-    int code = IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuMemCreate, &created,
-                                           (size_t)bytes, &prop, 0));
+    int code = GC_CALL_IF_ENTERED(context, GC_CALL(gc_driver_device(context), cuMemCreate, &created,
+                                                   (size_t)bytes, &prop, 0));
     if (code == 0)
         *handle = created;
     return code;
@@ -75,8 +61,8 @@ static int page_release(void *self, uint64_t context, uint64_t handle)
 static int page_map(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint64_t handle)
 {
     (void)self;
-    return IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuMemMap, (CUdeviceptr)address,
-                                       (size_t)bytes, 0, handle, 0));
+    return GC_CALL_IF_ENTERED(context, GC_CALL(gc_driver_device(context), cuMemMap,
+                                               (CUdeviceptr)address, (size_t)bytes, 0, handle, 0));
 }
 
 /* Contexts may be each other's peers by copies alone, between devices that cannot reach each other.
@@ -110,8 +96,8 @@ static int page_set_access(void *self, uint64_t context, uint64_t address, uint6
         access[count] = access[0];
         access[count++].location.id = peers[i];
     }
-    return IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuMemSetAccess,
-                                       (CUdeviceptr)address, (size_t)bytes, access, count));
+    return GC_CALL_IF_ENTERED(context, GC_CALL(gc_driver_device(context), cuMemSetAccess,
+                                               (CUdeviceptr)address, (size_t)bytes, access, count));
 }
 
 static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t bytes)
@@ -123,28 +109,29 @@ static int page_unmap(void *self, uint64_t context, uint64_t address, uint64_t b
 static int fill(void *self, uint64_t context, uint64_t address, uint64_t bytes, uint8_t value)
 {
     (void)self;
-    int code =
-        IN_CONTEXT(context, GC_USE(cuMemsetD8_v2, (CUdeviceptr)address, value, (size_t)bytes));
+    int code = GC_CALL_IF_ENTERED(
+        context, GC_USE(cuMemsetD8_v2, (CUdeviceptr)address, value, (size_t)bytes));
     if (code != CUDA_SUCCESS)
         return code;
-    return IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuCtxSynchronize));
+    return GC_CALL_IF_ENTERED(context, GC_CALL(gc_driver_device(context), cuCtxSynchronize));
 }
 
 static int read_memory(void *self, uint64_t context, uint64_t address, uint64_t bytes, void *to)
 {
     (void)self;
-    return IN_CONTEXT(context, GC_USE(cuMemcpyDtoH_v2, to, (CUdeviceptr)address, (size_t)bytes));
+    return GC_CALL_IF_ENTERED(context,
+                              GC_USE(cuMemcpyDtoH_v2, to, (CUdeviceptr)address, (size_t)bytes));
 }
 
 static int write_memory(void *self, uint64_t context, uint64_t address, uint64_t bytes,
                         const void *from)
 {
     (void)self;
-    int code =
-        IN_CONTEXT(context, GC_USE(cuMemcpyHtoD_v2, (CUdeviceptr)address, from, (size_t)bytes));
+    int code = GC_CALL_IF_ENTERED(
+        context, GC_USE(cuMemcpyHtoD_v2, (CUdeviceptr)address, from, (size_t)bytes));
     if (code != CUDA_SUCCESS)
         return code;
-    return IN_CONTEXT(context, GC_CALL(gc_driver_device(context), cuCtxSynchronize));
+    return GC_CALL_IF_ENTERED(context, GC_CALL(gc_driver_device(context), cuCtxSynchronize));
 }
 
 void gc_driver_map_init(struct gc_driver *driver)

@@ -1,18 +1,93 @@
-/* cuGetProcAddress, both ABIs: the real one answers first; what it handed out is replaced only
- * where it is an entry point of api.def in exactly the ABI asked for. Look-ups made by libcuda
- * itself are left alone.
+/* Which wrapper stands for which row, and cuGetProcAddress, both ABIs: the real one answers first;
+ * what it handed out is replaced only where it is an entry point of api.def in exactly the ABI
+ * asked for. Look-ups made by libcuda itself are left alone.
  *
  * A look-up does not start the library: programs look names up when they load and fork before they
  * use any. */
-#include "shim/intercept/resolve.h"
-#include "shim/intercept/unknown.h"
+#include "shim/intercept/proc_address.h"
+#include "shim/real/resolve.h"
+#include "shim/real/unknown.h"
+
+#include <string.h>
+
+static void *const wrappers[GC_ROW_COUNT] = {
+#define API(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
+#define RUNTIME(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
+#define NVML(symbol, ...) [GC_ROW_##symbol] = (void *)symbol,
+#include "shim/api.def"
+};
+
+void *gc_row_wrapper(const struct gc_row *row)
+{
+    return wrappers[row - gc_rows];
+}
+
+static bool fits(const struct gc_row *row, const char *name, enum gc_variant variant)
+{
+    return row->type == GC_ROW_TYPE_API && row->variant == variant && strcmp(row->base, name) == 0;
+}
+
+/* The ABI a request means: the newest not newer than `version`. */
+static const struct gc_row *find_abi(const char *name, int version, enum gc_variant variant)
+{
+    const struct gc_row *best = NULL;
+
+    for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
+        if (fits(row, name, variant) && row->version <= version &&
+            (best == NULL || row->version > best->version))
+            best = row;
+    return best;
+}
+
+/* Of either variant: a driver without a per-thread flavour of a name hands out the plain one. */
+static const struct gc_row *find_same(const char *name, const void *real)
+{
+    for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++)
+        if (row->type == GC_ROW_TYPE_API && strcmp(row->base, name) == 0 &&
+            gc_row_real(row) == real)
+            return row;
+    return NULL;
+}
+
+/* What to hand a program that cuGetProcAddress gave `real` for (name, version, flags): our wrapper
+ * for exactly that ABI, or `real` itself. */
+static void *replace(const char *name, int version, cuuint64_t flags, void *real)
+{
+    const struct gc_row *row = NULL, *same;
+    enum gc_variant variant = GC_VARIANT_NONE;
+
+    const int newest = gc_resolve_driver_version();
+    const int known =
+        version < newest ? version : newest; /* no driver hands out what is newer than itself */
+
+    if (flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM &&
+        find_abi(name, known, GC_VARIANT_PTSZ))
+        variant = GC_VARIANT_PTSZ;
+    row = find_abi(name, known, variant);
+    if (row == NULL)
+        gc_unknown_note(name, version);
+    if (row == NULL || gc_row_wrapper(row) == real)
+        return real;
+    if (gc_row_real(row) == real)
+        return gc_row_wrapper(row);
+    /* The driver may be newer than this table: its pointer tells. */
+    same = find_same(name, real);
+    if (same != NULL)
+        return gc_row_wrapper(same);
+    if (version <= GC_API_TABLE_VERSION) {
+        gc_row_record(row, real); /* if the symbol itself is not exported */
+        return gc_row_wrapper(row);
+    }
+    gc_unknown_see(name, version);
+    return real;
+}
 
 static void substitute(const char *symbol, void **pfn, int version, cuuint64_t flags,
                        const void *caller)
 {
     if (symbol == NULL || pfn == NULL || *pfn == NULL || gc_resolve_is_driver_code(caller))
         return;
-    *pfn = gc_row_substitute(symbol, version, flags, *pfn);
+    *pfn = replace(symbol, version, flags, *pfn);
 }
 
 GC_EXPORT

@@ -11,10 +11,12 @@
 #define _GNU_SOURCE
 #include "shim/intercept/route.h"
 #include "core/io/elf.h"
-#include "shim/account/nvml.h"
 #include "shim/account/outside.h"
-#include "shim/intercept/resolve.h"
-#include "shim/intercept/unknown.h"
+#include "shim/intercept/proc_address.h"
+#include "shim/real/nvml.h"
+#include "shim/real/resolve.h"
+#include "shim/real/runtime.h"
+#include "shim/real/unknown.h"
 
 #include <string.h>
 
@@ -33,7 +35,7 @@ static void *find_in_callers_scope(const struct gc_libc *libc, const struct gc_r
         return NULL;
     found = libc->dlsym(handle, row->symbol);
     libc->dlclose(handle);
-    return found == row->wrapper ? NULL : found;
+    return found == gc_row_wrapper(row) ? NULL : found;
 }
 
 static void *find_behind_us(const struct gc_libc *libc, const struct gc_row *row,
@@ -48,88 +50,6 @@ static void *find_behind_us(const struct gc_libc *libc, const struct gc_row *row
     return found;
 }
 
-static void look_for_runtime(void *is_it, const char *path)
-{
-    static const char prefix[] = GC_ROUTE_RUNTIME;
-    const char *slash = path == NULL ? NULL : strrchr(path, '/');
-    const char *name = slash == NULL ? path : slash + 1;
-
-    *(bool *)is_it = name != NULL && strncmp(name, prefix, sizeof(prefix) - 1) == 0;
-}
-
-bool gc_route_is_in_runtime(const void *code)
-{
-    bool is_it = false;
-
-    gc_elf_visit_path(code, look_for_runtime, &is_it);
-    return is_it;
-}
-
-/* ---- the runtimes ---- */
-
-#define KEPT_MAX 16 /* more are looked up anew each time */
-
-static _Atomic(uintptr_t) kept[KEPT_MAX]; /* where the objects begin that stay */
-static void *_Atomic behind_us[GC_ROW_COUNT];
-static atomic_bool is_behind_known;
-
-void gc_route_keep(const void *code)
-{
-    const struct gc_libc *libc = gc_elf_libc();
-    uintptr_t low, high;
-    Dl_info info;
-
-    if (libc == NULL || !gc_elf_find_range(code, &low, &high))
-        return;
-    for (size_t i = 0; i < KEPT_MAX; i++)
-        if (atomic_load_explicit(&kept[i], memory_order_relaxed) == low)
-            return;
-    if (libc->dladdr(code, &info) != 0 && info.dli_fname != NULL)
-        libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    libc->dlerror(); /* the program shall not read of our misses: it stays loaded anyhow */
-    for (size_t i = 0; i < KEPT_MAX; i++) {
-        uintptr_t none = 0;
-
-        if (atomic_compare_exchange_strong_explicit(&kept[i], &none, low, memory_order_relaxed,
-                                                    memory_order_relaxed))
-            return;
-    }
-}
-
-void *gc_route_behind_us_now(const struct gc_row *row)
-{
-    const struct gc_libc *libc = gc_elf_libc();
-    void *found = libc == NULL ? NULL : libc->dlsym(RTLD_NEXT, row->symbol);
-
-    if (libc != NULL)
-        libc->dlerror(); /* the program shall not read of our misses */
-    return found;
-}
-
-void gc_route_look_behind(void)
-{
-    /* acquire: pairs with the release at the end */
-    if (atomic_load_explicit(&is_behind_known, memory_order_acquire))
-        return;
-    for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
-        void *found = row->type == GC_ROW_TYPE_RUNTIME ? gc_route_behind_us_now(row) : NULL;
-
-        if (found != NULL)
-            gc_route_keep(found);
-        atomic_store_explicit(&behind_us[row - gc_rows], found, memory_order_relaxed);
-    }
-    const void *runtime = gc_elf_find_function(GC_ROUTE_RUNTIME, "cudaMalloc");
-    if (runtime != NULL)
-        gc_route_keep(runtime);
-    atomic_store_explicit(&is_behind_known, true, memory_order_release);
-}
-
-void *gc_route_behind_us(const struct gc_row *row)
-{
-    gc_route_look_behind();
-    return atomic_load_explicit(&behind_us[row - gc_rows], memory_order_relaxed);
-}
-
 /* What an object behind us that defines the name itself finds next. For the driver's own names that
  * is our wrapper, which goes straight to the driver; of the runtime's calls ours has been passed
  * already, so the real dlsym answers, from where that object stands. */
@@ -139,7 +59,7 @@ static struct gc_route next_after_another(const struct gc_libc *libc, const stru
 
     if (row->type == GC_ROW_TYPE_API && gc_resolve_driver(false) && gc_row_real(row) != NULL) {
         route.jump = NULL;
-        route.answer = row->wrapper;
+        route.answer = gc_row_wrapper(row);
     }
     return route;
 }
@@ -149,10 +69,11 @@ static struct gc_route next_after_another(const struct gc_libc *libc, const stru
 static void *substitute(const struct gc_row *row, void *real)
 {
     if (row->type == GC_ROW_TYPE_API)
-        return gc_resolve_driver(false) && gc_row_real(row) == real ? row->wrapper : real;
+        return gc_resolve_driver(false) && gc_row_real(row) == real ? gc_row_wrapper(row) : real;
     if (row->type == GC_ROW_TYPE_NVML)
-        return gc_nvml_resolve(false) && gc_row_real(row) == real ? row->wrapper : real;
-    return gc_route_is_in_runtime(real) && gc_row_record(row, real) == real ? row->wrapper : real;
+        return gc_nvml_resolve(false) && gc_row_real(row) == real ? gc_row_wrapper(row) : real;
+    return gc_runtime_is_code(real) && gc_row_record(row, real) == real ? gc_row_wrapper(row)
+                                                                        : real;
 }
 
 /* As all of the driver's names and few others: a quick look, for every dlsym of the process. */
@@ -179,10 +100,10 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
         gc_unknown_note_symbol(name);
     if (row == NULL || gc_resolve_is_driver_code(caller))
         return route;
-    found = handle == RTLD_NEXT ? row->wrapper : libc->dlsym(handle, name);
+    found = handle == RTLD_NEXT ? gc_row_wrapper(row) : libc->dlsym(handle, name);
     if (found == NULL)
         return route;
-    if (found == row->wrapper) {
+    if (found == gc_row_wrapper(row)) {
         const enum gc_elf_place place =
             handle == RTLD_NEXT ? gc_elf_find_definer(caller, name) : GC_ELF_NO_DEFINER;
         if (place == GC_ELF_BEHIND_US)
@@ -190,12 +111,12 @@ struct gc_route gc_route_dlsym(void *handle, const char *name, const void *calle
         found = find_behind_us(libc, row, caller);
         route.jump = NULL;
         if (found != NULL)
-            route.answer = place == GC_ELF_BEFORE_US ? row->wrapper : substitute(row, found);
+            route.answer = place == GC_ELF_BEFORE_US ? gc_row_wrapper(row) : substitute(row, found);
         return route;
     }
     /* Found in the object asked for, or before us in the scope. */
     found = substitute(row, found);
-    if (found == row->wrapper) {
+    if (found == gc_row_wrapper(row)) {
         route.jump = NULL;
         route.answer = found;
     }
@@ -236,7 +157,7 @@ struct gc_route gc_route_dlvsym(void *handle, const char *name, const char *vers
     route.jump = (void *)libc->dlvsym;
     if (name == NULL || version == NULL || gc_thread.depth > 0)
         return route;
-    own = row != NULL ? row->wrapper : own_resolver(name);
+    own = row != NULL ? gc_row_wrapper(row) : own_resolver(name);
     if (own == NULL || gc_resolve_is_driver_code(caller))
         return route;
     /* A versioned look-up never finds our own, unversioned names; from here it starts behind us. */

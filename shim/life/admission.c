@@ -2,9 +2,11 @@
  * fits. The estimate was made at the start (init.c); what it must fit in is known once the driver
  * is up: the budget, else the limit, else the device; and a group's limit whatever else is said. */
 #include "core/base/bits.h"
-#include "shim/life/deep.h"
+#include "shim/account/device.h"
+#include "shim/deep.h"
+#include "shim/life/life.h"
 #include "shim/life/module.h"
-#include "shim/shim.h"
+#include "shim/real/resolve.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -74,13 +76,13 @@ static void describe_all(const struct gc_options *options, uint32_t wanted,
         devices->count++;
 }
 
-static CUresult close_gate(enum gc_gate word, enum gc_gate_verdict verdict)
+static CUresult close_gate(enum gc_admission word, enum gc_gate_verdict verdict)
 {
-    if (word == GC_GATE_OFF || word == GC_GATE_WARN)
+    if (word == GC_ADMISSION_OFF || word == GC_ADMISSION_WARN)
         return CUDA_SUCCESS;
     if (verdict == GC_GATE_UNREADABLE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (word == GC_GATE_EXIT)
+    if (word == GC_ADMISSION_EXIT)
         _exit(
             EXIT_DOES_NOT_FIT); /* asked for; the program's own handlers expect a CUDA that works */
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -99,9 +101,9 @@ static void judge(void *argument)
 }
 
 /* As with a model that cannot be read: there is no estimate. */
-static CUresult refuse_without_module(enum gc_gate word)
+static CUresult refuse_without_module(enum gc_admission word)
 {
-    gc_log_once(&gc_shim.log, &gate.was_said, word == GC_GATE_OFF ? GC_LOG_INFO : GC_LOG_ERROR,
+    gc_log_once(&gc_shim.log, &gate.was_said, word == GC_ADMISSION_OFF ? GC_LOG_INFO : GC_LOG_ERROR,
                 "GPUCACHE_MODEL: %s", gate.reason);
     return close_gate(word, GC_GATE_UNREADABLE);
 }

@@ -3,7 +3,7 @@
 
 #include "core/base/clock.h"
 #include "core/report/report.h"
-#include "shim/shim.h"
+#include "shim/life/life.h"
 
 #define ORDINALS 256 /* more than any driver has */
 

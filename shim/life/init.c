@@ -6,22 +6,23 @@
  * take no lock of anyone else's: one thread does each, and the others wait for it, for a moment. A
  * call that comes back to us from inside the start passes through.
  *
- * A forked child must not touch its parent's accounts: a page that the kernel wipes on fork tells
- * the two apart without a system call (without such a page getpid does). At exit getpid is compared
- * as well, since a child that shares its parent's memory runs the parent's destructors. The real
- * pointers stay usable in every state; core stays whole after the report, for static destructors
- * that run later. */
+ * At exit the process ids are compared as well (state.c has the rest of forks), since a child that
+ * shares its parent's memory runs the parent's destructors. The real pointers stay usable in every
+ * state; core stays whole after the report, for static destructors that run later. */
 #define _GNU_SOURCE
 #include "core/base/lock.h"
 #include "core/plan/plan.h"
+#include "shim/account/direct.h"
+#include "shim/account/hot.h"
 #include "shim/account/outside.h"
 #include "shim/account/tenant.h"
-#include "shim/intercept/resolve.h"
-#include "shim/intercept/unknown.h"
-#include "shim/life/deep.h"
+#include "shim/deep.h"
+#include "shim/driver/driver.h"
 #include "shim/life/exit_report.h"
+#include "shim/life/life.h"
 #include "shim/life/module.h"
-#include "shim/wrap/submit.h"
+#include "shim/real/resolve.h"
+#include "shim/real/unknown.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -31,59 +32,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char closed;
-static const _Atomic uint32_t nothing_asked;
-struct gc_shim gc_shim = {
-    .log = {GC_LOG_WARN, STDERR_FILENO}, .hot = &closed, .watch = {.control = &nothing_asked}};
-__thread struct gc_thread gc_thread
-    __attribute__((tls_model("initial-exec"))) = {.outer_api = GC_API_COUNT, .is_unsettled = 1};
-
-const char *const gc_api_names[GC_API_COUNT] = {
-#define API(symbol, ...) #symbol,
-#define RUNTIME(symbol, ...) #symbol,
-#include "shim/api.def"
-#define OWN(symbol) #symbol,
-#include "shim/public/own.def"
-};
-
-/* In this order. Between LIFE_READ and LIFE_STARTING each thread opens the module. */
-enum life_state { LIFE_NEW, LIFE_READING, LIFE_READ, LIFE_STARTING, LIFE_READY };
-
 static struct {
-    atomic_int state;
     struct gc_work *_Atomic work; /* set once core is there */
-    atomic_int starter;           /* pid of the process that is starting or has started */
-    volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: compare pids */
     struct gc_exit_report report;
     struct gc_region plan_memory;
     struct gc_run_plan plan;
-    atomic_uint
-        early_calls[GC_API_COUNT]; /* driver calls made before there was a core to count them */
 } life;
-
-static bool is_child(void)
-{
-    if (life.wiped_on_fork != NULL)
-        return *life.wiped_on_fork == 0;
-    return getpid() != atomic_load_explicit(&life.starter, memory_order_relaxed);
-}
-
-static void mark_process(void)
-{
-    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
-    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (page == MAP_FAILED)
-        return;
-#ifdef MADV_WIPEONFORK
-    if (madvise(page, bytes, MADV_WIPEONFORK) == 0) {
-        *(char *)page = 1;
-        life.wiped_on_fork = page;
-        return;
-    }
-#endif
-    munmap(page, bytes);
-}
 
 static void open_trace(void)
 {
@@ -112,14 +66,6 @@ static const struct gc_run_plan *load_plan(void)
     return NULL;
 }
 
-static void count_early_calls(void)
-{
-    for (unsigned api = 0; api < GC_API_COUNT; api++)
-        for (unsigned n = atomic_exchange_explicit(&life.early_calls[api], 0, memory_order_relaxed);
-             n > 0; n--)
-            gc_core_count_driver_call(gc_shim.core, NULL, (uint16_t)api);
-}
-
 static void leave_in_child(void)
 {
     gc_core_leave_child(gc_shim.core);
@@ -140,7 +86,7 @@ static bool is_gate_closed(void)
 
     if (options != NULL)
         return options->model[0] != '\0' &&
-               (options->gate == GC_GATE_DENY || options->gate == GC_GATE_EXIT);
+               (options->gate == GC_ADMISSION_DENY || options->gate == GC_ADMISSION_EXIT);
     gate = secure_getenv("GPUCACHE_GATE");
     model = secure_getenv("GPUCACHE_MODEL");
     return gate != NULL && model != NULL &&
@@ -164,7 +110,7 @@ static void gather(struct gc_core_config *config)
 static void begin_service(void)
 {
     gc_hot_start();
-    count_early_calls();
+    gc_shim_count_early();
     join_ledger();
     /* Only called by name: what the program submits does not come by. */
     if (gc_resolve_driver(false) && !gc_resolve_is_interposing())
@@ -173,8 +119,8 @@ static void begin_service(void)
     /* release: pairs with the acquire in gc_shim_work */
     atomic_store_explicit(&life.work, gc_core_work(gc_shim.core), memory_order_release);
     /* Without a page that is wiped on fork, finding out takes a system call: the long way. */
-    if (life.wiped_on_fork != NULL && gc_shim.options->mode == GC_MODE_CACHE)
-        __atomic_store_n(&gc_shim.hot, life.wiped_on_fork, __ATOMIC_RELEASE);
+    if (gc_shim.wiped_on_fork != NULL && gc_shim.options->mode == GC_MODE_CACHE)
+        __atomic_store_n(&gc_shim.hot, gc_shim.wiped_on_fork, __ATOMIC_RELEASE);
 }
 
 static void read_options(void)
@@ -204,6 +150,7 @@ static void create_core(const struct gc_module *module)
     if (!gc_gate_open(module))
         goto fail;
     gc_driver_cuda_init(&platform);
+    gc_direct_driver_init(&platform);
     config.options = gc_shim.options;
     gather(&config);
     if (gc_core_create(&config, &gc_shim.core) != GC_OK)
@@ -224,49 +171,21 @@ fail:
                  "no host memory to start with: memory is not cached or limited");
 }
 
-/* Waits until another thread has brought the start so far; false in a child that was forked
- * meanwhile. */
-static bool await_state(enum life_state state)
-{
-    const struct timespec pause = {0, 50000};
-
-    /* acquire: pairs with the releases in run_start and start */
-    while (atomic_load_explicit(&life.state, memory_order_acquire) < (int)state) {
-        int starter = atomic_load_explicit(&life.starter, memory_order_relaxed);
-
-        if (starter != 0 && starter != getpid())
-            return false;
-        nanosleep(&pause, NULL);
-    }
-    return true;
-}
-
-static bool claim(enum life_state from, enum life_state to)
-{
-    int expected = (int)from;
-
-    return atomic_compare_exchange_strong_explicit(&life.state, &expected, (int)to,
-                                                   memory_order_relaxed, memory_order_relaxed);
-}
-
 /* `argument`: bool, whether it was this thread that created core. */
 static void run_start(void *argument)
 {
     bool *is_creator = argument;
     struct gc_module module = {0};
 
-    if (claim(LIFE_NEW, LIFE_READING)) {
-        atomic_store_explicit(&life.starter, getpid(), memory_order_relaxed);
-        mark_process();
+    if (gc_shim_start_claim(GC_START_NEW, GC_START_READING)) {
         read_options();
-        atomic_store_explicit(&life.state, LIFE_READ, memory_order_release);
+        gc_shim_start_reach(GC_START_READ);
     }
-    if (!await_state(LIFE_READ))
+    if (!gc_shim_start_await(GC_START_READ))
         return;
     if (has_work() && gc_shim.options->model[0] != '\0')
         gc_module_open(&module);
-    *is_creator = atomic_load_explicit(&life.starter, memory_order_relaxed) == getpid() &&
-                  claim(LIFE_READ, LIFE_STARTING);
+    *is_creator = gc_shim_start_claim(GC_START_READ, GC_START_CREATING);
     if (*is_creator)
         create_core(&module);
 }
@@ -280,17 +199,11 @@ static bool start(void)
     gc_deep_run(run_start, &is_creator);
     gc_thread.is_starting = false;
     if (is_creator) {
-        /* release: pairs with the acquire in gc_shim_ready */
-        atomic_store_explicit(&life.state, LIFE_READY, memory_order_release);
+        gc_shim_start_reach(GC_START_OVER);
         atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unknown_see */
         gc_unknown_apply();
     }
-    return await_state(LIFE_READY);
-}
-
-bool gc_shim_is_started(void)
-{
-    return atomic_load_explicit(&life.state, memory_order_acquire) == LIFE_READY;
+    return gc_shim_start_await(GC_START_OVER);
 }
 
 bool gc_shim_ready(void)
@@ -298,26 +211,15 @@ bool gc_shim_ready(void)
     if (gc_thread.depth > 0 || gc_thread.is_starting)
         return false;
     gc_resolve_driver(true);
-    /* acquire: pairs with the release in start */
-    if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY && !start())
+    if (!gc_shim_is_started() && !start())
         return false;
     if (gc_shim.core == NULL)
         return false;
-    if (is_child()) {
+    if (gc_shim_is_child()) {
         gc_core_leave_child(gc_shim.core); /* made without fork(): no handler ran */
         return false;
     }
     return true;
-}
-
-enum gc_life gc_shim_life(void)
-{
-    /* acquire: pairs with the release in start */
-    if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY)
-        return GC_LIFE_NEW;
-    if (is_child())
-        return GC_LIFE_CHILD;
-    return gc_shim.core != NULL ? GC_LIFE_READY : GC_LIFE_OFF;
 }
 
 struct gc_work *gc_shim_work(void)
@@ -326,76 +228,11 @@ struct gc_work *gc_shim_work(void)
     struct gc_work *work = atomic_load_explicit(&life.work, memory_order_acquire);
 
     if (__builtin_expect(work == NULL, 0)) {
-        if (atomic_load_explicit(&life.state, memory_order_acquire) == LIFE_READY ||
-            !gc_shim_ready())
+        if (gc_shim_is_started() || !gc_shim_ready())
             return NULL;
         work = atomic_load_explicit(&life.work, memory_order_acquire);
     }
-    return is_child() ? NULL : work;
-}
-
-enum gc_api gc_shim_enter(enum gc_api api)
-{
-    gc_thread.depth++;
-    return gc_thread.outer_api != GC_API_COUNT ? (enum gc_api)gc_thread.outer_api : api;
-}
-
-/* Who calls next is another one. */
-static void forget_caller(void)
-{
-    if (gc_thread.depth == 0 && gc_thread.outer_api == GC_API_COUNT)
-        gc_thread.caller = NULL;
-}
-
-void gc_shim_leave(void)
-{
-    gc_thread.depth--;
-    forget_caller();
-}
-
-bool gc_shim_enter_runtime(enum gc_api api)
-{
-    if (gc_thread.outer_api != GC_API_COUNT)
-        return false;
-    gc_thread.outer_api = (uint16_t)api;
-    return true;
-}
-
-void gc_shim_leave_runtime(bool outermost)
-{
-    if (!outermost)
-        return;
-    gc_thread.outer_api = GC_API_COUNT;
-    forget_caller();
-}
-
-void gc_shim_count(struct gc_device *device, enum gc_api api)
-{
-    if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY)
-        atomic_fetch_add_explicit(&life.early_calls[api], 1, memory_order_relaxed);
-    else if (gc_shim.core != NULL && !is_child())
-        gc_core_count_driver_call(gc_shim.core, device, (uint16_t)api);
-}
-
-CUresult gc_shim_result(enum gc_status status, int driver_code)
-{
-    switch (status) {
-    case GC_OK:
-        return CUDA_SUCCESS;
-    case GC_OUT_OF_MEMORY:
-    case GC_NO_HOST_MEMORY:
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    case GC_CAPTURING:
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    case GC_DRIVER:
-        return (CUresult)driver_code;
-    case GC_NOT_OURS:
-    case GC_INVALID_POINTER:
-    case GC_INVALID_ARGUMENT:
-        return CUDA_ERROR_INVALID_VALUE;
-    default:
-        return CUDA_ERROR_UNKNOWN;
-    }
+    return gc_shim_is_child() ? NULL : work;
 }
 
 /* A signal handler called exit while its thread held a lock: nobody gives that back. */
@@ -411,14 +248,13 @@ static bool is_interrupted(void)
 
 __attribute__((destructor)) static void finish(void)
 {
-    if (atomic_load_explicit(&life.state, memory_order_acquire) != LIFE_READY ||
-        gc_shim.core == NULL || is_child() ||
-        getpid() != atomic_load_explicit(&life.starter, memory_order_relaxed) || is_interrupted())
+    if (!gc_shim_is_started() || gc_shim.core == NULL || gc_shim_is_child() ||
+        gc_shim_is_forked() || is_interrupted())
         return;
     gc_core_end_help(gc_shim.core);
     gc_trace_flush(gc_shim.trace);
     if (gc_core_was_used(gc_shim.core))
         gc_deep_run(gc_exit_report_write, &life.report);
     /* The driver goes too: each call asks from now on whether it is there. */
-    __atomic_store_n(&gc_shim.hot, &closed, __ATOMIC_RELEASE);
+    gc_shim_close_hot();
 }

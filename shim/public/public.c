@@ -4,10 +4,10 @@
  * announced to core for the time of the call, and the thread's capture mode is relaxed always, not
  * only while a capture is known of. */
 #include "shim/public/public.h"
-
-#include "shim/account/direct.h"
+#include "shim/account/device.h"
 #include "shim/account/tenant.h"
-#include "shim/intercept/resolve.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 
 static __thread int last_driver_error __attribute__((tls_model("initial-exec")));
 /* The reference that keeps a device's primary context for the life of the process. */

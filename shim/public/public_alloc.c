@@ -1,10 +1,13 @@
 /* core/gpucache.h: memory in the order of a stream, and the same with the signatures that PyTorch,
  * CuPy and RMM call. In mode off the driver serves them, so that a program that uses the library as
  * its allocator runs all the same. */
-#include "shim/account/direct.h"
+#include "shim/account/device.h"
 #include "shim/account/mempool.h"
 #include "shim/account/peer.h"
+#include "shim/account/tenant.h"
+#include "shim/driver/capture_guard.h"
 #include "shim/public/public.h"
+#include "shim/real/resolve.h"
 
 #define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
 
@@ -82,11 +85,11 @@ static enum gc_status alloc_from_pool(const struct gc_public_call *call, struct 
 
     if (target == NULL)
         return GC_NO_HOST_MEMORY;
-    request->is_trial = gc_direct_may_make_room();
+    request->is_trial = gc_mempool_may_make_room();
     enum gc_status status = gc_core_alloc(gc_shim.core, target, request, address, driver_code);
     for (int i = 0; status == GC_OUT_OF_MEMORY && request->is_trial; i++) {
         request->is_trial =
-            i < ROOM_ATTEMPTS && gc_direct_make_room(gc_context_device(call->context));
+            i < ROOM_ATTEMPTS && gc_mempool_make_room(gc_context_device(call->context));
         status = gc_core_alloc(gc_shim.core, target, request, address, driver_code);
     }
     return status;

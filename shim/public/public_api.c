@@ -1,8 +1,8 @@
 /* core/gpucache.h: what the library is, figures, limits. Nothing here starts CUDA. */
-#include "shim/account/direct.h"
+#include "shim/account/mempool.h"
 #include "shim/account/tenant.h"
-#include "shim/intercept/resolve.h"
 #include "shim/public/public.h"
+#include "shim/real/resolve.h"
 
 #include <string.h>
 
@@ -151,7 +151,7 @@ static uint64_t give_back(struct gc_device *device, bool is_all, uint64_t keep_b
     gc_public_enter_context(NULL, NULL, GC_API_COUNT, &call);
     if (is_all) {
         bytes = gc_core_empty(gc_shim.core, device);
-        gc_direct_make_room(device); /* what stream-ordered pools and graphs hold idle */
+        gc_mempool_make_room(device); /* what stream-ordered pools and graphs hold idle */
     } else {
         bytes = gc_core_trim(gc_shim.core, device, keep_bytes);
     }

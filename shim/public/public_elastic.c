@@ -1,8 +1,9 @@
 /* core/gpucache.h: elastic pools, over core/direct/elastic.h. */
 #include "core/direct/elastic.h"
-#include "shim/account/direct.h"
 #include "shim/account/tenant.h"
+#include "shim/driver/capture_guard.h"
 #include "shim/public/public.h"
+#include "shim/real/resolve.h"
 
 #include <string.h>
 

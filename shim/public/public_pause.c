@@ -2,6 +2,7 @@
 #include "core/pause/pause.h"
 #include "shim/account/tenant.h"
 #include "shim/public/public.h"
+#include "shim/real/resolve.h"
 
 static gpucache_status status_of(const struct gc_swap_result *result)
 {

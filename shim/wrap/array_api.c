@@ -2,6 +2,8 @@
  * does. Sparse arrays and those whose mapping is deferred take no memory of their own. */
 #include "shim/account/direct.h"
 #include "shim/account/physical.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 
 #define NO_MEMORY_FLAGS (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 

@@ -1,210 +1,9 @@
-/* Captures: which streams capture, so that core synchronises nothing meanwhile, our own driver
- * calls relax the thread's capture mode, and calls that a capture forbids are refused though core
- * would serve them.
- *
- * A capture is counted from before the driver begins it until it is over, however it ends:
- * EndCapture (also of an invalidated one), its stream destroyed, its context gone, or the thread
- * gone whose own stream it is in. */
-#include "core/base/bits.h"
-#include "shim/account/direct.h"
-#include "shim/account/handles.h"
-#include "shim/account/hot.h"
-#include "shim/account/mempool.h"
-#include "shim/account/stream_list.h"
+/* Captures begun and ended: driver/capture_guard.h keeps the count. */
+#include "shim/account/device.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
-
-static atomic_uint capture_count; /* streams capturing in the process */
-
-/* What a capture's entry says besides its context: GC_HANDLE_CAPTURE's `extra`. */
-#define MODE_BITS 2 /* CUstreamCaptureMode */
-#define MODE_MASK ((1U << MODE_BITS) - 1)
-#define OWN_STREAM (UINT64_C(1) << MODE_BITS) /* it is in the thread's own default stream */
-#define THREAD_SHIFT (MODE_BITS + 1)          /* the number of the thread that began it */
-
-/* Threads are told apart by a number of their own: addresses and ids come again. */
-uint64_t gc_shim_thread_number(void)
-{
-    static atomic_uint_fast64_t last;
-
-    if (gc_thread.number == 0)
-        gc_thread.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
-    return gc_thread.number;
-}
-
-bool gc_capture_is_any(void)
-{
-    return atomic_load_explicit(&capture_count, memory_order_relaxed) != 0;
-}
-
-void gc_capture_relax(struct gc_capture_guard *guard)
-{
-    guard->is_exchanged = false;
-    if (!gc_capture_is_any())
-        return;
-    guard->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    guard->is_exchanged = GC_USE(cuThreadExchangeStreamCaptureMode, &guard->mode) == CUDA_SUCCESS;
-    guard->before = guard->mode;
-}
-
-void gc_capture_restore(struct gc_capture_guard *guard)
-{
-    if (guard->is_exchanged)
-        (void)GC_USE(cuThreadExchangeStreamCaptureMode, &guard->mode);
-}
-
-CUstream gc_stream_explicit(CUstream stream, bool is_per_thread)
-{
-    if (stream != NULL)
-        return stream;
-    return is_per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
-}
-
-bool gc_stream_is_capturing(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-
-    if (!gc_capture_is_any() || stream == CU_STREAM_LEGACY)
-        return false;
-    return GC_USE(cuStreamIsCapturing, stream, &status) == CUDA_SUCCESS &&
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-/* ---- what captures forbid ---- */
-
-struct asker {
-    uint64_t thread;
-    CUstreamCaptureMode mode;
-};
-
-/* The rules of cuThreadExchangeStreamCaptureMode, for a thread that is not relaxed. */
-static bool is_in_the_way(const struct gc_handle *capture, const void *argument)
-{
-    const struct asker *asker = argument;
-    const unsigned mode = capture->extra & MODE_MASK;
-
-    return capture->extra >> THREAD_SHIFT == asker->thread
-               ? mode != CU_STREAM_CAPTURE_MODE_RELAXED
-               : mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                     asker->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
-
-CUresult gc_capture_check(void)
-{
-    struct gc_capture_guard guard;
-    CUdeviceptr refused = 0;
-
-    if (!gc_capture_is_any())
-        return CUDA_SUCCESS;
-    gc_capture_relax(&guard); /* tells the thread's mode */
-    gc_capture_restore(&guard);
-    if (!guard.is_exchanged || guard.before == CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_SUCCESS;
-    const struct asker asker = {gc_shim_thread_number(), guard.before};
-    gc_handles_lock();
-    const bool is_forbidden =
-        gc_handles_search_locked(GC_HANDLE_CAPTURE, is_in_the_way, &asker) != NULL;
-    gc_handles_unlock();
-    if (!is_forbidden)
-        return CUDA_SUCCESS;
-    /* The driver refuses it, and does to the captures what goes with that. */
-    CUresult result = GC_CALL(NULL, cuMemAlloc_v2, &refused, 1);
-    if (result == CUDA_SUCCESS)
-        (void)GC_CALL(NULL, cuMemFree_v2, refused);
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
-}
-
-/* ---- which streams capture ---- */
-
-/* A thread's own stream is another one in each thread and context. */
-static uint64_t key_of(CUstream stream)
-{
-    CUcontext context = NULL;
-
-    if (stream != CU_STREAM_PER_THREAD)
-        return (uintptr_t)stream;
-    (void)GC_USE(cuCtxGetCurrent, &context);
-    return gc_mix_u64(gc_shim_thread_number()) ^ (uintptr_t)context;
-}
-
-static void count_begin(CUstream stream, struct gc_context *context, uint64_t extra)
-{
-    if (context == NULL ||
-        !gc_handles_put(GC_HANDLE_CAPTURE, key_of(stream), (uintptr_t)context, extra))
-        return;
-    atomic_fetch_add_explicit(&capture_count, 1, memory_order_relaxed);
-    gc_context_capture_begin(context);
-}
-
-static void end_one(const struct gc_handle *removed)
-{
-    atomic_fetch_sub_explicit(&capture_count, 1, memory_order_relaxed);
-    gc_context_capture_end((struct gc_context *)(uintptr_t)removed->value);
-}
-
-/* The capture that was counted; false if none was. */
-static bool count_end(CUstream stream, struct gc_handle *removed)
-{
-    if (!gc_handles_remove(GC_HANDLE_CAPTURE, key_of(stream), removed))
-        return false;
-    end_one(removed);
-    return true;
-}
-
-/* Those that `matches` says are over. */
-static void end_all(bool (*matches)(const struct gc_handle *, const void *), const void *argument)
-{
-    struct gc_handle removed;
-    bool any = true;
-
-    while (any) {
-        gc_handles_lock();
-        const struct gc_handle *found =
-            gc_handles_search_locked(GC_HANDLE_CAPTURE, matches, argument);
-        any = found != NULL;
-        if (any) {
-            removed = *found;
-            gc_handles_remove_locked(GC_HANDLE_CAPTURE, removed.key, NULL);
-        }
-        gc_handles_unlock();
-        if (any)
-            end_one(&removed);
-    }
-}
-
-static bool is_of_context(const struct gc_handle *handle, const void *context)
-{
-    return handle->value == (uintptr_t)context;
-}
-
-void gc_capture_drop_context(struct gc_context *context)
-{
-    end_all(is_of_context, context);
-}
-
-/* ---- the end of a thread, and of the captures in its own stream ---- */
-
-static bool is_of_own_stream(const struct gc_handle *handle, const void *number)
-{
-    return (handle->extra & OWN_STREAM) != 0 &&
-           handle->extra >> THREAD_SHIFT == *(const uint64_t *)number;
-}
-
-void gc_captures_end_thread(void)
-{
-    if (gc_shim_life() == GC_LIFE_READY && gc_capture_is_any())
-        end_all(is_of_own_stream, &gc_thread.number);
-}
-
-/* How a capture in the stream is entered. */
-static uint64_t extra_of(CUstream stream, CUstreamCaptureMode mode)
-{
-    const uint64_t extra = gc_shim_thread_number() << THREAD_SHIFT | ((unsigned)mode & MODE_MASK);
-
-    if (stream != CU_STREAM_PER_THREAD)
-        return extra;
-    (void)gc_hot_watch_end();
-    return extra | OWN_STREAM;
-}
 
 /* One wrapper body for the six flavours. */
 #define BEGIN_CAPTURE(symbol, is_per_thread, mode, ...)                                            \
@@ -221,11 +20,10 @@ static uint64_t extra_of(CUstream stream, CUstreamCaptureMode mode)
         CUstream key = gc_stream_explicit(stream, is_per_thread);                                  \
         bool is_new = !gc_stream_is_capturing(key);                                                \
         struct gc_context *context = is_new ? gc_shim_stream_context(key) : NULL;                  \
-        count_begin(key, context, extra_of(key, mode));                                            \
+        gc_capture_begin(key, context, mode);                                                      \
         result = GC_CALL(context ? gc_context_device(context) : NULL, symbol, __VA_ARGS__);        \
-        struct gc_handle removed;                                                                  \
         if (result != CUDA_SUCCESS && context != NULL)                                             \
-            (void)count_end(key, &removed);                                                        \
+            (void)gc_capture_end(key, NULL);                                                       \
         gc_submit_leave(work);                                                                     \
         gc_shim_leave();                                                                           \
         return result;                                                                             \
@@ -278,11 +76,9 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph,
  * asked by the wrong thread, or with a fork unjoined). */
 static void end_unless_capturing(CUstream stream, CUresult result)
 {
-    struct gc_handle removed;
-
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
         !gc_stream_is_capturing(stream))
-        (void)count_end(stream, &removed);
+        (void)gc_capture_end(stream, NULL);
 }
 
 GC_EXPORT
@@ -307,46 +103,4 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     end_unless_capturing(gc_stream_explicit(stream, true), result);
     gc_shim_leave();
     return result;
-}
-
-void gc_stream_end(CUstream stream)
-{
-    struct gc_handle ignored;
-
-    gc_stream_close(stream);
-    if (gc_capture_is_any())
-        (void)count_end(stream, &ignored);
-    gc_stream_list_remove(stream);
-}
-
-/* A destroyed stream takes its capture along. The count goes first: the driver may give the handle
- * to another thread's new stream at once. */
-#define DESTROY_STREAM(symbol)                                                                     \
-    do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
-            return GC_FORWARD(symbol, stream);                                                     \
-        gc_shim_enter(GC_API_##symbol);                                                            \
-        gc_work_close_stream(gc_shim.core, gc_submit_key(stream, false));                          \
-        gc_stream_close(stream);                                                                   \
-        struct gc_handle capture;                                                                  \
-        bool is_capturing = gc_capture_is_any() && count_end(stream, &capture);                    \
-        gc_stream_list_remove(stream);                                                             \
-        (void)gc_handles_remove(GC_HANDLE_GREEN_STREAM, (uintptr_t)stream, NULL);                  \
-        CUresult result = GC_CALL(gc_shim_current_device(), symbol, stream);                       \
-        if (result != CUDA_SUCCESS && is_capturing)                                                \
-            count_begin(stream, (struct gc_context *)(uintptr_t)capture.value, capture.extra);     \
-        gc_shim_leave();                                                                           \
-        return result;                                                                             \
-    } while (0)
-
-GC_EXPORT
-CUresult cuStreamDestroy(CUstream stream)
-{
-    DESTROY_STREAM(cuStreamDestroy);
-}
-
-GC_EXPORT
-CUresult cuStreamDestroy_v2(CUstream stream)
-{
-    DESTROY_STREAM(cuStreamDestroy_v2);
 }

@@ -3,136 +3,14 @@
  * What a context takes is charged by difference and given back when it is gone; everything that
  * belonged to it vanishes from the accounts then, after the driver did it. */
 #include "shim/account/contexts.h"
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
-#include "shim/account/handles.h"
 #include "shim/account/measure.h"
-#include "shim/account/mempool.h"
 #include "shim/account/outside.h"
-
-/* What is known of a context beyond core's own record. */
-struct context_record {
-    struct gc_device *device;
-    int64_t extra_bytes;  /* charged for cuCtxSetLimit */
-    uint64_t usage_count; /* cuCtxAttach, cuCtxDetach */
-};
-_Static_assert(sizeof(struct context_record) <= GC_HANDLE_RECORD_BYTES, "a context fits a record");
-
-static struct context_record *find_record_locked(CUcontext context)
-{
-    const struct gc_handle *found = gc_handles_find_locked(GC_HANDLE_CONTEXT, (uintptr_t)context);
-    return found ? (struct context_record *)(uintptr_t)found->value : NULL;
-}
-
-static struct context_record *add_record_locked(CUcontext context, struct gc_device *device)
-{
-    struct context_record *record = find_record_locked(context);
-
-    if (record == NULL) {
-        record = gc_handles_take_record_locked();
-        if (record == NULL)
-            return NULL;
-        gc_handles_put_locked(GC_HANDLE_CONTEXT, (uintptr_t)context, (uintptr_t)record, 0);
-    }
-    *record = (struct context_record){.device = device, .usage_count = 1};
-    return record;
-}
-
-/* What a context takes and is charged for, beside core's record of it. */
-static void track(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken)
-{
-    struct gc_direct direct = {
-        .kind = GC_DIRECT_CONTEXT,
-        .key = (uintptr_t)handle,
-        .requested_bytes = (uint64_t)taken,
-        .charged_bytes = (uint64_t)taken,
-        .device = device,
-        .api = (uint16_t)api,
-    };
-
-    if (gc_core_track(gc_shim.core, &direct) != GC_OK)
-        gc_core_adjust(gc_shim.core, device, -taken);
-}
-
-void gc_contexts_add(CUcontext handle, struct gc_device *device, enum gc_api api, int64_t taken)
-{
-    struct gc_context *context;
-    bool is_prepared = gc_handles_prepare();
-
-    gc_contexts_end(gc_contexts_end_begin(handle), true);
-    (void)gc_handles_remove(GC_HANDLE_GREEN, (uintptr_t)handle, NULL);
-    if (gc_core_add_context(gc_shim.core, (uintptr_t)handle, device, &context) != GC_OK) {
-        gc_direct_adjust(device, -taken);
-        return;
-    }
-    gc_handles_lock();
-    if (is_prepared)
-        add_record_locked(handle, device);
-    gc_handles_unlock();
-    if (taken > 0)
-        track(handle, device, api, taken);
-}
-
-struct gc_context *gc_contexts_end_begin(CUcontext handle)
-{
-    gc_thread.is_unsettled = 1; /* it may be the current one */
-    return gc_core_end_begin(gc_shim.core, (uintptr_t)handle);
-}
-
-/* What is kept here by its handle, which may be another's once core has finished. */
-static void forget_handle(CUcontext handle)
-{
-    struct context_record copy = {0};
-    struct gc_direct direct;
-
-    gc_handles_lock();
-    struct context_record *record = find_record_locked(handle);
-    if (record != NULL) {
-        copy = *record;
-        gc_handles_remove_locked(GC_HANDLE_CONTEXT, (uintptr_t)handle, NULL);
-        gc_handles_give_record_locked(record);
-    }
-    gc_handles_unlock();
-    gc_direct_adjust(copy.device, -copy.extra_bytes);
-    gc_driver_fence_drop((uintptr_t)handle);
-    (void)!gc_core_untrack(gc_shim.core, GC_DIRECT_CONTEXT, (uintptr_t)handle, &direct);
-}
-
-void gc_contexts_end(struct gc_context *context, bool is_gone)
-{
-    if (context == NULL)
-        return;
-    if (!is_gone) {
-        gc_core_end_cancel(context);
-        return;
-    }
-    gc_capture_drop_context(context);
-    forget_handle((CUcontext)(uintptr_t)gc_context_handle(context)); /* NOLINT: an integer */
-    gc_core_end_finish(context);
-    gc_mempool_refresh(gc_context_device(context));
-    gc_graph_refresh(gc_context_device(context));
-}
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 
 /* ---- create and destroy ---- */
-
-bool gc_contexts_expect(struct gc_device *device, uint64_t *expected)
-{
-    *expected = device == NULL ? 0 : gc_device_context_bytes(device);
-    return *expected == 0 || gc_core_reserve(gc_shim.core, device, NULL, *expected) == GC_OK;
-}
-
-int64_t gc_contexts_settle(struct gc_device *device, uint64_t expected,
-                           const struct gc_measure *measure, int64_t taken)
-{
-    if (device == NULL || taken < 0)
-        taken = 0;
-    gc_direct_adjust(device, taken - (int64_t)expected);
-    if (taken > 0) {
-        gc_core_confirm(gc_shim.core, device, NULL);
-        if (measure->is_exact)
-            gc_device_note_context_bytes(device, (uint64_t)taken);
-    }
-    return taken;
-}
 
 #define CREATE_CONTEXT(symbol, ...)                                                                \
     do {                                                                                           \
@@ -235,19 +113,6 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     DESTROY_CONTEXT(cuCtxDestroy_v2);
 }
 
-/* Changes the usage count by `change` and returns it; of contexts whose beginning was not seen it
- * is never 0. */
-static uint64_t count_usage(CUcontext context, int change)
-{
-    gc_handles_lock();
-    struct context_record *record = find_record_locked(context);
-    uint64_t count = 1;
-    if (record != NULL)
-        count = record->usage_count += (uint64_t)(int64_t)change;
-    gc_handles_unlock();
-    return count;
-}
-
 GC_EXPORT
 CUresult cuCtxAttach(CUcontext *context, unsigned flags)
 {
@@ -256,7 +121,7 @@ CUresult cuCtxAttach(CUcontext *context, unsigned flags)
     gc_shim_enter(GC_API_cuCtxAttach);
     CUresult result = GC_CALL(gc_shim_current_device(), cuCtxAttach, context, flags);
     if (result == CUDA_SUCCESS && context != NULL)
-        count_usage(*context, 1);
+        gc_contexts_count_usage(*context, 1);
     gc_shim_leave();
     return result;
 }
@@ -269,37 +134,16 @@ CUresult cuCtxDetach(CUcontext context)
     gc_shim_enter(GC_API_cuCtxDetach);
     struct gc_device *device = gc_shim_current_device();
     struct gc_context *ending =
-        count_usage(context, -1) == 0 ? gc_contexts_end_begin(context) : NULL;
+        gc_contexts_count_usage(context, -1) == 0 ? gc_contexts_end_begin(context) : NULL;
     CUresult result = GC_CALL(device, cuCtxDetach, context);
     if (result != CUDA_SUCCESS)
-        count_usage(context, 1);
+        gc_contexts_count_usage(context, 1);
     gc_contexts_end(ending, result == CUDA_SUCCESS);
     gc_shim_leave();
     return result;
 }
 
 /* ---- limits and peers ---- */
-
-/* Remembers what a limit changed, to be given back with the context. */
-static void add_extra(CUcontext context, struct gc_device *device, int64_t bytes)
-{
-    bool is_prepared = gc_handles_prepare();
-
-    if (bytes == 0)
-        return;
-    gc_handles_lock();
-    struct context_record *record = find_record_locked(context);
-    if (record == NULL && is_prepared)
-        record = add_record_locked(context, device);
-    if (record != NULL) {
-        if (record->extra_bytes + bytes < 0)
-            bytes = -record->extra_bytes; /* less than nothing: another process' doing */
-        record->extra_bytes += bytes;
-    }
-    gc_handles_unlock();
-    if (record != NULL)
-        gc_direct_adjust(device, bytes);
-}
 
 GC_EXPORT
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
@@ -315,8 +159,97 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     if (result == CUDA_ERROR_OUT_OF_MEMORY && device != NULL && gc_direct_relieve(device, value))
         result = GC_CALL(device, cuCtxSetLimit, limit, value);
     if (result == CUDA_SUCCESS && context != NULL)
-        add_extra((CUcontext)(uintptr_t)gc_context_handle(context), device,
-                  gc_measure_end(&measure));
+        gc_contexts_add_extra((CUcontext)(uintptr_t)gc_context_handle(context), device,
+                              gc_measure_end(&measure));
     gc_shim_leave();
     return result;
+}
+
+/* ---- flags of contexts ---- */
+
+#define SET_FLAGS(symbol, ...)                                                                     \
+    do {                                                                                           \
+        CUresult result = CUDA_SUCCESS;                                                            \
+                                                                                                   \
+        if (!gc_shim_ready() || (flags & GC_CTX_SYNC_MEMOPS) == 0)                                 \
+            return GC_FORWARD(symbol, __VA_ARGS__);                                                \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        result = gc_outside_expect();                                                              \
+        if (result == CUDA_SUCCESS)                                                                \
+            result = GC_FORWARD(symbol, __VA_ARGS__);                                              \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuCtxSetFlags(unsigned flags)
+{
+    SET_FLAGS(cuCtxSetFlags, flags);
+}
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice ordinal, unsigned flags)
+{
+    SET_FLAGS(cuDevicePrimaryCtxSetFlags, ordinal, flags);
+}
+
+GC_EXPORT
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags)
+{
+    SET_FLAGS(cuDevicePrimaryCtxSetFlags_v2, ordinal, flags);
+}
+
+/* ---- what makes another context current ---- */
+
+#define SWITCH(symbol, ...)                                                                        \
+    do {                                                                                           \
+        gc_thread.is_unsettled = 1;                                                                \
+        (void)gc_shim_ready();                                                                     \
+        return GC_FORWARD(symbol, __VA_ARGS__);                                                    \
+    } while (0)
+
+/* A context that becomes current is known from then on, however it was made, so that its default
+ * stream is not taken for another context's. */
+#define MAKE_CURRENT(symbol)                                                                       \
+    do {                                                                                           \
+        gc_thread.is_unsettled = 1;                                                                \
+        if (!gc_shim_ready())                                                                      \
+            return GC_FORWARD(symbol, context);                                                    \
+        gc_shim_enter(GC_API_##symbol);                                                            \
+        CUresult result = GC_CALL(NULL, symbol, context);                                          \
+        if (result == CUDA_SUCCESS && context != NULL &&                                           \
+            gc_core_find_context(gc_shim.core, (uintptr_t)context) == NULL)                        \
+            (void)gc_shim_current_context();                                                       \
+        gc_shim_leave();                                                                           \
+        return result;                                                                             \
+    } while (0)
+
+GC_EXPORT
+CUresult cuCtxSetCurrent(CUcontext context)
+{
+    MAKE_CURRENT(cuCtxSetCurrent);
+}
+
+GC_EXPORT
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+    MAKE_CURRENT(cuCtxPushCurrent);
+}
+
+GC_EXPORT
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+    MAKE_CURRENT(cuCtxPushCurrent_v2);
+}
+
+GC_EXPORT
+CUresult cuCtxPopCurrent(CUcontext *context)
+{
+    SWITCH(cuCtxPopCurrent, context);
+}
+
+GC_EXPORT
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+    SWITCH(cuCtxPopCurrent_v2, context);
 }

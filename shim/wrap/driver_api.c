@@ -5,9 +5,14 @@
  * The first ABI (cuMemAlloc without a suffix) has 32-bit addresses and sizes, which the pool's
  * addresses do not fit: those calls go to the driver and are charged and recorded as memory taken
  * from it directly. */
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/hot.h"
+#include "shim/account/mempool.h"
 #include "shim/account/outside.h"
+#include "shim/account/tenant.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 
 #define ROOM_ATTEMPTS 4 /* how often other kinds of memory make room for one request */
 #define PITCH_BYTES 512 /* what the driver rounds a row up to */
@@ -53,10 +58,10 @@ static CUresult alloc_from_pool(uint64_t bytes, enum gc_api api, const struct gc
     gc_core_serve(gc_shim.core);
     if (context != missed && gc_core_try_alloc(gc_thread.cache, context, &request, address))
         return CUDA_SUCCESS;
-    request.is_trial = gc_direct_may_make_room();
+    request.is_trial = gc_mempool_may_make_room();
     enum gc_status status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
     for (int i = 0; status == GC_OUT_OF_MEMORY && request.is_trial; i++) {
-        request.is_trial = i < ROOM_ATTEMPTS && gc_direct_make_room(gc_context_device(context));
+        request.is_trial = i < ROOM_ATTEMPTS && gc_mempool_make_room(gc_context_device(context));
         status = gc_core_alloc(gc_shim.core, context, &request, address, &driver_code);
     }
     return gc_shim_result(status, driver_code);
@@ -164,8 +169,8 @@ static CUresult free_in_state(CUdeviceptr dptr, enum gc_api api)
     CUresult result = CUDA_SUCCESS;
 
     /* A call of the runtime's that a hit would serve too. */
-    if (gc_thread.outer_api != GC_API_COUNT && gc_thread.is_unsettled == 0 && gc_hot_is_open() &&
-        gc_hot_free(dptr)) {
+    if (gc_thread.outer_api != GC_API_COUNT && !gc_thread.has_missed &&
+        gc_thread.is_unsettled == 0 && gc_hot_is_open() && gc_hot_free(dptr)) {
         note_free_landing();
         return CUDA_SUCCESS;
     }

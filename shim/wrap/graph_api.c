@@ -1,117 +1,13 @@
-/* Graphs: memory nodes and captured stream-ordered allocations take memory when the graph first
- * runs, and the driver keeps it for the next run until it is trimmed.
- *
- * A device's graph memory is charged by what the driver says is reserved for it, looked at after
- * every call that can change it, and only once the program is known to use such nodes. A launch
- * cannot be undone: it may take the account past a limit, and then the next request is refused. */
+/* Graphs: calls that can take or give graph memory; account/graph_memory.c has the account. A
+ * launch cannot be undone: it may take the account past a limit, and then the next request is
+ * refused. */
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
-#include "shim/account/handles.h"
-#include "shim/account/mempool.h"
+#include "shim/account/graph_memory.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
+#include "shim/wrap/reach.h"
 #include "shim/wrap/submit.h"
-
-#define DEVICE_COUNT_MAX 64
-
-static struct graph_account {
-    struct gc_device *_Atomic device; /* NULL: no graph memory known */
-    uint64_t charged;                 /* these two: under the handles' lock */
-    uint64_t sequence;
-} accounts[DEVICE_COUNT_MAX];
-static atomic_bool is_any_expected;
-
-static struct graph_account *account_of(const struct gc_device *device)
-{
-    if (device == NULL)
-        return NULL;
-    unsigned ordinal = (unsigned)gc_device_get_info(device)->ordinal;
-    return ordinal < DEVICE_COUNT_MAX ? &accounts[ordinal] : NULL;
-}
-
-void gc_graph_expect(struct gc_device *device)
-{
-    struct graph_account *account = account_of(device);
-
-    if (account == NULL)
-        return;
-    account->device = device;
-    is_any_expected = true;
-}
-
-static bool read_reserved(const struct gc_device *device, uint64_t *bytes)
-{
-    struct gc_capture_guard guard;
-    cuuint64_t value = 0;
-
-    gc_capture_relax(&guard);
-    CUresult result = GC_USE(cuDeviceGetGraphMemAttribute, gc_device_get_info(device)->ordinal,
-                             CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &value);
-    gc_capture_restore(&guard);
-    *bytes = value;
-    return result == CUDA_SUCCESS;
-}
-
-/* By how much the account changed; reads again if another look came between. */
-static int64_t follow(struct graph_account *account, const struct gc_device *device)
-{
-    int64_t growth = 0;
-    bool is_done = false;
-
-    for (int attempt = 0; attempt < 16 && !is_done; attempt++) {
-        uint64_t bytes;
-        gc_handles_lock();
-        uint64_t sequence = account->sequence;
-        gc_handles_unlock();
-        if (!read_reserved(device, &bytes))
-            return 0;
-        gc_handles_lock();
-        is_done = account->sequence == sequence;
-        if (is_done) {
-            growth = (int64_t)(bytes - account->charged);
-            account->charged = bytes;
-            account->sequence++;
-        }
-        gc_handles_unlock();
-    }
-    if (growth > 0)
-        gc_core_note_use(gc_shim.core);
-    return growth;
-}
-
-void gc_graph_refresh(struct gc_device *device)
-{
-    struct graph_account *account = account_of(device);
-
-    if (account != NULL && account->device != NULL)
-        gc_direct_adjust(device, follow(account, device));
-}
-
-bool gc_graph_is_expected(void)
-{
-    return atomic_load_explicit(&is_any_expected, memory_order_relaxed);
-}
-
-void gc_graph_refresh_all(void)
-{
-    if (!gc_graph_is_expected())
-        return;
-    for (int i = 0; i < DEVICE_COUNT_MAX; i++)
-        if (accounts[i].device != NULL)
-            gc_graph_refresh(accounts[i].device);
-}
-
-bool gc_graph_trim(struct gc_device *device)
-{
-    struct graph_account *account = account_of(device);
-    struct gc_capture_guard guard;
-
-    if (account == NULL || account->device == NULL)
-        return false;
-    gc_capture_relax(&guard);
-    (void)GC_CALL(device, cuDeviceGraphMemTrim, gc_device_get_info(device)->ordinal);
-    gc_capture_restore(&guard);
-    int64_t growth = follow(account, device);
-    gc_direct_adjust(device, growth);
-    return growth < 0;
-}
 
 /* ---- nodes ---- */
 
@@ -194,11 +90,12 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned 
 #define GRAPH_SUBMIT(symbol, is_per_thread, stream, ...)                                           \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
-            return GC_SUBMIT(stream, is_per_thread, ANY, GC_FORWARD(symbol, __VA_ARGS__));         \
+            return GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, ANY,                              \
+                                          GC_FORWARD(symbol, __VA_ARGS__));                        \
         struct gc_direct_request request;                                                          \
         gc_direct_begin(&request, GC_API_##symbol);                                                \
-        CUresult result = GC_SUBMIT(stream, is_per_thread, ANY,                                    \
-                                    GC_DIRECT_CALL(&request, 0, symbol, __VA_ARGS__));             \
+        CUresult result = GC_SUBMIT_CALL_IF_OPEN(                                                  \
+            stream, is_per_thread, ANY, GC_DIRECT_CALL(&request, 0, symbol, __VA_ARGS__));         \
         gc_graph_refresh_all();                                                                    \
         return gc_direct_end(&request, result);                                                    \
     } while (0)

@@ -1,20 +1,21 @@
 /* Graph nodes that name memory by its address: the NODE rows, from which the wrappers are made. The
  * launch of a graph looks at no address: it reaches any memory (graph_api.c). But memory that a
  * node uses on another device must be open to that device by then, and which it is is told here. */
-#include "shim/account/peer.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 #include "shim/wrap/reach.h"
 
 #define API(...)
 #define USE(...)
 #define RUNTIME(...)
-#define NODE(symbol, base, version, context, reach, parameters, arguments)                         \
+#define NODE(symbol, base, version, context, word, operands, parameters, arguments)                \
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
         if (gc_shim_ready()) {                                                                     \
             gc_shim_enter(GC_API_##symbol);                                                        \
-            struct gc_reach reach_ = gc_reach_of_node(context);                                    \
-            GC_REACH_##reach;                                                                      \
+            struct gc_reach reach = gc_reach_of_node(context);                                     \
+            GC_REACH(&reach, word, operands);                                                      \
             gc_shim_leave();                                                                       \
         }                                                                                          \
         if (!GC_HAVE(symbol))                                                                      \

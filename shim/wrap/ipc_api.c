@@ -10,7 +10,10 @@
  * (gc_core_export).
  *
  * What comes from elsewhere is recorded (IMPORT) and not charged: its owner pays for it. */
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
 
 static atomic_flag refusal_said = ATOMIC_FLAG_INIT;
@@ -193,12 +196,12 @@ static void forget_mapped(unsigned count, const CUgraphicsResource *resources)
 #define UNMAP_RESOURCES(symbol, is_per_thread)                                                     \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
-            return GC_SUBMIT(stream, is_per_thread, NOTHING,                                       \
-                             GC_FORWARD(symbol, count, resources, stream));                        \
+            return GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, NOTHING,                          \
+                                          GC_FORWARD(symbol, count, resources, stream));           \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        CUresult result =                                                                          \
-            GC_SUBMIT(stream, is_per_thread, NOTHING,                                              \
-                      GC_CALL(gc_shim_current_device(), symbol, count, resources, stream));        \
+        CUresult result = GC_SUBMIT_CALL_IF_OPEN(                                                  \
+            stream, is_per_thread, NOTHING,                                                        \
+            GC_CALL(gc_shim_current_device(), symbol, count, resources, stream));                  \
         if (result == CUDA_SUCCESS)                                                                \
             forget_mapped(count, resources);                                                       \
         gc_shim_leave();                                                                           \

@@ -1,6 +1,8 @@
 /* Managed memory and page-locked host memory: recorded, never charged (where managed pages live is
  * unknown; host memory is not the device's), so never refused here. */
 #include "shim/account/direct.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 
 GC_EXPORT
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned flags)

@@ -1,9 +1,12 @@
 /* Stream-ordered pools: made, destroyed, trimmed, imported. A pool on a device is charged for what
  * the driver reserves in it; pools of other processes, on the host or of managed memory are only
  * known, so that allocations from them are not charged. */
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/mempool.h"
-#include "shim/account/peer.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 
 /* The device whose memory the pool takes; NULL: none's. */
 static struct gc_device *device_of(const CUmemPoolProps *props)

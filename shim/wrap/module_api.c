@@ -4,6 +4,8 @@
  * launch: that is not seen here. */
 #include "shim/account/direct.h"
 #include "shim/account/measure.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 
 /* Charges and records what loading `key` took. */
 static void record_load(struct gc_direct_request *request, struct gc_measure *measure, uint64_t key)

@@ -10,10 +10,11 @@
  * has no accounts: there the limit is what the options say, read once, without a word, and what is
  * used is what the group holds, as the ledger says. */
 #define _GNU_SOURCE
-#include "shim/account/nvml.h"
+#include "shim/account/device.h"
+#include "shim/real/nvml.h"
+#include "shim/real/resolve.h"
 
 #include "core/ledger/ledger.h"
-#include "shim/intercept/resolve.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,15 +4,12 @@
  *
  * Once a peer, always a peer: work that was queued before cuCtxDisablePeerAccess may still run, so
  * that call is not even looked at. */
+#include "shim/account/device.h"
 #include "shim/account/peer.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
+#include "shim/wrap/reach.h"
 #include "shim/wrap/submit.h"
-
-void gc_peer_note(struct gc_context *owner, struct gc_context *worker)
-{
-    if (owner == NULL || worker == NULL || owner == worker)
-        return;
-    gc_context_add_peer(owner, worker);
-}
 
 GC_EXPORT
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
@@ -44,28 +41,27 @@ static void note_copy(CUcontext to, CUcontext from, CUstream stream, uint64_t to
         gc_peer_note(sides[i], sides[1 - i]);
     }
     /* Either's memory may be another context's of the same device. */
-    struct gc_reach reach_ = gc_reach_of_stream(stream, false);
-    GC_REACH_PAIR(to_address, from_address);
-}
-
-/* For PEER_COPY, where what the copy uses must not be away. */
-static void await_memory(struct gc_work *work, uint64_t to, uint64_t from, const void *caller)
-{
-    if (work != NULL)
-        gc_submit_await_memory(work, to, from, caller);
+    struct gc_reach reach = gc_reach_of_stream(stream, false);
+    GC_REACH_PAIR(&reach, to_address, from_address);
 }
 
 #define PEER_COPY(symbol, is_per_thread, stream, to, from, to_address, from_address, ...)          \
     do {                                                                                           \
-        if (!gc_shim_ready())                                                                      \
-            return GC_SUBMIT(stream, is_per_thread, NOTED, GC_FORWARD(symbol, __VA_ARGS__));       \
-        gc_shim_enter(GC_API_##symbol);                                                            \
-        note_copy(to, from, stream, to_address, from_address);                                     \
-        CUresult result = GC_SUBMIT(stream, is_per_thread, NOTED, ({                               \
-                                        await_memory(work_, to_address, from_address, GC_CALLER);  \
-                                        GC_FORWARD(symbol, __VA_ARGS__);                           \
-                                    }));                                                           \
-        gc_shim_leave();                                                                           \
+        const bool is_ours = gc_shim_ready();                                                      \
+        struct gc_work *work;                                                                      \
+        if (is_ours) {                                                                             \
+            gc_shim_enter(GC_API_##symbol);                                                        \
+            note_copy(to, from, stream, to_address, from_address);                                 \
+        }                                                                                          \
+        CUresult result = gc_submit_enter(gc_submit_key(stream, is_per_thread), &work, GC_CALLER); \
+        if (result == CUDA_SUCCESS) {                                                              \
+            if (is_ours && work != NULL)                                                           \
+                gc_submit_await_memory(work, to_address, from_address, GC_CALLER);                 \
+            result = GC_FORWARD(symbol, __VA_ARGS__);                                              \
+            gc_submit_end(work);                                                                   \
+        }                                                                                          \
+        if (is_ours)                                                                               \
+            gc_shim_leave();                                                                       \
         return result;                                                                             \
     } while (0)
 

@@ -3,78 +3,20 @@
  * A primary context is gone when the driver says it is inactive: other holders keep it. Which
  * holders there are is counted as far as their calls come by. */
 #include "shim/account/contexts.h"
-#include "shim/account/direct.h"
-#include "shim/account/handles.h"
-#include "shim/account/mempool.h"
+#include "shim/account/device.h"
+#include "shim/account/measure.h"
+#include "shim/account/primary.h"
+#include "shim/driver/stream_list.h"
+#include "shim/handles.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
-
-#include <pthread.h>
-
-#define DEVICES_MAX 64
-
-/* ---- turns ---- */
-
-static struct {
-    pthread_mutex_t lock; /* guards the rest; nothing is called under it */
-    pthread_cond_t changed;
-    bool is_taken[DEVICES_MAX];
-    int64_t hold_count[DEVICES_MAX]; /* by whose turn it is */
-} turns = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
-static bool has_turns(CUdevice ordinal)
-{
-    return ordinal >= 0 && ordinal < DEVICES_MAX;
-}
-
-/* A thread has to do with one primary context at a time. */
-void gc_primary_turn_begin(CUdevice ordinal)
-{
-    if (!has_turns(ordinal) || gc_thread.primary_turns++ > 0)
-        return;
-    pthread_mutex_lock(&turns.lock);
-    while (turns.is_taken[ordinal])
-        pthread_cond_wait(&turns.changed, &turns.lock);
-    turns.is_taken[ordinal] = true;
-    pthread_mutex_unlock(&turns.lock);
-}
-
-void gc_primary_turn_end(CUdevice ordinal)
-{
-    if (!has_turns(ordinal) || --gc_thread.primary_turns > 0)
-        return;
-    pthread_mutex_lock(&turns.lock);
-    turns.is_taken[ordinal] = false;
-    pthread_cond_broadcast(&turns.changed);
-    pthread_mutex_unlock(&turns.lock);
-}
-
-/* How many the program has retained and not released, after this `change`. A turn is held. */
-static int64_t count_holds(CUdevice ordinal, int change)
-{
-    return has_turns(ordinal) ? turns.hold_count[ordinal] += change : 0;
-}
-
-/* ---- what is known ---- */
-
-static uint64_t primary_key(CUdevice ordinal)
-{
-    return (uint64_t)(unsigned)ordinal + 1;
-}
-
-static bool primary_is_active(CUdevice ordinal)
-{
-    unsigned flags;
-    int is_active = 0;
-
-    return GC_USE(cuDevicePrimaryCtxGetState, ordinal, &flags, &is_active) == CUDA_SUCCESS &&
-           is_active;
-}
 
 /* ---- retained, released, reset ---- */
 
 static CUresult retain(CUcontext *context, CUdevice ordinal, struct gc_device *device)
 {
-    const bool is_new = device != NULL && !primary_is_active(ordinal);
+    const bool is_new = device != NULL && !gc_primary_is_active(ordinal);
     struct gc_measure measure;
     uint64_t expected;
 
@@ -85,11 +27,11 @@ static CUresult retain(CUcontext *context, CUdevice ordinal, struct gc_device *d
     int64_t taken = gc_measure_end(&measure);
     const bool is_had = result == CUDA_SUCCESS && device != NULL && context != NULL;
     if (result == CUDA_SUCCESS)
-        count_holds(ordinal, 1);
+        gc_primary_count_holds(ordinal, 1);
     if (is_new)
         taken = gc_contexts_settle(device, expected, &measure, is_had ? taken : 0);
     if (is_had) {
-        (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)*context, 0);
+        (void)gc_handles_put(GC_HANDLE_PRIMARY, gc_primary_key(ordinal), (uintptr_t)*context, 0);
         if (is_new)
             gc_contexts_add(*context, device, GC_API_cuDevicePrimaryCtxRetain, taken);
     }
@@ -115,7 +57,7 @@ static struct gc_context *begin_end(CUdevice ordinal)
 {
     struct gc_handle primary;
 
-    return gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &primary)
+    return gc_handles_get(GC_HANDLE_PRIMARY, gc_primary_key(ordinal), &primary)
                ? gc_contexts_end_begin((CUcontext)(uintptr_t)primary.value)
                : NULL;
 }
@@ -123,10 +65,10 @@ static struct gc_context *begin_end(CUdevice ordinal)
 /* Where others were thought to hold it, what is inside is waited for only now. */
 static void finish_release(CUdevice ordinal, struct gc_context *ending, CUresult result)
 {
-    const bool is_gone = result == CUDA_SUCCESS && !primary_is_active(ordinal);
+    const bool is_gone = result == CUDA_SUCCESS && !gc_primary_is_active(ordinal);
 
     if (result != CUDA_SUCCESS)
-        count_holds(ordinal, 1);
+        gc_primary_count_holds(ordinal, 1);
     if (is_gone && ending == NULL)
         ending = begin_end(ordinal);
     gc_contexts_end(ending, is_gone);
@@ -136,7 +78,7 @@ static void finish_release(CUdevice ordinal, struct gc_context *ending, CUresult
  * others comes back at once. */
 static struct gc_context *begin_release(CUdevice ordinal)
 {
-    return count_holds(ordinal, -1) <= 0 ? begin_end(ordinal) : NULL;
+    return gc_primary_count_holds(ordinal, -1) <= 0 ? begin_end(ordinal) : NULL;
 }
 
 static void finish_reset(CUdevice ordinal, struct gc_context *ending, CUresult result)
@@ -184,53 +126,18 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
     END_PRIMARY(cuDevicePrimaryCtxReset_v2, begin_end, finish_reset);
 }
 
-/* The primary context is retained while it has green ones, so its handle can be learnt. */
-static void learn_primary(CUdevice ordinal)
-{
-    struct gc_handle known;
-    CUcontext primary;
-
-    if (gc_handles_get(GC_HANDLE_PRIMARY, primary_key(ordinal), &known))
-        return;
-    gc_primary_turn_begin(ordinal);
-    if (GC_CALL(NULL, cuDevicePrimaryCtxRetain, &primary, ordinal) == CUDA_SUCCESS) {
-        (void)gc_handles_put(GC_HANDLE_PRIMARY, primary_key(ordinal), (uintptr_t)primary, 0);
-        (void)GC_CALL(NULL, cuDevicePrimaryCtxRelease_v2, ordinal);
-    }
-    gc_primary_turn_end(ordinal);
-}
-
 /* ---- green contexts ----
  *
  * A green context is a part of a device's primary context: it uses the same memory, and work in
  * either may touch any of it. So what happens in it happens, for core, in the primary context. But
  * each has a default stream of its own, by the same name. */
 
-static atomic_bool has_green; /* for good */
-
-void gc_primary_note_green(CUcontext context, CUdevice ordinal)
-{
-    atomic_store_explicit(&has_green, true, memory_order_relaxed);
-    learn_primary(ordinal);
-    (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)context, primary_key(ordinal), 0);
-}
-
-bool gc_primary_is_green(void)
-{
-    struct gc_handle known;
-    CUcontext context;
-
-    return atomic_load_explicit(&has_green, memory_order_relaxed) &&
-           GC_USE(cuCtxGetCurrent, &context) == CUDA_SUCCESS &&
-           gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)context, &known);
-}
-
 /* Known by either handle: a stream's context is told by the one, destroyed it is by the other. */
 static void note_created(CUgreenCtx green, CUdevice ordinal)
 {
     CUcontext context;
 
-    (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)green, primary_key(ordinal), 0);
+    (void)gc_handles_put(GC_HANDLE_GREEN, (uintptr_t)green, gc_primary_key(ordinal), 0);
     if (GC_USE(cuCtxFromGreenCtx, &context, green) == CUDA_SUCCESS)
         gc_primary_note_green(context, ordinal);
 }

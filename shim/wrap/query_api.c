@@ -1,10 +1,11 @@
 /* What a program may ask about memory. Sizes agree with the limit. Inside the pool an address keeps
  * the meaning it has with the plain driver: a block is an allocation of its own, and what lies
  * between blocks is no allocation. The driver is asked first, so that its errors come first. */
-#include "shim/account/handles.h"
+#include "shim/account/device.h"
 #include "shim/account/outside.h"
 #include "shim/account/tenant.h"
-#include "shim/shim.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
 
 /* An address no allocation can hold: asking about it makes the driver say what it says of such
@@ -123,7 +124,7 @@ CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice device)
 /* The driver knows nothing of memory that is away: who asks about it waits. */
 #define ASK_ABOUT(status, address, symbol, ...)                                                    \
     ((status) == GC_OK                                                                             \
-         ? GC_HELD((address), GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__))              \
+         ? GC_CALL_WHEN_PRESENT((address), GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__)) \
          : GC_CALL(gc_shim_current_device(), symbol, __VA_ARGS__))
 
 GC_EXPORT

@@ -2,10 +2,11 @@
  * memory an address is in, and needs no peer access: a stream of one context then reads or writes
  * memory of another, and a free in the owner has to wait for that stream's context. */
 #include "shim/wrap/reach.h"
-
-#include "core/pause/pause.h"
+#include "shim/account/device.h"
 #include "shim/account/peer.h"
 #include "shim/wrap/submit.h"
+
+#include "core/pause/pause.h"
 
 /* A list that is longer is not read: its length is the program's, and may be wrong. */
 #define LIST_MAX 4096
@@ -169,22 +170,22 @@ void gc_reach_note_unpacked(struct gc_reach *reach, const CUmemDecompressParams 
 
 void gc_reach_note_node(const CUgraphNodeParams *params)
 {
-    struct gc_reach reach_;
+    struct gc_reach reach;
 
     if (params == NULL)
         return;
     switch (params->type) {
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        reach_ = gc_reach_of_node(params->memcpy.copyCtx);
-        GC_REACH_SHAPED(&params->memcpy.copyParams);
+        reach = gc_reach_of_node(params->memcpy.copyCtx);
+        GC_REACH_SHAPED(&reach, &params->memcpy.copyParams);
         break;
     case CU_GRAPH_NODE_TYPE_MEMSET:
-        reach_ = gc_reach_of_node(params->memset.ctx);
-        GC_REACH_FILLED(&params->memset);
+        reach = gc_reach_of_node(params->memset.ctx);
+        GC_REACH_FILLED(&reach, &params->memset);
         break;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-        reach_ = gc_reach_of_node(params->memOp.ctx);
-        GC_REACH_MEM_OPS(params->memOp.paramArray, params->memOp.count);
+        reach = gc_reach_of_node(params->memOp.ctx);
+        GC_REACH_MEM_OPS(&reach, params->memOp.paramArray, params->memOp.count);
         break;
     default: /* names no memory, or what its kernel may reach */
         break;

@@ -8,7 +8,8 @@
  *     PAIR, BATCH, BATCH_3D, SHAPED, MEM_OPS, UNPACKED, FILLED, OPS, NODE_PARAMS
  *                             the memory at the addresses of the parameters that it names
  *     ANY                     not wholly known: memory of every context
- * Wrappers of their own (GC_SUBMIT) say ANY, NOTHING, or NOTED: noted by the wrapper before.
+ * Wrappers of their own (GC_SUBMIT_CALL_IF_OPEN) say ANY, NOTHING, or NOTED: noted by the wrapper
+ * before.
  *
  * In a process with several contexts memory at an address is the worker's to be waited for from
  * then on (gc_peer_note), and open to its device. Of ANY the worker is waited for by all contexts,
@@ -55,34 +56,49 @@ void gc_reach_note_mem_ops(struct gc_reach *reach, const CUstreamBatchMemOpParam
 void gc_reach_note_unpacked(struct gc_reach *reach, const CUmemDecompressParams *list,
                             size_t count);
 
-#define GC_REACH_KERNEL (void)0
-#define GC_REACH_NOTHING (void)0
-#define GC_REACH_ANY gc_reach_note_any(&reach_)
-#define GC_REACH_PAIR(to, from)                                                                    \
-    (gc_reach_note_address(&reach_, (uintptr_t)(to)),                                              \
-     gc_reach_note_address(&reach_, (uintptr_t)(from)))
-#define GC_REACH_BATCH(to, from, count) gc_reach_note_batch(&reach_, to, from, count)
-#define GC_REACH_BATCH_3D(list, count) gc_reach_note_batch_3d(&reach_, list, count)
-#define GC_REACH_MEM_OPS(list, count) gc_reach_note_mem_ops(&reach_, list, count)
-#define GC_REACH_UNPACKED(list, count) gc_reach_note_unpacked(&reach_, list, count)
+/* What a wrapper does for a word: GC_REACH(&reach, WORD, (operands)). */
+#define GC_REACH(reach, word, operands)                                                            \
+    GC_REACH_WITH(GC_REACH_##word, reach, GC_REACH_LIST operands)
+#define GC_REACH_LIST(...) __VA_ARGS__
+#define GC_REACH_WITH(note, ...) note(__VA_ARGS__)
+
+#define GC_REACH_KERNEL(reach, ...) (void)(reach)
+#define GC_REACH_NOTHING(reach, ...) (void)(reach)
+#define GC_REACH_ANY(reach, ...) gc_reach_note_any(reach)
+#define GC_REACH_PAIR(reach, to, from)                                                             \
+    (gc_reach_note_address(reach, (uintptr_t)(to)), gc_reach_note_address(reach, (uintptr_t)(from)))
+#define GC_REACH_BATCH(reach, to, from, count) gc_reach_note_batch(reach, to, from, count)
+#define GC_REACH_BATCH_3D(reach, list, count) gc_reach_note_batch_3d(reach, list, count)
+#define GC_REACH_MEM_OPS(reach, list, count) gc_reach_note_mem_ops(reach, list, count)
+#define GC_REACH_UNPACKED(reach, list, count) gc_reach_note_unpacked(reach, list, count)
 #define GC_REACH_ADDRESS(type, device)                                                             \
     ((type) == CU_MEMORYTYPE_DEVICE || (type) == CU_MEMORYTYPE_UNIFIED ? (device) : 0)
-#define GC_REACH_SHAPED(copy)                                                                      \
-    ((copy) == NULL ? (void)0                                                                      \
-                    : GC_REACH_PAIR(GC_REACH_ADDRESS((copy)->dstMemoryType, (copy)->dstDevice),    \
-                                    GC_REACH_ADDRESS((copy)->srcMemoryType, (copy)->srcDevice)))
-#define GC_REACH_FILLED(fill) gc_reach_note_address(&reach_, (fill) == NULL ? 0 : (fill)->dst)
-#define GC_REACH_OPS(ops)                                                                          \
-    ((ops) == NULL ? (void)0 : gc_reach_note_mem_ops(&reach_, (ops)->paramArray, (ops)->count))
-#define GC_REACH_NODE_PARAMS(params) ((void)reach_, gc_reach_note_node(params))
+#define GC_REACH_SHAPED(reach, copy)                                                               \
+    ((copy) == NULL                                                                                \
+         ? (void)0                                                                                 \
+         : GC_REACH_PAIR(reach, GC_REACH_ADDRESS((copy)->dstMemoryType, (copy)->dstDevice),        \
+                         GC_REACH_ADDRESS((copy)->srcMemoryType, (copy)->srcDevice)))
+#define GC_REACH_FILLED(reach, fill) gc_reach_note_address(reach, (fill) == NULL ? 0 : (fill)->dst)
+#define GC_REACH_OPS(reach, ops)                                                                   \
+    ((ops) == NULL ? (void)0 : gc_reach_note_mem_ops(reach, (ops)->paramArray, (ops)->count))
+#define GC_REACH_NODE_PARAMS(reach, params) ((void)(reach), gc_reach_note_node(params))
 
-/* Whether a word of a row, as text, looks at anything. */
-#define GC_REACH_LOOKS(word)                                                                       \
-    (__builtin_strcmp(word, "KERNEL") != 0 && __builtin_strcmp(word, "NOTHING") != 0)
+/* Whether there is anything to look for at the operands of a word. */
+#define GC_REACH_LOOKS(word) GC_REACH_LOOKS_##word
+enum {
+    GC_REACH_LOOKS_KERNEL = 0,
+    GC_REACH_LOOKS_NOTHING = 0,
+    GC_REACH_LOOKS_ANY = 1,
+    GC_REACH_LOOKS_PAIR = 1,
+    GC_REACH_LOOKS_BATCH = 1,
+    GC_REACH_LOOKS_BATCH_3D = 1,
+    GC_REACH_LOOKS_SHAPED = 1,
+    GC_REACH_LOOKS_MEM_OPS = 1,
+    GC_REACH_LOOKS_UNPACKED = 1,
+};
 
-/* The words of GC_SUBMIT. */
+/* The words of wrappers of their own (GC_SUBMIT_CALL_IF_OPEN). */
 #define GC_SUBMIT_REACH_ANY(work, stream) gc_reach_any(work, stream)
 #define GC_SUBMIT_REACH_NOTHING(work, stream) (void)0
-#define GC_SUBMIT_REACH_NOTED(work, stream) (void)0
 
 #endif

@@ -15,8 +15,8 @@
 #define _GNU_SOURCE
 #include "core/io/elf.h"
 #include "shim/account/hot.h"
-#include "shim/intercept/resolve.h"
-#include "shim/intercept/route.h"
+#include "shim/real/resolve.h"
+#include "shim/real/runtime.h"
 
 #include <string.h>
 
@@ -64,7 +64,7 @@ static void *find_in_scope_of(const struct gc_row *row, const void *caller)
 
     /* Another library's function of that name, the caller's own above all, would come back to us.
      */
-    return found != row->wrapper && gc_route_is_in_runtime(found) ? found : NULL;
+    return gc_runtime_is_code(found) ? found : NULL;
 }
 
 /* Where no slot is free near by, the answer is found anew each time. */
@@ -83,7 +83,7 @@ static void remember(const struct gc_row *row, const void *address, void *real)
             continue;
         slot->row = row;
         slot->real = real;
-        slot->runtime = gc_route_is_in_runtime(real) ? (const void *)low : NULL;
+        slot->runtime = gc_runtime_is_code(real) ? (const void *)low : NULL;
         atomic_store_explicit(&slot->address, address, memory_order_release);
         return;
     }
@@ -98,17 +98,17 @@ static void *look_up(const struct gc_row *row, const void *caller)
     if (real == NULL)
         real = gc_row_real(row);
     if (real == NULL)
-        real = gc_route_behind_us(row);
+        real = gc_runtime_behind_us(row);
     /* A library that nobody else sees may call the runtime as its last act: its own return address
      * is not what we see. */
     if (real == NULL)
-        real = gc_elf_find_function(GC_ROUTE_RUNTIME, row->symbol);
+        real = gc_elf_find_function(GC_RUNTIME_FILES, row->symbol);
     if (real == NULL) /* loaded since for all to see: rather with the lock than not at all */
-        real = gc_route_behind_us_now(row);
-    if (real == NULL || (!gc_route_is_in_runtime(real) && gc_elf_is_same_object(real, caller)))
+        real = gc_runtime_behind_us_now(row);
+    if (real == NULL || (!gc_runtime_is_code(real) && gc_elf_is_same_object(real, caller)))
         return NULL;
-    gc_route_keep(real);
-    if (gc_route_is_in_runtime(real))
+    gc_runtime_keep(real);
+    if (gc_runtime_is_code(real))
         gc_row_record(row, real);
     remember(row, caller, real);
     return real;
@@ -192,13 +192,17 @@ cudaError_t cudaFree(void *pointer)
     const struct caller *caller = find_caller(row, address);
 
     /* Whichever context is current: an address says where it belongs. */
-    if (is_owned(caller) && gc_hot_free((uint64_t)(uintptr_t)pointer))
+    const bool is_tried = is_owned(caller);
+    if (is_tried && gc_hot_free((uint64_t)(uintptr_t)pointer))
         return cudaSuccess;
     __typeof__(gc_shim.real.cudaFree) real = (__typeof__(real))find_real(row, address);
     if (real == NULL)
         return cudaErrorInitializationError;
     bool outermost = enter_real(GC_API_cudaFree);
-    return leave_real(outermost, row, address, real(pointer));
+    gc_thread.has_missed = is_tried;
+    const cudaError_t result = real(pointer);
+    gc_thread.has_missed = false;
+    return leave_real(outermost, row, address, result);
 }
 
 #define API(...)

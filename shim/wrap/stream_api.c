@@ -6,10 +6,17 @@
  * recorded (ASYNC, not charged), its pool is charged for what the driver reserves, see mempool.c.
  * An allocation in a capturing stream is a graph node: graph_api.c looks after its memory. */
 #include "core/device/submit.h"
-#include "shim/account/contexts.h"
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
+#include "shim/account/graph_memory.h"
 #include "shim/account/mempool.h"
 #include "shim/account/peer.h"
+#include "shim/account/primary.h"
+#include "shim/account/tenant.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/driver/driver.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 
 /* How long an allocation that is undone is waited for. */
 #define UNDO_NS UINT64_C(2000000000)
@@ -144,28 +151,29 @@ static uint64_t order_key(CUstream stream, const struct gc_context *context)
     return (uintptr_t)stream;
 }
 
+/* *is_blocking: the legacy stream waits for it, and it for the legacy one. False: the driver knows
+ * no such stream. */
+static bool find_blocking(CUstream stream, bool *is_blocking)
+{
+    unsigned flags = 0;
+
+    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
+        GC_USE(cuStreamGetFlags, stream, &flags) != CUDA_SUCCESS)
+        return false;
+    *is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+    return true;
+}
+
 /* An allocation and a free are operations of their stream: they order the legacy stream and the
  * blocking ones against each other, so there has to be one where several streams may have work. */
-static CUresult place_in_order(struct gc_context *context, CUstream stream)
+static CUresult place_in_order(struct gc_context *context, CUstream stream, bool is_blocking)
 {
     struct gc_work *work = gc_core_work(gc_shim.core);
     const uint64_t only = atomic_load_explicit(&work->only_stream, memory_order_relaxed);
-    unsigned flags = 0;
 
-    if (only == GC_STREAM_NONE || gc_work_is_only_stream(work, (uintptr_t)stream))
-        return CUDA_SUCCESS;
-    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
-        (GC_USE(cuStreamGetFlags, stream, &flags) != CUDA_SUCCESS ||
-         (flags & CU_STREAM_NON_BLOCKING) != 0))
+    if (!is_blocking || only == GC_STREAM_NONE || gc_work_is_only_stream(work, (uintptr_t)stream))
         return CUDA_SUCCESS;
     return gc_driver_place(gc_context_handle(context), stream);
-}
-
-/* Whichever context is current, or none: a stream may be destroyed from anywhere. */
-void gc_stream_close(CUstream stream)
-{
-    if (stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD)
-        gc_core_close_stream(gc_shim.core, (uintptr_t)stream);
 }
 
 static bool is_served(const struct gc_direct_request *request, const struct async_call *call)
@@ -188,21 +196,18 @@ static bool is_served(const struct gc_direct_request *request, const struct asyn
 
 /* Whether a call of the thread in the stream, whose context is `context`, may be served: else the
  * driver has something to say, which it says to a call that takes or gives no memory. */
-static bool is_working(const struct gc_context *context, CUstream stream)
+static bool is_working(const struct gc_context *context, CUstream stream, bool *is_blocking)
 {
     struct gc_context *current;
-    unsigned flags;
 
-    if (context == NULL || gc_context_is_suspect(context) ||
-        gc_shim_check_state(false, &current) != CUDA_SUCCESS)
-        return false;
-    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
-           GC_USE(cuStreamGetFlags, stream, &flags) == CUDA_SUCCESS;
+    return context != NULL && !gc_context_is_suspect(context) &&
+           gc_shim_check_state(false, &current) == CUDA_SUCCESS &&
+           find_blocking(stream, is_blocking);
 }
 
 /* *is_answered: false where memory that outlives contexts cannot be had now. */
 static CUresult serve(const struct gc_direct_request *request, const struct async_call *call,
-                      CUdeviceptr *dptr, size_t bytes, bool *is_answered)
+                      CUdeviceptr *dptr, size_t bytes, bool is_blocking, bool *is_answered)
 {
     struct gc_context *ordered = gc_context_ordered(request->context);
     struct gc_context *target = ordered == NULL ? NULL : gc_shim_target(ordered);
@@ -216,17 +221,17 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
     *is_answered = true;
     if (target == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    wanted.is_trial = gc_direct_may_make_room();
+    wanted.is_trial = gc_mempool_may_make_room();
     enum gc_status status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     if (status == GC_OUT_OF_MEMORY && wanted.is_trial) {
-        (void)gc_direct_make_room(request->device);
+        (void)gc_mempool_make_room(request->device);
         wanted.is_trial = false;
         status = gc_core_alloc(gc_shim.core, target, &wanted, &address, &driver_code);
     }
     *is_answered = status != GC_NOT_SUPPORTED;
     if (status != GC_OK)
         return gc_shim_result(status, driver_code);
-    CUresult result = place_in_order(request->context, call->stream);
+    CUresult result = place_in_order(request->context, call->stream, is_blocking);
     if (result == CUDA_SUCCESS)
         *dptr = address;
     else if (gc_core_free(gc_shim.core, address, wanted.api, &driver_code) != GC_OK)
@@ -237,6 +242,7 @@ static CUresult serve(const struct gc_direct_request *request, const struct asyn
 static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, size_t bytes)
 {
     struct gc_direct_request request;
+    bool is_blocking;
     CUresult result;
 
     gc_direct_begin(&request, call->symbol);
@@ -249,9 +255,9 @@ static CUresult alloc_async(const struct async_call *call, CUdeviceptr *dptr, si
             gc_graph_expect(request.device);
         return gc_direct_end(&request, result);
     }
-    if (is_served(&request, call) && is_working(request.context, call->stream)) {
+    if (is_served(&request, call) && is_working(request.context, call->stream, &is_blocking)) {
         bool is_answered;
-        result = serve(&request, call, dptr, bytes, &is_answered);
+        result = serve(&request, call, dptr, bytes, is_blocking, &is_answered);
         request.is_refused = is_answered; /* core has counted a refusal */
         if (is_answered)
             return gc_direct_end(&request, result);
@@ -320,17 +326,20 @@ static CUresult free_cached(enum gc_api api, const struct gc_block_info *block, 
                             CUstream stream)
 {
     struct gc_context *context = gc_shim_stream_context(stream);
+    bool is_blocking;
     int driver_code = 0;
 
     if (gc_stream_is_capturing(stream))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!is_working(context, stream)) {
+    if (!is_working(context, stream, &is_blocking)) {
         CUresult result = GC_CALL(NULL, cuMemFreeAsync, 0, stream);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE)
             return result;
+        if (!find_blocking(stream, &is_blocking))
+            is_blocking = false;
     }
     /* What the stream of another context has queued is waited for as well. */
-    CUresult result = context == NULL ? CUDA_SUCCESS : place_in_order(context, stream);
+    CUresult result = context == NULL ? CUDA_SUCCESS : place_in_order(context, stream, is_blocking);
     if (result != CUDA_SUCCESS)
         return result;
     struct gc_context *owner = gc_core_find_context(gc_shim.core, block->context);

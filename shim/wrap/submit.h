@@ -1,19 +1,16 @@
 /* Work that the program submits, counted (core/device/submit.h). A wrapper that submits says for
  * which stream before the driver is asked, and whose memory the work may reach (a word of reach.h),
- * and counts after it: CUresult result = GC_SUBMIT(stream, is_per_thread, ANY, GC_CALL(device, cuX,
- * …)); Also inside other wrappers; not for the library's own work, which uses no memory of the
- * program.
+ * and counts after it: CUresult result = GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, ANY,
+ * GC_CALL(device, cuX, …)); Also inside other wrappers; not for the library's own work, which uses
+ * no memory of the program.
  */
 #ifndef GC_SUBMIT_H
 #define GC_SUBMIT_H
 
 #include "core/device/submit.h"
-#include "shim/account/stream_list.h"
+#include "shim/driver/stream_list.h"
+#include "shim/life/life.h"
 #include "shim/wrap/reach.h"
-
-/* The count, NULL where nothing is to be counted: passing through, or a forked child. Starts the
- * library if need be. */
-struct gc_work *gc_shim_work(void);
 
 /* A stream, GC_STREAM_LOOSE set in its handle or not. */
 static inline CUstream gc_submit_stream(CUstream stream)
@@ -58,30 +55,29 @@ void gc_submit_serve(void);
 /* Whose call it is, for tenants that are paused: of a wrapper, not of a function beneath it. */
 #define GC_CALLER __builtin_return_address(0)
 
-/* The turnstile is not open: inside it when this returns. */
-void gc_submit_pass_slowly(struct gc_work *work, enum gc_turnstile_mode mode, const void *caller);
+/* The gate is not open: inside it when this returns. */
+void gc_submit_pass_slowly(struct gc_work *work, enum gc_gate_mode mode, const void *caller);
 
-/* Inside the turnstile from now on, until gc_submit_leave. */
+/* Inside the gate from now on, until gc_submit_leave. */
 static inline void gc_submit_pass(struct gc_work *work, const void *caller)
 {
-    const enum gc_turnstile_mode mode = gc_turnstile_enter(&work->turnstile);
+    const enum gc_gate_mode mode = gc_gate_try_enter(&work->gate);
 
-    if (__builtin_expect(mode != GC_TURNSTILE_OPEN, 0))
+    if (__builtin_expect(mode != GC_GATE_OPEN, 0))
         gc_submit_pass_slowly(work, mode, caller);
 }
 
-/* Whether a tenant is paused: a moment's answer, but inside the turnstile it holds. */
+/* Whether a tenant is paused: a moment's answer, but inside the gate it holds. */
 static inline bool gc_submit_is_guarded(const struct gc_work *work)
 {
-    return __builtin_expect(
-        gc_turnstile_mode_of(gc_turnstile_read(&work->turnstile)) != GC_TURNSTILE_OPEN, 0);
+    return __builtin_expect(gc_gate_mode_of(gc_gate_read(&work->gate)) != GC_GATE_OPEN, 0);
 }
 
-/* Inside the turnstile: where a paused tenant has the memory at one of the addresses, leaves until
+/* Inside the gate: where a paused tenant has the memory at one of the addresses, leaves until
  * it is back. Depth 0 or not, nothing may be held. */
 void gc_submit_await_memory(struct gc_work *work, uint64_t to, uint64_t from, const void *caller);
 
-/* The same for who submits now: it is inside the turnstile until gc_submit_end. Only where there is
+/* The same for who submits now: it is inside the gate until gc_submit_end. Only where there is
  * something to count may it be looked whether anything is asked: a forked child has no ledger. */
 static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work, const void *caller)
 {
@@ -100,7 +96,7 @@ static inline CUresult gc_submit_enter(uint64_t key, struct gc_work **work, cons
 static inline void gc_submit_leave(struct gc_work *work)
 {
     if (work != NULL)
-        gc_turnstile_leave(&work->turnstile);
+        gc_gate_leave(&work->gate);
 }
 
 static inline void gc_submit_end(struct gc_work *work)
@@ -110,8 +106,9 @@ static inline void gc_submit_end(struct gc_work *work)
     gc_submit_leave(work);
 }
 
-/* A call that looks at the pool's memory at `address` and queues no work: not while it is away. */
-#define GC_HELD(address, call)                                                                     \
+/* A call that looks at the pool's memory at `address` and queues no work. `call` is evaluated once
+ * the memory is present: after a wait where it is swapped out. */
+#define GC_CALL_WHEN_PRESENT(address, call)                                                        \
     ({                                                                                             \
         struct gc_work *held_ = gc_shim_work();                                                    \
         if (held_ != NULL) {                                                                       \
@@ -123,7 +120,9 @@ static inline void gc_submit_end(struct gc_work *work)
         answer_;                                                                                   \
     })
 
-#define GC_SUBMIT(stream, is_per_thread, reach, call)                                              \
+/* Counts `call` as work submitted to the stream. `call` is evaluated last, and only where work may
+ * be submitted: else the value is what the program shall be told. */
+#define GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, reach, call)                                 \
     ({                                                                                             \
         struct gc_work *work_;                                                                     \
         CUresult submitted_ =                                                                      \

@@ -7,12 +7,14 @@
  *
  * With several contexts it is noted whose memory the work may reach (reach.h). While a tenant is
  * paused the addresses that it names are looked at too: what is of the tenant waits. */
+#include "shim/account/tenant.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
+#include "shim/wrap/reach.h"
 #include "shim/wrap/submit.h"
 
 #include "core/pause/pause.h"
-#include "shim/account/mempool.h"
-#include "shim/account/tenant.h"
-#include "shim/intercept/resolve.h"
 
 CUresult gc_submit_begin_slowly(uint64_t key)
 {
@@ -37,20 +39,20 @@ void gc_submit_serve(void)
 
 /* ---- while something is paused ---- */
 
-void gc_submit_pass_slowly(struct gc_work *work, enum gc_turnstile_mode mode, const void *caller)
+void gc_submit_pass_slowly(struct gc_work *work, enum gc_gate_mode mode, const void *caller)
 {
     gc_shim_enter(GC_API_COUNT); /* a request served meanwhile may call the driver */
     const struct gc_tenant *tenant = gc_tenants_of_work(caller);
-    while (mode != GC_TURNSTILE_OPEN) {
-        if (mode == GC_TURNSTILE_CLOSED) {
+    while (mode != GC_GATE_OPEN) {
+        if (mode == GC_GATE_CLOSED) {
             gc_core_await_resume(gc_shim.core);
         } else {
             if (tenant == NULL || !gc_tenant_is_paused(tenant))
                 break;
-            gc_turnstile_leave(&work->turnstile);
+            gc_gate_leave(&work->gate);
             gc_core_await_tenant(gc_shim.core, tenant);
         }
-        mode = gc_turnstile_enter(&work->turnstile);
+        mode = gc_gate_try_enter(&work->gate);
     }
     gc_shim_leave();
 }
@@ -58,7 +60,7 @@ void gc_submit_pass_slowly(struct gc_work *work, enum gc_turnstile_mode mode, co
 /* Leaves, waits, and is inside again. */
 static void await_tenant(struct gc_work *work, const struct gc_tenant *tenant, const void *caller)
 {
-    gc_turnstile_leave(&work->turnstile);
+    gc_gate_leave(&work->gate);
     gc_shim_enter(GC_API_COUNT);
     gc_core_await_tenant(gc_shim.core, tenant);
     gc_shim_leave();
@@ -133,8 +135,8 @@ static void wait_for_memops(bool is_per_thread)
         (void)GC_CALL(NULL, cuStreamSynchronize, stream);
 }
 
-#define IS_MEMOP(base, stream)                                                                     \
-    (__builtin_strcmp(#stream, "NULL") == 0 && __builtin_memcmp(#base, "cuMem", 5) == 0)
+/* The rows' `wait` column. */
+enum { WAIT_ASYNC, WAIT_SYNC };
 
 /* ---- the wrappers ---- */
 
@@ -151,7 +153,8 @@ static inline bool is_there(enum gc_row_id row)
 #define API(...)
 #define USE(...)
 #define RUNTIME(...)
-#define SUBMIT(symbol, base, version, variant, stream, reach, parameters, arguments)               \
+#define SUBMIT(symbol, base, version, variant, stream, wait, word, operands, parameters,           \
+               arguments)                                                                          \
     GC_EXPORT                                                                                      \
     CUresult symbol parameters                                                                     \
     {                                                                                              \
@@ -161,17 +164,17 @@ static inline bool is_there(enum gc_row_id row)
                                                                                                    \
         if (__builtin_expect(result != CUDA_SUCCESS, 0))                                           \
             return result;                                                                         \
-        bool is_away = GC_REACH_LOOKS(#reach) && must_search(work);                                \
+        bool is_away = GC_REACH_LOOKS(word) && must_search(work);                                  \
         while (__builtin_expect(is_away, 0)) {                                                     \
             gc_shim_enter(GC_API_##symbol);                                                        \
-            struct gc_reach reach_ = gc_reach_of_stream(stream, gc_submit_is_guarded(work));       \
-            GC_REACH_##reach;                                                                      \
+            struct gc_reach reach = gc_reach_of_stream(stream, gc_submit_is_guarded(work));        \
+            GC_REACH(&reach, word, operands);                                                      \
             gc_shim_leave();                                                                       \
-            is_away = is_still_away(&reach_, work, GC_CALLER);                                     \
+            is_away = is_still_away(&reach, work, GC_CALLER);                                      \
         }                                                                                          \
         result = ASK(symbol, arguments);                                                           \
         gc_submit_end(work);                                                                       \
-        if (IS_MEMOP(base, stream) && work != NULL &&                                              \
+        if (WAIT_##wait == WAIT_SYNC && work != NULL &&                                            \
             atomic_load_explicit(&work->synchronous_count, memory_order_relaxed) != 0)             \
             wait_for_memops(GC_VARIANT_##variant == GC_VARIANT_PTSZ);                              \
         return result;                                                                             \

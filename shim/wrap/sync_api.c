@@ -4,7 +4,11 @@
  * A context's wait covers all its streams. A stream's wait proves something only while all work of
  * the process goes to that stream. An event's wait proves nothing here: when it was recorded is not
  * known. */
+#include "shim/account/device.h"
+#include "shim/account/graph_memory.h"
 #include "shim/account/mempool.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
 
 static CUresult retire(struct gc_context *context, uint64_t epoch, CUresult result)

@@ -4,8 +4,11 @@
  *
  * Memory of the pool is plain memory to the program, also where mappings lie beneath: calls about
  * mappings get the answer that they get about plain memory. */
+#include "shim/account/device.h"
 #include "shim/account/direct.h"
 #include "shim/account/physical.h"
+#include "shim/life/life.h"
+#include "shim/real/resolve.h"
 #include "shim/wrap/submit.h"
 
 typedef CUmemGenericAllocationHandle handle_t;
@@ -183,12 +186,12 @@ static void follow_tiles(const CUarrayMapInfo *list, unsigned count)
 #define MAP_ARRAY(symbol, is_per_thread)                                                           \
     do {                                                                                           \
         if (!gc_shim_ready())                                                                      \
-            return GC_SUBMIT(stream, is_per_thread, NOTHING,                                       \
-                             GC_FORWARD(symbol, list, count, stream));                             \
+            return GC_SUBMIT_CALL_IF_OPEN(stream, is_per_thread, NOTHING,                          \
+                                          GC_FORWARD(symbol, list, count, stream));                \
         gc_shim_enter(GC_API_##symbol);                                                            \
-        CUresult result =                                                                          \
-            GC_SUBMIT(stream, is_per_thread, NOTHING,                                              \
-                      GC_CALL(gc_shim_current_device(), symbol, list, count, stream));             \
+        CUresult result = GC_SUBMIT_CALL_IF_OPEN(                                                  \
+            stream, is_per_thread, NOTHING,                                                        \
+            GC_CALL(gc_shim_current_device(), symbol, list, count, stream));                       \
         if (result == CUDA_SUCCESS)                                                                \
             follow_tiles(list, count);                                                             \
         gc_shim_leave();                                                                           \

@@ -181,7 +181,7 @@ def check_links(root, document, text):
 
 def check_paths(root, document, text):
     """Paths of this tree, told as code."""
-    if document == "docs/comparison.md":  # the last column speaks of other trees
+    if document == "docs/comparison.md":  # cells behind a row's third name other projects' paths
         text = "\n".join("|".join(line.split("|")[:3]) for line in text.splitlines())
     listed = subprocess.run([os.path.join(root, "scripts/files.sh")], capture_output=True, text=True, check=True)
     files = listed.stdout.split()
@@ -212,12 +212,17 @@ def check_names(document, text, known, commands):
 
 
 def check_comparison(root):
-    """Each row of README's table has its sources, under the same number, and nothing else has."""
-    rows = {}
+    """Each row of docs/comparison.md's table has its sources, under the same number; README's rows are rows of that table."""
+    text = {}
     for document in ("README.md", "docs/comparison.md"):
         with open(os.path.join(root, document), encoding="utf-8") as stream:
-            rows[document] = re.findall(r"^\| (\*\*\d+\*\*)", stream.read(), re.MULTILINE)
-    ok("the comparison: sources for each row", len(rows["README.md"]) > 20 and rows["README.md"] == rows["docs/comparison.md"], rows)
+            text[document] = stream.read()
+    table, _, sources = text["docs/comparison.md"].partition("<!-- comparison end -->")
+    row = re.compile(r"^\| (\*\*\d+\*\*) .*$", re.MULTILINE)
+    numbers = [found.group(1) for found in row.finditer(table)]
+    ok("the comparison: sources for each row", len(numbers) > 20 and numbers == row.findall(sources), numbers)
+    rows, shown = ({found.group(0) for found in row.finditer(part)} for part in (table, text["README.md"]))
+    ok("the comparison: README's rows are rows of it", len(shown) == 10 and shown <= rows, "\n".join(shown - rows))
 
 
 def tool_text(*arguments):

@@ -71,8 +71,7 @@ static void print_json(struct gc_out *out, const struct doctor *doctor, const ch
         gc_json_put_null(&json, "program");
     gc_json_put_uint(&json, "failures", doctor_count(doctor, DOCTOR_FAILURE));
     gc_json_put_uint(&json, "warnings", doctor_count(doctor, DOCTOR_WARNING));
-    gc_json_key(&json, "findings");
-    gc_json_begin_array(&json, GC_JSON_LINES);
+    gc_json_open_array(&json, "findings", GC_JSON_LINES);
     for (size_t i = 0; i < doctor->count; i++) {
         const struct doctor_finding *finding = &doctor->findings[i];
         gc_json_begin_object(&json, GC_JSON_LINE);

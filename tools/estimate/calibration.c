@@ -20,13 +20,13 @@ static uint64_t largest_context(const struct gc_snapshot *snapshot)
     return bytes;
 }
 
-static int fill(const char *path, const struct report_loaded *loaded,
-                struct calibration *calibration)
+static int fill(const struct tool_command *command, const char *path,
+                const struct report_loaded *loaded, struct calibration *calibration)
 {
     const uint64_t measured = gc_sub_or_zero_u64(gc_report_measured_bytes(&loaded->snapshot),
                                                  gc_report_context_bytes(&loaded->snapshot));
     if (measured == 0)
-        return tool_fail(&tool_command_estimate, "%s: the run held no device memory", path);
+        return tool_fail(command, "%s: the run held no device memory", path);
     calibration->measured_bytes = measured;
     calibration->context_bytes = largest_context(&loaded->snapshot);
     gc_text_show(loaded->process.program, strlen(loaded->process.program), calibration->program,
@@ -57,21 +57,21 @@ static void note_odds(const struct gc_report_estimate *own, struct gc_estimate *
                      NULL);
 }
 
-static int read_report(const char *path, struct gc_estimate *estimate,
-                       struct calibration *calibration)
+static int read_report(const struct tool_command *command, const char *path,
+                       struct gc_estimate *estimate, struct calibration *calibration)
 {
     struct tool_file *const file = &calibration->report;
     struct report_loaded loaded;
     char why[256];
-    int status = tool_map(&tool_command_estimate, path, file);
+    int status = tool_map(command, path, file);
     if (status != TOOL_DONE)
         return status;
     if (file->bytes == 0) {
-        status = tool_fail(&tool_command_estimate, "%s: the file is empty", path);
+        status = tool_fail(command, "%s: the file is empty", path);
     } else if (report_load(file->data, file->bytes, &loaded, why, sizeof(why)) != GC_OK) {
-        status = tool_fail(&tool_command_estimate, "%s: %s", path, why);
+        status = tool_fail(command, "%s: %s", path, why);
     } else {
-        status = fill(path, &loaded, calibration);
+        status = fill(command, path, &loaded, calibration);
         note_odds(loaded.report.facts.estimate, estimate);
         report_unload(&loaded);
     }
@@ -79,26 +79,27 @@ static int read_report(const char *path, struct gc_estimate *estimate,
     return status;
 }
 
-int calibration_measure(const char *report_path, struct gc_estimate *estimate,
-                        uint64_t context_bytes, struct calibration *calibration)
+int calibration_measure(const struct tool_command *command, const char *report_path,
+                        struct gc_estimate *estimate, uint64_t context_bytes,
+                        struct calibration *calibration)
 {
     const uint64_t contexts = context_bytes * estimate->device_count;
     const uint64_t overhead = estimate->total.parts[GC_ESTIMATE_overhead];
     memset(calibration, 0, sizeof(*calibration));
     calibration->estimated_bytes = gc_sub_or_zero_u64(estimate->total.peak_bytes, contexts);
     calibration->parts_bytes = gc_sub_or_zero_u64(estimate->total.peak_bytes, overhead);
-    const int status = read_report(report_path, estimate, calibration);
+    const int status = read_report(command, report_path, estimate, calibration);
     if (status != TOOL_DONE)
         return status;
     if (calibration->parts_bytes == 0)
-        return tool_fail(&tool_command_estimate, "the estimate is nothing: there is no overhead");
+        return tool_fail(command, "the estimate is nothing: there is no overhead");
     const uint64_t beyond =
         gc_sub_or_zero_u64(calibration->measured_bytes, calibration->parts_bytes);
     const unsigned __int128 share =
         ((unsigned __int128)beyond * MILLION + calibration->parts_bytes - 1) /
         calibration->parts_bytes;
     if (share > OVERHEAD_MAX)
-        return tool_fail(&tool_command_estimate,
+        return tool_fail(command,
                          "%s: more than 100 times the estimate was held: is it of this model?",
                          report_path);
     calibration->overhead_millionths = (uint64_t)share;
@@ -132,16 +133,17 @@ static void write_file(struct gc_out *out, const struct calibration *calibration
     gc_out_char(out, '\n');
 }
 
-int calibration_store(const struct calibration *calibration, const char *path)
+int calibration_store(const struct tool_command *command, const struct calibration *calibration,
+                      const char *path)
 {
     struct gc_out out;
     if (path == NULL)
         return TOOL_DONE;
-    const int status = tool_output_open(&tool_command_estimate, path, &calibration->report, &out);
+    const int status = tool_output_open(command, path, &calibration->report, &out);
     if (status != TOOL_DONE)
         return status;
     write_file(&out, calibration);
-    return tool_output_close(&tool_command_estimate, path, &out);
+    return tool_output_close(command, path, &out);
 }
 
 struct found {
@@ -179,25 +181,24 @@ static void skip_line(void *argument, unsigned line)
     (void)line;
 }
 
-int calibration_load(const char *path, uint64_t *overhead_millionths, uint64_t *context_bytes)
+int calibration_load(const struct tool_command *command, const char *path,
+                     uint64_t *overhead_millionths, uint64_t *context_bytes)
 {
     struct found found = {.is_context_good = true};
     struct gc_config config = {NULL};
     const struct gc_config_visitor visitor = {
         .argument = &found, .entry = take_entry, .bad = skip_line};
     if (gc_config_read(path, &visitor, &config) != GC_OK)
-        return tool_fail(&tool_command_estimate,
-                         "%s: not a readable file of KEY=value lines below 64 KiB", path);
+        return tool_fail(command, "%s: not a readable file of KEY=value lines below 64 KiB", path);
     gc_config_close(&config);
     if (!found.has_factor)
-        return tool_fail(&tool_command_estimate, "%s: there is no GPUCACHE_OVERHEAD in it", path);
+        return tool_fail(command, "%s: there is no GPUCACHE_OVERHEAD in it", path);
     if (!found.is_factor_good)
-        return tool_fail(&tool_command_estimate,
-                         "%s: its GPUCACHE_OVERHEAD is not valid; accepted: a factor, 1 to 100",
-                         path);
+        return tool_fail(
+            command, "%s: its GPUCACHE_OVERHEAD is not valid; accepted: a factor, 1 to 100", path);
     if (!found.is_context_good)
-        return tool_fail(&tool_command_estimate,
-                         "%s: its GPUCACHE_CONTEXT_MEMORY is not valid; accepted: a size", path);
+        return tool_fail(command, "%s: its GPUCACHE_CONTEXT_MEMORY is not valid; accepted: a size",
+                         path);
     *overhead_millionths = found.millionths;
     if (found.context_bytes > 0)
         *context_bytes = found.context_bytes;
@@ -208,14 +209,12 @@ int calibration_load(const char *path, uint64_t *overhead_millionths, uint64_t *
 
 void calibration_put_json(struct gc_json *json, const struct calibration *calibration)
 {
-    gc_json_key(json, "calibration");
-    gc_json_begin_object(json, GC_JSON_LINE);
+    gc_json_open_object(json, "calibration", GC_JSON_LINE);
     gc_json_put_string(json, "program", calibration->program);
     gc_json_put_string(json, "host", calibration->host);
     gc_json_put_uint(json, "estimated_bytes", calibration->estimated_bytes);
     gc_json_put_uint(json, "measured_bytes", calibration->measured_bytes);
-    gc_json_key(json, "overhead");
-    gc_json_fixed(json, MILLION + calibration->overhead_millionths, 6);
+    gc_json_put_fixed(json, "overhead", MILLION + calibration->overhead_millionths, 6);
     if (calibration->context_bytes > 0)
         gc_json_put_uint(json, "context_bytes", calibration->context_bytes);
     else

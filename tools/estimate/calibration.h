@@ -23,13 +23,15 @@ struct calibration {
 
 /* From a JSON report of a run of this model. What speaks against it becomes a note of the estimate:
  * the run's own was another one, parts are lower bounds. TOOL_FAILED, with a line. */
-int calibration_measure(const char *report_path, struct gc_estimate *estimate,
-                        uint64_t context_bytes, struct calibration *calibration) GC_CHECKED;
+int calibration_measure(const struct tool_command *command, const char *report_path,
+                        struct gc_estimate *estimate, uint64_t context_bytes,
+                        struct calibration *calibration) GC_CHECKED;
 /* Where `path` is NULL nothing is written; the report is not written over. */
-int calibration_store(const struct calibration *calibration, const char *path) GC_CHECKED;
+int calibration_store(const struct tool_command *command, const struct calibration *calibration,
+                      const char *path) GC_CHECKED;
 /* Both values; a context that is not in the file leaves *context_bytes as it is. */
-int calibration_load(const char *path, uint64_t *overhead_millionths,
-                     uint64_t *context_bytes) GC_CHECKED;
+int calibration_load(const struct tool_command *command, const char *path,
+                     uint64_t *overhead_millionths, uint64_t *context_bytes) GC_CHECKED;
 
 /* A member "calibration". */
 void calibration_put_json(struct gc_json *json, const struct calibration *calibration);

@@ -90,10 +90,10 @@ static int run_one(const struct estimate_setup *setup)
     struct gc_out out;
     int status = answer_model(setup, setup->models.words[0], &result);
     if (status == TOOL_DONE && setup->report != NULL)
-        status = calibration_measure(setup->report, &result.estimate, setup->request.context_bytes,
-                                     &calibration);
+        status = calibration_measure(&tool_command_estimate, setup->report, &result.estimate,
+                                     setup->request.context_bytes, &calibration);
     if (status == TOOL_DONE && setup->report != NULL)
-        status = calibration_store(&calibration, setup->output);
+        status = calibration_store(&tool_command_estimate, &calibration, setup->output);
     if (status != TOOL_DONE)
         return status;
     gc_out_init(&out, STDOUT_FILENO);
@@ -118,8 +118,7 @@ static int run_several(const struct estimate_setup *setup)
     gc_json_init(&json, &out);
     if (setup->json) {
         gc_json_begin_object(&json, GC_JSON_LINES);
-        gc_json_key(&json, "models");
-        gc_json_begin_array(&json, GC_JSON_LINES);
+        gc_json_open_array(&json, "models", GC_JSON_LINES);
     } else {
         gc_answer_write_head(&out);
     }
@@ -150,7 +149,7 @@ static int run_several(const struct estimate_setup *setup)
 static int run(int argc, char **argv)
 {
     static struct estimate_setup setup;
-    const int status = estimate_setup_parse(argc, argv, &setup);
+    const int status = estimate_setup_parse(&tool_command_estimate, argc, argv, &setup);
     if (status != TOOL_DONE || setup.models.helped)
         return status;
     return setup.models.count == 1 ? run_one(&setup) : run_several(&setup);

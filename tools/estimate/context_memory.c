@@ -109,7 +109,7 @@ static void end(const struct holder *holder)
         ;
 }
 
-int context_memory_measure(uint64_t *bytes)
+int context_memory_measure(const struct tool_command *command, uint64_t *bytes)
 {
     struct holder first;
     struct holder second;
@@ -125,11 +125,11 @@ int context_memory_measure(uint64_t *bytes)
         end(&first);
     }
     if (after == 0)
-        return tool_fail(&tool_command_estimate,
+        return tool_fail(command,
                          "--context-memory measured: no CUDA device, or no room on it for two "
                          "contexts");
     if (after >= before)
-        return tool_fail(&tool_command_estimate,
+        return tool_fail(command,
                          "--context-memory measured: the device had no less free with a context "
                          "more: others give memory back, or it is not told across processes");
     *bytes = before - after;

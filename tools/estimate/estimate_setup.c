@@ -35,19 +35,21 @@ struct count_rule {
     const char *accepted;
 };
 
-static int parse_count(const struct count_rule *rule, uint64_t *value)
+static int parse_count(const struct tool_command *command, const struct count_rule *rule,
+                       uint64_t *value)
 {
     uint64_t number;
     if (rule->text == NULL)
         return TOOL_DONE;
     if (!gc_text_uint(rule->text, strlen(rule->text), &number) || number < rule->minimum ||
         number > rule->maximum)
-        return tool_refuse(&tool_command_estimate, rule->option, rule->text, rule->accepted);
+        return tool_refuse(command, rule->option, rule->text, rule->accepted);
     *value = number;
     return TOOL_DONE;
 }
 
-static int parse_counts(const struct texts *texts, struct gc_estimate_request *request)
+static int parse_counts(const struct tool_command *command, const struct texts *texts,
+                        struct gc_estimate_request *request)
 {
     uint64_t devices = 1;
     const struct count_rule rules[] = {
@@ -60,7 +62,7 @@ static int parse_counts(const struct texts *texts, struct gc_estimate_request *r
     uint64_t *const fields[] = {&request->batch, &request->seq_len, &request->chunk_tokens,
                                 &request->resident_experts, &devices};
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        const int status = parse_count(&rules[i], fields[i]);
+        const int status = parse_count(command, &rules[i], fields[i]);
         if (status != TOOL_DONE)
             return status;
     }
@@ -68,38 +70,41 @@ static int parse_counts(const struct texts *texts, struct gc_estimate_request *r
     return TOOL_DONE;
 }
 
-static int parse_dtype(const char *option, const char *text, enum gc_dtype *dtype)
+static int parse_dtype(const struct tool_command *command, const char *option, const char *text,
+                       enum gc_dtype *dtype)
 {
     if (text == NULL)
         return TOOL_DONE;
     *dtype = gc_dtype_from_word(text, strlen(text));
     if (*dtype == GC_DTYPE_NONE || gc_dtype_get_info(*dtype)->block_bytes == 0)
-        return tool_refuse(&tool_command_estimate, option, text,
+        return tool_refuse(command, option, text,
                            "an element type: f32, f16, bf16, f8, i8, q8_0, q4_0, ...");
     return TOOL_DONE;
 }
 
-static int parse_words(const struct texts *texts, struct gc_estimate_request *request)
+static int parse_words(const struct tool_command *command, const struct texts *texts,
+                       struct gc_estimate_request *request)
 {
     static const char splits[] = "layers, tensor";
     static const char attentions[] = "flash, full";
     if (texts->split != NULL) {
         const int at = gc_text_find_word(splits, texts->split, strlen(texts->split));
         if (at < 0)
-            return tool_refuse(&tool_command_estimate, "--split", texts->split, splits);
+            return tool_refuse(command, "--split", texts->split, splits);
         request->split = at == 0 ? GC_SPLIT_LAYERS : GC_SPLIT_TENSOR;
     }
     if (texts->attention != NULL) {
         const int at = gc_text_find_word(attentions, texts->attention, strlen(texts->attention));
         if (at < 0)
-            return tool_refuse(&tool_command_estimate, "--attention", texts->attention, attentions);
+            return tool_refuse(command, "--attention", texts->attention, attentions);
         request->scores_materialised = at == 1;
     }
     return TOOL_DONE;
 }
 
 /* A factor from 1 to 100 as millionths above 1. */
-static int parse_overhead(const char *text, uint64_t *millionths)
+static int parse_overhead(const struct tool_command *command, const char *text,
+                          uint64_t *millionths)
 {
     static const char accepted[] = "a factor, 1 to 100";
     struct gc_decimal factor;
@@ -108,14 +113,14 @@ static int parse_overhead(const char *text, uint64_t *millionths)
         return TOOL_DONE;
     if (!gc_text_decimal(text, &end, &factor) || *end != '\0' || factor.whole < 1 ||
         factor.whole > 100 || (factor.whole == 100 && factor.fraction > 0))
-        return tool_refuse(&tool_command_estimate, "--overhead", text, accepted);
+        return tool_refuse(command, "--overhead", text, accepted);
     *millionths = (factor.whole - 1) * MILLION +
                   (uint64_t)((unsigned __int128)factor.fraction * MILLION / factor.scale);
     return TOOL_DONE;
 }
 
 /* 0 is a size here: no context at all. */
-static int parse_context(const char *text, uint64_t *bytes)
+static int parse_context(const struct tool_command *command, const char *text, uint64_t *bytes)
 {
     if (text == NULL)
         return TOOL_DONE;
@@ -124,74 +129,72 @@ static int parse_context(const char *text, uint64_t *bytes)
         return TOOL_DONE;
     }
     if (strcmp(text, "measured") == 0)
-        return context_memory_measure(bytes);
+        return context_memory_measure(command, bytes);
     return gc_parse_size(text, bytes) == GC_OK
                ? TOOL_DONE
-               : tool_refuse(&tool_command_estimate, "--context-memory", text,
-                             "a size, 0, or measured");
+               : tool_refuse(command, "--context-memory", text, "a size, 0, or measured");
 }
 
 /* ---- dimensions ---- */
 
-static int parse_dims(const struct tool_list *list, struct estimate_setup *setup)
+static int parse_dims(const struct tool_command *command, const struct tool_list *list,
+                      struct estimate_setup *setup)
 {
     const char *bad = tool_join_dims(list, setup->dims, sizeof(setup->dims));
     if (bad != NULL)
-        return tool_refuse(&tool_command_estimate, "--dim", bad, "name=N, N from 1");
+        return tool_refuse(command, "--dim", bad, "name=N, N from 1");
     setup->request.dims = setup->dims[0] != '\0' ? setup->dims : NULL;
     return TOOL_DONE;
 }
 
 /* ---- the budget ---- */
 
-static int check_budget(const struct gc_size_spec *spec, const char *text, const char *memory,
-                        uint32_t device_count)
+static int check_budget(const struct tool_command *command, const struct gc_size_spec *spec,
+                        const char *text, const char *memory, uint32_t device_count)
 {
     for (uint32_t i = 0; i < spec->count; i++) {
         if (spec->entries[i].uuid[0] != '\0')
-            return tool_refuse(&tool_command_estimate, "--budget", text,
-                               "devices by number: 0=8GiB,1=50%");
+            return tool_refuse(command, "--budget", text, "devices by number: 0=8GiB,1=50%");
         if (spec->entries[i].ordinal >= (int)device_count)
-            return tool_usage(&tool_command_estimate,
+            return tool_usage(command,
                               "--budget %s names device %d, and there are %u: --devices N says how "
                               "many",
                               text, spec->entries[i].ordinal, (unsigned)device_count);
         if (spec->entries[i].is_percent && memory == NULL)
-            return tool_usage(&tool_command_estimate,
-                              "--budget %s is a share: --memory SIZE says of what", text);
+            return tool_usage(command, "--budget %s is a share: --memory SIZE says of what", text);
     }
     return TOOL_DONE;
 }
 
-static int parse_budget(const struct texts *texts, struct estimate_setup *setup)
+static int parse_budget(const struct tool_command *command, const struct texts *texts,
+                        struct estimate_setup *setup)
 {
     struct gc_size_spec spec;
     uint64_t memory = 0;
     if (texts->memory != NULL && gc_parse_size(texts->memory, &memory) != GC_OK)
-        return tool_refuse(&tool_command_estimate, "--memory", texts->memory, "a size");
+        return tool_refuse(command, "--memory", texts->memory, "a size");
     setup->has_budget = texts->budget != NULL || texts->memory != NULL;
     gc_estimate_budget_set_all(&setup->budget,
                                texts->memory != NULL ? memory : GC_ESTIMATE_NO_BUDGET);
     if (texts->budget == NULL)
         return TOOL_DONE;
     if (gc_parse_size_spec(texts->budget, true, &spec) != GC_OK)
-        return tool_refuse(&tool_command_estimate, "--budget", texts->budget,
+        return tool_refuse(command, "--budget", texts->budget,
                            "a size (8GiB, 500MB) or percentage (80%), or per device: 0=8GiB,1=50%");
     const uint32_t device_count = setup->request.device_count;
-    const int status = check_budget(&spec, texts->budget, texts->memory, device_count);
+    const int status = check_budget(command, &spec, texts->budget, texts->memory, device_count);
     if (status != TOOL_DONE)
         return status;
     for (uint32_t i = 0; i < device_count; i++) {
         const uint64_t bytes = gc_size_spec_resolve(&spec, (int)i, NULL, memory);
         if (bytes != UINT64_MAX && texts->memory != NULL && bytes > memory)
-            return tool_usage(&tool_command_estimate,
-                              "--budget %s is more than the device's --memory %s", texts->budget,
-                              texts->memory);
+            return tool_usage(command, "--budget %s is more than the device's --memory %s",
+                              texts->budget, texts->memory);
         if (bytes != UINT64_MAX)
             setup->budget.device_bytes[i] = bytes;
         else if (texts->memory == NULL)
             return tool_usage(
-                &tool_command_estimate,
+                command,
                 "--budget %s says nothing of device %u: name it, or --memory SIZE for "
                 "those not named",
                 texts->budget, (unsigned)i);
@@ -202,45 +205,49 @@ static int parse_budget(const struct texts *texts, struct estimate_setup *setup)
 /* ---- the whole ---- */
 
 /* A stored calibration stands where no --overhead and no --context-memory do. */
-static int parse_factors(const struct texts *texts, struct estimate_setup *setup)
+static int parse_factors(const struct tool_command *command, const struct texts *texts,
+                         struct estimate_setup *setup)
 {
     struct gc_estimate_request *request = &setup->request;
     int status = TOOL_DONE;
     if (texts->calibration != NULL)
-        status = calibration_load(texts->calibration, &request->overhead_millionths,
+        status = calibration_load(command, texts->calibration, &request->overhead_millionths,
                                   &request->context_bytes);
     if (status == TOOL_DONE)
-        status = parse_overhead(texts->overhead, &request->overhead_millionths);
-    return status == TOOL_DONE ? parse_context(texts->context, &request->context_bytes) : status;
+        status = parse_overhead(command, texts->overhead, &request->overhead_millionths);
+    return status == TOOL_DONE ? parse_context(command, texts->context, &request->context_bytes)
+                               : status;
 }
 
-static int parse_values(const struct texts *texts, struct estimate_setup *setup)
+static int parse_values(const struct tool_command *command, const struct texts *texts,
+                        struct estimate_setup *setup)
 {
     struct gc_estimate_request *request = &setup->request;
-    int status = parse_counts(texts, request);
+    int status = parse_counts(command, texts, request);
     if (status == TOOL_DONE)
-        status = parse_dtype("--dtype", texts->dtype, &setup->weight_dtype);
+        status = parse_dtype(command, "--dtype", texts->dtype, &setup->weight_dtype);
     if (status == TOOL_DONE)
-        status = parse_dtype("--kv-dtype", texts->kv_dtype, &request->kv_dtype);
+        status = parse_dtype(command, "--kv-dtype", texts->kv_dtype, &request->kv_dtype);
     if (status == TOOL_DONE)
-        status = parse_words(texts, request);
+        status = parse_words(command, texts, request);
     if (status == TOOL_DONE)
-        status = parse_dims(&texts->dims, setup);
+        status = parse_dims(command, &texts->dims, setup);
     if (status == TOOL_DONE)
-        status = parse_budget(texts, setup);
-    return status == TOOL_DONE ? parse_factors(texts, setup) : status;
+        status = parse_budget(command, texts, setup);
+    return status == TOOL_DONE ? parse_factors(command, texts, setup) : status;
 }
 
-static int check_use(const struct estimate_setup *setup)
+static int check_use(const struct tool_command *command, const struct estimate_setup *setup)
 {
     if (setup->output != NULL && setup->report == NULL)
-        return tool_usage(&tool_command_estimate, "--output is where --calibrate writes to");
+        return tool_usage(command, "--output is where --calibrate writes to");
     if (setup->report != NULL && setup->models.count > 1)
-        return tool_usage(&tool_command_estimate, "--calibrate takes one model");
+        return tool_usage(command, "--calibrate takes one model");
     return TOOL_DONE;
 }
 
-int estimate_setup_parse(int argc, char **argv, struct estimate_setup *setup)
+int estimate_setup_parse(const struct tool_command *command, int argc, char **argv,
+                         struct estimate_setup *setup)
 {
     struct texts texts = {0};
     memset(setup, 0, sizeof(*setup));
@@ -268,10 +275,10 @@ int estimate_setup_parse(int argc, char **argv, struct estimate_setup *setup)
         {.name = "--dim", .list = &texts.dims},
         {.name = "--json", .flag = &setup->json},
     };
-    int status = tool_parse_words(&tool_command_estimate, options,
-                                  sizeof(options) / sizeof(options[0]), argc, argv, &setup->models);
+    int status = tool_parse_words(command, options, sizeof(options) / sizeof(options[0]), argc,
+                                  argv, &setup->models);
     if (status != TOOL_DONE || setup->models.helped)
         return status;
-    status = parse_values(&texts, setup);
-    return status == TOOL_DONE ? check_use(setup) : status;
+    status = parse_values(command, &texts, setup);
+    return status == TOOL_DONE ? check_use(command, setup) : status;
 }

@@ -20,6 +20,7 @@ struct estimate_setup {
 
 /* TOOL_USAGE or TOOL_FAILED, with a line. setup->models.helped after --help. The setup holds
  * pointers into itself: it stays where it is. */
-int estimate_setup_parse(int argc, char **argv, struct estimate_setup *setup) GC_CHECKED;
+int estimate_setup_parse(const struct tool_command *command, int argc, char **argv,
+                         struct estimate_setup *setup) GC_CHECKED;
 
 #endif

@@ -1,7 +1,7 @@
 /* gpucache limit, gpucache trim: change a limit or give idle memory back, in a running process or
  * in a whole group; what was and what came of it is printed, a line a device. */
 #include "core/config/options.h"
-#include "tools/live/live_round.h"
+#include "tools/live/live.h"
 
 #include <locale.h>
 #include <stdio.h>

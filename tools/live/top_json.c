@@ -5,14 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_limit(struct gc_json *json, const char *key, uint64_t limit)
-{
-    if (limit == TOP_NO_LIMIT)
-        gc_json_put_null(json, key);
-    else
-        gc_json_put_uint(json, key, limit);
-}
-
 static void put_figures(struct gc_json *json, const struct top_figures *figures,
                         const char *limit_key, bool has_peak)
 {
@@ -22,17 +14,16 @@ static void put_figures(struct gc_json *json, const struct top_figures *figures,
     gc_json_put_uint(json, "reserved_bytes", figures->reserved);
     gc_json_put_uint(json, "idle_bytes", figures->idle);
     gc_json_put_uint(json, "pending_bytes", figures->pending);
-    put_limit(json, limit_key, figures->limit);
+    gc_json_put_limit(json, limit_key, figures->limit);
     if (has_peak)
         gc_json_put_uint(json, "peak_reserved_bytes", figures->peak);
     gc_json_put_uint(json, "hit_count", figures->hits);
     gc_json_put_uint(json, "miss_count", figures->misses);
     gc_json_put_uint(json, "oom_count", figures->ooms);
-    gc_json_key(json, "hit_ratio");
     if (permille < 0)
-        gc_json_null(json);
+        gc_json_put_null(json, "hit_ratio");
     else
-        gc_json_fixed(json, (uint64_t)permille, 3);
+        gc_json_put_fixed(json, "hit_ratio", (uint64_t)permille, 3);
 }
 
 /* The accounts in order, linked by whom they belong to. */
@@ -91,8 +82,7 @@ static bool open_walk(struct walk *walk, const struct top_view *view, const stru
 static void put_accounts(struct gc_json *json, const struct walk *walk, size_t subject,
                          bool has_peak)
 {
-    gc_json_key(json, "devices");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (size_t i = walk->first_row[subject]; i != TOP_NONE; i = walk->next_row[i]) {
         const struct top_account *account = &walk->view->accounts[walk->rows[i]];
         const bool has_device = account->device < walk->view->device_count;
@@ -130,8 +120,7 @@ static void put_group_name(struct gc_json *json, const char *group)
 
 static void put_tenants(struct gc_json *json, const struct walk *walk, size_t process)
 {
-    gc_json_key(json, "tenants");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "tenants", GC_JSON_LINES);
     for (size_t i = walk->first_tenant[process]; i != TOP_NONE; i = walk->next_tenant[i]) {
         const struct top_subject *tenant = &walk->view->subjects[i];
         gc_json_begin_object(json, GC_JSON_LINES);
@@ -147,16 +136,12 @@ static void put_process(struct gc_json *json, const struct walk *walk, size_t in
 {
     const struct top_subject *process = &walk->view->subjects[index];
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_json_key(json, "pid");
-    gc_json_int(json, process->pid);
+    gc_json_put_int(json, "pid", process->pid);
     gc_json_put_string(json, "name", process->name);
     gc_json_put_string(json, "program", process->program);
     put_group_name(json, process->group);
     put_state(json, process->state);
-    if (process->age_ms == UINT32_MAX)
-        gc_json_put_null(json, "age_ms");
-    else
-        gc_json_put_uint(json, "age_ms", process->age_ms);
+    gc_json_put_maybe(json, "age_ms", process->age_ms != UINT32_MAX, process->age_ms);
     put_accounts(json, walk, index, true);
     put_tenants(json, walk, index);
     gc_json_end_object(json);
@@ -175,8 +160,7 @@ static void put_group(struct gc_json *json, const struct walk *walk, size_t inde
 static void put_subjects(struct gc_json *json, const struct walk *walk, const char *key,
                          enum top_kind kind)
 {
-    gc_json_key(json, key);
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, key, GC_JSON_LINES);
     for (size_t i = 0; i < walk->count; i++) {
         const size_t index = walk->view->accounts[walk->rows[i]].subject;
         if (walk->view->subjects[index].kind != kind || walk->first_row[index] != i)
@@ -191,8 +175,7 @@ static void put_subjects(struct gc_json *json, const struct walk *walk, const ch
 
 static void put_devices(struct gc_json *json, const struct walk *walk)
 {
-    gc_json_key(json, "devices");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (size_t i = 0; i < walk->count; i++) {
         const struct top_account *account = &walk->view->accounts[walk->rows[i]];
         const struct top_subject *subject = &walk->view->subjects[account->subject];

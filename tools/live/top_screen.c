@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "tools/live/top_screen.h"
 #include "core/base/clock.h"
-#include "tools/live/top_history.h"
+#include "tools/live/top_text.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -86,7 +86,7 @@ static void draw_text(int line, const char *text)
 {
     char shown[TOP_LINE_BYTES];
     const unsigned width = COLS < TOP_WIDTH_MAX ? (unsigned)COLS : TOP_WIDTH_MAX;
-    top_fit(text, width, top_is_utf8(), shown, sizeof(shown));
+    columns_fit(text, width, columns_is_utf8(), shown, sizeof(shown));
     mvaddstr(line, 0, shown);
 }
 
@@ -189,7 +189,7 @@ static void draw(struct screen *screen)
         return;
     }
     draw_status(screen);
-    top_layout_init(&layout, &screen->view, (unsigned)COLS, top_is_utf8());
+    top_layout_init(&layout, &screen->view, (unsigned)COLS, columns_is_utf8());
     if (LINES >= 2) {
         top_text_head(&layout, text);
         attron(A_REVERSE);

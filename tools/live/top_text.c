@@ -4,6 +4,51 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- cells ---- */
+
+const char *top_size(uint64_t bytes, char text[TOP_SIZE_BYTES])
+{
+    static const char units[] = "KMGTPE";
+    unsigned unit = 0;
+    if (bytes < 1024) {
+        snprintf(text, TOP_SIZE_BYTES, bytes == 0 ? "0" : "%uB", (unsigned)bytes);
+        return text;
+    }
+    while (unit < 5 && bytes >> (10 * (unit + 2)) != 0)
+        unit++;
+    const double value = (double)bytes / (double)(UINT64_C(1) << (10 * (unit + 1)));
+    const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+    snprintf(text, TOP_SIZE_BYTES, "%.*f%c", digits, value, units[unit]);
+    return text;
+}
+
+void top_spark(const struct top_samples *samples, uint64_t full, unsigned columns, bool utf8,
+               char *to, size_t size)
+{
+    static const char *const bars[] = {"\u2581", "\u2582", "\u2583", "\u2584",
+                                       "\u2585", "\u2586", "\u2587", "\u2588"};
+    static const char ascii[] = "_.:-=+*#";
+    const unsigned count = samples->count < columns ? samples->count : columns;
+    const uint64_t *values = samples->values + samples->count - count;
+    size_t used = 0;
+    if (full == TOP_NO_LIMIT) {
+        full = 0;
+        for (unsigned i = 0; i < samples->count; i++)
+            full = samples->values[i] > full ? samples->values[i] : full;
+    }
+    for (unsigned i = 0; i < count && used + 4 < size; i++) {
+        /* The lowest bar is nothing at all, so that something always shows. */
+        const double share = full > 0 ? (double)values[i] / (double)full : 0;
+        int bar = values[i] == 0 ? 0 : 1 + (int)(share * 7);
+        bar = bar > 7 ? 7 : bar;
+        const char *shown = bars[bar];
+        const size_t length = utf8 ? strlen(shown) : 1;
+        memcpy(to + used, utf8 ? shown : &ascii[bar], length);
+        used += length;
+    }
+    to[used] = '\0';
+}
+
 static const struct {
     const char *title;
     unsigned width;
@@ -57,8 +102,8 @@ static void natural_widths(const struct top_view *view, bool utf8, unsigned *nam
     for (size_t i = 0; i < view->subject_count; i++) {
         const struct top_subject *subject = &view->subjects[i];
         const char *in_group = subject->kind == TOP_GROUP ? subject->name : subject->group;
-        const unsigned grouped = top_fit(in_group, TOP_NAME_BYTES, utf8, text, sizeof(text));
-        unsigned named = top_fit(subject->name, TOP_NAME_BYTES, utf8, text, sizeof(text));
+        const unsigned grouped = columns_fit(in_group, TOP_NAME_BYTES, utf8, text, sizeof(text));
+        unsigned named = columns_fit(subject->name, TOP_NAME_BYTES, utf8, text, sizeof(text));
         if (subject->kind == TOP_TENANT)
             named += 2;
         if (subject->kind == TOP_GROUP)
@@ -116,7 +161,7 @@ static void put_cell(struct line *line, const struct top_layout *layout, enum to
     const unsigned width = layout->widths[column];
     if (width == 0)
         return;
-    const unsigned taken = top_fit(text, width, layout->utf8, cell, sizeof(cell));
+    const unsigned taken = columns_fit(text, width, layout->utf8, cell, sizeof(cell));
     const unsigned before = *pending + (columns[column].right ? width - taken : 0);
     const unsigned after = columns[column].right ? 0 : width - taken;
     if (taken == 0) {
@@ -235,7 +280,7 @@ enum gc_status top_text_print(struct gc_out *out, const struct top_view *view,
     size_t *rows = top_view_sort(view, order, &count);
     if (rows == NULL)
         return GC_NO_HOST_MEMORY;
-    top_layout_init(&layout, view, width, top_is_utf8());
+    top_layout_init(&layout, view, width, columns_is_utf8());
     /* Nothing was read before: there is no history to show. */
     layout.widths[TOP_COLUMN_HISTORY] = 0;
     top_text_head(&layout, text);
@@ -248,4 +293,67 @@ enum gc_status top_text_print(struct gc_out *out, const struct top_view *view,
     }
     free(rows);
     return GC_OK;
+}
+
+/* ---- readings kept for the history ---- */
+
+static int compare_rows(const void *left, const void *right)
+{
+    const struct top_history_row *a = left, *b = right;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return (a->device > b->device) - (a->device < b->device);
+}
+
+static struct top_history_row *find(const struct top_history *history,
+                                    const struct top_history_row *row)
+{
+    return history->count == 0
+               ? NULL
+               : bsearch(row, history->rows, history->count, sizeof(*history->rows), compare_rows);
+}
+
+static void add_sample(struct top_samples *samples, uint64_t value)
+{
+    if (samples->count == TOP_SAMPLES) {
+        memmove(samples->values, samples->values + 1,
+                (TOP_SAMPLES - 1) * sizeof(samples->values[0]));
+        samples->count--;
+    }
+    samples->values[samples->count++] = value;
+}
+
+void top_history_add(struct top_history *history, const struct top_view *view)
+{
+    struct top_history_row *rows = malloc((view->account_count + 1) * sizeof(*rows));
+    if (rows == NULL)
+        return;
+    for (size_t i = 0; i < view->account_count; i++) {
+        const struct top_account *account = &view->accounts[i];
+        rows[i] = (struct top_history_row){.key = view->subjects[account->subject].key,
+                                           .device = account->device};
+        const struct top_history_row *before = find(history, &rows[i]);
+        if (before != NULL)
+            rows[i].samples = before->samples;
+        add_sample(&rows[i].samples, account->figures.reserved);
+    }
+    qsort(rows, view->account_count, sizeof(*rows), compare_rows);
+    free(history->rows);
+    history->rows = rows;
+    history->count = view->account_count;
+}
+
+const struct top_samples *top_history_find(const struct top_history *history,
+                                           const struct top_view *view, size_t account)
+{
+    const struct top_history_row row = {.key = view->subjects[view->accounts[account].subject].key,
+                                        .device = view->accounts[account].device};
+    const struct top_history_row *found = find(history, &row);
+    return found != NULL ? &found->samples : NULL;
+}
+
+void top_history_fini(struct top_history *history)
+{
+    free(history->rows);
+    *history = (struct top_history){.count = 0};
 }

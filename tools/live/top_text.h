@@ -7,6 +7,7 @@
 #define GC_TOP_TEXT_H
 
 #include "core/io/writer.h"
+#include "tools/base/columns.h"
 #include "tools/live/top_view.h"
 
 #define TOP_WIDTH_MAX 512
@@ -32,9 +33,6 @@ struct top_samples {
     uint64_t values[TOP_SAMPLES];
 };
 
-/* True where the locale (LC_CTYPE) is a UTF-8 one. */
-bool top_is_utf8(void);
-
 /* Which columns fit, and how wide. `width` 0: no limit, as wide as what is shown needs, without
  * history. */
 void top_layout_init(struct top_layout *layout, const struct top_view *view, unsigned width,
@@ -56,9 +54,6 @@ enum gc_status top_json_print(struct gc_out *out, const struct top_view *view,
 
 /* ---- cells ---- */
 
-/* Copies as much of `name` as `columns` hold, "…" or "~" at the end if it was cut; returns the
- * columns taken. `size` of TOP_LINE_BYTES is always enough. */
-unsigned top_fit(const char *name, unsigned columns, bool utf8, char *to, size_t size);
 /* "0", "512B", "1.50G": at most 5 characters. */
 #define TOP_SIZE_BYTES 8
 const char *top_size(uint64_t bytes, char text[TOP_SIZE_BYTES]);
@@ -66,5 +61,27 @@ const char *top_size(uint64_t bytes, char text[TOP_SIZE_BYTES]);
  * TOP_NO_LIMIT. */
 void top_spark(const struct top_samples *samples, uint64_t full, unsigned columns, bool utf8,
                char *to, size_t size);
+
+/* ---- readings kept for the history ---- */
+
+/* Bytes that each row reserved at the last few readings, kept from one view to the next. */
+struct top_history_row {
+    uint64_t key; /* of the subject */
+    size_t device;
+    struct top_samples samples;
+};
+
+struct top_history {
+    struct top_history_row *rows; /* sorted */
+    size_t count;
+};
+
+/* Takes a sample of every account of a closed view; rows that are gone are forgotten. Without host
+ * memory nothing changes. */
+void top_history_add(struct top_history *history, const struct top_view *view);
+/* NULL if it has none. */
+const struct top_samples *top_history_find(const struct top_history *history,
+                                           const struct top_view *view, size_t account);
+void top_history_fini(struct top_history *history);
 
 #endif

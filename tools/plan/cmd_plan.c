@@ -159,7 +159,7 @@ static int run(int argc, char **argv)
 {
     static struct plan_request request;
     struct tool_file file;
-    int status = plan_setup_parse(argc, argv, &request);
+    int status = plan_setup_parse(&tool_command_plan, argc, argv, &request);
     if (status != TOOL_DONE || request.path == NULL)
         return status;
     status = tool_map(&tool_command_plan, request.path, &file);

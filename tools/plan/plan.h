@@ -18,6 +18,7 @@
 enum plan_keep { PLAN_KEEP, PLAN_USE, PLAN_LEAVE };
 
 struct plan_request {
+    const struct tool_command *command; /* whose messages these are */
     const char *path;
     const char *output; /* NULL: none; "-": standard output */
     const char *svg;    /* as that */
@@ -113,7 +114,8 @@ extern const struct plan_source plan_source_graph;
 /* ---- the command line ---- */
 
 /* TOOL_USAGE with a line; request->path is NULL after --help. */
-int plan_setup_parse(int argc, char **argv, struct plan_request *request) GC_CHECKED;
+int plan_setup_parse(const struct tool_command *command, int argc, char **argv,
+                     struct plan_request *request) GC_CHECKED;
 /* TOOL_USAGE with a line: an option was given that means nothing to this kind of file. */
 int plan_setup_check(const struct plan_request *request,
                      const struct plan_source *source) GC_CHECKED;

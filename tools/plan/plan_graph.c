@@ -63,7 +63,7 @@ static int check_dims(const struct plan_request *request, const struct gc_graph 
         const size_t length = strcspn(dims, "=");
         if (!names_dimension(graph, dims, length) && !names_input(graph, dims, length)) {
             char shown[64];
-            return tool_usage(&tool_command_plan, "--dim %s: %s has no open dimension of this name",
+            return tool_usage(request->command, "--dim %s: %s has no open dimension of this name",
                               gc_text_show(dims, length, shown, sizeof(shown)), request->path);
         }
         dims += strcspn(dims, ",");
@@ -113,7 +113,7 @@ static int refuse_unknown(const struct plan_request *request, const struct plan_
     const uint32_t first = own->lifetimes.unknown_value;
     if (open != NULL)
         gc_text_show(open, strlen(open), dim, sizeof(dim));
-    return tool_fail(&tool_command_plan,
+    return tool_fail(request->command,
                      "%s: %u of %u tensors have no known size, the first is %s (%s); accepted with "
                      "--strict: all known%s%s%s",
                      request->path, (unsigned)own->lifetimes.unknown_count,
@@ -219,7 +219,7 @@ static int find_lifetimes(const struct plan_request *request, struct plan_subjec
     const enum gc_status status =
         gc_lifetimes_find(&subject->region, own->graph, &own->rules, &own->lifetimes);
     if (status != GC_OK)
-        return tool_fail(&tool_command_plan, "%s: %s", request->path, gc_status_text(status));
+        return tool_fail(request->command, "%s: %s", request->path, gc_status_text(status));
     if (request->strict && own->lifetimes.unknown_count > 0)
         return refuse_unknown(request, own);
     return TOOL_DONE;
@@ -233,23 +233,23 @@ static int read_graph(const struct plan_request *request, const struct tool_file
     struct plan_graph *own = gc_region_alloc(&subject->region, sizeof(*own));
     (void)file;
     if (own == NULL)
-        return tool_fail(&tool_command_plan, "%s: %s", request->path,
+        return tool_fail(request->command, "%s: %s", request->path,
                          gc_status_text(GC_NO_HOST_MEMORY));
     subject->own = own;
     if (gc_graph_open(request->path, NULL, &own->graph, &error) != GC_OK)
-        return tool_fail(&tool_command_plan, "%s", error.text);
+        return tool_fail(request->command, "%s", error.text);
     int status = check_dims(request, own->graph);
     if (status == TOOL_DONE && !gc_graph_name_dims(own->graph, request->dims, request->batch,
                                                    request->seq_len, dims, sizeof(dims)))
-        status = tool_usage(&tool_command_plan, "--dim: more names than have room");
+        status = tool_usage(request->command, "--dim: more names than have room");
     if (status == TOOL_DONE && gc_graph_infer(own->graph, dims, &error) != GC_OK)
-        status = tool_fail(&tool_command_plan, "%s", error.text);
+        status = tool_fail(request->command, "%s", error.text);
     if (status == TOOL_DONE)
         status = find_lifetimes(request, subject, own);
     if (status != TOOL_DONE)
         return status;
     if (!set_labels(subject, own))
-        return tool_fail(&tool_command_plan, "%s: %s", request->path,
+        return tool_fail(request->command, "%s: %s", request->path,
                          gc_status_text(GC_NO_HOST_MEMORY));
     set_subject(subject, own);
     note_unknown(subject, own);
@@ -316,8 +316,7 @@ static void put_tensor(struct gc_json *json, const struct plan_graph *own,
     gc_json_put_uint(json, "lower", tensor->lower);
     gc_json_put_uint(json, "upper", tensor->upper);
     gc_json_put_uint(json, "bytes", tensor->bytes);
-    gc_json_key(json, "known");
-    gc_json_bool(json, tensor->is_known);
+    gc_json_put_bool(json, "known", tensor->is_known);
     gc_json_put_uint(json, "buffer", tensor->buffer);
     gc_json_put_uint(json, "offset", result->offsets[tensor->buffer]);
     gc_json_put_string(json, "share", share_name(tensor->share));
@@ -339,8 +338,7 @@ static void put_json(struct gc_json *json, const struct plan_subject *subject,
     gc_json_put_uint(json, "known_tensors", lifetimes->known_count);
     gc_json_put_uint(json, "unknown_tensors", lifetimes->unknown_count);
     gc_json_put_uint(json, "folded_tensors", lifetimes->folded_count);
-    gc_json_key(json, "tensors");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "tensors", GC_JSON_LINES);
     for (uint32_t i = 0; i < lifetimes->tensor_count; i++)
         put_tensor(json, own, result, &lifetimes->tensors[i]);
     gc_json_end_array(json);

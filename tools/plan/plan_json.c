@@ -9,8 +9,7 @@
 static void put_reused(struct gc_json *json, const struct plan_view *view, uint32_t index)
 {
     const struct plan_reuse *reuse = &view->reuse;
-    gc_json_key(json, "reuses");
-    gc_json_begin_array(json, GC_JSON_LINE);
+    gc_json_open_array(json, "reuses", GC_JSON_LINE);
     for (uint32_t i = reuse->first[index]; i < reuse->first[index + 1]; i++)
         gc_json_uint(json, reuse->before[i]);
     gc_json_end_array(json);
@@ -32,18 +31,6 @@ static void put_buffer(struct gc_json *json, const struct plan_view *view, uint3
     gc_json_end_object(json);
 }
 
-static void put_fixed(struct gc_json *json, const char *key, uint64_t value, unsigned digits)
-{
-    gc_json_key(json, key);
-    gc_json_fixed(json, value, digits);
-}
-
-static void put_bool(struct gc_json *json, const char *key, bool value)
-{
-    gc_json_key(json, key);
-    gc_json_bool(json, value);
-}
-
 static void put_figures(struct gc_json *json, const struct plan_view *view)
 {
     const struct plan_subject *subject = view->subject;
@@ -54,17 +41,16 @@ static void put_figures(struct gc_json *json, const struct plan_view *view)
     gc_json_put_uint(json, "lower_bound_bytes", result->lower_bound_bytes);
     gc_json_put_uint(json, "peak_bytes", result->peak_bytes);
     gc_json_put_uint(json, "total_bytes", subject->total_bytes);
-    put_fixed(json, "ratio", plan_ratio(result), 4);
-    put_bool(json, "optimal", result->optimal);
-    put_fixed(json, "seconds", result->solve_ns / 1000, 6);
-    put_fixed(json, "coverage", subject->coverage_thousandths, 3);
+    gc_json_put_fixed(json, "ratio", plan_ratio(result), 4);
+    gc_json_put_bool(json, "optimal", result->optimal);
+    gc_json_put_fixed(json, "seconds", result->solve_ns / 1000, 6);
+    gc_json_put_fixed(json, "coverage", subject->coverage_thousandths, 3);
     gc_json_put_uint(json, "nodes", result->nodes);
     if (view->request->capacity_bytes != GC_PLACEMENT_UNLIMITED) {
         gc_json_put_uint(json, "capacity_bytes", view->request->capacity_bytes);
-        put_bool(json, "fits", result->fits);
+        gc_json_put_bool(json, "fits", result->fits);
     }
-    gc_json_key(json, "warnings");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "warnings", GC_JSON_LINES);
     for (uint32_t i = 0; i < subject->notes.count; i++)
         gc_json_string(json, subject->notes.texts[i]);
     gc_json_end_array(json);
@@ -78,8 +64,7 @@ void plan_put_json(struct gc_out *out, const struct plan_view *view)
     put_figures(&json, view);
     if (view->subject->source->put_json != NULL)
         view->subject->source->put_json(&json, view->subject, view->result);
-    gc_json_key(&json, "placements");
-    gc_json_begin_array(&json, GC_JSON_LINES);
+    gc_json_open_array(&json, "placements", GC_JSON_LINES);
     for (uint32_t i = 0; i < view->subject->count; i++)
         put_buffer(&json, view, i);
     gc_json_end_array(&json);
@@ -144,19 +129,11 @@ bool plan_put_csv(struct gc_out *out, const struct plan_view *view)
     for (uint32_t i = 0; i < subject->count && is_done; i++) {
         const struct gc_placement_buffer *buffer = &subject->buffers[i];
         is_done = put_id(out, &region, &names, subject->labels[i].name, i);
-        gc_out_char(out, ',');
-        gc_out_uint(out, buffer->lower);
-        gc_out_char(out, ',');
-        gc_out_uint(out, buffer->upper);
-        gc_out_char(out, ',');
-        gc_out_uint(out, buffer->bytes);
-        gc_out_char(out, ',');
-        if (has_alignment) {
-            gc_out_uint(out, buffer->alignment);
-            gc_out_char(out, ',');
-        }
-        gc_out_uint(out, view->result->offsets[i]);
-        gc_out_char(out, '\n');
+        gc_out_print(out, ",%lu,%lu,%lu,", (uint64_t)buffer->lower, (uint64_t)buffer->upper,
+                     buffer->bytes);
+        if (has_alignment)
+            gc_out_print(out, "%lu,", (uint64_t)buffer->alignment);
+        gc_out_print(out, "%lu\n", view->result->offsets[i]);
     }
     gc_region_fini(&region);
     return is_done;

@@ -21,13 +21,13 @@ static bool accepts(const struct tool_file *file)
     return strstr(line, "lower") != NULL;
 }
 
-static int refuse_csv(const char *path, enum gc_status status,
+static int refuse_csv(const struct tool_command *command, const char *path, enum gc_status status,
                       const struct gc_placement_csv_error *error)
 {
     if (error->line > 0)
-        return tool_fail(&tool_command_plan, "%s: line %llu: %s", path,
-                         (unsigned long long)error->line, error->text);
-    return tool_fail(&tool_command_plan, "%s: %s", path,
+        return tool_fail(command, "%s: line %llu: %s", path, (unsigned long long)error->line,
+                         error->text);
+    return tool_fail(command, "%s: %s", path,
                      error->text[0] != '\0' ? error->text : gc_status_text(status));
 }
 
@@ -39,7 +39,7 @@ static int take_buffers(const struct plan_request *request, const struct gc_plac
     subject->labels =
         gc_region_alloc(&subject->region, (uint64_t)csv->count * sizeof(*subject->labels));
     if (subject->labels == NULL)
-        return tool_fail(&tool_command_plan, "%s: %s", request->path,
+        return tool_fail(request->command, "%s: %s", request->path,
                          gc_status_text(GC_NO_HOST_MEMORY));
     for (uint32_t i = 0; i < csv->count; i++) {
         struct gc_placement_buffer *buffer = &csv->buffers[i];
@@ -47,7 +47,7 @@ static int take_buffers(const struct plan_request *request, const struct gc_plac
         if (buffer->alignment == 0)
             buffer->alignment = request->alignment;
         if (!gc_add_u64(subject->total_bytes, buffer->bytes, &subject->total_bytes))
-            return tool_fail(&tool_command_plan, "%s: the buffers together: %s", request->path,
+            return tool_fail(request->command, "%s: the buffers together: %s", request->path,
                              gc_status_text(GC_OVERFLOW));
     }
     return TOOL_DONE;
@@ -61,7 +61,7 @@ static int read_problem(const struct plan_request *request, const struct tool_fi
     const enum gc_status status =
         gc_placement_csv_read(&subject->region, file->data, file->bytes, &csv, &error);
     if (status != GC_OK)
-        return refuse_csv(request->path, status, &error);
+        return refuse_csv(request->command, request->path, status, &error);
     const int taken = take_buffers(request, &csv, subject);
     if (taken != TOOL_DONE)
         return taken;

@@ -38,14 +38,14 @@ struct count_rule {
     const char *accepted;
 };
 
-static int parse_count(const struct count_rule *rule)
+static int parse_count(const struct tool_command *command, const struct count_rule *rule)
 {
     uint64_t number;
     if (rule->text == NULL)
         return TOOL_DONE;
     if (!gc_text_uint(rule->text, strlen(rule->text), &number) || number < rule->minimum ||
         number > rule->maximum)
-        return tool_refuse(&tool_command_plan, rule->option, rule->text, rule->accepted);
+        return tool_refuse(command, rule->option, rule->text, rule->accepted);
     *rule->value = number;
     return TOOL_DONE;
 }
@@ -62,7 +62,7 @@ static int parse_counts(const struct texts *texts, struct plan_request *request)
          "an integer, 1 to 1000000000"},
     };
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-        const int status = parse_count(&rules[i]);
+        const int status = parse_count(request->command, &rules[i]);
         if (status != TOOL_DONE)
             return status;
     }
@@ -74,23 +74,23 @@ static int parse_sizes(const struct texts *texts, struct plan_request *request)
 {
     if (texts->capacity != NULL &&
         gc_parse_size(texts->capacity, &request->capacity_bytes) != GC_OK)
-        return tool_refuse(&tool_command_plan, "--capacity", texts->capacity, "a size above 0");
+        return tool_refuse(request->command, "--capacity", texts->capacity, "a size above 0");
     if (texts->alignment != NULL &&
         (gc_parse_size(texts->alignment, &request->alignment) != GC_OK ||
          request->alignment > ALIGNMENT_MAX))
-        return tool_refuse(&tool_command_plan, "--alignment", texts->alignment,
-                           "a size, 1 to 1GiB");
+        return tool_refuse(request->command, "--alignment", texts->alignment, "a size, 1 to 1GiB");
     return TOOL_DONE;
 }
 
-static int parse_deadline(const char *text, uint64_t *deadline_ns)
+static int parse_deadline(const struct tool_command *command, const char *text,
+                          uint64_t *deadline_ns)
 {
     struct gc_decimal seconds;
     const char *end;
     if (text == NULL)
         return TOOL_DONE;
     if (!gc_text_decimal(text, &end, &seconds) || *end != '\0' || seconds.whole > DEADLINE_MAX_S)
-        return tool_refuse(&tool_command_plan, "--deadline", text, "seconds, 0 to 86400");
+        return tool_refuse(command, "--deadline", text, "seconds, 0 to 86400");
     *deadline_ns = seconds.whole * SECOND_NS +
                    (uint64_t)((unsigned __int128)seconds.fraction * SECOND_NS / seconds.scale);
     return TOOL_DONE;
@@ -98,14 +98,15 @@ static int parse_deadline(const char *text, uint64_t *deadline_ns)
 
 /* ---- graphs ---- */
 
-static int parse_keep(const char *option, const char *text, enum plan_keep *keep)
+static int parse_keep(const struct tool_command *command, const char *option, const char *text,
+                      enum plan_keep *keep)
 {
     static const char words[] = "keep, use, leave";
     if (text == NULL)
         return TOOL_DONE;
     const int at = gc_text_find_word(words, text, strlen(text));
     if (at < 0)
-        return tool_refuse(&tool_command_plan, option, text, words);
+        return tool_refuse(command, option, text, words);
     *keep = (enum plan_keep)at;
     return TOOL_DONE;
 }
@@ -114,7 +115,7 @@ static int parse_dims(const struct tool_list *list, struct plan_request *request
 {
     const char *bad = tool_join_dims(list, request->dims, sizeof(request->dims));
     return bad == NULL ? TOOL_DONE
-                       : tool_refuse(&tool_command_plan, "--dim", bad, "name=N, N from 1");
+                       : tool_refuse(request->command, "--dim", bad, "name=N, N from 1");
 }
 
 /* ---- the whole ---- */
@@ -125,13 +126,13 @@ static int parse_values(const struct texts *texts, struct plan_request *request)
     if (status == TOOL_DONE)
         status = parse_sizes(texts, request);
     if (status == TOOL_DONE)
-        status = parse_deadline(texts->deadline, &request->deadline_ns);
+        status = parse_deadline(request->command, texts->deadline, &request->deadline_ns);
     if (status == TOOL_DONE)
-        status = parse_keep("--weights", texts->weights, &request->weights);
+        status = parse_keep(request->command, "--weights", texts->weights, &request->weights);
     if (status == TOOL_DONE)
-        status = parse_keep("--inputs", texts->inputs, &request->inputs);
+        status = parse_keep(request->command, "--inputs", texts->inputs, &request->inputs);
     if (status == TOOL_DONE)
-        status = parse_keep("--outputs", texts->outputs, &request->outputs);
+        status = parse_keep(request->command, "--outputs", texts->outputs, &request->outputs);
     return status == TOOL_DONE ? parse_dims(&texts->dims, request) : status;
 }
 
@@ -162,11 +163,14 @@ static bool is_crowded(const struct plan_request *request)
     return (unsigned)request->json + has_plan + has_picture > 1;
 }
 
-int plan_setup_parse(int argc, char **argv, struct plan_request *request)
+int plan_setup_parse(const struct tool_command *command, int argc, char **argv,
+                     struct plan_request *request)
 {
     struct texts texts = {.capacity = NULL};
-    *request = (struct plan_request){
-        .capacity_bytes = GC_PLACEMENT_UNLIMITED, .deadline_ns = DEADLINE_DEFAULT_NS, .batch = 1};
+    *request = (struct plan_request){.command = command,
+                                     .capacity_bytes = GC_PLACEMENT_UNLIMITED,
+                                     .deadline_ns = DEADLINE_DEFAULT_NS,
+                                     .batch = 1};
     const struct tool_option options[] = {
         {.name = "--capacity", .value = &texts.capacity},
         {.name = "--output", .value = &request->output},
@@ -187,12 +191,12 @@ int plan_setup_parse(int argc, char **argv, struct plan_request *request)
         {.name = "--strict", .flag = &request->strict},
     };
     const int status =
-        tool_parse_file(&tool_command_plan, options, sizeof(options) / sizeof(options[0]), argc,
-                        argv, &request->path);
+        tool_parse_file(request->command, options, sizeof(options) / sizeof(options[0]), argc, argv,
+                        &request->path);
     if (status != TOOL_DONE || request->path == NULL)
         return status;
     if (is_crowded(request))
-        return tool_usage(&tool_command_plan, "two of them both print on standard output");
+        return tool_usage(request->command, "two of them both print on standard output");
     request->graph_option = find_graph_option(&texts, request);
     return parse_values(&texts, request);
 }
@@ -200,10 +204,10 @@ int plan_setup_parse(int argc, char **argv, struct plan_request *request)
 int plan_setup_check(const struct plan_request *request, const struct plan_source *source)
 {
     if (source != &plan_source_graph && request->graph_option != NULL)
-        return tool_usage(&tool_command_plan, "%s is for ONNX graphs; %s is %s",
+        return tool_usage(request->command, "%s is for ONNX graphs; %s is %s",
                           request->graph_option, request->path, source->what);
     if (source == &plan_source_trace && request->alignment != 0)
-        return tool_usage(&tool_command_plan,
+        return tool_usage(request->command,
                           "--alignment is not for traces: the places of %s are multiples of %u",
                           source->what, GC_RUN_UNIT_BYTES);
     return TOOL_DONE;

@@ -72,13 +72,13 @@ static int refuse(const struct plan_request *request, struct plan_subject *subje
         const char *a = subject->labels[fault.first].name;
         const char *b = subject->labels[fault.second].name;
         return tool_fail(
-            &tool_command_plan, "%s: buffer %s%s%s: %s", request->path,
+            request->command, "%s: buffer %s%s%s: %s", request->path,
             gc_text_show(a, strlen(a), first, sizeof(first)),
             fault.first == fault.second ? "" : " and ",
             fault.first == fault.second ? "" : gc_text_show(b, strlen(b), second, sizeof(second)),
             fault.what);
     }
-    return tool_fail(&tool_command_plan, "%s: %s", request->path, gc_status_text(status));
+    return tool_fail(request->command, "%s: %s", request->path, gc_status_text(status));
 }
 
 static int solve_rest(const struct plan_request *request, struct plan_subject *subject,
@@ -113,7 +113,7 @@ static int check(const struct plan_request *request, struct plan_subject *subjec
                                                      &result->peak_bytes, &fault);
     if (status == GC_OK)
         return TOOL_DONE;
-    return tool_fail(&tool_command_plan,
+    return tool_fail(request->command,
                      "%s: a defect: the plan is not valid (buffers %u and %u: %s)", request->path,
                      (unsigned)fault.first, (unsigned)fault.second, fault.what);
 }

@@ -2,6 +2,7 @@
 #include "core/io/text.h"
 #include "tools/plan/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,19 +22,15 @@ uint64_t plan_ratio(const struct plan_result *result)
     return (uint64_t)((double)result->peak_bytes / (double)bound * 10000.0 + 0.5);
 }
 
-static void put_number(struct gc_out *out, size_t column, uint64_t value)
-{
-    char text[GC_NOTE_NUMBER_BYTES];
-    gc_out_right(out, column, gc_note_number(value, text));
-}
+/* A number in groups of three digits, in memory of the enclosing block. */
+#define NUMBER(value) gc_note_number((value), (char[GC_NOTE_NUMBER_BYTES]){0})
 
-static void put_size(struct gc_out *out, const char *label, uint64_t bytes)
+static void put_size(struct gc_out *out, const char *label, uint64_t bytes, const char *note)
 {
-    char size[GC_TEXT_SIZE_BYTES];
     gc_out_text(out, label);
     gc_out_pad(out, LABEL_COLUMN);
-    gc_out_right(out, SIZE_COLUMN, gc_text_size(bytes, size));
-    put_number(out, BYTES_COLUMN, bytes);
+    gc_out_print(out, "%*s%*s%s\n", SIZE_COLUMN, GC_TEXT_SIZE(bytes), BYTES_COLUMN, NUMBER(bytes),
+                 note);
 }
 
 /* ---- figures ---- */
@@ -42,12 +39,9 @@ static void put_head(struct gc_out *out, const struct plan_view *view)
 {
     char shown[256];
     const char *path = view->request->path;
-    gc_out_text(out, gc_text_show(path, strlen(path), shown, sizeof(shown)));
-    gc_out_text(out, ": ");
-    gc_out_text(out, view->subject->source->what);
-    gc_out_text(out, ", ");
-    gc_out_uint(out, view->subject->count);
-    gc_out_text(out, view->subject->count == 1 ? " buffer\n\n" : " buffers\n\n");
+    gc_out_print(
+        out, "%s: %s, %u buffer%s\n\n", gc_text_show(path, strlen(path), shown, sizeof(shown)),
+        view->subject->source->what, view->subject->count, view->subject->count == 1 ? "" : "s");
 }
 
 static void put_groups(struct gc_out *out, const struct plan_subject *subject)
@@ -58,41 +52,30 @@ static void put_groups(struct gc_out *out, const struct plan_subject *subject)
         const struct plan_group *group = &subject->group[i];
         if (group->count == 0)
             continue;
-        put_size(out, group->name, group->bytes);
-        gc_out_text(out, "   in ");
-        gc_out_uint(out, group->count);
-        gc_out_text(out, group->count == 1 ? " buffer\n" : " buffers\n");
+        char note[48];
+        (void)snprintf(note, sizeof(note), "   in %u buffer%s", group->count,
+                       group->count == 1 ? "" : "s");
+        put_size(out, group->name, group->bytes, note);
     }
 }
 
 static void put_ratio(struct gc_out *out, const struct plan_result *result)
 {
-    char text[GC_NOTE_NUMBER_BYTES + 8];
-    const uint64_t ratio = plan_ratio(result);
+    const unsigned ratio = (unsigned)(plan_ratio(result) % 10000);
     gc_out_text(out, "peak / bound");
     gc_out_pad(out, LABEL_COLUMN);
-    memcpy(text, "0.0000", 7);
-    const char *digits = gc_note_number(ratio / 10000, (char[GC_NOTE_NUMBER_BYTES]){0});
-    const size_t length = strlen(digits);
-    memcpy(text, digits, length + 1);
-    text[length] = '.';
-    for (unsigned i = 0, scale = 1000; i < 4; i++, scale /= 10)
-        text[length + 1 + i] = (char)('0' + ratio / scale % 10);
-    text[length + 5] = '\0';
-    gc_out_right(out, SIZE_COLUMN, text);
-    gc_out_text(out, result->optimal ? "   optimal\n" : "\n");
+    gc_out_print(out, "%*s.%u%u%u%u%s\n", SIZE_COLUMN - 5, NUMBER(plan_ratio(result) / 10000),
+                 ratio / 1000, ratio / 100 % 10, ratio / 10 % 10, ratio % 10,
+                 result->optimal ? "   optimal" : "");
 }
 
 static void put_figures(struct gc_out *out, const struct plan_view *view)
 {
     const struct plan_subject *subject = view->subject;
     const struct plan_result *result = view->result;
-    put_size(out, "without reuse", subject->total_bytes);
-    gc_out_text(out, "\n");
-    put_size(out, "lower bound", result->lower_bound_bytes);
-    gc_out_text(out, "\n");
-    put_size(out, "peak", result->peak_bytes);
-    gc_out_text(out, "\n");
+    put_size(out, "without reuse", subject->total_bytes, "");
+    put_size(out, "lower bound", result->lower_bound_bytes, "");
+    put_size(out, "peak", result->peak_bytes, "");
     put_ratio(out, result);
     gc_out_text(out, "coverage");
     gc_out_pad(out, LABEL_COLUMN + 6);
@@ -101,24 +84,17 @@ static void put_figures(struct gc_out *out, const struct plan_view *view)
     gc_out_pad(out, LABEL_COLUMN + 6);
     gc_out_fixed(out, result->solve_ns / 1000000, 3);
     gc_out_text(out, " s\n");
-    if (view->request->capacity_bytes == GC_PLACEMENT_UNLIMITED)
-        return;
-    put_size(out, "capacity", view->request->capacity_bytes);
-    gc_out_text(out, result->fits ? "   it fits\n" : "   it does not fit\n");
+    if (view->request->capacity_bytes != GC_PLACEMENT_UNLIMITED)
+        put_size(out, "capacity", view->request->capacity_bytes,
+                 result->fits ? "   it fits" : "   it does not fit");
 }
 
 static void put_notes(struct gc_out *out, const struct gc_notes *notes)
 {
-    for (uint32_t i = 0; i < notes->count; i++) {
-        gc_out_text(out, i == 0 ? "\n  " : "  ");
-        gc_out_text(out, notes->texts[i]);
-        gc_out_char(out, '\n');
-    }
-    if (notes->lost > 0) {
-        gc_out_text(out, "  and ");
-        gc_out_uint(out, notes->lost);
-        gc_out_text(out, " more remarks\n");
-    }
+    for (uint32_t i = 0; i < notes->count; i++)
+        gc_out_print(out, "%s  %s\n", i == 0 ? "\n" : "", notes->texts[i]);
+    if (notes->lost > 0)
+        gc_out_print(out, "  and %u more remarks\n", notes->lost);
 }
 
 /* ---- the largest ---- */
@@ -143,24 +119,20 @@ static void put_row(struct gc_out *out, const struct plan_view *view, uint32_t i
     const size_t length = strlen(label->name);
     size_t cut = label->kind != NULL && length >= NAME_BYTES ? length - NAME_BYTES + 4 : 0;
     char shown[NAME_BYTES + KIND_BYTES];
-    char size[GC_TEXT_SIZE_BYTES];
     /* Not within a character. */
     while (cut > 0 && ((unsigned char)label->name[cut] & 0xc0) == 0x80)
         cut++;
-    gc_out_right(out, 10, gc_text_size(buffer->bytes, size));
-    put_number(out, 26, view->result->offsets[index]);
-    put_number(out, 35, buffer->lower);
-    put_number(out, 44, buffer->upper);
-    gc_out_text(out, "  ");
+    gc_out_print(out, "%*s%*s%*s%*s  ", 10, GC_TEXT_SIZE(buffer->bytes), 26,
+                 NUMBER(view->result->offsets[index]), 35, NUMBER(buffer->lower), 44,
+                 NUMBER(buffer->upper));
     if (label->kind != NULL) {
         gc_out_text(out, gc_text_show(label->kind, strlen(label->kind), shown, KIND_BYTES));
         gc_out_pad(out, NAME_COLUMN);
     }
     /* Names of one graph begin alike. */
-    gc_out_text(out, cut > 0 ? "..." : "");
-    gc_out_text(out, gc_text_show(label->name + cut, length - cut, shown,
-                                  label->kind != NULL ? NAME_BYTES : sizeof(shown)));
-    gc_out_char(out, '\n');
+    gc_out_print(out, "%s%s\n", cut > 0 ? "..." : "",
+                 gc_text_show(label->name + cut, length - cut, shown,
+                              label->kind != NULL ? NAME_BYTES : sizeof(shown)));
 }
 
 /* What stands at the bottom all the time is summed up above. */
@@ -180,11 +152,9 @@ static void put_largest(struct gc_out *out, const struct plan_view *view)
     gc_out_text(out, "\n      size          offset     from       to  largest first\n");
     for (uint32_t i = 0; i < count && i < ROWS_SHOWN; i++)
         put_row(out, view, order[i]);
-    if (count > ROWS_SHOWN) {
-        gc_out_text(out, "and ");
-        gc_out_uint(out, count - ROWS_SHOWN);
-        gc_out_text(out, " more: --output FILE has all of them, --svg FILE draws them\n");
-    }
+    if (count > ROWS_SHOWN)
+        gc_out_print(out, "and %u more: --output FILE has all of them, --svg FILE draws them\n",
+                     count - ROWS_SHOWN);
     free(order);
 }
 

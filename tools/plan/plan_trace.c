@@ -30,15 +30,15 @@ static int refuse(const struct plan_request *request, enum gc_status status)
 {
     switch (status) {
     case GC_TOO_MANY:
-        return tool_fail(&tool_command_plan,
+        return tool_fail(request->command,
                          "%s: more than %u events, or than %u allocations in a step; that is the "
                          "most that a plan may have",
                          request->path, GC_RUN_EVENTS_MAX, GC_RUN_ENTRIES_MAX);
     case GC_FORMAT:
-        return tool_fail(&tool_command_plan, "%s: the sizes add up to 2^63 bytes or more",
+        return tool_fail(request->command, "%s: the sizes add up to 2^63 bytes or more",
                          request->path);
     default:
-        return tool_fail(&tool_command_plan, "%s: %s", request->path, gc_status_text(status));
+        return tool_fail(request->command, "%s: %s", request->path, gc_status_text(status));
     }
 }
 
@@ -131,10 +131,10 @@ static int read_trace(const struct plan_request *request, const struct tool_file
     int result = TOOL_DONE;
     enum gc_status status = replay_trace_read(file->data, file->bytes, -1, &trace, &error);
     if (status == GC_FORMAT && error.line > 0) {
-        result = tool_fail(&tool_command_plan, "%s: line %llu: %s", request->path,
+        result = tool_fail(request->command, "%s: line %llu: %s", request->path,
                            (unsigned long long)error.line, error.text);
     } else if (status != GC_OK) {
-        result = tool_fail(&tool_command_plan, "%s: %s", request->path,
+        result = tool_fail(request->command, "%s: %s", request->path,
                            status == GC_FORMAT ? error.text : gc_status_text(status));
     } else {
         note_missing(&trace, &subject->notes);
@@ -157,7 +157,7 @@ static int write_plan(const struct plan_request *request, const struct plan_subj
     gc_run_problem_plan(&run->problem, result->offsets, run->device, &plan);
     const enum gc_status status = gc_run_plan_check(&plan, &error);
     if (status != GC_OK)
-        return tool_fail(&tool_command_plan, "%s: %s", request->output,
+        return tool_fail(request->command, "%s: %s", request->output,
                          error.text[0] != '\0' ? error.text : gc_status_text(status));
     gc_run_plan_write(&plan, out);
     return TOOL_DONE;

@@ -2,7 +2,7 @@
 
 #include "core/io/json.h"
 #include "core/io/text.h"
-#include "core/report/report_plan.h"
+#include "core/report/tables.h"
 
 /* In ten-thousandths. */
 static uint64_t ratio(uint64_t reserved, uint64_t live)
@@ -24,33 +24,23 @@ static void put_name(struct gc_out *out, const char *name)
 
 static void put_size(struct gc_out *out, const char *name, uint64_t bytes)
 {
-    char size[GC_TEXT_SIZE_BYTES];
     put_name(out, name);
-    gc_out_uint(out, bytes);
-    gc_out_text(out, " (");
-    gc_out_text(out, gc_text_size(bytes, size));
-    gc_out_text(out, ")\n");
+    gc_out_print(out, "%lu (%s)\n", bytes, GC_TEXT_SIZE(bytes));
 }
 
 static void put_count(struct gc_out *out, const char *name, uint64_t count, const char *note)
 {
     put_name(out, name);
-    gc_out_uint(out, count);
-    gc_out_text(out, note);
-    gc_out_char(out, '\n');
+    gc_out_print(out, "%lu%s\n", count, note);
 }
 
 static void print_trace(struct gc_out *out, const struct replay_request *request,
                         const struct replay_trace *trace)
 {
     put_name(out, "trace");
-    gc_out_text(out, request->path);
-    gc_out_text(out, " (");
-    gc_out_text(out, trace->format);
-    if (trace->device >= 0) {
-        gc_out_text(out, ", device ");
-        gc_out_int(out, trace->device);
-    }
+    gc_out_print(out, "%s (%s", request->path, trace->format);
+    if (trace->device >= 0)
+        gc_out_print(out, ", device %d", trace->device);
     gc_out_text(out, ")\n");
     put_count(out, "events", trace->count - trace->closing, "");
     if (trace->closing > 0)
@@ -72,10 +62,8 @@ static void print_trace(struct gc_out *out, const struct replay_request *request
 static void print_policy(struct gc_out *out, const struct replay_policy *policy)
 {
     gc_out_text(out, policy->name);
-    if (policy->backend != NULL) {
-        gc_out_text(out, ", ");
-        gc_out_text(out, policy->backend);
-    }
+    if (policy->backend != NULL)
+        gc_out_print(out, ", %s", policy->backend);
 }
 
 static void right_fixed(struct gc_out *out, size_t column, uint64_t value, unsigned digits)
@@ -93,33 +81,18 @@ static void right_fixed(struct gc_out *out, size_t column, uint64_t value, unsig
 
 static void print_table_head(struct gc_out *out)
 {
-    gc_out_text(out, "\npolicy");
-    gc_out_right(out, 32, "peak reserved");
-    gc_out_right(out, 41, "ratio");
-    gc_out_right(out, 47, "pass");
-    gc_out_right(out, 61, "driver calls");
-    gc_out_right(out, 71, "ns/event");
-    gc_out_right(out, 81, "misses");
-    gc_out_char(out, '\n');
+    gc_out_print(out, "\npolicy%*s%*s%*s%*s%*s%*s\n", 32, "peak reserved", 41, "ratio", 47, "pass",
+                 61, "driver calls", 71, "ns/event", 81, "misses");
 }
 
-/* What followed the plan, and why the rest did not. */
+/* Allocations that followed the plan, and the reasons of the others. */
 static void print_plan(struct gc_out *out, const struct gc_follow_figures *plan)
 {
-    char size[GC_TEXT_SIZE_BYTES];
-    gc_out_text(out, "  plan of ");
-    gc_out_text(out, gc_text_size(plan->peak_bytes, size));
-    gc_out_text(out, ": ");
-    gc_out_uint(out, plan->followed_count);
-    gc_out_text(out, " followed (");
-    gc_out_text(out, gc_text_size(plan->followed_bytes, size));
-    gc_out_char(out, ')');
+    gc_out_print(out, "  plan of %s: %lu followed (%s)", GC_TEXT_SIZE(plan->peak_bytes),
+                 plan->followed_count, GC_TEXT_SIZE(plan->followed_bytes));
 #define GC_FOLLOW_REASON(name, key, text)                                                          \
-    if (plan->key##_count > 0) {                                                                   \
-        gc_out_text(out, ", ");                                                                    \
-        gc_out_uint(out, plan->key##_count);                                                       \
-        gc_out_text(out, " " text);                                                                \
-    }
+    if (plan->key##_count > 0)                                                                     \
+        gc_out_print(out, ", %lu " text, plan->key##_count);
 #include "core/observe/unplanned.def"
 #undef GC_FOLLOW_REASON
     gc_out_char(out, '\n');
@@ -145,29 +118,19 @@ static void print_passes(struct gc_out *out, const struct replay_request *reques
     }
     if (result->plan.entry_count > 0)
         print_plan(out, &result->plan);
-    if (result->oom_count > 0) {
-        gc_out_text(out, "  ");
-        gc_out_uint(out, result->oom_count);
-        gc_out_text(out, " requests found no memory\n");
-    }
-}
-
-static void put_ratio(struct gc_json *json, uint64_t value, unsigned digits, const char *key)
-{
-    gc_json_key(json, key);
-    gc_json_fixed(json, value, digits);
+    if (result->oom_count > 0)
+        gc_out_print(out, "  %lu requests found no memory\n", result->oom_count);
 }
 
 static void json_passes(struct gc_json *json, const struct replay_request *request,
                         const struct replay_trace *trace, const struct replay_result *result)
 {
-    gc_json_key(json, "passes");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "passes", GC_JSON_LINES);
     for (unsigned i = 0; i < request->setup.passes; i++) {
         const struct replay_pass *pass = &result->passes[i];
         gc_json_begin_object(json, GC_JSON_LINE);
         gc_json_put_uint(json, "driver_calls", pass->driver_calls);
-        put_ratio(json, ns_per_event(trace, pass), 1, "ns_per_event");
+        gc_json_put_fixed(json, "ns_per_event", ns_per_event(trace, pass), 1);
         gc_json_put_uint(json, "hit_count", pass->hits);
         gc_json_put_uint(json, "miss_count", pass->misses);
         gc_json_put_uint(json, "oom_count", pass->ooms);
@@ -187,13 +150,14 @@ static void json_policy(struct gc_json *json, const struct replay_request *reque
         gc_json_put_null(json, "backend");
     gc_json_put_uint(json, "peak_live_bytes", result->peak_live_bytes);
     gc_json_put_uint(json, "peak_reserved_bytes", result->peak_reserved_bytes);
-    put_ratio(json, ratio(result->peak_reserved_bytes, result->peak_live_bytes), 4, "ratio");
+    gc_json_put_fixed(json, "ratio", ratio(result->peak_reserved_bytes, result->peak_live_bytes),
+                      4);
     gc_json_put_uint(json, "oom_count", result->oom_count);
     gc_json_put_uint(json, "host_metadata_bytes", result->host_metadata_bytes);
     json_passes(json, request, trace, result);
-    gc_report_plan_json(json, &result->plan);
-    gc_json_key(json, "driver_calls");
-    gc_json_begin_object(json, GC_JSON_LINE);
+    gc_json_key(json, "plan");
+    gc_report_put_plan(json, &result->plan);
+    gc_json_open_object(json, "driver_calls", GC_JSON_LINE);
     for (unsigned call = 0; call < REPLAY_CALL_COUNT; call++) {
         if (result->calls[call] > 0)
             gc_json_put_uint(json, replay_call_name((enum replay_call)call), result->calls[call]);
@@ -215,16 +179,11 @@ void replay_print_json(struct gc_out *out, const struct replay_request *request,
     gc_json_put_uint(&json, "implied_free_count", trace->implied_frees);
     gc_json_put_uint(&json, "left_out_count", trace->left_out);
     gc_json_put_uint(&json, "memory_bytes", request->setup.memory_bytes);
-    gc_json_key(&json, "limit_bytes");
-    if (results[0].limit_bytes == UINT64_MAX)
-        gc_json_null(&json);
-    else
-        gc_json_uint(&json, results[0].limit_bytes);
+    gc_json_put_limit(&json, "limit_bytes", results[0].limit_bytes);
     gc_json_put_uint(&json, "threads", request->setup.threads);
     json_policy(&json, request, trace, first, &results[0]);
     if (request->policy_count > 1) {
-        gc_json_key(&json, "policies");
-        gc_json_begin_array(&json, GC_JSON_LINES);
+        gc_json_open_array(&json, "policies", GC_JSON_LINES);
         for (size_t i = 0; i < request->policy_count; i++) {
             gc_json_begin_object(&json, GC_JSON_LINES);
             json_policy(&json, request, trace, first + i, &results[i]);

@@ -1,69 +1,8 @@
-/* A trace as `gpucache replay` runs it, whatever format it was read from: events in order, each
- * allocation in a slot that it leaves when it is freed, so that a table of as many addresses as
- * there were live allocations at once is all a replay needs.
- *
- * Readers hand in allocations and frees under keys of their own (numbers of a CSV, addresses of a
- * log). What is still live at the end of the trace is freed by events behind it. */
+/* Traces read into events, by their format: native, CSV, RMM's log, a PyTorch snapshot. */
 #ifndef GC_REPLAY_TRACE_H
 #define GC_REPLAY_TRACE_H
 
-#include "core/base/status.h"
-#include "tools/trace/trace_ledger.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-struct replay_event {
-    uint64_t bytes; /* 0: a free */
-    uint64_t stream;
-    uint32_t slot;
-};
-
-struct replay_trace {
-    const char *format; /* static text */
-    int device;         /* the one whose events these are; -1: the format knows none */
-    struct replay_event *events;
-    size_t count;        /* closing frees included */
-    size_t closing;      /* frees of what was live at the end */
-    uint32_t slot_count; /* most allocations live at once */
-    uint64_t allocs;
-    uint64_t peak_live_bytes; /* as requested */
-    uint64_t unknown_frees;   /* of a key that was not live: left out */
-    uint64_t implied_frees;   /* a live key was handed out again: its free was not recorded */
-    uint64_t left_out;        /* other rows: failed requests, other devices, other actions */
-    uint64_t elsewhere;       /* of them: allocations and frees of other devices */
-    bool torn;                /* a native trace whose last record is incomplete */
-};
-
-/* Where a trace that cannot be read went wrong. */
-struct replay_error {
-    uint64_t line; /* from 1; 0: not a matter of a line */
-    char text[256];
-};
-
-struct replay_builder {
-    struct replay_trace *trace;
-    struct trace_ledger live; /* key → slot + 1, bytes */
-    uint32_t *free_slots;
-    size_t free_count;
-    size_t room; /* of trace->events */
-    uint64_t live_bytes;
-};
-
-/* Fills `trace`, which is the caller's, to be ended by replay_trace_fini whatever happened. */
-void replay_builder_init(struct replay_builder *builder, struct replay_trace *trace);
-bool replay_builder_is_live(const struct replay_builder *builder, uint64_t key);
-/* `bytes` > 0. A live key is freed first and counted as implied. */
-enum gc_status replay_builder_alloc(struct replay_builder *builder, uint64_t key, uint64_t bytes,
-                                    uint64_t stream) GC_CHECKED;
-/* A key that is not live is counted and left out. */
-enum gc_status replay_builder_free(struct replay_builder *builder, uint64_t key,
-                                   uint64_t stream) GC_CHECKED;
-/* Frees what is live. */
-enum gc_status replay_builder_close(struct replay_builder *builder) GC_CHECKED;
-void replay_builder_fini(struct replay_builder *builder);
-void replay_trace_fini(struct replay_trace *trace);
+#include "tools/replay/replay_builder.h"
 
 /* By its first opcode, of which there is one. */
 bool replay_trace_is_pickle(const void *data);
@@ -88,9 +27,5 @@ enum gc_status replay_read_native(const void *data, size_t bytes, int device,
 enum gc_status replay_read_snapshot(const void *data, size_t bytes, int device,
                                     struct replay_builder *builder,
                                     struct replay_error *error) GC_CHECKED;
-
-/* Says what is wrong; returns GC_FORMAT. */
-enum gc_status replay_refuse(struct replay_error *error, uint64_t line, const char *format, ...)
-    __attribute__((format(printf, 3, 4))) GC_CHECKED;
 
 #endif

@@ -2,7 +2,7 @@
 #include "core/report/html.h"
 #include "tools/base/tool.h"
 #include "tools/report/report_load.h"
-#include "tools/report/trace_page.h"
+#include "tools/trace/trace_page.h"
 
 #include <errno.h>
 #include <string.h>

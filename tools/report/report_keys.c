@@ -157,3 +157,45 @@ bool report_get_flag(struct report_loader *loader, const json_t *object, const c
         report_fail(loader, "\"%s\" is neither true nor false", key);
     return json_is_true(flag);
 }
+
+/* ---- tables ---- */
+
+static void get_figure(struct report_loader *loader, const json_t *object,
+                       const struct gc_figure *figure, void *at, bool is_later)
+{
+    const char *key = figure->key;
+    uint64_t *number = at;
+    switch (figure->type) {
+    case GC_FIGURE_COUNT:
+    case GC_FIGURE_BYTES:
+        *number =
+            is_later ? report_find_uint(loader, object, key) : report_get_uint(loader, object, key);
+        break;
+    case GC_FIGURE_LIMIT:
+        *number = json_is_null(json_object_get(object, key)) ? UINT64_MAX
+                                                             : report_get_uint(loader, object, key);
+        break;
+    case GC_FIGURE_GAUGE:
+        *(struct gc_gauge *)at = is_later ? report_find_gauge(loader, object, key)
+                                          : report_get_gauge(loader, object, key);
+        break;
+    case GC_FIGURE_BOOL:
+        *(bool *)at = report_get_flag(loader, object, key);
+        break;
+    default:
+        break;
+    }
+}
+
+void report_get_figures(struct report_loader *loader, const json_t *object,
+                        const struct gc_figures *figures, void *record, const char *later)
+{
+    bool is_later = false;
+    for (size_t i = 0; i < figures->count; i++) {
+        const struct gc_figure *figure = &figures->figures[i];
+        if (figure->type == GC_FIGURE_OPEN)
+            return;
+        is_later = is_later || (later != NULL && strcmp(figure->key, later) == 0);
+        get_figure(loader, object, figure, (char *)record + figure->offset, is_later);
+    }
+}

@@ -4,6 +4,7 @@
 #define GC_REPORT_KEYS_H
 
 #include "core/device/snapshot.h"
+#include "core/io/emitter.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -40,6 +41,10 @@ bool report_get_flag(struct report_loader *loader, const json_t *object, const c
 uint64_t report_find_uint(struct report_loader *loader, const json_t *object, const char *key);
 struct gc_gauge report_find_gauge(struct report_loader *loader, const json_t *object,
                                   const char *key);
+/* The numbers and flags of a table, into a record of it; strings and parts are left alone. From the
+ * key `later` on, NULL: none, figures may be absent and are noted. */
+void report_get_figures(struct report_loader *loader, const json_t *object,
+                        const struct gc_figures *figures, void *record, const char *later);
 /* `key` joins loaded->absent, once. */
 void report_note_absent(struct report_loader *loader, const char *key);
 /* As gc_text_show does, into `size` bytes. */

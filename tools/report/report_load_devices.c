@@ -4,7 +4,7 @@
 #include "tools/report/report_load.h"
 
 #include "core/device/tenant.h"
-#include "core/report/report_tenant.h"
+#include "core/report/tables.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -66,10 +66,7 @@ static void load_apis(struct report_loader *loader, const json_t *json,
         struct gc_api_figures *api = &device->apis[api_number(loader, name)];
         if (report_get(loader, by_api, name, JSON_OBJECT) == NULL)
             return;
-        api->count = report_get_uint(loader, value, "count");
-        api->bytes = report_get_uint(loader, value, "bytes");
-        api->current_bytes = report_get_uint(loader, value, "current_bytes");
-        api->peak_bytes = report_get_uint(loader, value, "peak_bytes");
+        report_get_figures(loader, value, &gc_report_api_figures, api, NULL);
     }
     json_object_foreach(calls, name, value) device->apis[api_number(loader, name)].driver_calls =
         report_get_uint(loader, calls, name);
@@ -118,14 +115,8 @@ static void load_sites(struct report_loader *loader, const json_t *json,
     {
         if (i >= count || loader->failed)
             break;
-        loaded[i] = (struct gc_stack_site){
-            .site = load_stack(loader, site),
-            .count = report_get_uint(loader, site, "count"),
-            .bytes = report_get_uint(loader, site, "bytes"),
-            .live_count = report_get_uint(loader, site, "current_count"),
-            .live_bytes = report_get_uint(loader, site, "current_bytes"),
-            .peak_bytes = report_get_uint(loader, site, "peak_bytes"),
-        };
+        loaded[i].site = load_stack(loader, site);
+        report_get_figures(loader, site, &gc_report_site_figures, &loaded[i], NULL);
     }
 }
 
@@ -173,18 +164,7 @@ static void load_tenant(struct report_loader *loader, const json_t *json,
                         struct gc_tenant_figures *tenant)
 {
     report_copy_string(loader, json, "name", tenant->name, sizeof(tenant->name));
-    tenant->is_removed = report_get_flag(loader, json, "removed");
-    tenant->is_paused = report_get_flag(loader, json, "paused");
-    tenant->capacity_bytes = report_get_uint(loader, json, "capacity_bytes");
-    tenant->limit_bytes = UINT64_MAX;
-    if (!json_is_null(json_object_get(json, "limit_bytes")))
-        tenant->limit_bytes = report_get_uint(loader, json, "limit_bytes");
-    tenant->requested = report_get_gauge(loader, json, "requested_bytes");
-    tenant->allocated = report_get_gauge(loader, json, "allocated_bytes");
-    tenant->reserved = report_get_gauge(loader, json, "reserved_bytes");
-#define GC_TENANT_COUNT(field) tenant->field = report_find_uint(loader, json, #field);
-    GC_REPORT_TENANT_COUNTS(GC_TENANT_COUNT)
-#undef GC_TENANT_COUNT
+    report_get_figures(loader, json, &gc_report_tenant_figures, tenant, "pending_bytes");
 }
 
 /* Beyond the schema, as below. */
@@ -230,11 +210,7 @@ static void load_plan(struct report_loader *loader, const json_t *json,
         (object = report_get(loader, json, "plan", JSON_OBJECT)) == NULL)
         return;
     const json_t *reasons = report_get(loader, object, "reasons", JSON_OBJECT);
-    plan->entry_count = report_get_uint(loader, object, "entries");
-    plan->peak_bytes = report_get_uint(loader, object, "peak_bytes");
-    plan->used_bytes = report_get_uint(loader, object, "used_bytes");
-    plan->rounds = report_get_uint(loader, object, "rounds");
-    plan->jumps = report_get_uint(loader, object, "jumps");
+    report_get_figures(loader, object, &gc_report_plan_figures, plan, NULL);
     load_pair(loader, object, "followed", &plan->followed_count, &plan->followed_bytes);
 #define GC_FOLLOW_REASON(name, key, text)                                                          \
     load_pair(loader, reasons, #key, &plan->key##_count, &plan->key##_bytes);

@@ -85,15 +85,12 @@ static void print_json(struct gc_out *out, const struct gc_trace_reader *reader,
     gc_json_put_uint(&json, "unknown_free_count", sum->unknown_frees);
     gc_json_put_uint(&json, "implied_free_count", sum->implied_frees);
     gc_json_put_uint(&json, "damaged_record_count", reader->skipped);
-    gc_json_key(&json, "torn");
-    gc_json_bool(&json, reader->torn);
-    gc_json_key(&json, "by_api");
-    gc_json_begin_object(&json, GC_JSON_LINES);
+    gc_json_put_bool(&json, "torn", reader->torn);
+    gc_json_open_object(&json, "by_api", GC_JSON_LINES);
     for (uint16_t i = 0; i < reader->api_count; i++) {
         if (sum->apis[i].count == 0)
             continue;
-        gc_json_key(&json, gc_trace_reader_api_name(reader, i));
-        gc_json_begin_object(&json, GC_JSON_LINE);
+        gc_json_open_object(&json, gc_trace_reader_api_name(reader, i), GC_JSON_LINE);
         gc_json_put_uint(&json, "count", sum->apis[i].count);
         gc_json_put_uint(&json, "bytes", sum->apis[i].bytes);
         gc_json_end_object(&json);

@@ -1,9 +1,10 @@
 #include "tools/trace/pickle.h"
 
 #include "core/io/text.h"
-#include "tools/trace/pickle_ops.h"
-#include "tools/trace/pickle_read.h"
+#include "tools/trace/pickle_stack.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,182 @@ static const struct {
 #undef READ
 #undef REFUSED
 };
+
+struct pickle_reader {
+    const unsigned char *data;
+    size_t bytes;
+    size_t at;
+    size_t op_at; /* of the opcode under way */
+    struct pickle_machine machine;
+    struct pickle_error *error;
+};
+
+/* Says what is wrong with the opcode under way; returns GC_FORMAT. */
+__attribute__((format(printf, 2, 3))) static enum gc_status refuse(struct pickle_reader *reader,
+                                                                   const char *format, ...)
+{
+    va_list arguments;
+    reader->error->offset = reader->op_at;
+    va_start(arguments, format);
+    vsnprintf(reader->error->text, sizeof(reader->error->text), format, arguments);
+    va_end(arguments);
+    return GC_FORMAT;
+}
+
+/* ---- arguments in the file ---- */
+
+static enum gc_status read_bytes(struct pickle_reader *reader, uint64_t count, const void **bytes)
+{
+    if (count > reader->bytes - reader->at)
+        return refuse(reader, "the file ends too early");
+    *bytes = reader->data + reader->at;
+    reader->at += (size_t)count;
+    return GC_OK;
+}
+
+/* Little-endian, of 1 to 8 bytes. */
+/* Little-endian, of 1 to 8 bytes. */
+static enum gc_status read_number(struct pickle_reader *reader, unsigned width, uint64_t *value)
+{
+    const void *bytes = NULL;
+    const enum gc_status status = read_bytes(reader, width, &bytes);
+    *value = 0;
+    if (status != GC_OK || bytes == NULL)
+        return status;
+    for (unsigned i = 0; i < width; i++)
+        *value |= (uint64_t)((const unsigned char *)bytes)[i] << (8 * i);
+    return status;
+}
+
+/* Up to the end of the line, which is skipped. */
+/* Up to the end of the line, which is skipped. */
+static enum gc_status read_line(struct pickle_reader *reader, const char **line, size_t *length)
+{
+    const void *begin = reader->data + reader->at;
+    const unsigned char *end = memchr(begin, '\n', reader->bytes - reader->at);
+    if (end == NULL)
+        return refuse(reader, "the file ends too early");
+    *line = begin;
+    *length = (size_t)(end - (reader->data + reader->at));
+    reader->at += *length + 1;
+    return GC_OK;
+}
+
+/* ---- values ---- */
+
+static enum gc_status push_int(struct pickle_reader *reader, enum pickle_kind kind, int64_t value)
+{
+    const struct pickle_value pushed = {.kind = (uint8_t)kind, .integer = value};
+    return pickle_push(&reader->machine, &pushed);
+}
+
+/* The decimal lines of protocol 0: "-12", with an L behind it for a long; 00 and 01 are booleans.
+ */
+static enum gc_status push_decimal(struct pickle_reader *reader, bool may_be_bool)
+{
+    const char *line = NULL;
+    size_t length = 0;
+    uint64_t value;
+    enum gc_status status = read_line(reader, &line, &length);
+    if (status != GC_OK)
+        return status;
+    if (may_be_bool && length == 2 && line[0] == '0' && (line[1] == '0' || line[1] == '1'))
+        return push_int(reader, PICKLE_BOOL, line[1] - '0');
+    if (length > 0 && line[length - 1] == 'L')
+        length--;
+    const bool negative = length > 0 && line[0] == '-';
+    line += negative;
+    length -= negative;
+    if (length == 0 || strspn(line, "0123456789") < length)
+        return refuse(reader, "a malformed integer");
+    if (!gc_text_uint(line, length, &value) || value > INT64_MAX)
+        return push_int(reader, PICKLE_BIG, 0);
+    return push_int(reader, PICKLE_INT, negative ? -(int64_t)value : (int64_t)value);
+}
+
+/* A long of `length` bytes, two's complement. */
+static enum gc_status push_long(struct pickle_reader *reader, uint64_t length)
+{
+    const void *bytes = NULL;
+    uint64_t value = 0;
+    const enum gc_status status = read_bytes(reader, length, &bytes);
+    if (status != GC_OK)
+        return status;
+    if (length > 8)
+        return push_int(reader, PICKLE_BIG, 0);
+    if (bytes == NULL)
+        length = 0;
+    for (unsigned i = 0; i < length; i++)
+        value |= (uint64_t)((const unsigned char *)bytes)[i] << (8 * i);
+    if (length > 0 && length < 8 && (value >> (8 * length - 1) & 1) != 0)
+        value |= UINT64_MAX << (8 * length);
+    return push_int(reader, PICKLE_INT, (int64_t)value);
+}
+
+static enum gc_status push_real(struct pickle_reader *reader, double real)
+{
+    const struct pickle_value pushed = {.kind = PICKLE_FLOAT, .real = real};
+    return pickle_push(&reader->machine, &pushed);
+}
+
+static enum gc_status push_float(struct pickle_reader *reader)
+{
+    uint64_t bits;
+    double real;
+    const enum gc_status status = read_number(reader, 8, &bits);
+    if (status != GC_OK)
+        return status;
+    bits = __builtin_bswap64(bits);
+    memcpy(&real, &bits, sizeof(real));
+    return push_real(reader, real);
+}
+
+/* Floats decide nothing in what is read here: of a text one only the place is kept. */
+static enum gc_status push_text_float(struct pickle_reader *reader)
+{
+    const char *line = NULL;
+    size_t length = 0;
+    const enum gc_status status = read_line(reader, &line, &length);
+    return status == GC_OK ? push_real(reader, 0.0) : status;
+}
+
+static enum gc_status push_bytes(struct pickle_reader *reader, enum pickle_kind kind,
+                                 const void *bytes, uint64_t length)
+{
+    if (length > UINT32_MAX)
+        return refuse(reader, "text of more than 4 GiB");
+    const struct pickle_value pushed = {
+        .kind = (uint8_t)kind, .length = (uint32_t)length, .text = bytes};
+    return pickle_push(&reader->machine, &pushed);
+}
+
+/* Text or bytes behind a length of `width` bytes. */
+static enum gc_status push_counted(struct pickle_reader *reader, enum pickle_kind kind,
+                                   unsigned width)
+{
+    uint64_t length = 0;
+    const void *bytes = NULL;
+    enum gc_status status = read_number(reader, width, &length);
+    if (status == GC_OK)
+        status = read_bytes(reader, length, &bytes);
+    return status == GC_OK ? push_bytes(reader, kind, bytes, length) : status;
+}
+
+static enum gc_status push_line(struct pickle_reader *reader, bool is_quoted)
+{
+    const char *line = NULL;
+    size_t length = 0;
+    const enum gc_status status = read_line(reader, &line, &length);
+    if (status != GC_OK)
+        return status;
+    if (is_quoted) {
+        if (length < 2 || line[0] != line[length - 1] || (line[0] != '\'' && line[0] != '"'))
+            return refuse(reader, "a malformed string");
+        line++;
+        length -= 2;
+    }
+    return push_bytes(reader, PICKLE_TEXT, line, length);
+}
 
 /* ---- containers ---- */
 
@@ -84,11 +261,10 @@ static enum gc_status read_memo_line(struct pickle_reader *reader, uint64_t *num
 {
     const char *line = NULL;
     size_t length = 0;
-    const enum gc_status status = pickle_read_line(reader, &line, &length);
+    const enum gc_status status = read_line(reader, &line, &length);
     if (status != GC_OK)
         return status;
-    return gc_text_uint(line, length, number) ? GC_OK
-                                              : pickle_refuse(reader, "a malformed memo number");
+    return gc_text_uint(line, length, number) ? GC_OK : refuse(reader, "a malformed memo number");
 }
 
 /* `width` 0: a line of text. A file of n bytes has no need of more than n numbers. */
@@ -96,7 +272,7 @@ static enum gc_status memo_put(struct pickle_reader *reader, unsigned width)
 {
     uint64_t number;
     const enum gc_status status =
-        width > 0 ? pickle_read_number(reader, width, &number) : read_memo_line(reader, &number);
+        width > 0 ? read_number(reader, width, &number) : read_memo_line(reader, &number);
     return status == GC_OK ? pickle_put(&reader->machine, number, reader->bytes) : status;
 }
 
@@ -104,7 +280,7 @@ static enum gc_status memo_get(struct pickle_reader *reader, unsigned width)
 {
     uint64_t number;
     const enum gc_status status =
-        width > 0 ? pickle_read_number(reader, width, &number) : read_memo_line(reader, &number);
+        width > 0 ? read_number(reader, width, &number) : read_memo_line(reader, &number);
     return status == GC_OK ? pickle_get(&reader->machine, number) : status;
 }
 
@@ -114,31 +290,29 @@ static enum gc_status refuse_op(struct pickle_reader *reader, unsigned char op)
 {
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         if (refused[i].op == op)
-            return pickle_refuse(reader,
-                                 "opcode %s: only plain data is read, and nothing is executed",
-                                 refused[i].name);
+            return refuse(reader, "opcode %s: only plain data is read, and nothing is executed",
+                          refused[i].name);
     }
-    return pickle_refuse(reader, "unknown opcode 0x%02x", op);
+    return refuse(reader, "unknown opcode 0x%02x", op);
 }
 
 static enum gc_status begin_frame(struct pickle_reader *reader)
 {
     uint64_t length = 0;
-    const enum gc_status status = pickle_read_number(reader, 8, &length);
+    const enum gc_status status = read_number(reader, 8, &length);
     if (status != GC_OK)
         return status;
-    return length <= reader->bytes - reader->at
-               ? GC_OK
-               : pickle_refuse(reader, "a frame beyond the file's end");
+    return length <= reader->bytes - reader->at ? GC_OK
+                                                : refuse(reader, "a frame beyond the file's end");
 }
 
 static enum gc_status check_protocol(struct pickle_reader *reader)
 {
     uint64_t protocol;
-    const enum gc_status status = pickle_read_number(reader, 1, &protocol);
+    const enum gc_status status = read_number(reader, 1, &protocol);
     if (status != GC_OK || protocol <= PROTOCOL_MAX)
         return status;
-    return pickle_refuse(reader, "pickle protocol %u; accepted: 4 and lower", (unsigned)protocol);
+    return refuse(reader, "pickle protocol %u; accepted: 4 and lower", (unsigned)protocol);
 }
 
 static enum gc_status run_stack_op(struct pickle_reader *reader, unsigned char op)
@@ -216,23 +390,23 @@ static enum gc_status run_text_op(struct pickle_reader *reader, unsigned char op
 {
     switch (op) {
     case OP_STRING:
-        return pickle_push_line(reader, true);
+        return push_line(reader, true);
     case OP_UNICODE:
-        return pickle_push_line(reader, false);
+        return push_line(reader, false);
     case OP_SHORT_BINSTRING:
     case OP_SHORT_BINUNICODE:
-        return pickle_push_counted(reader, PICKLE_TEXT, 1);
+        return push_counted(reader, PICKLE_TEXT, 1);
     case OP_BINSTRING:
     case OP_BINUNICODE:
-        return pickle_push_counted(reader, PICKLE_TEXT, 4);
+        return push_counted(reader, PICKLE_TEXT, 4);
     case OP_BINUNICODE8:
-        return pickle_push_counted(reader, PICKLE_TEXT, 8);
+        return push_counted(reader, PICKLE_TEXT, 8);
     case OP_SHORT_BINBYTES:
-        return pickle_push_counted(reader, PICKLE_BYTES, 1);
+        return push_counted(reader, PICKLE_BYTES, 1);
     case OP_BINBYTES:
-        return pickle_push_counted(reader, PICKLE_BYTES, 4);
+        return push_counted(reader, PICKLE_BYTES, 4);
     case OP_BINBYTES8:
-        return pickle_push_counted(reader, PICKLE_BYTES, 8);
+        return push_counted(reader, PICKLE_BYTES, 8);
     default:
         return run_container_op(reader, op);
     }
@@ -244,30 +418,29 @@ static enum gc_status run_op(struct pickle_reader *reader, unsigned char op)
     enum gc_status status;
     switch (op) {
     case OP_NONE:
-        return pickle_push_int(reader, PICKLE_NONE, 0);
+        return push_int(reader, PICKLE_NONE, 0);
     case OP_NEWTRUE:
     case OP_NEWFALSE:
-        return pickle_push_int(reader, PICKLE_BOOL, op == OP_NEWTRUE);
+        return push_int(reader, PICKLE_BOOL, op == OP_NEWTRUE);
     case OP_INT:
-        return pickle_push_decimal(reader, true);
+        return push_decimal(reader, true);
     case OP_LONG:
-        return pickle_push_decimal(reader, false);
+        return push_decimal(reader, false);
     case OP_BININT:
-        status = pickle_read_number(reader, 4, &number);
-        return status == GC_OK ? pickle_push_int(reader, PICKLE_INT, (int32_t)(uint32_t)number)
-                               : status;
+        status = read_number(reader, 4, &number);
+        return status == GC_OK ? push_int(reader, PICKLE_INT, (int32_t)(uint32_t)number) : status;
     case OP_BININT1:
     case OP_BININT2:
-        status = pickle_read_number(reader, op == OP_BININT1 ? 1 : 2, &number);
-        return status == GC_OK ? pickle_push_int(reader, PICKLE_INT, (int64_t)number) : status;
+        status = read_number(reader, op == OP_BININT1 ? 1 : 2, &number);
+        return status == GC_OK ? push_int(reader, PICKLE_INT, (int64_t)number) : status;
     case OP_LONG1:
     case OP_LONG4:
-        status = pickle_read_number(reader, op == OP_LONG1 ? 1 : 4, &number);
-        return status == GC_OK ? pickle_push_long(reader, number) : status;
+        status = read_number(reader, op == OP_LONG1 ? 1 : 4, &number);
+        return status == GC_OK ? push_long(reader, number) : status;
     case OP_FLOAT:
-        return pickle_push_text_float(reader);
+        return push_text_float(reader);
     case OP_BINFLOAT:
-        return pickle_push_float(reader);
+        return push_float(reader);
     default:
         return run_text_op(reader, op);
     }
@@ -278,7 +451,7 @@ static enum gc_status run(struct pickle_reader *reader)
     for (;;) {
         reader->op_at = reader->at;
         if (reader->at == reader->bytes)
-            return pickle_refuse(reader, "the file ends too early");
+            return refuse(reader, "the file ends too early");
         const unsigned char op = reader->data[reader->at++];
         if (op == OP_STOP)
             return pickle_pop(&reader->machine, &reader->machine.pickle->root);
@@ -297,7 +470,7 @@ enum gc_status pickle_load(const void *data, size_t bytes, struct pickle *pickle
     pickle_machine_init(&reader.machine, pickle, bytes);
     enum gc_status status = run(&reader);
     if (status == GC_FORMAT && error->text[0] == '\0')
-        status = pickle_refuse(&reader, "malformed, or larger than its file allows");
+        status = refuse(&reader, "malformed, or larger than its file allows");
     pickle_machine_fini(&reader.machine);
     return status;
 }

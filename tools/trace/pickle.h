@@ -68,4 +68,13 @@ void pickle_fini(struct pickle *pickle);
 const struct pickle_value *pickle_find(const struct pickle_value *dict, const char *key);
 bool pickle_is_text(const struct pickle_value *value, const char *text);
 
+/* The opcodes that are read or written here. */
+enum pickle_op {
+#define READ(name, code) OP_##name = (code),
+#define REFUSED(name, code)
+#include "tools/trace/pickle_ops.def"
+#undef READ
+#undef REFUSED
+};
+
 #endif

@@ -1,6 +1,6 @@
 #include "tools/trace/pickle_write.h"
 
-#include "tools/trace/pickle_ops.h"
+#include "tools/trace/pickle.h"
 
 #include <string.h>
 

@@ -20,8 +20,7 @@ struct perfetto {
 
 static void put_time(struct gc_json *json, uint64_t time_ns)
 {
-    gc_json_key(json, "ts");
-    gc_json_fixed(json, time_ns, 3);
+    gc_json_put_fixed(json, "ts", time_ns, 3);
 }
 
 /* Up to its arguments, which follow. */
@@ -46,8 +45,7 @@ static void put_counter(struct perfetto *perfetto, const char *name, unsigned de
 {
     struct gc_json *json = &perfetto->json;
     begin_event(perfetto, "C", name, device, time_ns);
-    gc_json_key(json, "args");
-    gc_json_begin_object(json, GC_JSON_LINE);
+    gc_json_open_object(json, "args", GC_JSON_LINE);
     gc_json_put_uint(json, "bytes", bytes);
     gc_json_end_object(json);
     end_event(perfetto);
@@ -63,8 +61,7 @@ static void put_name(struct perfetto *perfetto, unsigned device, uint64_t time_n
     const char *digits = device >= 100 ? name + 7 : device >= 10 ? name + 8 : name + 9;
     memmove(name + 7, digits, strlen(digits) + 1);
     begin_event(perfetto, "M", "process_name", device, time_ns);
-    gc_json_key(json, "args");
-    gc_json_begin_object(json, GC_JSON_LINE);
+    gc_json_open_object(json, "args", GC_JSON_LINE);
     gc_json_put_string(json, "name", name);
     gc_json_end_object(json);
     end_event(perfetto);
@@ -83,8 +80,7 @@ static void put_begin(struct perfetto *perfetto, const struct trace_allocation *
     begin_event(perfetto, "b", perfetto->api_names[allocation->api], allocation->device,
                 allocation->begin_ns);
     put_id(json, allocation);
-    gc_json_key(json, "args");
-    gc_json_begin_object(json, GC_JSON_LINE);
+    gc_json_open_object(json, "args", GC_JSON_LINE);
     gc_json_put_uint(json, "bytes", allocation->bytes);
     gc_json_put_hex(json, "address", allocation->address);
     gc_json_put_hex(json, "stream", allocation->stream);
@@ -100,8 +96,7 @@ static void put_end(struct perfetto *perfetto, const struct trace_allocation *al
     begin_event(perfetto, "e", perfetto->api_names[allocation->api], allocation->device, time_ns);
     put_id(json, allocation);
     if (!is_freed) {
-        gc_json_key(json, "args");
-        gc_json_begin_object(json, GC_JSON_LINE);
+        gc_json_open_object(json, "args", GC_JSON_LINE);
         gc_json_put_string(json, "freed", "never");
         gc_json_end_object(json);
     }
@@ -114,8 +109,7 @@ static void put_failure(struct perfetto *perfetto, const struct trace_step *step
     begin_event(perfetto, "i", "out of memory", step->event->device, step->time_ns);
     gc_json_put_uint(json, "tid", step->event->thread);
     gc_json_put_string(json, "s", "p");
-    gc_json_key(json, "args");
-    gc_json_begin_object(json, GC_JSON_LINE);
+    gc_json_open_object(json, "args", GC_JSON_LINE);
     gc_json_put_uint(json, "bytes", step->event->bytes);
     gc_json_put_string(json, "entry point", perfetto->api_names[step->event->api]);
     gc_json_end_object(json);
@@ -186,14 +180,12 @@ enum gc_status trace_export_perfetto(struct gc_trace_reader reader, struct gc_ou
     gc_json_init(json, out);
     gc_json_begin_object(json, GC_JSON_LINES);
     gc_json_put_string(json, "displayTimeUnit", "ns");
-    gc_json_key(json, "otherData");
-    gc_json_begin_object(json, GC_JSON_LINE);
+    gc_json_open_object(json, "otherData", GC_JSON_LINE);
     gc_json_put_string(json, "recorded by", "gpucache");
     gc_json_put_uint(json, "pid", reader.pid);
     gc_json_put_uint(json, "start_unix", reader.start_unix);
     gc_json_end_object(json);
-    gc_json_key(json, "traceEvents");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "traceEvents", GC_JSON_LINES);
     status = trace_walk(&reader, &(struct trace_sink){perfetto, take, end}, &sum);
     gc_json_end_array(json);
     gc_json_end_object(json);

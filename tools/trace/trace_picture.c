@@ -172,18 +172,15 @@ static void put(const struct picture *picture, struct gc_json *json)
 {
     gc_json_put_uint(json, "merged_below_bytes", picture->merged_below);
     gc_json_put_uint(json, "segments_left_out", picture->left_out);
-    gc_json_key(json, "segments");
-    gc_json_begin_array(json, GC_JSON_LINES);
+    gc_json_open_array(json, "segments", GC_JSON_LINES);
     for (size_t i = 0; i < picture->segment_count; i++) {
         const struct segment *segment = &picture->segments[i];
         gc_json_begin_object(json, GC_JSON_LINE);
         gc_json_put_hex(json, "address", segment->range.address);
         gc_json_put_uint(json, "bytes", segment->range.bytes);
         gc_json_put_uint(json, "live_bytes", segment->live_bytes);
-        gc_json_key(json, "mapped");
-        gc_json_bool(json, segment->range.is_pages);
-        gc_json_key(json, "blocks");
-        gc_json_begin_array(json, GC_JSON_LINE);
+        gc_json_put_bool(json, "mapped", segment->range.is_pages);
+        gc_json_open_array(json, "blocks", GC_JSON_LINE);
         for (size_t at = segment->first; at < segment->first + segment->count; at++)
             put_block(json, segment, &picture->blocks[at]);
         gc_json_end_array(json);

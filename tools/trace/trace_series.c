@@ -61,8 +61,7 @@ void trace_series_note(struct trace_series *series, uint64_t time_ns, enum trace
 static void put_numbers(const struct trace_series *series, struct gc_json *json, const char *key,
                         size_t offset, uint64_t none)
 {
-    gc_json_key(json, key);
-    gc_json_begin_array(json, GC_JSON_LINE);
+    gc_json_open_array(json, key, GC_JSON_LINE);
     for (size_t i = 0; i < series->count; i++) {
         uint64_t value;
         memcpy(&value, (const char *)&series->points[i] + offset, sizeof(value));
@@ -79,8 +78,7 @@ static void put_numbers(const struct trace_series *series, struct gc_json *json,
 void trace_series_put(const struct trace_series *series, struct gc_json *json)
 {
     gc_json_begin_object(json, GC_JSON_LINES);
-    gc_json_key(json, "exact");
-    gc_json_bool(json, series->is_exact);
+    gc_json_put_bool(json, "exact", series->is_exact);
     gc_json_put_uint(json, "stretches", TRACE_SERIES_POINTS);
     gc_json_put_uint(json, "stretch_ns", series->duration_ns / TRACE_SERIES_POINTS);
     put_numbers(series, json, "time_ns", POINT(time_ns), UINT64_MAX);

@@ -25,11 +25,11 @@ cp -r "$ROOT"/{Makefile,VERSION,scripts,core,shim} "$copy"
 for cuda in /usr/local/cuda "$ROOT/build/cuda" /usr; do
     [ -e "$cuda/include/cuda.h" ] && break
 done
-# broken NAME EXPRESSION KINDS: the copy with EXPRESSION (of sed) applied to shim/account/stream_list.c hands these kinds out too early.
+# broken NAME EXPRESSION KINDS: the copy with EXPRESSION (of sed) applied to shim/driver/stream_list.c hands these kinds out too early.
 broken() {
     local output found
-    sed -i "$2" "$copy/shim/account/stream_list.c"
-    if cmp -s "$ROOT/shim/account/stream_list.c" "$copy/shim/account/stream_list.c"; then
+    sed -i "$2" "$copy/shim/driver/stream_list.c"
+    if cmp -s "$ROOT/shim/driver/stream_list.c" "$copy/shim/driver/stream_list.c"; then
         ok "$1: there is a place to break" false
         return
     fi
@@ -40,7 +40,7 @@ broken() {
         [ "$found" = "$3" ] && break
     done
     is "$1: found" "$found" "$3"
-    cp "$ROOT/shim/account/stream_list.c" "$copy/shim/account/stream_list.c"
+    cp "$ROOT/shim/driver/stream_list.c" "$copy/shim/driver/stream_list.c"
 }
 broken "the legacy stream left out" 's/result = join(context, joining, CU_STREAM_LEGACY, event);/result = CUDA_SUCCESS;/' 0
 broken "the listed streams left out" 's/result == CUDA_SUCCESS && i < count; i++/false \&\& i < count; i++/' 235

@@ -169,11 +169,13 @@ def check_reach(types):
     for macro, row in re.findall(r"@(\w+), (.*?) @@", text):
         fields = split_fields(row)
         if macro == "SUBMIT":
-            symbol, _, _, _, _, reach, parameters, _ = fields
+            symbol, base, _, _, stream, wait, word, operands, parameters, _ = fields
+            if (wait == "SYNC") != (stream == "NULL" and base.startswith("cuMem")):
+                problems.append(f"{symbol}: {wait}, of stream {stream}")
         else:
-            symbol, _, _, where, reach, parameters, _ = fields
+            symbol, _, _, where, word, operands, parameters, _ = fields
         parameters = split_fields(parameters[1:-1])
-        word, arguments = re.fullmatch(r"(\w+)(?:\((.*)\))?", reach).groups()
+        arguments = operands[1:-1]
         words[word] += 1
         names = {re.search(r"(\w+)$", p)[1]: p for p in parameters if types.names(p)}
         if word == "KERNEL":
@@ -191,7 +193,7 @@ def check_reach(types):
             wrong = [p for n, p in names.items() if n not in named]
         if macro == "NODE" and any("CUcontext context" == p for p in parameters) and where != "context":
             wrong.append("its context")
-        problems += [f"{symbol}: {reach} leaves out {p}" for p in wrong]
+        problems += [f"{symbol}: {word}{operands} leaves out {p}" for p in wrong]
     if not words["ANY"] or not words["PAIR"] or not words["KERNEL"]:
         problems.append(f"no rows were read: {words}")
     return problems

@@ -142,7 +142,7 @@ static void every_option_has_samples(void **state)
 /* A budget, or a gate that closes, without a model: told in one line. */
 static bool guards_nothing(enum gc_option option)
 {
-    const bool is_closing = options->gate == GC_GATE_DENY || options->gate == GC_GATE_EXIT;
+    const bool is_closing = options->gate == GC_ADMISSION_DENY || options->gate == GC_ADMISSION_EXIT;
     if (option != GC_OPTION_BUDGET && !(option == GC_OPTION_GATE && is_closing))
         return false;
     assert_non_null(strstr(lines, " is set and no GPUCACHE_MODEL is named: nothing is estimated"));
@@ -224,9 +224,9 @@ static void a_gate_that_closes_takes_no_default(void **state)
             snprintf(gate, sizeof(gate), "GPUCACHE_GATE=%s", words[word]);
             snprintf(bad, sizeof(bad), "%s=", row->name);
             read_environment(environment);
-            assert_int_equal(options->refused, word >= GC_GATE_DENY);
-            assert_int_equal(line_count(), word >= GC_GATE_DENY ? 2 : 1);
-            assert_true(word < GC_GATE_DENY || strstr(lines, words[word]) != NULL);
+            assert_int_equal(options->refused, word >= GC_ADMISSION_DENY);
+            assert_int_equal(line_count(), word >= GC_ADMISSION_DENY ? 2 : 1);
+            assert_true(word < GC_ADMISSION_DENY || strstr(lines, words[word]) != NULL);
         }
     }
     assert_int_equal(gated, 13);
@@ -261,7 +261,7 @@ static void defaults_say_nothing(void **state)
     assert_int_equal(options->limit.count, 0);
     assert_int_equal(options->set_mask, 0);
     assert_true(options->overhead > 1.09 && options->overhead < 1.11);
-    assert_int_equal(options->gate, GC_GATE_WARN);
+    assert_int_equal(options->gate, GC_ADMISSION_WARN);
     assert_string_equal(options->trace, "");
     read_environment(NULL);
     assert_string_equal(lines, "");

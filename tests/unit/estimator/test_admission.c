@@ -32,7 +32,7 @@ static int make_model(void **state)
     options.overhead = 1;
     options.devices = 1;
     strcpy(options.split, "layers");
-    options.gate = GC_GATE_WARN;
+    options.gate = GC_ADMISSION_WARN;
     return 0;
 }
 
@@ -180,7 +180,7 @@ static void what_is_to_know_is_told(void **state)
     assert_non_null(strstr(text, "gpucache: to know: no configuration beside the weights"));
     assert_true(estimate.notes->count > 0);
     free(text);
-    options.gate = GC_GATE_OFF;
+    options.gate = GC_ADMISSION_OFF;
     text = judged(device_of(1000), GC_GATE_EXCEEDS, &estimate);
     assert_string_equal(text, "");
     free(text);

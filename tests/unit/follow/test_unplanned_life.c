@@ -4,7 +4,6 @@
 #include "core/device/registry.h"
 #include "core/plan/lifetimes.h"
 #include "core/plan/match.h"
-#include "core/plan/sort.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 

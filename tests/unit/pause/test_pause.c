@@ -29,10 +29,10 @@ struct submitter {
 static void *submit(void *argument)
 {
     struct submitter *submitter = argument;
-    while (gc_turnstile_enter(&submitter->core->work.turnstile) == GC_TURNSTILE_CLOSED)
+    while (gc_gate_try_enter(&submitter->core->work.gate) == GC_GATE_CLOSED)
         gc_core_await_resume(submitter->core);
     atomic_store(&submitter->is_through, true);
-    gc_turnstile_leave(&submitter->core->work.turnstile);
+    gc_gate_leave(&submitter->core->work.gate);
     return NULL;
 }
 
@@ -109,10 +109,10 @@ static void work_that_does_not_end_is_not_waited_for(void **state)
     assert_false(gc_core_is_paused(bench.core));
     /* Nor is a thread that is in the driver. */
     bench.sim.table.synchronize(&bench.sim, 1);
-    assert_int_equal(gc_turnstile_enter(&bench.core->work.turnstile), GC_TURNSTILE_OPEN);
+    assert_int_equal(gc_gate_try_enter(&bench.core->work.gate), GC_GATE_OPEN);
     assert_false(gc_core_pause(bench.core, &soon, &result));
     assert_int_equal(result.refusal, GC_SWAP_BUSY);
-    gc_turnstile_leave(&bench.core->work.turnstile);
+    gc_gate_leave(&bench.core->work.gate);
     assert_true(gc_core_pause(bench.core, &late, &result));
     assert_true(gc_core_resume(bench.core, NULL, &result));
     workbench_free(&bench, block);

@@ -89,9 +89,9 @@ static void close_house(struct house *house)
     workbench_close(&house->bench);
 }
 
-static enum gc_turnstile_mode mode_of(struct house *house)
+static enum gc_gate_mode mode_of(struct house *house)
 {
-    return gc_turnstile_mode_of(gc_turnstile_read(&house->bench.core->work.turnstile));
+    return gc_gate_mode_of(gc_gate_read(&house->bench.core->work.gate));
 }
 
 static void its_memory_goes_and_nobody_elses(void **state)
@@ -108,7 +108,7 @@ static void its_memory_goes_and_nobody_elses(void **state)
     assert_int_equal(house.result.stays_bytes, 0);
     assert_false(is_there(&house, 0));
     assert_true(is_there(&house, 1) && is_there(&house, 2));
-    assert_int_equal(mode_of(&house), GC_TURNSTILE_GUARDED);
+    assert_int_equal(mode_of(&house), GC_GATE_GUARDED);
     assert_false(gc_core_is_paused(house.bench.core));
     assert_true(gc_tenant_read(house.tenants[0], house.bench.device, &figures));
     assert_true(figures.is_paused);
@@ -125,7 +125,7 @@ static void its_memory_goes_and_nobody_elses(void **state)
     workbench_free(&house.bench, take(&house, house.tenants[1], MIB(4)));
     assert_true(resume_it(&house, house.tenants[0]));
     assert_int_equal(house.result.moved_bytes, MIB(8));
-    assert_int_equal(mode_of(&house), GC_TURNSTILE_OPEN);
+    assert_int_equal(mode_of(&house), GC_GATE_OPEN);
     assert_contents(&house);
     assert_null(gc_core_find_paused(house.bench.core, house.blocks[0]));
     close_house(&house);
@@ -175,13 +175,13 @@ static void process_and_tenant_in_any_order(void **state)
         assert_true(pause_it(&house, tenant_first ? NULL : house.tenants[0]));
         for (unsigned i = 0; i <= TENANTS; i++)
             assert_false(is_there(&house, i));
-        assert_int_equal(mode_of(&house), GC_TURNSTILE_CLOSED);
+        assert_int_equal(mode_of(&house), GC_GATE_CLOSED);
         assert_true(resume_it(&house, tenant_last ? NULL : house.tenants[0]));
         assert_false(is_there(&house, 0));
         assert_int_equal(is_there(&house, 1), tenant_last);
-        assert_int_equal(mode_of(&house), tenant_last ? GC_TURNSTILE_GUARDED : GC_TURNSTILE_CLOSED);
+        assert_int_equal(mode_of(&house), tenant_last ? GC_GATE_GUARDED : GC_GATE_CLOSED);
         assert_true(resume_it(&house, tenant_last ? house.tenants[0] : NULL));
-        assert_int_equal(mode_of(&house), GC_TURNSTILE_OPEN);
+        assert_int_equal(mode_of(&house), GC_GATE_OPEN);
         assert_contents(&house);
         close_house(&house);
     }
@@ -234,7 +234,7 @@ static void captures_and_limits(void **state)
     workbench_capture(&house.bench, 0, true);
     assert_false(pause_it(&house, house.tenants[0]));
     assert_int_equal(house.result.refusal, GC_SWAP_CAPTURES);
-    assert_int_equal(mode_of(&house), GC_TURNSTILE_OPEN);
+    assert_int_equal(mode_of(&house), GC_GATE_OPEN);
     workbench_capture(&house.bench, 0, false);
     assert_true(pause_it(&house, house.tenants[0]));
     workbench_capture(&house.bench, 0, true);
@@ -244,7 +244,7 @@ static void captures_and_limits(void **state)
     gc_tenant_set_limit(house.tenants[0], MIB(4));
     assert_false(resume_it(&house, house.tenants[0]));
     assert_int_equal(house.result.refusal, GC_SWAP_FULL);
-    assert_int_equal(mode_of(&house), GC_TURNSTILE_GUARDED);
+    assert_int_equal(mode_of(&house), GC_GATE_GUARDED);
     gc_tenant_set_limit(house.tenants[0], MIB(8));
     assert_true(resume_it(&house, house.tenants[0]));
     assert_contents(&house);
@@ -254,7 +254,7 @@ static void captures_and_limits(void **state)
         .tenant = house.tenants[0], .keeps_content = true, .timeout_ms = 30};
     assert_false(gc_core_pause(house.bench.core, &soon, &house.result));
     assert_int_equal(house.result.refusal, GC_SWAP_BUSY);
-    assert_int_equal(mode_of(&house), GC_TURNSTILE_OPEN);
+    assert_int_equal(mode_of(&house), GC_GATE_OPEN);
     sim_driver_complete(&house.bench.sim, 2);
     close_house(&house);
 }
@@ -270,7 +270,7 @@ static void captures_elsewhere_are_left_alone(void **state)
         workbench_capture(&house.bench, context, true);
         assert_false(pause_it(&house, house.tenants[0]));
         assert_int_equal(house.result.refusal, GC_SWAP_CAPTURES);
-        assert_int_equal(mode_of(&house), GC_TURNSTILE_OPEN);
+        assert_int_equal(mode_of(&house), GC_GATE_OPEN);
         workbench_check(&house.bench);
         workbench_capture(&house.bench, context, false);
         if (context == 0)
@@ -326,7 +326,7 @@ static void failures_lose_nothing(void **state)
         sim_driver_fail(&house.bench.sim, 0, false, 0);
         if (is_paused && !is_back)
             assert_true(resume_it(&house, house.tenants[0]));
-        assert_int_equal(mode_of(&house), GC_TURNSTILE_OPEN);
+        assert_int_equal(mode_of(&house), GC_GATE_OPEN);
         assert_contents(&house);
         close_house(&house);
         assert_true(n < 500);

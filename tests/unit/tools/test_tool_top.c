@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/scratch.h"
-#include "tools/live/top_history.h"
+#include "tools/live/top_text.h"
 
 #include <jansson.h>
 #include <locale.h>
@@ -211,7 +211,7 @@ static void fit_is(const char *name, unsigned columns, bool utf8, const char *wa
                    unsigned wanted_columns)
 {
     char text[256];
-    assert_int_equal(top_fit(name, columns, utf8, text, sizeof(text)), wanted_columns);
+    assert_int_equal(columns_fit(name, columns, utf8, text, sizeof(text)), wanted_columns);
     assert_string_equal(text, wanted);
 }
 

@@ -1,0 +1,226 @@
+#include "core/io/emitter.h"
+#include "core/io/text.h"
+
+#include <string.h>
+
+static uint64_t read_number(const struct gc_figure *figure, const void *record, bool is_peak)
+{
+    uint64_t value;
+    const size_t offset = figure->offset + (is_peak ? sizeof(value) : 0);
+    memcpy(&value, (const char *)record + offset, sizeof(value));
+    return value;
+}
+
+/* ---- JSON ---- */
+
+static void put_gauge(struct gc_json *json, const struct gc_figure *figure, const void *record)
+{
+    gc_json_begin_object(json, GC_JSON_LINE);
+    gc_json_put_uint(json, "current", read_number(figure, record, false));
+    gc_json_put_uint(json, "peak", read_number(figure, record, true));
+    gc_json_end_object(json);
+}
+
+static void put_value(struct gc_json *json, const struct gc_figure *figure, const void *record,
+                      const void *argument)
+{
+    const void *at = (const char *)record + figure->offset;
+    switch (figure->type) {
+    case GC_FIGURE_COUNT:
+    case GC_FIGURE_BYTES:
+    case GC_FIGURE_NS:
+        gc_json_uint(json, read_number(figure, record, false));
+        break;
+    case GC_FIGURE_LIMIT:
+        gc_json_limit(json, read_number(figure, record, false));
+        break;
+    case GC_FIGURE_GAUGE:
+        put_gauge(json, figure, record);
+        break;
+    case GC_FIGURE_INT:
+        gc_json_int(json, *(const int *)at);
+        break;
+    case GC_FIGURE_BOOL:
+        gc_json_bool(json, *(const bool *)at);
+        break;
+    case GC_FIGURE_NAME:
+        gc_json_string(json, at);
+        break;
+    case GC_FIGURE_GROUP:
+        if (*(const char *)at == '\0')
+            gc_json_null(json);
+        else
+            gc_json_string(json, at);
+        break;
+    case GC_FIGURE_PART:
+        figure->put(json, record, argument);
+        break;
+    case GC_FIGURE_OPEN:
+        gc_json_begin_object(json, GC_JSON_LINE);
+        break;
+    case GC_FIGURE_CLOSE:
+        break;
+    }
+}
+
+void gc_emit_members(struct gc_json *json, const struct gc_figures *figures, const void *record,
+                     const void *argument)
+{
+    for (size_t i = 0; i < figures->count; i++) {
+        const struct gc_figure *figure = &figures->figures[i];
+        if (figure->type == GC_FIGURE_CLOSE) {
+            gc_json_end_object(json);
+        } else if (figure->key != NULL) {
+            gc_json_key(json, figure->key);
+            put_value(json, figure, record, argument);
+        }
+    }
+}
+
+void gc_emit_object(struct gc_json *json, const char *key, enum gc_json_style style,
+                    const struct gc_figures *figures, const void *record)
+{
+    gc_json_open_object(json, key, style);
+    gc_emit_members(json, figures, record, NULL);
+    gc_json_end_object(json);
+}
+
+/* ---- the order of faces ---- */
+
+/* The faces of all figures, one after the other: of figure i, faces 2 * i and 2 * i + 1. */
+static const struct gc_figure_face *face_of(const struct gc_figures *figures, size_t index)
+{
+    const struct gc_figure *figure = &figures->figures[index / 2];
+    return index % 2 == 0 ? &figure->face : &figure->peak;
+}
+
+static unsigned column_of(const struct gc_figure_face *face)
+{
+    return face->column;
+}
+
+static unsigned rank_of(const struct gc_figure_face *face)
+{
+    return face->metric != NULL ? face->rank + 1U : 0;
+}
+
+#define NO_FACE SIZE_MAX
+
+/* The face behind `last` by its place, then by its index; NO_FACE at the end. A place of 0 is none.
+ * Tables have some 40 figures: a search each time needs no memory. */
+static size_t next_face(const struct gc_figures *figures, size_t last,
+                        unsigned (*place)(const struct gc_figure_face *face))
+{
+    const unsigned behind = last != NO_FACE ? place(face_of(figures, last)) : 0;
+    size_t next = NO_FACE;
+    for (size_t i = 0; i < 2 * figures->count; i++) {
+        const unsigned at = place(face_of(figures, i));
+        const bool is_left = at > behind || (at == behind && last != NO_FACE && i > last);
+        if (at > 0 && is_left && (next == NO_FACE || at < place(face_of(figures, next))))
+            next = i;
+    }
+    return next;
+}
+
+/* ---- text ---- */
+
+void gc_emit_titles(struct gc_out *out, const struct gc_figures *figures)
+{
+    for (size_t i = NO_FACE; (i = next_face(figures, i, column_of)) != NO_FACE;)
+        gc_out_right(out, face_of(figures, i)->column, face_of(figures, i)->title);
+}
+
+void gc_emit_cells(struct gc_out *out, const struct gc_figures *figures, const void *record)
+{
+    for (size_t i = NO_FACE; (i = next_face(figures, i, column_of)) != NO_FACE;) {
+        const struct gc_figure *figure = &figures->figures[i / 2];
+        const size_t column = face_of(figures, i)->column;
+        const uint64_t value = read_number(figure, record, i % 2 != 0);
+        if (figure->type == GC_FIGURE_COUNT)
+            gc_out_right_uint(out, column, value);
+        else if (figure->type == GC_FIGURE_LIMIT && value == UINT64_MAX)
+            gc_out_right(out, column, "none");
+        else
+            gc_out_right_size(out, column, value);
+    }
+}
+
+/* ---- Prometheus ---- */
+
+static bool put_name(struct gc_out *out, const char *name)
+{
+    const bool is_count = gc_text_ends_with(name, "_count");
+    gc_out_text(out, "gpucache_");
+    gc_out_bytes(out, name, strlen(name) - (is_count ? strlen("_count") : 0));
+    gc_out_text(out, is_count ? "_total" : "");
+    return is_count;
+}
+
+static void begin_metric(struct gc_out *out, const struct gc_figure_face *face)
+{
+    gc_out_text(out, "# HELP ");
+    (void)put_name(out, face->metric);
+    gc_out_print(out, " %s\n# TYPE ", face->help);
+    gc_out_text(out, put_name(out, face->metric) ? " counter\n" : " gauge\n");
+}
+
+/* A backslash, a quote and a line break are escaped; a byte that is no UTF-8 is replaced. */
+static void put_escaped(struct gc_out *out, const char *text)
+{
+    while (*text != '\0') {
+        const size_t length = gc_json_sequence_length(text);
+        if (length == 0)
+            gc_out_text(out, "\xef\xbf\xbd");
+        else if (*text == '\n')
+            gc_out_text(out, "\\n");
+        else if (*text == '\\' || *text == '"')
+            gc_out_char(out, '\\');
+        if (length > 0 && *text != '\n')
+            gc_out_bytes(out, text, length);
+        text += length > 0 ? length : 1;
+    }
+}
+
+static void put_sample(struct gc_out *out, const struct gc_figure_face *face,
+                       const struct gc_label *labels, uint64_t value, unsigned digits)
+{
+    (void)put_name(out, face->metric);
+    for (unsigned i = 0; i < GC_LABEL_MAX && labels[i].name != NULL; i++) {
+        gc_out_print(out, "%s%s=\"", i == 0 ? "{" : ",", labels[i].name);
+        if (labels[i].text != NULL)
+            put_escaped(out, labels[i].text);
+        else
+            gc_out_uint(out, labels[i].number);
+        gc_out_char(out, '"');
+    }
+    gc_out_text(out, "} ");
+    gc_out_fixed(out, value, digits);
+    gc_out_char(out, '\n');
+}
+
+static void put_metric(struct gc_out *out, const struct gc_figures *figures, size_t index,
+                       struct gc_samples samples)
+{
+    const struct gc_figure *figure = &figures->figures[index / 2];
+    const struct gc_figure_face *face = face_of(figures, index);
+    const void *record;
+    bool has_begun = samples.is_always;
+    if (has_begun)
+        begin_metric(out, face);
+    while ((record = samples.next(&samples)) != NULL) {
+        const uint64_t value = read_number(figure, record, index % 2 != 0);
+        if (value == UINT64_MAX)
+            continue;
+        if (!has_begun)
+            begin_metric(out, face);
+        has_begun = true;
+        put_sample(out, face, samples.labels, value, figure->type == GC_FIGURE_NS ? 9 : 0);
+    }
+}
+
+void gc_emit_metrics(struct gc_out *out, const struct gc_figures *figures,
+                     const struct gc_samples *samples)
+{
+    for (size_t i = NO_FACE; (i = next_face(figures, i, rank_of)) != NO_FACE;)
+        put_metric(out, figures, i, *samples);
+}

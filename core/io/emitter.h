@@ -1,0 +1,109 @@
+/* Figures that are declared once and written in three notations, as jemalloc's emitter does:
+ * members of a JSON object, cells of a table's row, and metrics in Prometheus' text format (version
+ * 0.0.4).
+ *
+ * A table of figures describes a record. Its order is the order of the JSON keys; `column` is the
+ * order in a row of text, `rank` the order of the metrics. Allocates nothing. */
+#ifndef GC_EMITTER_H
+#define GC_EMITTER_H
+
+#include "core/io/json.h"
+
+#include <stddef.h>
+
+enum gc_figure_type {
+    GC_FIGURE_COUNT, /* uint64_t */
+    GC_FIGURE_BYTES, /* uint64_t; in text "1.5 GiB" */
+    GC_FIGURE_LIMIT, /* bytes; UINT64_MAX: null, "none", no sample */
+    GC_FIGURE_NS,    /* uint64_t; a sample is in seconds */
+    GC_FIGURE_GAUGE, /* two uint64_t, bytes: the current value and the peak */
+    GC_FIGURE_INT,   /* int */
+    GC_FIGURE_BOOL,  /* bool */
+    GC_FIGURE_NAME,  /* char[] */
+    GC_FIGURE_GROUP, /* char[]; "" is null */
+    GC_FIGURE_PART,  /* `put` writes the value */
+    GC_FIGURE_OPEN,  /* the figures up to GC_FIGURE_CLOSE are members of an object, on one line */
+    GC_FIGURE_CLOSE,
+};
+
+/* How one number of a figure is written outside JSON. */
+struct gc_figure_face {
+    const char *metric; /* Prometheus, behind "gpucache_"; NULL: none. A counter's name ends in
+                           _count, written as _total */
+    const char *help;
+    uint16_t rank;
+    uint16_t column;   /* the cell ends before it; 0: no cell */
+    const char *title; /* of the column */
+};
+
+struct gc_figure {
+    const char *key;
+    enum gc_figure_type type;
+    size_t offset; /* in the record */
+    struct gc_figure_face face;
+    struct gc_figure_face peak; /* of a gauge */
+    const char *text;           /* the meaning, for people */
+    void (*put)(struct gc_json *json, const void *record, const void *argument);
+};
+
+/* A row of a table: GC_FIGURE("limit_bytes", LIMIT, struct record, limit_bytes, GC_METRIC(…),
+ * GC_CELL(…)), behind the member what else it has. */
+#define GC_FIGURE(key_, type_, record, member, ...)                                                \
+    {                                                                                              \
+        .key = (key_), .type = GC_FIGURE_##type_, .offset = offsetof(record, member), __VA_ARGS__  \
+    }
+#define GC_FIGURE_WRITTEN(key_, put_)                                                              \
+    {                                                                                              \
+        .key = (key_), .type = GC_FIGURE_PART, .put = (put_)                                       \
+    }
+#define GC_METRIC(rank_, metric_, help_)                                                           \
+    .face.rank = (rank_), .face.metric = (metric_), .face.help = (help_)
+#define GC_CELL(column_, title_) .face.column = (column_), .face.title = (title_)
+#define GC_PEAK_METRIC(rank_, metric_, help_)                                                      \
+    .peak.rank = (rank_), .peak.metric = (metric_), .peak.help = (help_)
+#define GC_PEAK_CELL(column_, title_) .peak.column = (column_), .peak.title = (title_)
+
+struct gc_figures {
+    const struct gc_figure *figures;
+    size_t count;
+};
+#define GC_FIGURES(array)                                                                          \
+    {                                                                                              \
+        array, sizeof(array) / sizeof((array)[0])                                                  \
+    }
+
+/* The members of an object that is open. `argument` is for GC_FIGURE_PART. */
+void gc_emit_members(struct gc_json *json, const struct gc_figures *figures, const void *record,
+                     const void *argument);
+/* A key and an object with these members. */
+void gc_emit_object(struct gc_json *json, const char *key, enum gc_json_style style,
+                    const struct gc_figures *figures, const void *record);
+
+/* The titles, or one record's cells, behind what stands in the line; without a line break. */
+void gc_emit_titles(struct gc_out *out, const struct gc_figures *figures);
+void gc_emit_cells(struct gc_out *out, const struct gc_figures *figures, const void *record);
+
+#define GC_LABEL_MAX 8
+struct gc_label {
+    const char *name; /* NULL: the last */
+    const char *text; /* NULL: the number */
+    uint64_t number;
+};
+
+/* Goes over the records of a metric: a record with its labels each time, NULL at the end. */
+struct gc_samples {
+    const void *source;
+    const void *(*next)(struct gc_samples *samples);
+    uint32_t outer; /* where `next` stands: all 0 before the first */
+    uint32_t inner;
+    bool has_any;
+    bool is_always; /* HELP and TYPE are written without a sample, too */
+    struct gc_label labels[GC_LABEL_MAX];
+};
+
+/* The metrics of a table: each with HELP and TYPE before its first sample, nothing for one without
+ * a sample. A value of UINT64_MAX is none. */
+void gc_emit_metrics(struct gc_out *out, const struct gc_figures *figures,
+                     const struct gc_samples *samples);
+
+#endif

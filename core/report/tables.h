@@ -1,0 +1,33 @@
+/* What the report says of devices, entry points, tenants, call sites and plans: each figure once,
+ * with its JSON key, its column of text and its Prometheus metric. A report is read back by the
+ * same tables. */
+#ifndef GC_REPORT_TABLES_H
+#define GC_REPORT_TABLES_H
+
+#include "core/device/snapshot.h"
+#include "core/io/emitter.h"
+#include "core/report/report.h"
+
+extern const struct gc_figures gc_report_device_figures; /* of struct gc_device_snapshot */
+extern const struct gc_figures gc_report_api_figures;    /* of struct gc_api_figures */
+extern const struct gc_figures gc_report_tenant_figures; /* of struct gc_tenant_figures */
+extern const struct gc_figures gc_report_site_figures;   /* of struct gc_stack_site */
+extern const struct gc_figures gc_report_plan_figures;   /* of struct gc_follow_figures */
+
+/* The name of an entry point; "?" where there is none of this number. */
+const char *gc_report_api_name(const struct gc_report *report, uint16_t api);
+
+/* An object; null where no plan is followed. */
+void gc_report_put_plan(struct gc_json *json, const struct gc_follow_figures *plan);
+
+/* ---- call stacks ---- */
+
+/* An array of a site's frames, innermost first; empty if it is not known. */
+void gc_report_put_stack(struct gc_json *json, const struct gc_report *report, uint32_t site);
+/* An array of the device's sites, most held at once first. */
+void gc_report_put_sites(struct gc_json *json, const struct gc_report *report, uint32_t device);
+/* The same for a person: the innermost frames; the first sites. */
+void gc_report_print_stack(struct gc_out *out, const struct gc_report *report, uint32_t site);
+void gc_report_print_sites(struct gc_out *out, const struct gc_report *report, uint32_t device);
+
+#endif

@@ -1,0 +1,204 @@
+/* Devices and contexts as core knows them, added when they are first seen. Every driver call here
+ * is made from inside a wrapper, by the thread whose context is in question. */
+#include "shim/account/device.h"
+#include "shim/account/helper.h"
+#include "shim/account/primary.h"
+#include "shim/account/tenant.h"
+#include "shim/driver/backend.h"
+#include "shim/driver/capture_guard.h"
+#include "shim/driver/driver.h"
+#include "shim/handles.h"
+#include "shim/real/resolve.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void format_uuid(const CUuuid *uuid, char *text, size_t bytes)
+{
+    const unsigned char *b = (const unsigned char *)uuid->bytes;
+
+    snprintf(text, bytes,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+             b[15]);
+}
+
+/* v2 tells the parts of a split device apart. */
+static void get_uuid(CUdevice ordinal, char *text, size_t bytes)
+{
+    CUuuid uuid;
+
+    if (GC_USE(cuDeviceGetUuid_v2, &uuid, ordinal) == CUDA_SUCCESS ||
+        GC_USE(cuDeviceGetUuid, &uuid, ordinal) == CUDA_SUCCESS)
+        format_uuid(&uuid, text, bytes);
+}
+
+bool gc_shim_describe_device(CUdevice ordinal, uint64_t *total_bytes, char uuid[GC_UUID_BYTES])
+{
+    size_t total;
+
+    uuid[0] = '\0';
+    if (GC_CALL(NULL, cuDeviceTotalMem_v2, &total, ordinal) != CUDA_SUCCESS)
+        return false;
+    *total_bytes = total;
+    get_uuid(ordinal, uuid, GC_UUID_BYTES);
+    return true;
+}
+
+static struct gc_device *add_device(CUdevice ordinal)
+{
+    struct gc_device_info info = {.ordinal = ordinal};
+    struct gc_device *device;
+    size_t total;
+
+    if (GC_CALL(NULL, cuDeviceTotalMem_v2, &total, ordinal) != CUDA_SUCCESS)
+        return NULL;
+    info.total_bytes = total;
+    get_uuid(ordinal, info.uuid, sizeof(info.uuid));
+    if (GC_USE(cuDeviceGetName, info.name, (int)sizeof(info.name), ordinal) != CUDA_SUCCESS)
+        strcpy(info.name, "?");
+    gc_shim.driver_version = gc_resolve_driver_version();
+    gc_backend_describe(&info);
+    if (gc_core_add_device(gc_shim.core, &info, &device) != GC_OK)
+        return NULL;
+    gc_helper_start();
+    return device;
+}
+
+struct gc_device *gc_shim_device(CUdevice ordinal)
+{
+    struct gc_device *device = gc_core_find_device(gc_shim.core, ordinal);
+
+    return device != NULL ? device : add_device(ordinal);
+}
+
+/* The primary context that a green one is a part of; any other context itself. */
+static CUcontext primary_of(CUcontext handle)
+{
+    struct gc_handle green, primary;
+
+    if (!gc_handles_get(GC_HANDLE_GREEN, (uintptr_t)handle, &green) ||
+        !gc_handles_get(GC_HANDLE_PRIMARY, green.value, &primary))
+        return handle;
+    return (CUcontext)(uintptr_t)primary.value;
+}
+
+/* Whether the current context is a green one, and so a part of a primary context: those that were
+ * not seen to be made too. */
+static bool is_green(void)
+{
+    CUgreenCtx green = NULL;
+
+    return GC_USE(cuStreamGetGreenCtx, CU_STREAM_LEGACY, &green) == CUDA_SUCCESS && green != NULL;
+}
+
+/* For the hot path, which asks core whether the record is still good. */
+static struct gc_context *remember(CUcontext handle, struct gc_context *context)
+{
+    if (gc_thread.handle != handle || gc_thread.context != context) {
+        gc_thread.handle = handle;
+        gc_thread.context = context;
+        gc_tenants_forget_target();
+    }
+    return context;
+}
+
+struct gc_context *gc_shim_current_context(void)
+{
+    struct gc_context *context;
+    struct gc_device *device;
+    CUcontext handle = NULL;
+    CUdevice ordinal;
+
+    if (GC_USE(cuCtxGetCurrent, &handle) != CUDA_SUCCESS || handle == NULL)
+        return NULL;
+    context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
+    if (context != NULL)
+        return remember(handle, context);
+    /* What is remembered is looked up by the current handle: not for green ones. */
+    handle = primary_of(handle);
+    context = gc_core_find_context(gc_shim.core, (uint64_t)(uintptr_t)handle);
+    if (context != NULL)
+        return context;
+    if (GC_USE(cuCtxGetDevice, &ordinal) != CUDA_SUCCESS ||
+        (device = gc_shim_device(ordinal)) == NULL)
+        return NULL;
+    if (is_green()) {
+        gc_primary_note_green(handle, ordinal);
+        handle = primary_of(handle);
+    }
+    if (gc_core_add_context(gc_shim.core, (uint64_t)(uintptr_t)handle, device, &context) != GC_OK)
+        return NULL;
+    return remember(handle, context);
+}
+
+struct gc_device *gc_shim_current_device(void)
+{
+    struct gc_context *context = gc_shim_current_context();
+
+    return context == NULL ? NULL : gc_context_device(context);
+}
+
+struct gc_context *gc_shim_context(CUcontext handle)
+{
+    struct gc_context *context;
+    bool pushed;
+
+    if (handle == NULL)
+        return NULL;
+    context = gc_core_find_context(gc_shim.core, (uintptr_t)handle);
+    if (context == NULL)
+        context = gc_core_find_context(gc_shim.core, (uintptr_t)primary_of(handle));
+    if (context != NULL || gc_driver_enter_context((uintptr_t)handle, &pushed) != CUDA_SUCCESS)
+        return context;
+    context = gc_shim_current_context();
+    gc_driver_leave_context(pushed);
+    return context;
+}
+
+struct gc_context *gc_shim_stream_context(CUstream stream)
+{
+    struct gc_context *context = NULL;
+    CUcontext handle;
+
+    if (gc_core_has_several_contexts(gc_shim.core) && stream != NULL &&
+        stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD &&
+        GC_USE(cuStreamGetCtx, stream, &handle) == CUDA_SUCCESS)
+        context = gc_shim_context(handle);
+    return context != NULL ? context : gc_shim_current_context();
+}
+
+/* ---- in what state the program's thread and context are ----
+ *
+ * A call that core serves answers as the plain driver would in that state; the driver itself is
+ * asked, by calls that change nothing. Two things are known without a question, so that hits stay
+ * cheap. A thread is settled while the driver said that a context is current to it, and no call
+ * since then may have changed that. And a context is suspect once any call told of an error that
+ * does not go away: magazines and pools of suspect contexts are closed, so every call comes by
+ * here. An error of queued work is known as soon as any call reports it; a program that asks for
+ * nothing but memory is served until then. */
+
+/* What needs a working context and takes or gives no memory. */
+static CUresult ask_driver(void)
+{
+    size_t free_bytes, total_bytes;
+    struct gc_capture_guard guard;
+
+    gc_capture_relax(&guard);
+    CUresult result = GC_USE(cuMemGetInfo_v2, &free_bytes, &total_bytes);
+    gc_capture_restore(&guard);
+    return result;
+}
+
+CUresult gc_shim_check_state(bool is_unsafe, struct gc_context **current)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    *current = gc_shim_current_context();
+    gc_thread.is_unsettled = *current == NULL;
+    if (*current == NULL || gc_context_is_suspect(*current))
+        result = ask_driver();
+    if (result == CUDA_SUCCESS && is_unsafe)
+        result = gc_capture_check();
+    return result;
+}

@@ -1,0 +1,30 @@
+/* Devices and contexts as core knows them. */
+#ifndef GC_SHIM_DEVICE_H
+#define GC_SHIM_DEVICE_H
+
+#include "shim/shim.h"
+
+/* The calling thread's current context as core knows it, added on first sight; NULL if there is
+ * none or the driver objects: the caller then forwards the call, so that the driver's own error
+ * reaches the program. */
+struct gc_context *gc_shim_current_context(void);
+struct gc_device *gc_shim_current_device(void);
+/* The same for any context, and for that of a stream, of whatever flavour: most often the current
+ * one. */
+struct gc_context *gc_shim_context(CUcontext handle);
+struct gc_context *gc_shim_stream_context(CUstream stream);
+/* Core's device for a driver ordinal, added on first sight; NULL if the driver objects. */
+struct gc_device *gc_shim_device(CUdevice ordinal);
+
+/* The device's memory, and its UUID in the form of options. False: there is no such device. */
+#define GC_UUID_BYTES 48
+bool gc_shim_describe_device(CUdevice ordinal, uint64_t *total_bytes, char uuid[GC_UUID_BYTES]);
+
+/* Before the program's call is served by core, inside its wrapper: CUDA_SUCCESS, or what the plain
+ * driver answers in the thread's state whatever is asked for: no context, a context that is gone or
+ * has failed, a host function, the end of the driver. With `is_unsafe` (the call is one that
+ * captures forbid) also that a capture forbids it, which ends that capture as the plain call
+ * does. *current: as gc_shim_current_context. */
+CUresult gc_shim_check_state(bool is_unsafe, struct gc_context **current);
+
+#endif

@@ -1,0 +1,25 @@
+/* Primary contexts and green ones: see primary.c. */
+#ifndef GC_PRIMARY_H
+#define GC_PRIMARY_H
+
+#include "shim/shim.h"
+
+/* One at a time retains, releases or resets the primary context of a device: by whether it is
+ * active before and after, a thread knows what its own call did. Nests. No lock is held, and
+ * nothing but that is waited for. */
+void gc_primary_turn_begin(CUdevice ordinal);
+void gc_primary_turn_end(CUdevice ordinal);
+
+/* The context is a green one of the device: from now on it is taken for the primary context. */
+void gc_primary_note_green(CUcontext context, CUdevice ordinal);
+/* Whether the current context is a green one. */
+bool gc_primary_is_green(void);
+
+/* How many references the program has retained and not released, after this `change`. A turn is
+ * held. */
+int64_t gc_primary_count_holds(CUdevice ordinal, int change);
+/* The key of a device's primary context in the table of handles. */
+uint64_t gc_primary_key(CUdevice ordinal);
+bool gc_primary_is_active(CUdevice ordinal);
+
+#endif

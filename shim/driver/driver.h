@@ -1,0 +1,54 @@
+/* The platform table over the real driver, and what else asks it in a context's name. */
+#ifndef GC_SHIM_DRIVER_H
+#define GC_SHIM_DRIVER_H
+
+#include "shim/driver/capture_guard.h"
+#include "shim/real/resolve.h"
+#include "shim/shim.h"
+
+void gc_driver_cuda_init(struct gc_driver *driver);  /* driver_cuda.c */
+void gc_driver_fence_init(struct gc_driver *driver); /* driver_fence.c */
+void gc_driver_map_init(struct gc_driver *driver);   /* driver_map.c */
+/* The legacy stream of a context, or the calling thread's own in it, as core tells streams apart:
+ * by the number of the context, and that of the thread, which no other has or had. 0: the context
+ * has no number. */
+uint64_t gc_driver_name_stream(CUstream stream, uint16_t number);
+/* Puts an operation that does nothing into a stream of the context. */
+CUresult gc_driver_place(uint64_t context, CUstream stream);
+/* Wait for all work of the context, and of one of its streams, for about limit_ns:
+ * CUDA_ERROR_NOT_READY where that takes longer, CUDA_ERROR_NOT_SUPPORTED where its streams are not
+ * all known. Not while something captures. */
+CUresult gc_driver_await(uint64_t context, uint64_t limit_ns);
+CUresult gc_driver_await_stream(uint64_t context, CUstream stream, uint64_t limit_ns);
+/* The context is gone, and with it its events. */
+void gc_driver_fence_drop(uint64_t context);
+/* Makes `context` current for a call of ours; *pushed says whether leave_context has something to
+ * undo. */
+CUresult gc_driver_enter_context(uint64_t context, bool *pushed);
+void gc_driver_leave_context(bool pushed);
+
+/* The same, relaxed for captures: those in other contexts are none of our calls' business. Nothing
+ * is to be left where entering fails. */
+struct gc_driver_visit {
+    struct gc_capture_guard guard;
+    bool is_pushed;
+};
+CUresult gc_driver_enter(uint64_t context, struct gc_driver_visit *visit);
+void gc_driver_leave(struct gc_driver_visit *visit);
+
+/* One driver call in `context`: `call` is evaluated only where the context could be entered. */
+#define GC_CALL_IF_ENTERED(context, call)                                                          \
+    ({                                                                                             \
+        struct gc_driver_visit visit_;                                                             \
+        CUresult result_ = gc_driver_enter((context), &visit_);                                    \
+        if (result_ == CUDA_SUCCESS) {                                                             \
+            result_ = (call);                                                                      \
+            gc_driver_leave(&visit_);                                                              \
+        }                                                                                          \
+        (int)result_;                                                                              \
+    })
+
+/* Core's device of a context's handle; NULL if unknown. */
+struct gc_device *gc_driver_device(uint64_t context);
+
+#endif

@@ -1,0 +1,10 @@
+/* The wrappers of api.def's rows. */
+#ifndef GC_PROC_ADDRESS_H
+#define GC_PROC_ADDRESS_H
+
+#include "shim/real/resolve.h"
+
+/* The function the library exports under the row's name; NULL where the row is not wrapped. */
+void *gc_row_wrapper(const struct gc_row *row);
+
+#endif

@@ -1,0 +1,26 @@
+/* The library's life as wrappers see it. */
+#ifndef GC_LIFE_H
+#define GC_LIFE_H
+
+#include "shim/shim.h"
+
+/* True if this call is ours to handle: started, not re-entered, not a forked child. Finds the real
+ * driver either way, so that GC_CALL works after it. */
+bool gc_shim_ready(void);
+
+/* The count of submitted work, NULL where nothing is to be counted: passing through, or a forked
+ * child. Starts the library if need be. */
+struct gc_work *gc_shim_work(void);
+
+/* Whether a program whose CUDA has just been initialised may go on: CUDA_SUCCESS, or what cuInit
+ * returns instead. Does not come back where the gate ends the process. */
+CUresult gc_gate_pass(void);
+/* Opens the model that the options name, by `module`; where that is missing, its reason is kept for
+ * gc_gate_pass. False without host memory. Called once, by the start. */
+struct gc_module;
+bool gc_gate_open(const struct gc_module *module);
+/* The estimate, for the report; false if there is none. */
+struct gc_report_estimate;
+bool gc_gate_tell(struct gc_report_estimate *estimate);
+
+#endif

@@ -1,0 +1,100 @@
+/* NVML's functions, and what they tell of the order of devices.
+ *
+ * NVML numbers devices by their place on the bus, CUDA by its own rule and by what the program may
+ * see. In a process that has started CUDA the UUID connects the two; in one that has not, only what
+ * the environment says for certain counts: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. */
+#define _GNU_SOURCE
+#include "shim/real/nvml.h"
+#include "shim/real/rows.h"
+
+#include "core/io/elf.h"
+#include "core/io/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define NVML_LIBRARY "libnvidia-ml.so.1"
+
+static atomic_bool is_filled;
+static atomic_bool is_missing; /* it cannot be loaded */
+
+bool gc_nvml_resolve(bool load)
+{
+    const struct gc_libc *libc;
+    void *library;
+
+    /* acquire: pairs with the release at the end */
+    if (atomic_load_explicit(&is_filled, memory_order_acquire))
+        return true;
+    libc = gc_elf_libc();
+    /* Where it is not, the dynamic linker's lock is not taken for it. */
+    if (libc == NULL || (gc_elf_find_function(NVML_LIBRARY, "nvmlDeviceGetMemoryInfo") == NULL &&
+                         (!load || atomic_load_explicit(&is_missing, memory_order_relaxed))))
+        return false;
+    library = libc->dlopen(NVML_LIBRARY, load ? RTLD_LAZY : RTLD_LAZY | RTLD_NOLOAD);
+    libc->dlerror(); /* the program shall not read of our misses */
+    if (library == NULL) {
+        atomic_store_explicit(&is_missing, load, memory_order_relaxed);
+        return false;
+    }
+    for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
+        void *real = row->type == GC_ROW_TYPE_NVML ? libc->dlsym(library, row->symbol) : NULL;
+
+        if (real != NULL && !gc_row_is_own(real))
+            gc_row_record(row, real);
+    }
+    libc->dlerror();
+    atomic_store_explicit(&is_filled, true, memory_order_release);
+    return true;
+}
+
+/* ---- the order of devices ---- */
+
+static bool is_in_bus_order(void)
+{
+    const char *order = getenv("CUDA_DEVICE_ORDER");
+    unsigned count = 0;
+
+    if (order != NULL && strcmp(order, "PCI_BUS_ID") == 0)
+        return true;
+    /* One device has but one order. */
+    return GC_REAL(nvmlDeviceGetCount_v2) != NULL && GC_REAL(nvmlDeviceGetCount_v2)(&count) == 0 &&
+           count == 1;
+}
+
+/* An entry of CUDA_VISIBLE_DEVICES: NVML's index, or how the UUID begins. */
+static bool names_device(const char *entry, size_t length, unsigned index, const char *uuid,
+                         bool *is_certain)
+{
+    uint64_t number;
+
+    if (strncmp(entry, "GPU-", 4) == 0 || strncmp(entry, "MIG-", 4) == 0)
+        return length <= strlen(uuid) && strncasecmp(entry, uuid, length) == 0;
+    *is_certain &= is_in_bus_order();
+    for (; length > 0 && *entry == ' '; length--)
+        entry++;
+    /* Not strtoul: built with glibc 2.38 or later it is a symbol that older ones lack. */
+    return gc_text_uint(entry, length, &number) && number == index;
+}
+
+int gc_nvml_ordinal(struct nvmlDevice_st *device, const char *uuid)
+{
+    const char *entry = getenv("CUDA_VISIBLE_DEVICES");
+    bool is_certain = true;
+    unsigned index;
+
+    if (GC_REAL(nvmlDeviceGetIndex) == NULL || GC_REAL(nvmlDeviceGetIndex)(device, &index) != 0)
+        return -1;
+    if (entry == NULL)
+        return is_in_bus_order() ? (int)index : -1;
+    for (int ordinal = 0;; ordinal++) {
+        const size_t length = strcspn(entry, ",");
+
+        if (names_device(entry, length, index, uuid, &is_certain))
+            return is_certain ? ordinal : -1;
+        if (entry[length] == '\0')
+            return -1;
+        entry += length + 1;
+    }
+}

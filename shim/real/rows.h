@@ -1,0 +1,36 @@
+/* The table of api.def at run time: rows, their real pointers, and the way from a name to a row.
+ * Their wrappers: intercept/proc_address.h. */
+#ifndef GC_ROWS_H
+#define GC_ROWS_H
+
+#include "shim/shim.h"
+
+enum gc_row_type { GC_ROW_TYPE_API, GC_ROW_TYPE_USE, GC_ROW_TYPE_RUNTIME, GC_ROW_TYPE_NVML };
+enum gc_variant { GC_VARIANT_NONE, GC_VARIANT_PTSZ };
+
+struct gc_row {
+    const char *symbol;
+    const char *base; /* as cuGetProcAddress knows it; NULL for the runtime's and NVML's */
+    int version;
+    uint8_t type;    /* enum gc_row_type */
+    bool is_wrapped; /* not so USE and NVML_USE rows */
+    uint8_t variant; /* enum gc_variant */
+    uint8_t symbol_length;
+};
+
+extern const struct gc_row gc_rows[GC_ROW_COUNT];
+
+/* The row that wraps exactly this exported name; NULL if none does. */
+const struct gc_row *gc_row_find(const char *symbol);
+/* The real pointer of a row, NULL if not known. */
+void *gc_row_real(const struct gc_row *row);
+/* Remembers a real pointer the program was given; the first one stays. Returns the one in force. */
+void *gc_row_record(const struct gc_row *row, void *real);
+
+/* True if `address` is in this library itself: a look-up went round in a circle. */
+bool gc_row_is_own(const void *address);
+/* Typed, safe read of a slot; NULL if the driver has no such entry point or it was not looked for
+ * yet. */
+#define GC_REAL(symbol) __atomic_load_n(&gc_shim.real.symbol, __ATOMIC_RELAXED)
+
+#endif

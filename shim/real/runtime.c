@@ -1,0 +1,91 @@
+/* The shared runtimes that are loaded: which objects they are, what stands behind us under their
+ * names, and that they stay. */
+#define _GNU_SOURCE
+#include "shim/real/runtime.h"
+#include "shim/real/rows.h"
+
+#include "core/io/elf.h"
+
+#include <string.h>
+
+static void look_for_runtime(void *is_it, const char *path)
+{
+    static const char prefix[] = GC_RUNTIME_FILES;
+    const char *slash = path == NULL ? NULL : strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+
+    *(bool *)is_it = name != NULL && strncmp(name, prefix, sizeof(prefix) - 1) == 0;
+}
+
+bool gc_runtime_is_code(const void *code)
+{
+    bool is_it = false;
+
+    gc_elf_visit_path(code, look_for_runtime, &is_it);
+    return is_it;
+}
+
+/* ---- the runtimes ---- */
+
+#define KEPT_MAX 16 /* more are looked up anew each time */
+
+static _Atomic(uintptr_t) kept[KEPT_MAX]; /* where the objects begin that stay */
+static void *_Atomic behind_us[GC_ROW_COUNT];
+static atomic_bool is_behind_known;
+
+void gc_runtime_keep(const void *code)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    uintptr_t low, high;
+    Dl_info info;
+
+    if (libc == NULL || !gc_elf_find_range(code, &low, &high))
+        return;
+    for (size_t i = 0; i < KEPT_MAX; i++)
+        if (atomic_load_explicit(&kept[i], memory_order_relaxed) == low)
+            return;
+    if (libc->dladdr(code, &info) != 0 && info.dli_fname != NULL)
+        libc->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    libc->dlerror(); /* the program shall not read of our misses: it stays loaded anyhow */
+    for (size_t i = 0; i < KEPT_MAX; i++) {
+        uintptr_t none = 0;
+
+        if (atomic_compare_exchange_strong_explicit(&kept[i], &none, low, memory_order_relaxed,
+                                                    memory_order_relaxed))
+            return;
+    }
+}
+
+void *gc_runtime_behind_us_now(const struct gc_row *row)
+{
+    const struct gc_libc *libc = gc_elf_libc();
+    void *found = libc == NULL ? NULL : libc->dlsym(RTLD_NEXT, row->symbol);
+
+    if (libc != NULL)
+        libc->dlerror(); /* the program shall not read of our misses */
+    return found;
+}
+
+void gc_runtime_look_behind(void)
+{
+    /* acquire: pairs with the release at the end */
+    if (atomic_load_explicit(&is_behind_known, memory_order_acquire))
+        return;
+    for (const struct gc_row *row = gc_rows; row < gc_rows + GC_ROW_COUNT; row++) {
+        void *found = row->type == GC_ROW_TYPE_RUNTIME ? gc_runtime_behind_us_now(row) : NULL;
+
+        if (found != NULL)
+            gc_runtime_keep(found);
+        atomic_store_explicit(&behind_us[row - gc_rows], found, memory_order_relaxed);
+    }
+    const void *runtime = gc_elf_find_function(GC_RUNTIME_FILES, "cudaMalloc");
+    if (runtime != NULL)
+        gc_runtime_keep(runtime);
+    atomic_store_explicit(&is_behind_known, true, memory_order_release);
+}
+
+void *gc_runtime_behind_us(const struct gc_row *row)
+{
+    gc_runtime_look_behind();
+    return atomic_load_explicit(&behind_us[row - gc_rows], memory_order_relaxed);
+}

@@ -1,0 +1,403 @@
+/* Two walks: the first finds how much there is of each device and when it peaks, the second takes
+ * note of everything. Each device's picture is written as the second walk passes its peak, so
+ * pictures stand apart from the devices, in the order of the peaks. */
+#include "tools/trace/trace_page.h"
+
+#include "core/report/html.h"
+#include "tools/trace/trace_export.h"
+#include "tools/trace/trace_picture.h"
+#include "tools/trace/trace_series.h"
+
+#include <stdlib.h>
+
+#define LEAKS_MAX 200
+#define FAILURE_STRETCHES 512 /* failed requests are drawn as so many at most */
+#define POWERS 64
+
+struct site {
+    uint64_t count;
+    uint64_t bytes;
+    uint64_t live_bytes;
+    uint64_t live_count;
+    uint64_t peak_bytes;    /* its own */
+    uint64_t at_peak_bytes; /* when the device's live bytes peaked */
+};
+
+struct tally {
+    uint64_t count;
+    uint64_t bytes;
+};
+
+/* Those in one stretch of time. */
+struct failure {
+    uint64_t time_ns; /* of the first */
+    uint64_t count;
+    uint64_t most_bytes;
+};
+
+struct device {
+    bool is_seen;
+    uint64_t events; /* that change a level */
+    uint64_t live_bytes;
+    uint64_t live_count;
+    uint64_t peak_bytes;
+    uint64_t peak_count;
+    uint64_t peak_event; /* the number of the event, of all, that brought it */
+    uint64_t peak_ns;
+    struct trace_series series;
+    struct site *sites;             /* one for each entry point */
+    struct tally sizes[POWERS];     /* [i]: of 2^i bytes and more */
+    struct tally lifetimes[POWERS]; /* [i]: of 2^i ns and more */
+    struct failure *failures;
+    uint64_t failure_count;
+};
+
+struct page {
+    struct device devices[TRACE_DEVICES];
+    uint64_t event; /* the number of the one at hand */
+    size_t api_count;
+    struct gc_json *json;
+};
+
+static unsigned power_of(uint64_t value)
+{
+    return 63U - (unsigned)__builtin_clzll(value | 1);
+}
+
+/* ---- the first walk ---- */
+
+static struct device *device_of(struct page *page, const struct trace_step *step)
+{
+    struct device *device =
+        &page->devices[step->allocation != NULL ? step->allocation->device : step->event->device];
+    device->is_seen = true;
+    return device;
+}
+
+static enum gc_status look(void *self, const struct trace_state *state,
+                           const struct trace_step *step)
+{
+    struct page *page = self;
+    struct device *device = device_of(page, step);
+    (void)state;
+    page->event++;
+    device->events += step->op == GC_TRACE_LEVELS ? 3 : step->allocation != NULL;
+    if (step->op == GC_TRACE_FREE) {
+        device->live_bytes -= step->allocation->bytes;
+    } else if (step->op == GC_TRACE_ALLOC) {
+        device->live_bytes += step->allocation->bytes;
+        if (device->live_bytes > device->peak_bytes) {
+            device->peak_bytes = device->live_bytes;
+            device->peak_event = page->event;
+            device->peak_ns = step->time_ns;
+        }
+    }
+    return GC_OK;
+}
+
+static enum gc_status prepare(struct page *page, uint64_t duration_ns)
+{
+    page->event = 0;
+    for (unsigned i = 0; i < TRACE_DEVICES; i++) {
+        struct device *device = &page->devices[i];
+        if (!device->is_seen)
+            continue;
+        device->live_bytes = 0;
+        device->sites = calloc(page->api_count + 1, sizeof(*device->sites));
+        device->failures = calloc(FAILURE_STRETCHES, sizeof(*device->failures));
+        if (device->sites == NULL || device->failures == NULL ||
+            trace_series_init(&device->series, device->events, duration_ns) != GC_OK)
+            return GC_NO_HOST_MEMORY;
+    }
+    return GC_OK;
+}
+
+/* ---- the second ---- */
+
+static enum gc_status draw(struct page *page, struct device *device,
+                           const struct trace_state *state)
+{
+    const unsigned ordinal = (unsigned)(device - page->devices);
+    device->peak_count = device->live_count;
+    for (size_t i = 0; i < page->api_count; i++)
+        device->sites[i].at_peak_bytes = device->sites[i].live_bytes;
+    gc_json_begin_object(page->json, GC_JSON_LINES);
+    gc_json_put_uint(page->json, "ordinal", ordinal);
+    gc_json_put_uint(page->json, "time_ns", device->peak_ns);
+    const enum gc_status status = trace_picture_put(state, ordinal, page->json);
+    gc_json_end_object(page->json);
+    return status;
+}
+
+static void note_alloc(struct device *device, const struct trace_step *step)
+{
+    const uint64_t bytes = step->allocation->bytes;
+    struct site *site = &device->sites[step->allocation->api];
+    struct tally *size = &device->sizes[power_of(bytes)];
+    device->live_bytes += bytes;
+    device->live_count++;
+    site->count++;
+    site->bytes += bytes;
+    site->live_count++;
+    site->live_bytes += bytes;
+    if (site->live_bytes > site->peak_bytes)
+        site->peak_bytes = site->live_bytes;
+    size->count++;
+    size->bytes += bytes;
+}
+
+static void note_free(struct device *device, const struct trace_step *step)
+{
+    const struct trace_allocation *allocation = step->allocation;
+    struct site *site = &device->sites[allocation->api];
+    const uint64_t life_ns =
+        step->time_ns > allocation->begin_ns ? step->time_ns - allocation->begin_ns : 0;
+    struct tally *lifetime = &device->lifetimes[power_of(life_ns)];
+    device->live_bytes -= allocation->bytes;
+    device->live_count--;
+    site->live_count--;
+    site->live_bytes -= allocation->bytes;
+    lifetime->count++;
+    lifetime->bytes += allocation->bytes;
+}
+
+static void note_failure(struct device *device, const struct trace_step *step)
+{
+    const uint64_t duration_ns = device->series.duration_ns;
+    const uint64_t at = step->time_ns < duration_ns ? step->time_ns : duration_ns - 1;
+    struct failure *failure =
+        &device->failures[(unsigned __int128)at * FAILURE_STRETCHES / duration_ns];
+    if (failure->count++ == 0)
+        failure->time_ns = step->time_ns;
+    if (step->event->bytes > failure->most_bytes)
+        failure->most_bytes = step->event->bytes;
+    device->failure_count++;
+}
+
+static enum gc_status note(void *self, const struct trace_state *state,
+                           const struct trace_step *step)
+{
+    struct page *page = self;
+    struct device *device = device_of(page, step);
+    struct trace_series *series = &device->series;
+    const struct gc_trace_event *event = step->event;
+    page->event++;
+    if (step->op == GC_TRACE_LEVELS) {
+        trace_series_note(series, step->time_ns, TRACE_RESERVED, event->address);
+        trace_series_note(series, step->time_ns, TRACE_PENDING, event->bytes);
+        trace_series_note(series, step->time_ns, TRACE_LIMIT, event->stream);
+    } else if (step->op == GC_TRACE_OOM) {
+        note_failure(device, step);
+    } else if (step->allocation != NULL) {
+        if (step->op == GC_TRACE_ALLOC)
+            note_alloc(device, step);
+        else
+            note_free(device, step);
+        trace_series_note(series, step->time_ns, TRACE_LIVE, device->live_bytes);
+    }
+    if (page->event == device->peak_event)
+        return draw(page, device, state);
+    return GC_OK;
+}
+
+/* ---- writing ---- */
+
+static void put_tallies(struct gc_json *json, const char *key, const struct tally *tallies)
+{
+    gc_json_open_array(json, key, GC_JSON_LINE);
+    for (unsigned i = 0; i < POWERS; i++) {
+        if (tallies[i].count == 0)
+            continue;
+        gc_json_begin_array(json, GC_JSON_LINE);
+        gc_json_uint(json, i);
+        gc_json_uint(json, tallies[i].count);
+        gc_json_uint(json, tallies[i].bytes);
+        gc_json_end_array(json);
+    }
+    gc_json_end_array(json);
+}
+
+static void put_sites(const struct page *page, const struct device *device, struct gc_json *json)
+{
+    gc_json_open_array(json, "sites", GC_JSON_LINES);
+    for (size_t i = 0; i < page->api_count; i++) {
+        const struct site *site = &device->sites[i];
+        if (site->count == 0)
+            continue;
+        gc_json_begin_object(json, GC_JSON_LINE);
+        gc_json_put_uint(json, "api", i);
+        gc_json_put_uint(json, "count", site->count);
+        gc_json_put_uint(json, "bytes", site->bytes);
+        gc_json_put_uint(json, "peak_bytes", site->peak_bytes);
+        gc_json_put_uint(json, "at_peak_bytes", site->at_peak_bytes);
+        gc_json_put_uint(json, "live_bytes", site->live_bytes);
+        gc_json_put_uint(json, "live_count", site->live_count);
+        gc_json_end_object(json);
+    }
+    gc_json_end_array(json);
+}
+
+static void put_failures(const struct device *device, struct gc_json *json)
+{
+    gc_json_put_uint(json, "failure_count", device->failure_count);
+    gc_json_open_array(json, "failures", GC_JSON_LINE);
+    for (unsigned i = 0; i < FAILURE_STRETCHES; i++) {
+        if (device->failures[i].count == 0)
+            continue;
+        gc_json_begin_array(json, GC_JSON_LINE);
+        gc_json_uint(json, device->failures[i].time_ns);
+        gc_json_uint(json, device->failures[i].count);
+        gc_json_uint(json, device->failures[i].most_bytes);
+        gc_json_end_array(json);
+    }
+    gc_json_end_array(json);
+}
+
+static int by_bytes_down(const void *a, const void *b)
+{
+    const struct trace_allocation *const *left = a;
+    const struct trace_allocation *const *right = b;
+    if ((*left)->bytes != (*right)->bytes)
+        return (*left)->bytes < (*right)->bytes ? 1 : -1;
+    return ((*left)->id > (*right)->id) - ((*left)->id < (*right)->id);
+}
+
+static enum gc_status put_leaks(const struct trace_state *state, unsigned number,
+                                struct gc_json *json)
+{
+    const struct trace_ledger *ledger = state->ledger;
+    const struct trace_allocation **live = malloc((ledger->count + 1) * sizeof(*live));
+    size_t count = 0;
+    if (live == NULL)
+        return GC_NO_HOST_MEMORY;
+    for (size_t i = 0; i < ledger->capacity; i++) {
+        if (ledger->slots[i].id != 0 && ledger->slots[i].device == number)
+            live[count++] = &ledger->slots[i];
+    }
+    qsort(live, count, sizeof(*live), by_bytes_down);
+    gc_json_open_array(json, "leaks", GC_JSON_LINES);
+    for (size_t i = 0; i < count && i < LEAKS_MAX; i++) {
+        gc_json_begin_object(json, GC_JSON_LINE);
+        gc_json_put_hex(json, "address", live[i]->address);
+        gc_json_put_uint(json, "bytes", live[i]->bytes);
+        gc_json_put_uint(json, "api", live[i]->api);
+        gc_json_put_uint(json, "time_ns", live[i]->begin_ns);
+        gc_json_end_object(json);
+    }
+    gc_json_end_array(json);
+    free(live);
+    return GC_OK;
+}
+
+static enum gc_status put_device(struct page *page, const struct trace_state *state,
+                                 unsigned number, struct gc_json *json)
+{
+    struct device *device = &page->devices[number];
+    gc_json_begin_object(json, GC_JSON_LINES);
+    gc_json_put_uint(json, "ordinal", number);
+    gc_json_put_uint(json, "peak_bytes", device->peak_bytes);
+    gc_json_put_uint(json, "peak_count", device->peak_count);
+    gc_json_put_uint(json, "peak_ns", device->peak_ns);
+    gc_json_put_uint(json, "live_bytes", device->live_bytes);
+    gc_json_put_uint(json, "live_count", device->live_count);
+    gc_json_key(json, "series");
+    trace_series_put(&device->series, json);
+    put_sites(page, device, json);
+    put_tallies(json, "sizes", device->sizes);
+    put_tallies(json, "lifetimes", device->lifetimes);
+    put_failures(device, json);
+    const enum gc_status status = put_leaks(state, number, json);
+    gc_json_end_object(json);
+    return status;
+}
+
+static enum gc_status end(void *self, const struct trace_state *state)
+{
+    struct page *page = self;
+    struct gc_json *json = page->json;
+    const struct trace_sum *sum = state->sum;
+    enum gc_status status = GC_OK;
+    gc_json_end_array(json); /* of pictures */
+    gc_json_put_uint(json, "pid", state->reader->pid);
+    gc_json_put_uint(json, "start_unix", state->reader->start_unix);
+    gc_json_put_uint(json, "duration_ns", trace_sum_duration_ns(sum));
+    gc_json_put_uint(json, "events", sum->events);
+    gc_json_put_uint(json, "alloc_count", sum->allocs);
+    gc_json_put_uint(json, "free_count", sum->frees);
+    gc_json_put_uint(json, "oom_count", sum->ooms);
+    gc_json_put_uint(json, "unknown_free_count", sum->unknown_frees);
+    gc_json_put_uint(json, "damaged_record_count", state->reader->skipped);
+    gc_json_put_bool(json, "torn", state->reader->torn);
+    gc_json_open_array(json, "devices", GC_JSON_LINES);
+    for (unsigned i = 0; status == GC_OK && i < TRACE_DEVICES; i++) {
+        if (page->devices[i].is_seen)
+            status = put_device(page, state, i, json);
+    }
+    gc_json_end_array(json);
+    return status;
+}
+
+static enum gc_status put_names(const struct gc_trace_reader *reader, struct gc_json *json)
+{
+    const char **names = trace_api_names(reader);
+    if (names == NULL)
+        return GC_NO_HOST_MEMORY;
+    gc_json_open_array(json, "apis", GC_JSON_LINE);
+    for (uint16_t i = 0; i < reader->api_count; i++)
+        gc_json_string(json, names[i]);
+    gc_json_end_array(json);
+    free(names);
+    return GC_OK;
+}
+
+enum gc_status trace_export_html(struct gc_trace_reader reader, struct gc_out *out)
+{
+    struct gc_json json;
+    gc_html_begin(&json, out);
+    gc_json_begin_object(&json, GC_JSON_LINES);
+    gc_json_put_string(&json, "name", "");
+    gc_json_put_null(&json, "report");
+    gc_json_key(&json, "trace");
+    const enum gc_status status = trace_page_put(reader, &json);
+    gc_json_end_object(&json);
+    gc_html_end(&json);
+    return status;
+}
+
+static void page_free(struct page *page)
+{
+    for (unsigned i = 0; i < TRACE_DEVICES; i++) {
+        struct device *device = &page->devices[i];
+        trace_series_fini(&device->series);
+        free(device->sites);
+        free(device->failures);
+    }
+    free(page);
+}
+
+enum gc_status trace_page_put(struct gc_trace_reader reader, struct gc_json *json)
+{
+    struct gc_trace_reader again = reader;
+    struct page *page = calloc(1, sizeof(*page));
+    struct trace_sum sum;
+    if (page == NULL)
+        return GC_NO_HOST_MEMORY;
+    page->api_count = reader.api_count;
+    page->json = json;
+    gc_json_begin_object(json, GC_JSON_LINES);
+    enum gc_status status = put_names(&reader, json);
+    if (status == GC_OK)
+        status = trace_walk(&reader, &(struct trace_sink){page, look, NULL}, &sum);
+    if (status == GC_OK) {
+        status = prepare(page, trace_sum_duration_ns(&sum));
+        trace_sum_fini(&sum);
+    }
+    gc_json_open_array(json, "pictures", GC_JSON_LINES);
+    if (status == GC_OK)
+        status = trace_walk(&again, &(struct trace_sink){page, note, end}, &sum);
+    if (status == GC_OK)
+        trace_sum_fini(&sum);
+    gc_json_end_object(json);
+    page_free(page);
+    return status;
+}
