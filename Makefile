@@ -160,7 +160,7 @@ soak: all ## everything at once for SOAK_SECONDS (3600): accounts held against t
 	$(Q)python3 tests/soak/soak.py --build $(abspath $(OUT)) --seconds $(or $(SOAK_SECONDS),3600)
 
 .PHONY: lint
-lint: ## format, clang-tidy, cppcheck, shellcheck, layers, exports, interface, tables, coverage
+lint: ## format, clang-tidy, cppcheck, shellcheck, layers, rooms, exports, interface, tables, coverage
 	$(Q)scripts/deps.sh lint
 	$(Q)$(MAKE) --no-print-directory all compile_commands.json
 	$(Q)BUILD_DIR=$(abspath $(OUT)) CUDA_HOME=$(CUDA_HOME) scripts/lint.sh

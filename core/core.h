@@ -16,6 +16,7 @@
 #include "core/base/status.h"
 #include "core/device/driver.h"
 #include "core/ledger/ledger.h"
+#include "core/observe/stats.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -84,19 +85,6 @@ bool gc_core_wants_helper(const struct gc_core *core);
 void gc_core_help(struct gc_core *core);
 /* No request is served by the helper after this; waits for one under way, a moment at most. */
 void gc_core_end_help(struct gc_core *core);
-
-/* Answers one kind of request. `tenant`: "" means the process; `drop`: what a pause takes away need
- * not survive; `text`: what was done, or why not, GC_LEDGER_ANSWER_BYTES long. */
-typedef enum gc_ledger_result gc_ask_function(void *argument, enum gc_ledger_ask ask,
-                                              const char *tenant, bool drop, char *text);
-/* Who answers pause and resume. */
-void gc_core_set_ask_function(struct gc_core *core, enum gc_ledger_ask ask,
-                              gc_ask_function *function, void *argument);
-/* Shown in the process's row. */
-void gc_core_show_paused(struct gc_core *core, bool is_paused);
-/* Row `index` of the tenants inside the process; NULL takes it away. */
-void gc_core_show_tenant(struct gc_core *core, uint32_t index,
-                         const struct gc_ledger_tenant *tenant);
 
 /* ---- devices ---- */
 
@@ -226,19 +214,6 @@ struct gc_swap_result {
     uint64_t stays_bytes; /* of a pause: what the process holds all the same */
 };
 
-/* A short text; static storage. */
-const char *gc_swap_refusal_text(enum gc_swap_refusal refusal);
-/* Takes the physical memory of the context's pool away, its content to host memory if
- * `keeps_content`. No work of the program may be under way that no wait of the context covers, none
- * may be submitted until it is back. True if it did, though pages may stay that the driver did not
- * unmap; else nothing has changed. */
-bool gc_core_swap_out(struct gc_context *context, bool keeps_content,
-                      struct gc_swap_result *result);
-/* And back, at the same addresses. False: it is away as before, or part of it; try again.
- * GC_SWAP_CAPTURES: when the capture is over. */
-bool gc_core_swap_in(struct gc_context *context, struct gc_swap_result *result);
-bool gc_context_is_swapped(struct gc_context *context);
-
 /* ---- work that the program submits: core/device/submit.h, inline ---- */
 
 struct gc_work;
@@ -360,7 +335,6 @@ enum gc_status gc_core_record_stream(struct gc_core *core, uint64_t address,
 
 /* Stream-ordered memory served on the device now, and the most since a mark was reset. The marks
  * are the program's own, which resets each by itself; the report's peak is another one. */
-enum gc_ordered_mark { GC_ORDERED_USED, GC_ORDERED_RESERVED, GC_ORDERED_MARK_COUNT };
 uint64_t gc_device_ordered_bytes(const struct gc_device *device);
 uint64_t gc_device_ordered_mark_bytes(const struct gc_device *device, enum gc_ordered_mark mark);
 void gc_device_reset_ordered_mark(struct gc_device *device, enum gc_ordered_mark mark);
@@ -463,7 +437,5 @@ void gc_core_note_use(struct gc_core *core);
 bool gc_core_was_used(const struct gc_core *core);
 /* Why nothing has followed the plan, a sentence; NULL: something has, or there is none. */
 const char *gc_core_plan_trouble(const struct gc_core *core);
-
-#include "core/device/snapshot.h"
 
 #endif

@@ -1,13 +1,20 @@
 /* The path of one request for memory: everything it passes is in this order here: round, bins,
  * driver, shortage. */
 #include "core/backing/change.h"
+#include "core/backing/segment.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant_record.h"
+#include "core/device/wait.h"
 #include "core/follow/follow.h"
 #include "core/group/group.h"
 #include "core/pause/pause.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/limit.h"
+#include "core/reclaim/reclaim.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>

@@ -56,7 +56,7 @@ static uint64_t list_bytes(const struct gc_pool *pool, const struct gc_block *fi
 static uint64_t pool_bytes(struct gc_pool *pool)
 {
     gc_pool_acquire_plain(pool);
-    uint64_t bytes = list_bytes(pool, pool->pending_first);
+    uint64_t bytes = list_bytes(pool, pool->content.pending_first);
     for (unsigned i = 0; i < pool->stream_count; i++)
         bytes += list_bytes(pool, pool->streams[i].first);
     gc_pool_release(pool);

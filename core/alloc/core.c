@@ -1,6 +1,8 @@
 /* Core as a whole: beginning and end, and what concerns all pools of a device. */
 #include "core/core.h"
+#include "core/backing/range.h"
 
+#include "core/alloc/teardown.h"
 #include "core/backing/change.h"
 #include "core/base/bits.h"
 #include "core/debug/debug.h"
@@ -10,6 +12,8 @@
 #include "core/follow/follow.h"
 #include "core/group/group.h"
 #include "core/observe/stacks.h"
+#include "core/pause/pause.h"
+#include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
@@ -61,10 +65,10 @@ enum gc_status gc_core_create(const struct gc_core_config *config, struct gc_cor
         goto fail_pagemap;
     gc_tracker_init(&core->tracker, &core->host);
     gc_contexts_init(core);
+    gc_ranges_init(core);
     gc_tenants_init(core);
     gc_lock_init(&core->registry, GC_RANK_REGISTRY);
-    gc_lock_init(&core->elastic_lock, GC_RANK_ELASTIC_LIST);
-    pthread_cond_init(&core->elastic_changed, NULL);
+    gc_elastic_init(core);
     gc_caches_init(core);
     if (gc_debug_init(core) != GC_OK)
         goto fail_debug;
@@ -80,6 +84,7 @@ fail_debug:
     gc_elastic_fini(core);
     gc_caches_fini(core);
     gc_lock_fini(&core->registry);
+    gc_ranges_fini(core);
     gc_contexts_fini(core);
     gc_tenants_fini(core);
     gc_tracker_fini(&core->tracker);
@@ -108,6 +113,7 @@ void gc_core_destroy(struct gc_core *core)
             gc_device_fini(device);
     }
     gc_member_fini(core);
+    gc_ranges_fini(core);
     gc_contexts_fini(core);
     gc_tenants_fini(core);
     gc_follow_fini(core);
@@ -120,6 +126,13 @@ void gc_core_destroy(struct gc_core *core)
     gc_host_unmap(&core->host, core->process_driver_calls, counters_bytes(core));
     struct gc_host host = {gc_host_bytes(&core->host)};
     gc_host_unmap(&host, core, sizeof(*core));
+}
+
+void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *watch)
+{
+    core->serve = gc_member_serve;
+    gc_member_join(core, program, watch);
+    gc_pause_join(core);
 }
 
 struct gc_stack_table *gc_core_stacks(struct gc_core *core)
@@ -182,15 +195,4 @@ void gc_core_retire(struct gc_core *core, struct gc_context *context, uint64_t e
     (void)core;
     retire_records(context->head, context, epoch);
     retire_records(gc_device_ordered(context->device), context, epoch);
-}
-
-uint64_t gc_core_trim(struct gc_core *core, struct gc_device *device, uint64_t keep_bytes)
-{
-    gc_magazine_flush_device(device, NULL);
-    for (struct gc_context *context = gc_context_first(device); context != NULL;
-         context = gc_context_next(context))
-        gc_reuse_look(context);
-    if (!gc_work_is_settled(core))
-        return 0;
-    return gc_shortage_give_back(device, NULL, keep_bytes, UINT64_MAX);
 }

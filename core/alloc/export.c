@@ -2,6 +2,7 @@
  * allocation, at its base, so only a block that is one by itself may be given away; and whoever
  * opened it may keep it open beyond the block's life, so its memory never serves again. */
 #include "core/base/assert.h"
+#include "core/device/lookup.h"
 #include "core/device/registry.h"
 
 static bool is_live(struct gc_block *block)
@@ -40,7 +41,7 @@ enum gc_status gc_core_export(struct gc_core *core, uint64_t address, int *drive
     const bool is_cut = gc_block_segment(block)->class < GC_CLASS_CUT_COUNT;
     if (!is_live(block))
         status = GC_INVALID_POINTER;
-    else if (!gc_pool_is_whole_locked(pool, block))
+    else if (!gc_pool_is_whole_locked(block))
         status = GC_NOT_SUPPORTED;
     else
         gc_pool_export_locked(block);

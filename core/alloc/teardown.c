@@ -1,16 +1,236 @@
-/* The end of a context.
+/* Context teardown, in two phases.
  *
- * Begun before the driver is asked: what its pools have is hidden, so that no address of theirs is
- * known when the driver gives it to another context; then its gate is closed. Finished after the
- * driver did it: all goes. Cancelled where it declined: what was hidden is shown again. */
-#include "core/alloc/detach.h"
+ * Begun before the driver is asked: the content of the context's pools is detached, so that no
+ * address of theirs is known when the driver gives it to another context; then the gate of the
+ * context is closed. A thread that allocates, frees or asks meanwhile finds nothing, and waits for
+ * the decision (core/device/wait.h). Finished after the driver did it: all goes. Cancelled where it
+ * declined: the content is put back. */
+#include "core/alloc/teardown.h"
+
 #include "core/backing/change.h"
 #include "core/backing/range.h"
 #include "core/base/assert.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
+#include "core/direct/direct.h"
+#include "core/follow/follow.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/release.h"
+#include "core/reclaim/tcache.h"
 
 #include <stddef.h>
+
+/* ---- detaching, and back ---- */
+
+static void empty_lists_locked(struct gc_pool *pool)
+{
+    gc_pool_content_init(&pool->content);
+    for (unsigned i = 0; i < pool->stream_count; i++)
+        pool->streams[i] = (struct gc_stream_list){0};
+}
+
+static void move_out_locked(struct gc_pool *pool, struct gc_pool_hidden *hidden)
+{
+    hidden->content = pool->content;
+    for (unsigned i = 0; i < pool->stream_count; i++)
+        hidden->streams[i] = pool->streams[i];
+    empty_lists_locked(pool);
+}
+
+static void move_back_locked(struct gc_pool *pool, const struct gc_pool_hidden *hidden)
+{
+    pool->content = hidden->content;
+    for (unsigned i = 0; i < pool->stream_count; i++)
+        pool->streams[i] = hidden->streams[i];
+}
+
+static void discard_hidden(struct gc_core *core, struct gc_pool_hidden *hidden)
+{
+    if (hidden == NULL)
+        return;
+    atomic_fetch_sub_explicit(&core->hidden_count, 1, memory_order_release);
+    gc_host_unmap(&core->host, hidden, sizeof(*hidden));
+}
+
+/* Takes every block of the pool out of the pagemap, or puts it back. Where the pool could not be
+ * detached before the driver was asked, an address may be another pool's by now. */
+static void set_known_locked(struct gc_pool *pool, bool is_known)
+{
+    for (struct gc_segment *segment = pool->content.segments; segment != NULL;
+         segment = segment->next) {
+        for (struct gc_block *block = segment->first; block != NULL; block = block->next) {
+            if (is_known)
+                gc_pagemap_set(pool->shared.pagemap, block->address, block);
+            else if (gc_pagemap_get(pool->shared.pagemap, block->address) == block)
+                gc_pagemap_clear(pool->shared.pagemap, block->address);
+        }
+    }
+}
+
+/* Stops the caches, so that no thread has a block of the pool in hand, and takes the pool's lock. A
+ * change of mappings is waited for meanwhile, without either. */
+static void stop_and_lock(struct gc_context *context,
+                          bool (*is_quiet_locked)(struct gc_pool *, void *), void *argument)
+{
+    struct gc_pool *pool = &context->pool;
+    for (;;) {
+        gc_caches_stop(context->core);
+        gc_magazine_empty_context(context);
+        gc_pool_acquire_plain(pool);
+        if (is_quiet_locked(pool, argument))
+            return;
+        gc_pool_release(pool);
+        gc_caches_resume(context->core);
+        gc_arena_await_change(pool);
+    }
+}
+
+static void unlock_and_resume(struct gc_context *context)
+{
+    gc_pool_release(&context->pool);
+    gc_caches_resume(context->core);
+}
+
+static bool is_unchanged_locked(struct gc_pool *pool, void *unused)
+{
+    (void)unused;
+    return !gc_arena_is_changing_locked(pool);
+}
+
+/* What the accounts know of a live block. */
+static struct gc_entry live_entry(const struct gc_block *block)
+{
+    return (struct gc_entry){
+        .address = block->address,
+        .requested_bytes = block->live.requested_bytes,
+        .bytes = block->bytes,
+        .api = block->api,
+    };
+}
+
+/* A live block, or a segment of the driver's own memory, goes with its context, or is there as
+ * before. */
+static void trace_block(struct gc_context *context, const struct gc_block *block, bool goes)
+{
+    const struct gc_entry entry = live_entry(block);
+    gc_device_observe(context->device, goes ? GC_TRACE_FREE : GC_TRACE_ALLOC, &entry);
+}
+
+static void trace_segment(struct gc_context *context, const struct gc_segment *segment, bool goes)
+{
+    gc_device_trace_memory(context->device, goes ? GC_TRACE_UNMAP : GC_TRACE_MAP, GC_TRACE_SEGMENT,
+                           segment->address, segment->bytes);
+}
+
+/* What is hidden stands still. Told before the driver gives its addresses to others, that are to be
+ * told of later. */
+static void trace_hidden(struct gc_context *context, const struct gc_pool_hidden *hidden, bool goes)
+{
+    for (const struct gc_segment *segment = hidden->content.segments; segment != NULL;
+         segment = segment->next) {
+        if (!goes && segment->arena == NULL)
+            trace_segment(context, segment, goes);
+        for (const struct gc_block *block = segment->first; block != NULL; block = block->next)
+            if (block->state == GC_BLOCK_LIVE)
+                trace_block(context, block, goes);
+        if (goes && segment->arena == NULL)
+            trace_segment(context, segment, goes);
+    }
+}
+
+/* Detaches the pool: it is as if it were dropped, hands nothing out, takes nothing back, nothing of
+ * it is found, and the trace has no more of it. Without host memory it stays as it is, and its
+ * addresses are forgotten a moment too late. */
+static void hide(struct gc_context *context)
+{
+    struct gc_pool *pool = &context->pool;
+    struct gc_pool_hidden *hidden = gc_host_map(&context->core->host, sizeof(*hidden));
+    if (hidden == NULL)
+        return;
+    stop_and_lock(context, is_unchanged_locked, NULL);
+    const bool is_hidden = !pool->is_dropped;
+    if (is_hidden) {
+        /* First: who does not find a block looks at this, then for the hidden. */
+        atomic_fetch_add_explicit(&context->core->hidden_count, 1, memory_order_seq_cst);
+        set_known_locked(pool, false);
+        move_out_locked(pool, hidden);
+        pool->hidden = hidden;
+        pool->is_dropped = true;
+    }
+    unlock_and_resume(context);
+    if (is_hidden)
+        trace_hidden(context, hidden, true);
+    else
+        gc_host_unmap(&context->core->host, hidden, sizeof(*hidden));
+}
+
+/* All is as it was. */
+static void show(struct gc_context *context)
+{
+    struct gc_pool *pool = &context->pool;
+    struct gc_pool_hidden *hidden = pool->hidden; /* whose end it is alone changes it */
+    if (hidden == NULL)
+        return;
+    trace_hidden(context, hidden, false);
+    gc_pool_acquire_plain(pool);
+    move_back_locked(pool, hidden);
+    set_known_locked(pool, true);
+    atomic_fetch_add_explicit(&context->core->shown_count, 1, memory_order_release);
+    pool->hidden = NULL;
+    pool->is_dropped = false;
+    gc_pool_release(pool);
+    discard_hidden(context->core, hidden);
+}
+
+static void forget_worker(struct gc_context *context, const struct gc_context *worker)
+{
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    if (pool->hidden != NULL)
+        move_back_locked(pool, pool->hidden);
+    gc_stream_forget_locked(pool, worker);
+    if (pool->hidden != NULL)
+        move_out_locked(pool, pool->hidden);
+    gc_pool_release(pool);
+}
+
+static void forget_streams_of_device(struct gc_device *device, const struct gc_context *worker)
+{
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        forget_worker(context, worker);
+}
+
+/* Nothing that was freed in the order of the streams of the context, whosever the memory is, waits
+ * for their marks, which go with it. */
+static void forget_streams(const struct gc_context *head)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_device *device = gc_core_find_device(head->core, i);
+        if (device != NULL)
+            forget_streams_of_device(device, head);
+    }
+}
+
+void gc_context_close_stream(struct gc_context *context, uint64_t stream)
+{
+    struct gc_pool *pool = &context->pool;
+    gc_pool_acquire_plain(pool);
+    gc_fence_await_streams_locked(context); /* or its mark would not be made */
+    const bool is_listed = gc_stream_has_list_locked(pool, stream);
+    gc_pool_release(pool);
+    if (is_listed)
+        gc_fence_mark_streams(context, stream);
+    gc_pool_acquire_plain(pool);
+    gc_fence_await_streams_locked(context);
+    if (pool->hidden != NULL)
+        move_back_locked(pool, pool->hidden);
+    gc_stream_close_locked(pool, stream);
+    gc_follow_close_stream_locked(context, stream);
+    if (pool->hidden != NULL)
+        move_out_locked(pool, pool->hidden);
+    gc_pool_release(pool);
+}
 
 /* ---- dropping ---- */
 
@@ -29,7 +249,7 @@ static struct gc_block *drop_block_locked(struct gc_context *context, struct gc_
         gc_pool_put_record_locked(pool, block);
         return next;
     }
-    const struct gc_entry entry = gc_block_live_entry(block);
+    const struct gc_entry entry = live_entry(block);
     gc_share_uncount_vanished(context->device, context->share, &entry);
     if (block->is_ordered)
         gc_pool_uncount_ordered(&pool->shared, entry.requested_bytes);
@@ -44,7 +264,7 @@ static void put_vanished(struct gc_context *context, struct gc_block *block, boo
     while (block != NULL) {
         struct gc_block *next = block->previous;
         if (!is_told)
-            gc_context_tell_block(context, block, true);
+            trace_block(context, block, true);
         gc_slab_put(context->pool.shared.blocks, block);
         block = next;
     }
@@ -61,7 +281,7 @@ static void put_segments(struct gc_context *context, struct gc_segment *segment,
     while (segment != NULL) {
         struct gc_segment *next = segment->next;
         if (!is_told)
-            gc_context_tell_segment(context, segment, true);
+            trace_segment(context, segment, true);
         gc_slab_put(&context->device->segments, segment);
         segment = next;
     }
@@ -75,7 +295,7 @@ static struct gc_segment *drop_segments_locked(struct gc_context *context,
     struct gc_pool *pool = &context->pool;
     struct gc_segment *gone = NULL;
     struct gc_segment *next;
-    for (struct gc_segment *segment = pool->segments; segment != NULL; segment = next) {
+    for (struct gc_segment *segment = pool->content.segments; segment != NULL; segment = next) {
         next = segment->next;
         if (segment->is_idle)
             gc_pool_sub_idle(&pool->shared, segment->bytes);
@@ -88,7 +308,7 @@ static struct gc_segment *drop_segments_locked(struct gc_context *context,
         segment->next = gone;
         gone = segment;
     }
-    gc_pool_empty_lists_locked(pool);
+    empty_lists_locked(pool);
     return gone;
 }
 
@@ -107,20 +327,20 @@ static void drop_pool(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     struct gc_arena_remains remains;
-    gc_context_stop_and_lock(context, take_remains_locked, &remains);
+    stop_and_lock(context, take_remains_locked, &remains);
     struct gc_pool_hidden *hidden = pool->hidden;
     if (hidden != NULL)
-        gc_pool_move_back_locked(pool, hidden);
+        move_back_locked(pool, hidden);
     else
-        gc_pool_set_known_locked(pool, false);
+        set_known_locked(pool, false);
     pool->hidden = NULL;
     pool->is_dropped = true;
     struct gc_block *vanished = NULL;
     struct gc_segment *gone = drop_segments_locked(context, &vanished);
     put_spares_locked(pool);
     context->peer_count = 0;
-    gc_context_unlock_and_resume(context);
-    gc_context_discard_hidden(context->core, hidden);
+    unlock_and_resume(context);
+    discard_hidden(context->core, hidden);
     put_vanished(context, vanished, hidden != NULL);
     gc_fence_forget(context);
     put_segments(context, gone, hidden != NULL);
@@ -155,6 +375,36 @@ bool gc_context_drop_record(struct gc_context *record)
 
 /* ---- the end ---- */
 
+/* Nothing has to be waited for: all work that could use it went with its contexts. */
+static void empty_ordered(struct gc_context *ordered)
+{
+    for (struct gc_context *record = ordered; record != NULL;
+         record = gc_context_next_record(record)) {
+        struct gc_wait_set set;
+        gc_pool_acquire_plain(&record->pool);
+        const bool is_unused =
+            gc_context_wait_begin_locked(record, &set) && set.count == 0 && set.everyone == NULL;
+        gc_context_wait_end(&set);
+        gc_pool_release(&record->pool);
+        int ignored;
+        if (is_unused && gc_fence_synchronize(record, GC_FOREVER, &ignored) == GC_OK) {
+            gc_reuse_collect(record);
+            gc_shortage_empty_pool(record);
+        }
+    }
+}
+
+/* The end of a context took peers away: memory of devices that no context uses any more goes back.
+ */
+static void empty_all_ordered(struct gc_core *core)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        const struct gc_device *device = gc_core_find_device(core, i);
+        if (device != NULL)
+            empty_ordered(gc_device_ordered(device));
+    }
+}
+
 struct gc_context *gc_core_end_begin(struct gc_core *core, uint64_t handle)
 {
     struct gc_context *head = gc_core_find_context(core, handle);
@@ -167,16 +417,16 @@ struct gc_context *gc_core_end_begin(struct gc_core *core, uint64_t handle)
             gc_reuse_await_others(record);
     /* First, since who changes mappings may have to go in to end it. */
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
-        gc_context_hide(record);
+        hide(record);
     gc_gate_close(&head->gate);
-    gc_context_forget_streams(head);
+    forget_streams(head);
     return head;
 }
 
 void gc_core_end_cancel(struct gc_context *head)
 {
     for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
-        gc_context_show(record);
+        show(record);
     gc_gate_set(&head->gate, GC_GATE_OPEN);
 }
 
@@ -192,7 +442,7 @@ void gc_core_end_finish(struct gc_context *head)
         drop_record(record);
     gc_range_return_given_up(head);
     if (!head->is_device)
-        gc_contexts_empty_ordered(head->core);
+        empty_all_ordered(head->core);
 }
 
 void gc_core_drop_context(struct gc_core *core, uint64_t handle)

@@ -1,13 +1,16 @@
 /* The end of a tenant. Its pools are closed first, so that nothing of them is in use and nothing
  * comes into use; then what is pending is waited for, everything goes back to the driver, and the
  * records go with their addresses. Where a step fails the pools are opened again. */
+#include "core/device/publish.h"
 #include "core/device/tenant.h"
 
+#include "core/alloc/teardown.h"
 #include "core/backing/change.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
 #include "core/device/tenant_record.h"
-#include "core/group/group.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
@@ -33,7 +36,7 @@ static enum gc_status visit_records(struct gc_tenant *tenant, step *visit)
 /* Whether any block is the program's, or on its way to or from it. */
 static bool is_used_locked(const struct gc_pool *pool)
 {
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {
         for (const struct gc_block *block = segment->first; block != NULL; block = block->next)
             if (block->state != GC_BLOCK_FREE && block->state != GC_BLOCK_PENDING)
@@ -82,7 +85,7 @@ static bool is_empty(struct gc_pool *pool)
 {
     gc_pool_acquire_plain(pool);
     bool is_empty = pool->pages.count == 0;
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next)
         is_empty &= segment->arena != NULL;
     gc_pool_release(pool);

@@ -1,12 +1,10 @@
 /* The right to change what is mapped, and the end of a pool whose memory is. */
 #include "core/backing/change.h"
 
-#include "core/backing/range.h"
+#include "core/backing/swapped.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
-#include "core/group/group.h"
-#include "core/pause/pause.h"
-#include "core/pause/swap.h"
+#include "core/device/wait.h"
 
 #include <stddef.h>
 
@@ -35,6 +33,12 @@ void gc_arena_note_peers_locked(struct gc_change *change)
     }
 }
 
+/* Whether a thread swaps it in. */
+static bool is_coming_locked(const struct gc_swap *swap)
+{
+    return swap->is_coming;
+}
+
 /* What a change does beside changing mappings. */
 #define WAITS_FOR_SWAP 1U   /* until what is swapped out is back */
 #define WAITS_FOR_WORK 2U   /* so that captures forbid it */
@@ -44,21 +48,20 @@ static bool must_wait_locked(const struct gc_pages *pages, unsigned kind)
 {
     return pages->is_changing &&
            (pages->swap == NULL || (kind & WAITS_FOR_SWAP) != 0 ||
-            ((kind & WAITS_FOR_COMING) != 0 && gc_swap_is_coming_locked(pages->swap)));
+            ((kind & WAITS_FOR_COMING) != 0 && is_coming_locked(pages->swap)));
 }
 
 /* Whether it waits for memory that is away until somebody asks for it. */
 static bool waits_for_resume_locked(const struct gc_pages *pages, unsigned kind)
 {
-    return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 &&
-           !gc_swap_is_coming_locked(pages->swap);
+    return pages->swap != NULL && (kind & WAITS_FOR_SWAP) != 0 && !is_coming_locked(pages->swap);
 }
 
 /* *must_hear, where set: the caller is to hear what is asked meanwhile, and come again. */
 static enum gc_status begin_locked(struct gc_change *change, unsigned kind, bool *must_hear)
 {
     struct gc_pool *pool = &change->context->pool;
-    const bool hears = gc_member_needs_threads(change->context->core);
+    const bool hears = gc_core_serves_in_threads(change->context->core);
     while (must_wait_locked(&pool->pages, kind)) {
         *must_hear = hears && waits_for_resume_locked(&pool->pages, kind);
         if (*must_hear)
@@ -123,7 +126,7 @@ void gc_arena_change_end(struct gc_change *change)
 
 static bool is_being_changed_locked(const struct gc_pages *pages)
 {
-    return pages->is_changing && (pages->swap == NULL || gc_swap_is_coming_locked(pages->swap));
+    return pages->is_changing && (pages->swap == NULL || is_coming_locked(pages->swap));
 }
 
 bool gc_arena_is_changing_locked(const struct gc_pool *pool)
@@ -139,12 +142,35 @@ void gc_arena_await_change(struct gc_pool *pool)
     gc_pool_release(pool);
 }
 
+/* What a dropped pool had swapped out, or NULL; the change that it was is over. Nobody swaps it in.
+ */
+static struct gc_swap *take_swapped_locked(struct gc_pool *pool)
+{
+    struct gc_pages *pages = &pool->pages;
+    struct gc_swap *swap = pages->swap;
+    if (swap != NULL) {
+        pages->swap = NULL;
+        pages->is_changing = false;
+        pthread_cond_broadcast(&pages->changed);
+    }
+    return swap;
+}
+
+void gc_swap_forget(struct gc_context *context, struct gc_swap *swap)
+{
+    if (swap == NULL)
+        return;
+    if (swap->copy != NULL)
+        gc_host_unmap(&context->core->host, swap->copy, swap->copy_bytes);
+    gc_host_unmap(&context->core->host, swap, swap->host_bytes);
+}
+
 bool gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains *remains)
 {
     struct gc_pages *pages = &pool->pages;
     if (is_being_changed_locked(pages))
         return false;
-    struct gc_swap *swap = gc_swap_take_locked(pool);
+    struct gc_swap *swap = take_swapped_locked(pool);
     const uint64_t before = pages->idle_count;
     *remains = (struct gc_arena_remains){.swap = swap,
                                          .arenas = pages->arenas,
@@ -162,6 +188,12 @@ bool gc_arena_take_remains_locked(struct gc_pool *pool, struct gc_arena_remains 
     pages->count = 0;
     gc_pages_settle_locked(pool, before);
     return true;
+}
+
+void gc_arena_destroy(struct gc_context *context, struct gc_arena *arena)
+{
+    gc_slab_put(&context->device->segments, arena->segment);
+    gc_host_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
 }
 
 /* False: the device still has it. */
@@ -231,7 +263,7 @@ static void bury_addresses(struct gc_context *context, const struct gc_arena_rem
             (void)driver->address_free(driver->self, context->handle, arena->segment->address,
                                        arena->segment->bytes);
         gc_host_discount(&context->device->host, gc_arena_host_bytes(arena->touched_count));
-        gc_range_destroy_arena(context, arena);
+        gc_arena_destroy(context, arena);
     }
     if (remains->range_bytes != 0)
         (void)driver->address_free(driver->self, context->handle, remains->range_address,
@@ -268,6 +300,6 @@ void gc_arena_forget(struct gc_pool *pool)
     while (pool->pages.arenas != NULL) {
         struct gc_arena *arena = pool->pages.arenas;
         pool->pages.arenas = arena->next;
-        gc_range_destroy_arena(pool->context, arena);
+        gc_arena_destroy(pool->context, arena);
     }
 }

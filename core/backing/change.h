@@ -17,6 +17,7 @@
 #ifndef GC_ARENA_H
 #define GC_ARENA_H
 
+#include "core/backing/segment.h"
 #include "core/device/context.h"
 #include "core/pool/segment.h"
 
@@ -76,12 +77,6 @@ enum gc_status gc_arena_return_range(struct gc_context *context) GC_CHECKED;
 uint64_t gc_arena_give_back(struct gc_context *context, uint64_t enough_bytes);
 /* Physical pages of the context went, and their budget with them. */
 void gc_arena_drop_pages(struct gc_context *context, uint64_t count);
-/* A device more gets access to all that is mapped, also in a capture. GC_DRIVER with the driver's
- * code; what comes after the refusal is shared all the same, and it is tried again when something
- * is mapped. */
-enum gc_status gc_arena_share(struct gc_context *context, int *driver_code) GC_CHECKED;
-/* What is left of that; the change is the caller's, no lock. */
-void gc_arena_share_rest(struct gc_change *change);
 
 /* What a dropped pool leaves to be unmapped. */
 struct gc_arena_remains {
@@ -101,6 +96,8 @@ bool gc_arena_is_changing_locked(const struct gc_pool *pool);
 void gc_arena_await_change(struct gc_pool *pool);
 /* Unmaps and gives back, as far as the driver still does it. No lock. */
 void gc_arena_bury(struct gc_context *context, const struct gc_arena_remains *remains);
+/* The records of an arena that is in no pool; its addresses are the caller's business. */
+void gc_arena_destroy(struct gc_context *context, struct gc_arena *arena);
 /* Frees host memory only; at the end of the core. */
 void gc_arena_forget(struct gc_pool *pool);
 

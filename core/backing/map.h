@@ -1,10 +1,11 @@
-/* Pages for slots that need them, step by step: for who lends (lend.c) and who swaps in
- * (swap_in.c). A change is begun; slots are GC_SLOT_NEEDS, with a page that is planned for them or
- * without: then one is created, whose budget is reserved. */
+/* Pages for slots that need them, step by step: for map.c and for pause/swap_in.c. A change is
+ * begun; slots are GC_SLOT_NEEDS, with a page that is planned for them or without: then one is
+ * created, whose budget is reserved. */
 #ifndef GC_LEND_H
 #define GC_LEND_H
 
 #include "core/backing/change.h"
+#include "core/backing/segment.h"
 
 struct gc_lending {
     struct gc_change change;
@@ -29,15 +30,12 @@ static inline struct gc_slot *gc_lend_slot(const struct gc_lending *lending, uin
     return &lending->arena->slots[i];
 }
 
-/* ---- lend_driver.c ---- */
-
 /* Creates, unmaps what is in the way, maps, gives access. No lock. What the driver did shows in the
  * stages of the slots. */
 enum gc_status gc_lend_ask_driver(struct gc_lending *lending) GC_CHECKED;
 /* After a failure: pages that were created go back, as far as the driver takes them. Returns how
  * many went, with those that never came. No lock. */
 uint64_t gc_lend_uncreate(struct gc_lending *lending);
-/* ---- lend.c ---- */
 
 /* Pages and slots say what the driver did; no slot is changing any more. */
 void gc_lend_commit_locked(struct gc_lending *lending, bool is_done);

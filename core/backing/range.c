@@ -3,7 +3,6 @@
 #include "core/backing/range.h"
 
 #include "core/backing/change.h"
-#include "core/backing/range.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
@@ -32,12 +31,6 @@ static int reserve_range(struct gc_context *context, uint64_t needed, uint64_t *
     }
 }
 
-void gc_range_destroy_arena(struct gc_context *context, struct gc_arena *arena)
-{
-    gc_slab_put(&context->device->segments, arena->segment);
-    gc_host_unreserve(arena, gc_arena_host_bytes(arena->slot_count));
-}
-
 /* Over reserved addresses, ready to be added; NULL: no host memory. */
 static struct gc_arena *create_arena(struct gc_context *context, enum gc_class class,
                                      uint64_t address, uint64_t bytes)
@@ -61,7 +54,7 @@ static struct gc_arena *create_arena(struct gc_context *context, enum gc_class c
     /* Where its one free block starts. */
     if (gc_pagemap_prepare(&context->core->pagemap, address, GC_GRANULE) == GC_OK)
         return arena;
-    gc_range_destroy_arena(context, arena);
+    gc_arena_destroy(context, arena);
     return NULL;
 }
 
@@ -124,7 +117,7 @@ static enum gc_status fill_range(struct gc_context *context, uint64_t address,
     for (bytes = 0; count > 0; count--) {
         bytes += sizes[count - 1];
         if (count <= made)
-            gc_range_destroy_arena(context, arenas[count - 1]);
+            gc_arena_destroy(context, arenas[count - 1]);
     }
     /* A range that the driver keeps is addresses, not memory. */
     (void)driver->address_free(driver->self, context->handle, address, bytes);
@@ -191,7 +184,7 @@ enum gc_status gc_arena_add_planned(struct gc_context *context, uint64_t bytes)
         arena->prepared_end = address + places_bytes;
         if (add_arenas(context, &arena, 1, false) == GC_OK)
             return GC_OK;
-        gc_range_destroy_arena(context, arena);
+        gc_arena_destroy(context, arena);
     }
     (void)driver->address_free(driver->self, context->handle, address, range_bytes);
     return GC_NO_HOST_MEMORY;
@@ -229,7 +222,7 @@ static void forget_range(struct gc_context *context, struct gc_arena *arenas,
     while (arenas != NULL) {
         struct gc_arena *next = arenas->next;
         gc_host_discount(&context->device->host, gc_arena_host_bytes(arenas->touched_count));
-        gc_range_destroy_arena(context, arenas);
+        gc_arena_destroy(context, arenas);
         arenas = next;
     }
 }
@@ -300,4 +293,14 @@ enum gc_status gc_arena_return_range(struct gc_context *context)
     }
     gc_arena_change_end(&change);
     return status;
+}
+
+void gc_ranges_init(struct gc_core *core)
+{
+    gc_slab_init_small(&core->range_records, &core->host, sizeof(struct gc_range));
+}
+
+void gc_ranges_fini(struct gc_core *core)
+{
+    gc_slab_fini(&core->range_records);
 }

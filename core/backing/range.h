@@ -1,11 +1,11 @@
-/* What arena.c needs of range.c: the rest of it is in arena.h. */
+/* Ranges of addresses that are kept back; the rest of range.c is declared in change.h. */
 #ifndef GC_RANGE_H
 #define GC_RANGE_H
 
 #include <stdint.h>
 
-struct gc_arena;
 struct gc_context;
+struct gc_core;
 
 /* Addresses that stay reserved though nothing is mapped there: see gc_range_return_given_up. */
 struct gc_range {
@@ -14,10 +14,12 @@ struct gc_range {
     uint64_t bytes;
 };
 
-/* The records of an arena that is in no pool; its addresses are the caller's business. */
-void gc_range_destroy_arena(struct gc_context *context, struct gc_arena *arena);
 /* The driver's context is gone, and its graphs with it: the ranges that were kept back for them are
  * the driver's again. `head`, after all its records were dropped; no lock. */
 void gc_range_return_given_up(struct gc_context *head);
+
+/* The store of the records; for gc_core_create and gc_core_destroy. */
+void gc_ranges_init(struct gc_core *core);
+void gc_ranges_fini(struct gc_core *core);
 
 #endif

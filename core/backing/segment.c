@@ -1,8 +1,9 @@
-#include "core/pool/segment.h"
+#include "core/backing/segment.h"
 
 #include "core/base/assert.h"
 #include "core/debug/debug.h"
 #include "core/device/registry.h"
+#include "core/device/wait.h"
 
 #include <stddef.h>
 
@@ -161,6 +162,7 @@ enum gc_status gc_segment_create(struct gc_context *context, const struct gc_seg
     segment->bytes = plan->bytes;
     segment->class = (uint8_t)plan->class;
     segment->is_plain = plan->is_plain;
+    segment->is_own_mapping = plan->is_own_mapping;
     status = add_to_pool(context, segment, claim);
     if (status != GC_OK)
         goto fail;

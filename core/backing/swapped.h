@@ -1,9 +1,9 @@
-/* A swap from inside: what swap.c and swap_in.c share. */
+/* What is swapped out of a pool: the record of a change that lasts until all is back. */
 #ifndef GC_SWAP_RECORD_H
 #define GC_SWAP_RECORD_H
 
 #include "core/backing/change.h"
-#include "core/pause/swap.h"
+#include "core/backing/segment.h"
 
 /* A slot whose page is away. */
 struct gc_away {
@@ -23,14 +23,7 @@ struct gc_swap {
     struct gc_away list[];
 };
 
-/* The context in which contents are copied: of memory of the device, one of the device. */
-struct gc_context *gc_swap_worker(struct gc_context *context);
-/* The address of its slot. */
-uint64_t gc_swap_address(const struct gc_pool *pool, const struct gc_away *away);
-/* The end of the run of neighbours that starts at `i`. */
-uint64_t gc_swap_run_end(const struct gc_swap *swap, uint64_t i);
-/* The page is the slot's again. One that is not in use after all, or whose block was freed
- * meanwhile, is idle. */
-void gc_swap_settle_locked(struct gc_pool *pool, struct gc_slot *slot, struct gc_page *page);
+/* Frees host memory only. NULL is ignored. No lock. (change.c) */
+void gc_swap_forget(struct gc_context *context, struct gc_swap *swap);
 
 #endif

@@ -1,14 +1,17 @@
 #include "core/base/assert.h"
 
 #ifdef GC_CHECK
-#include "core/io/log.h"
-
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 void gc_check_fail(const char *condition, const char *file, int line)
 {
-    static const struct gc_log log = {GC_LOG_ERROR, 2};
-    gc_log_write(&log, GC_LOG_ERROR, "%s:%d: does not hold: %s", file, line, condition);
+    char text[1024];
+    const int bytes =
+        snprintf(text, sizeof(text), "gpucache: %s:%d: does not hold: %s\n", file, line, condition);
+    (void)!write(STDERR_FILENO, text,
+                 (size_t)bytes < sizeof(text) ? (size_t)bytes : sizeof(text) - 1);
     abort();
 }
 #else

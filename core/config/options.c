@@ -289,7 +289,8 @@ static void say_idle_gate(struct reading *reading)
         reading->options->mode == GC_MODE_OFF)
         return;
     for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
-        const bool is_open = asked[i] == GC_OPTION_GATE && reading->options->gate != GC_ADMISSION_DENY &&
+        const bool is_open = asked[i] == GC_OPTION_GATE &&
+                             reading->options->gate != GC_ADMISSION_DENY &&
                              reading->options->gate != GC_ADMISSION_EXIT;
         if (is_open || reading->from_config[asked[i]] ||
             !gc_options_is_set(reading->options, asked[i]))

@@ -1,9 +1,7 @@
 /* Captures, peers and waits of a context: who may use its memory, and when nothing may be asked of
  * the driver. All records of a handle are of one mind: what is said of one holds for each. A
  * capture may spread to streams of any context, so while one is under way all contexts capture. */
-#include "core/backing/change.h"
 #include "core/base/assert.h"
-#include "core/debug/debug.h"
 #include "core/device/registry.h"
 
 #include <stddef.h>
@@ -34,7 +32,7 @@ static void mark_pending(struct gc_core *core)
         const struct gc_device *device = gc_core_find_device(core, i);
         struct gc_context *context = device == NULL ? NULL : gc_context_first(device);
         for (; context != NULL; context = gc_context_next(context))
-            gc_reuse_mark(context);
+            gc_fence_mark_pending(context);
     }
 }
 
@@ -85,17 +83,6 @@ bool gc_context_is_capturing(const struct gc_context *context)
 
 /* ---- peers ---- */
 
-/* What is mapped from now on is shared anyhow. */
-void gc_context_share_mappings(struct gc_context *context)
-{
-    int code = 0;
-    if (gc_arena_share(context, &code) != GC_OK)
-        gc_log_write(context->core->log, GC_LOG_WARN,
-                     "memory of device %d that is mapped already is not open to a peer (driver "
-                     "code %d)",
-                     context->device->info.ordinal, code);
-}
-
 /* A peer on whose device there is another one. */
 static uint32_t find_twin_locked(const struct gc_context *context)
 {
@@ -144,7 +131,7 @@ static bool list_new_peer_locked(struct gc_context *context, struct gc_context *
     list_peer_locked(context, peer);
     /* Fences that do not cover the peer must not answer for what is freed from now on, though
      * nothing was submitted since. What is still to be taken its work of before does not use. */
-    if (!context->is_device || context->pool.segments != NULL)
+    if (!context->is_device || context->pool.content.segments != NULL)
         gc_work_end(&context->core->work);
     return true;
 }
@@ -156,9 +143,7 @@ void gc_context_list_peer(struct gc_context *context, struct gc_context *peer)
     gc_pool_release(&context->pool);
 }
 
-/* Lists the peer, and begins to open the memory to its device. False: it is open already; a thread
- * that finds another one at it waits, as its work may come next. */
-static bool begin_opening(struct gc_context *context, struct gc_context *peer)
+bool gc_context_begin_opening(struct gc_context *context, struct gc_context *peer)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
@@ -170,62 +155,13 @@ static bool begin_opening(struct gc_context *context, struct gc_context *peer)
     return is_new;
 }
 
-static void end_opening(struct gc_context *context)
+void gc_context_end_opening(struct gc_context *context)
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     context->opening_count--;
     pthread_cond_broadcast(&pool->pages.changed);
     gc_pool_release(pool);
-}
-
-/* For one record; `peer` is a head. */
-static void add_peer(struct gc_context *context, struct gc_context *peer)
-{
-    if (!begin_opening(context, peer))
-        return;
-    gc_context_share_mappings(context);
-    if (context->core->debug != NULL)
-        gc_debug_share(context);
-    end_opening(context);
-}
-
-/* The head first: who makes a record meanwhile copies it from there. */
-static void add_peer_to_all(struct gc_context *head, struct gc_context *peer)
-{
-    for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
-        add_peer(record, peer);
-}
-
-void gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
-{
-    int ignored;
-    if (peer->head == context->head)
-        return;
-    (void)gc_work_leave_single(context->core, &ignored);
-    add_peer_to_all(context->head, peer->head);
-    /* Stream-ordered memory is asked for by its contexts, which hand it on as they do their own. */
-    struct gc_context *ordered = gc_device_ordered(context->device);
-    if (ordered != NULL && ordered != context->head)
-        add_peer_to_all(ordered, peer->head);
-}
-
-void gc_context_copy_peers(struct gc_context *record)
-{
-    struct gc_context *peers[GC_PEER_MAX];
-    gc_pool_acquire_plain(&record->head->pool);
-    const uint32_t count = record->head->peer_count;
-    const bool is_crowded = record->head->is_crowded;
-    for (uint32_t i = 0; i < count; i++)
-        peers[i] = record->head->peers[i];
-    gc_pool_release(&record->head->pool);
-    gc_pool_acquire_plain(&record->pool);
-    record->is_crowded |= is_crowded;
-    gc_pool_release(&record->pool);
-    for (uint32_t i = 0; i < count; i++)
-        if (!gc_context_is_dropped(peers[i]))
-            add_peer(record, peers[i]);
-    atomic_store_explicit(&record->has_peers, true, memory_order_release);
 }
 
 /* ---- waits ---- */

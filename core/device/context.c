@@ -1,10 +1,9 @@
 #include "core/device/context.h"
 
-#include "core/backing/range.h"
 #include "core/base/assert.h"
+#include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
-#include "core/reclaim/tcache.h"
 
 #include <stddef.h>
 
@@ -34,14 +33,12 @@ void gc_contexts_init(struct gc_core *core)
 {
     gc_slab_init_small(&core->context_records, &core->host, RECORD_BYTES);
     gc_slab_init(&core->fence_rings, &core->host, sizeof(struct gc_fences));
-    gc_slab_init_small(&core->range_records, &core->host, sizeof(struct gc_range));
 }
 
 void gc_contexts_fini(struct gc_core *core)
 {
     gc_slab_fini(&core->context_records);
     gc_slab_fini(&core->fence_rings);
-    gc_slab_fini(&core->range_records);
 }
 
 /* Work of earlier days does not use memory that this pool is still to take. */
@@ -70,6 +67,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
     context->head = context;
     retire_all_so_far(context);
     const struct gc_pool_shared shared = {
+        .host = &device->host,
         .pagemap = &core->pagemap,
         .blocks = &device->blocks,
         .segments = &device->segments,
@@ -80,6 +78,7 @@ static struct gc_context *create_context(struct gc_core *core, uint64_t handle,
         .ordered_marks = device->ordered_marks,
         .synchronous_count = &device->core->work.synchronous_count,
         .page_bytes = device->page_bytes,
+        .is_whole = device->info.is_whole,
     };
     gc_pool_init(&context->pool, context, &shared);
     context->pool.streams = context->fences->streams;
@@ -115,7 +114,7 @@ static void push(_Atomic(struct gc_context *) *list, _Atomic(struct gc_context *
 static void link_locked(struct gc_core *core, struct gc_context *context)
 {
     if (!context->is_device && core->context_count < GC_MAGAZINE_UNUSED - 1)
-        context->number = ++core->context_count;
+        context->pool.number = ++core->context_count;
     /* Captures change under this lock only. */
     atomic_init(&context->capture_count,
                 atomic_load_explicit(&core->capture_count, memory_order_relaxed));
@@ -126,6 +125,36 @@ static void link_locked(struct gc_core *core, struct gc_context *context)
     else
         push(&context->head->next_record, &context->next_record, context);
     push(&context->device->contexts, &context->next_in_device, context);
+}
+
+/* ---- what threads may keep ---- */
+
+#define CAP_MAX GC_MIB(16)
+#define CAP_SHARE 256 /* of what the device may hold */
+#define TRIM_SHARE 8  /* of what may stay idle */
+
+void gc_magazine_size(struct gc_context *context)
+{
+    const struct gc_device *device = context->device;
+    const struct gc_share *share = context->share;
+    uint64_t cap = gc_min_u64(gc_share_total_bytes(device, share) / CAP_SHARE, CAP_MAX);
+    cap = gc_min_u64(cap, device->trim_bytes / TRIM_SHARE);
+    if (atomic_load_explicit(&device->is_over_limit, memory_order_relaxed) ||
+        (share != NULL && atomic_load_explicit(&share->is_over_limit, memory_order_relaxed)))
+        cap = 0;
+    if (atomic_load_explicit(&context->follows_plan, memory_order_relaxed) ||
+        gc_context_is_fenceless(context))
+        cap = 0; /* every request, or free, is to be seen */
+    atomic_store_explicit(&context->magazine_bytes, cap, memory_order_relaxed);
+    atomic_store_explicit(&context->pool.magazine_block_bytes,
+                          gc_min_u64(cap / 2, GC_MAGAZINE_BLOCK_MAX), memory_order_relaxed);
+}
+
+void gc_magazine_size_all(struct gc_device *device)
+{
+    for (struct gc_context *context = gc_context_first(device); context != NULL;
+         context = gc_context_next(context))
+        gc_magazine_size(context);
 }
 
 /* ---- stream-ordered memory: the device's ---- */
@@ -191,11 +220,11 @@ void gc_device_add_ordered(struct gc_device *device)
         destroy_context(core, created);
 }
 
-void gc_device_open_ordered(struct gc_device *device, int ordinal)
+struct gc_context *gc_device_admit(struct gc_device *device, int ordinal)
 {
     struct gc_core *core = device->core;
     if (ordinal < 0 || ordinal >= GC_DEVICE_MAX || ordinal == device->info.ordinal)
-        return;
+        return NULL;
     gc_lock_acquire(&core->registry);
     atomic_store_explicit(&device->is_open_to[ordinal], true, memory_order_relaxed);
     struct gc_context *ordered = gc_device_ordered(device);
@@ -203,8 +232,7 @@ void gc_device_open_ordered(struct gc_device *device, int ordinal)
     if (ordered != NULL && other != NULL)
         admit_contexts_locked(ordered, other);
     gc_lock_release(&core->registry);
-    for (; ordered != NULL; ordered = gc_context_next_record(ordered))
-        gc_context_share_mappings(ordered);
+    return ordered;
 }
 
 struct gc_context *gc_context_ordered(struct gc_context *context)
@@ -233,23 +261,7 @@ bool gc_core_is_of_device(uint64_t handle)
 
 uint16_t gc_context_number(const struct gc_context *context)
 {
-    return context->number;
-}
-
-static void forget_streams(struct gc_device *device, const struct gc_context *worker)
-{
-    for (struct gc_context *context = gc_context_first(device); context != NULL;
-         context = gc_context_next(context))
-        gc_context_forget_worker(context, worker);
-}
-
-void gc_context_forget_streams(const struct gc_context *head)
-{
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_device *device = gc_core_find_device(head->core, i);
-        if (device != NULL)
-            forget_streams(device, head);
-    }
+    return context->pool.number;
 }
 
 /* ---- contexts of the driver ---- */
@@ -339,8 +351,6 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
     gc_lock_release(&core->registry);
     if (status != GC_OK || *record != created)
         destroy_context(core, created);
-    if (status == GC_OK)
-        gc_context_copy_peers(*record);
     return status;
 }
 
@@ -447,34 +457,6 @@ void gc_context_sub_pages(struct gc_context *context, uint64_t bytes)
     atomic_fetch_sub_explicit(&context->device->mapped_bytes, bytes, memory_order_relaxed);
     if (context->share != NULL)
         atomic_fetch_sub_explicit(&context->share->mapped_bytes, bytes, memory_order_relaxed);
-}
-
-/* Nothing has to be waited for: all work that could use it went with its contexts. */
-static void empty_ordered(struct gc_context *ordered)
-{
-    for (struct gc_context *record = ordered; record != NULL;
-         record = gc_context_next_record(record)) {
-        struct gc_wait_set set;
-        gc_pool_acquire_plain(&record->pool);
-        const bool is_unused =
-            gc_context_wait_begin_locked(record, &set) && set.count == 0 && set.everyone == NULL;
-        gc_context_wait_end(&set);
-        gc_pool_release(&record->pool);
-        int ignored;
-        if (is_unused && gc_fence_synchronize(record, GC_FOREVER, &ignored) == GC_OK) {
-            gc_reuse_collect(record);
-            gc_shortage_empty_pool(record);
-        }
-    }
-}
-
-void gc_contexts_empty_ordered(struct gc_core *core)
-{
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        const struct gc_device *device = gc_core_find_device(core, i);
-        if (device != NULL)
-            empty_ordered(gc_device_ordered(device));
-    }
 }
 
 bool gc_context_is_dropped(const struct gc_context *context)

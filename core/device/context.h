@@ -43,11 +43,10 @@ struct gc_context {
      * before it was retired. Only rises. */
     atomic_uint_fast64_t given;
     atomic_bool is_fenceless; /* the driver cannot mark all work: frees wait, as plain ones do */
-    atomic_uint_fast64_t stuck_mark;           /* of a fence that was waited for in vain */
-    uint16_t number;                           /* from 1; 0: one too many to have magazines */
-    atomic_uint_fast64_t magazine_bytes;       /* what a thread may keep of the context */
-    atomic_uint_fast64_t magazine_block_bytes; /* and the largest block of it; 0: nothing */
-    struct gc_context *head;                   /* of the handle; ordinary: the record itself */
+    atomic_uint_fast64_t stuck_mark;     /* of a fence that was waited for in vain */
+    atomic_bool follows_plan;            /* every request must be seen: see core/follow */
+    atomic_uint_fast64_t magazine_bytes; /* what a thread may keep of the context */
+    struct gc_context *head;             /* of the handle; ordinary: the record itself */
     bool is_device;           /* of a device, not of a driver context: has no work of its own */
     struct gc_tenant *tenant; /* whose requests it serves; NULL: everyone else's */
     struct gc_share *share;   /* the tenant's account on the device; NULL: none */
@@ -180,6 +179,16 @@ static inline void gc_context_note_vanished(struct gc_context *context,
     gc_share_note_vanished(context->device, context->share, entry);
 }
 
+/* ---- what threads may keep of it ---- */
+
+#define GC_MAGAZINE_UNUSED UINT16_MAX   /* the number of no context */
+#define GC_MAGAZINE_BLOCK_MAX GC_MIB(8) /* larger ones go to the pool at once */
+
+/* How much of a new context a thread may keep: a share of what its device may hold. */
+void gc_magazine_size(struct gc_context *context);
+/* The same for all contexts of a device, whose limit has changed or is passed. */
+void gc_magazine_size_all(struct gc_device *device);
+
 /* ---- work and waits ---- */
 
 /* All work counted up to `mark` is done, that of peers too. */
@@ -190,20 +199,6 @@ static inline bool gc_context_is_gone(const struct gc_context *context)
 {
     return gc_context_is_dropped(context->head);
 }
-/* Takes the pool's lock once it is known whether a context that may end does; where that takes
- * longer than 10 s it counts as gone. */
-void gc_context_lock_decided(struct gc_context *context);
-/* What was asked of the context while it may have been about to end was refused: true if it stays,
- * so that it is to be asked again. `shown_count`: of gc_core_shown_count, read before. No lock. */
-bool gc_context_await_end(struct gc_context *context, unsigned shown_count);
-/* An address is unknown: it may be of a pool that is about to go. STILL: it is, and after 10 s
- * nobody knows yet whether that goes; the address is no one else's to free. */
-enum gc_hidden { GC_HIDDEN_NOT, GC_HIDDEN_DECIDED, GC_HIDDEN_STILL };
-enum gc_hidden gc_core_await_hidden(struct gc_core *core, uint64_t address);
-/* The stream is gone: what was freed in its order waits for all work, also where the pool is
- * hidden.
- */
-void gc_context_close_stream(struct gc_context *context, uint64_t stream);
 /* What is known of the handle's work holds for all its records. */
 void gc_context_set_suspect(struct gc_context *context, bool is_suspect);
 
@@ -223,7 +218,7 @@ static inline int gc_context_leave(const struct gc_context *context, int code)
     return code;
 }
 
-/* ---- claims: for context_end.c. What is claimed is the caller's to drop ---- */
+/* ---- claims: for core/alloc/teardown.c. What is claimed is the caller's to drop ---- */
 
 /* False: it is dropped already. */
 bool gc_context_claim_record(struct gc_context *record);
@@ -243,25 +238,17 @@ enum gc_status gc_context_add_record(struct gc_context *head, struct gc_tenant *
 /* The peer's work may reach the memory from now on. What is mapped is not opened to it. For one
  * record; `peer` is a head. */
 void gc_context_list_peer(struct gc_context *record, struct gc_context *peer);
-/* Opens what is mapped already to the devices that are to reach it. */
-void gc_context_share_mappings(struct gc_context *record);
+/* Contexts of device `ordinal` may use the stream-ordered memory of `device` from now on: they are
+ * peers of the head that serves it, which is returned; NULL: there is none. (context.c) */
+struct gc_context *gc_device_admit(struct gc_device *device, int ordinal);
+/* Lists the peer, and begins to open the memory to its device. False: it is open already; a thread
+ * that finds another one at it waits, as its work may come next. */
+bool gc_context_begin_opening(struct gc_context *context, struct gc_context *peer);
+void gc_context_end_opening(struct gc_context *context);
 /* A driver context that uses the memory: itself, or of memory of a device one of the device's;
  * NULL: there is none. */
 struct gc_context *gc_context_worker(struct gc_context *context);
-/* The end of a context took peers away: memory of devices that no context uses any more goes back.
- */
-void gc_contexts_empty_ordered(struct gc_core *core);
-/* The context is about to end: nothing that was freed in the order of its streams, whosever the
- * memory is, waits for their marks, which go with it. */
-void gc_context_forget_streams(const struct gc_context *head);
-/* The same for one record's memory, hidden or not: context_hide.c. */
-void gc_context_forget_worker(struct gc_context *record, const struct gc_context *worker);
-/* Makes a new record know the peers of its head. */
-void gc_context_copy_peers(struct gc_context *record);
-/* The record goes, its handle stays: drops its pool, what is mapped is unmapped. False: it went
- * with its handle already. */
-bool gc_context_drop_record(struct gc_context *record);
-/* After that, once: captures need not look at it any more. */
+/* A record was dropped (core/alloc/teardown.h), once: captures need not look at it any more. */
 void gc_context_forget_record(struct gc_context *record);
 
 /* ---- waits ---- */

@@ -1,13 +1,10 @@
 #include "core/device/device.h"
 
 #include "core/base/bits.h"
-#include "core/debug/debug.h"
 #include "core/device/quota.h"
 #include "core/device/registry.h"
-#include "core/group/group.h"
 #include "core/observe/stacks.h"
 #include "core/pool/pages.h"
-#include "core/reclaim/tcache.h"
 
 #include <stdio.h>
 
@@ -41,20 +38,7 @@ static uint64_t choose_backend(struct gc_core *core, const struct gc_device_info
     return 0;
 }
 
-/* What the report shall say where the debug aids decide, not the device. */
-static void describe_debug(struct gc_device *device)
-{
-    char *reason = device->info.backend_reason;
-    gc_debug_note_device(device->core, device);
-    if (!device->info.has_mapping)
-        return;
-    device->is_mapped = gc_debug_maps_blocks(device->core);
-    snprintf(reason, sizeof(device->info.backend_reason), "%s",
-             device->is_mapped ? "GPUCACHE_DEBUG gives each block pages of its own"
-                               : "GPUCACHE_DEBUG looks at freed memory by its address");
-}
-
-static struct gc_device *create_device(struct gc_core *core, const struct gc_device_info *info)
+struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_info *info)
 {
     struct gc_host host = {0};
     struct gc_device *device = gc_host_map(&host, sizeof(*device));
@@ -82,11 +66,8 @@ static struct gc_device *create_device(struct gc_core *core, const struct gc_dev
     gc_slab_init(&device->page_records, &device->host, sizeof(struct gc_page));
     device->page_bytes = choose_backend(core, info);
     device->is_mapped = device->page_bytes != 0;
-    if (core->debug != NULL)
-        describe_debug(device);
     gc_lock_init(&device->give_back_lock, GC_RANK_DEVICE);
     pthread_cond_init(&device->give_back_done, NULL);
-    gc_member_attach(core, device);
     return device;
 }
 
@@ -100,30 +81,6 @@ void gc_device_fini(struct gc_device *device)
     gc_host_unmap(&device->host, device->apis, apis_bytes(device->core));
     struct gc_host host = {gc_host_bytes(&device->host)};
     gc_host_unmap(&host, device, sizeof(*device));
-}
-
-enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_info *info,
-                                  struct gc_device **device)
-{
-    if (info->ordinal < 0 || info->ordinal >= GC_DEVICE_MAX)
-        return GC_INVALID_ARGUMENT;
-    *device = gc_core_find_device(core, info->ordinal);
-    if (*device != NULL)
-        return GC_OK;
-    struct gc_device *created = create_device(core, info);
-    if (created == NULL)
-        return GC_NO_HOST_MEMORY;
-    struct gc_device *present = NULL;
-    /* Release: pairs with gc_core_find_device. */
-    if (atomic_compare_exchange_strong_explicit(&core->devices[info->ordinal], &present, created,
-                                                memory_order_acq_rel, memory_order_acquire)) {
-        *device = created;
-        gc_device_add_ordered(created);
-    } else {
-        gc_device_fini(created);
-        *device = present;
-    }
-    return GC_OK;
 }
 
 struct gc_device *gc_core_find_device(struct gc_core *core, int ordinal)
@@ -163,15 +120,13 @@ uint64_t gc_device_keep_bytes(const struct gc_device *device)
                        : gc_min_u64(trim, gc_sub_or_zero_u64(gc_device_idle_bytes(device), excess));
 }
 
-void gc_core_set_limit(struct gc_core *core, struct gc_device *device, uint64_t limit_bytes)
+void gc_device_set_limit(struct gc_device *device, uint64_t limit_bytes)
 {
     gc_budget_set_limit(&device->budget, limit_bytes);
-    atomic_store_explicit(
-        &device->trim_bytes,
-        share_of(gc_min_u64(limit_bytes, device->info.total_bytes), core->options->trim_percent),
-        memory_order_relaxed);
-    (void)gc_device_settle(device); /* what is live stays */
-    gc_magazine_size_all(device);
+    atomic_store_explicit(&device->trim_bytes,
+                          share_of(gc_min_u64(limit_bytes, device->info.total_bytes),
+                                   device->core->options->trim_percent),
+                          memory_order_relaxed);
 }
 
 uint64_t gc_device_total_bytes(const struct gc_device *device)
@@ -334,4 +289,32 @@ void gc_device_note_other_back(struct gc_device *device, const struct gc_entry *
 bool gc_device_is_mapped(const struct gc_device *device)
 {
     return device->is_mapped;
+}
+
+/* ---- counts that others report ---- */
+
+void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api)
+{
+    if (api >= core->api_count)
+        return;
+    gc_counter_add(
+        device != NULL ? &device->apis[api].driver_calls : &core->process_driver_calls[api], 1);
+}
+
+void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_share *share)
+{
+    gc_counter_add(&device->stats.oom_count, 1);
+    if (share != NULL)
+        gc_counter_add(&share->oom_count, 1);
+    gc_core_note_use(core); /* what a program could not have is worth a report too */
+}
+
+void gc_core_note_use(struct gc_core *core)
+{
+    atomic_store_explicit(&core->was_used, true, memory_order_relaxed);
+}
+
+bool gc_core_was_used(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->was_used, memory_order_relaxed);
 }

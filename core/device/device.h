@@ -85,14 +85,15 @@ void gc_device_release_measured(struct gc_device *device, uint64_t bytes);
 /* By how much more is held than the limit allows, the process's own or the group's. */
 uint64_t gc_device_excess_bytes(const struct gc_device *device);
 uint64_t gc_device_idle_bytes(const struct gc_device *device);
+/* The process's own limit, and how much may stay idle under it. */
+void gc_device_set_limit(struct gc_device *device, uint64_t limit_bytes);
 /* How much idle memory may stay: GPUCACHE_TRIM's share, less where the limit was set below what is
  * held. */
 uint64_t gc_device_keep_bytes(const struct gc_device *device);
-/* Gives idle memory back where more is held than the limit allows, waiting for what is pending if
- * it must; false if more still is. Cheap where it is not. No lock may be held. (shortage.c) */
-bool gc_device_settle(struct gc_device *device);
 /* Adds the head that serves stream-ordered requests, where memory is mapped. (context.c) */
 void gc_device_add_ordered(struct gc_device *device);
+/* NULL: there is no host memory. Nobody has seen it. */
+struct gc_device *gc_device_create(struct gc_core *core, const struct gc_device_info *info);
 void gc_device_fini(struct gc_device *device);
 
 /* ---- accounts of one allocation: share.h ---- */

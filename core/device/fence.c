@@ -2,7 +2,6 @@
 
 #include "core/base/assert.h"
 #include "core/device/registry.h"
-#include "core/reclaim/tcache.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -457,6 +456,17 @@ void gc_fence_forget(struct gc_context *context)
             return;
         release_members(&fence);
     }
+}
+
+void gc_fence_mark_pending(struct gc_context *context)
+{
+    gc_pool_acquire_plain(&context->pool);
+    const bool is_fenced = context->pool.unfenced_count == 0;
+    gc_pool_release(&context->pool);
+    if (is_fenced)
+        return;
+    (void)gc_fence_poll(context); /* the ring may be full */
+    gc_fence_record(context);
 }
 
 /* ---- waiting for everything ---- */

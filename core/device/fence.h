@@ -9,7 +9,7 @@
 #define GC_FENCE_H
 
 #include "core/base/status.h"
-#include "core/pool/stream_list.h"
+#include "core/pool/pending.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,7 +76,17 @@ enum gc_status gc_fence_wait_set(const struct gc_wait_set *set, int *driver_code
  * end. GC_DRIVER: the wait failed, the context is suspect. */
 enum gc_status gc_fence_synchronize(struct gc_context *context, uint64_t limit_ns,
                                     int *driver_code) GC_CHECKED;
+/* Before a capture, in which none can be recorded: a fence for what is pending and has none. */
+void gc_fence_mark_pending(struct gc_context *context);
 /* The context was dropped: its open fences are forgotten. */
 void gc_fence_forget(struct gc_context *context);
+
+/* ---- patience ---- */
+
+/* How long a request that is short waits while nothing becomes free. Work may wait for the very
+ * thread that asks, which a plain driver would have refused. */
+#define GC_SHORT_NS UINT64_C(30000000000)
+/* And how long one fence is waited for before something else is looked at. */
+#define GC_TURN_NS UINT64_C(10000000)
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/reclaim/tcache.h"
 
 #include <stddef.h>
 
@@ -57,12 +56,6 @@ uint64_t gc_share_limit_bytes(const struct gc_device *device, const struct gc_sh
 uint64_t gc_share_total_bytes(const struct gc_device *device, const struct gc_share *share)
 {
     return gc_min_u64(gc_share_limit_bytes(device, share), device->info.total_bytes);
-}
-
-void gc_share_apply_limit(struct gc_share *share)
-{
-    (void)gc_share_settle(share); /* what is live stays */
-    gc_magazine_size_all(share->device);
 }
 
 uint64_t gc_share_excess_bytes(const struct gc_share *share)

@@ -63,11 +63,6 @@ void gc_share_release(struct gc_device *device, struct gc_share *share, uint64_t
 uint64_t gc_share_limit_bytes(const struct gc_device *device, const struct gc_share *share);
 /* The same, or what the device has. */
 uint64_t gc_share_total_bytes(const struct gc_device *device, const struct gc_share *share);
-/* After the budget's limit was changed: what is idle beyond it goes back, and threads keep less.
- * New requests fail while more is held. No lock may be held. */
-void gc_share_apply_limit(struct gc_share *share);
-/* As gc_device_settle. (shortage.c) */
-bool gc_share_settle(struct gc_share *share);
 /* By how much more is held than the limit allows. */
 uint64_t gc_share_excess_bytes(const struct gc_share *share);
 uint64_t gc_share_idle_bytes(const struct gc_device *device, const struct gc_share *share);

@@ -5,7 +5,6 @@
 #include "core/base/histogram.h"
 #include "core/config/options.h"
 #include "core/core.h"
-#include "core/debug/debug.h"
 #include "core/device/context.h"
 #include "core/device/device.h"
 #include "core/device/submit.h"
@@ -19,6 +18,13 @@ struct gc_elastic_table;
 struct gc_follow;
 struct gc_member;
 
+/* Gives idle memory of the device, or of one share of it, back to the driver until at most
+ * `keep_bytes` are idle or `enough_bytes` went. Returns the bytes given back. No lock may be held.
+ */
+typedef uint64_t gc_shrink_function(struct gc_device *device, const struct gc_share *share,
+                                    uint64_t keep_bytes, uint64_t enough_bytes);
+#define GC_SHRINKER_MAX 4
+
 struct gc_core {
     struct gc_driver driver;
     const struct gc_options *options;
@@ -29,7 +35,12 @@ struct gc_core {
     enum gc_mode mode;
     const char *const *api_names;
     uint16_t api_count;
-    struct gc_member *member;       /* in the ledger; NULL: not joined */
+    struct gc_member *member; /* in the ledger; NULL: not joined */
+    struct gc_ledger *ledger; /* the member's; NULL: not joined */
+    atomic_uint ledger_rows;  /* of tenants in the process's slot that are taken */
+    /* Answers requests of other processes, if there are any: gc_member_serve. */
+    bool (*serve)(struct gc_core *core);
+    atomic_bool serves_in_threads;  /* nobody but the program's own threads hears requests */
     struct gc_debugger *debug;      /* GPUCACHE_DEBUG; NULL: none */
     const struct gc_run_plan *plan; /* that was given; NULL: none */
     struct gc_follow *follow;       /* it is followed; NULL: it is not */
@@ -75,6 +86,9 @@ struct gc_core {
     atomic_uint capture_count;           /* of all contexts together */
     atomic_uint everyone_count;          /* waits under way for the work of all contexts */
 
+    gc_shrink_function *shrinkers[GC_SHRINKER_MAX]; /* registered at creation: see reclaim.h */
+    unsigned shrinker_count;
+
     struct gc_lock elastic_lock; /* guards the table and its references: elastic_table.c */
     pthread_cond_t elastic_changed;
     struct gc_elastic_table *elastics; /* made with the first pool */
@@ -85,58 +99,19 @@ static inline uint64_t gc_core_now_ns(const struct gc_core *core)
     return core->driver.clock_ns(core->driver.self);
 }
 
+static inline bool gc_core_serves_in_threads(const struct gc_core *core)
+{
+    return atomic_load_explicit(&core->serves_in_threads, memory_order_relaxed);
+}
+
 /* Changes whenever a context that was about to end stays: what was not found may be there again. */
 static inline unsigned gc_core_shown_count(const struct gc_core *core)
 {
-    /* Acquire: pairs with the release in context_end.c, where pools are shown again. */
+    /* Acquire: pairs with the release in teardown.c, where pools are shown again. */
     return atomic_load_explicit(&core->shown_count, memory_order_acquire);
 }
 
-/* The block that starts at `address`, with its pool's lock held; or none, with no lock held.
- * `interior`: any address inside it will do. GC_NOT_OURS; GC_INVALID_POINTER: inside a segment, but
- * no block starts there. */
-enum gc_status gc_core_lock_block(struct gc_core *core, uint64_t address, bool interior,
-                                  struct gc_block **block) GC_CHECKED;
-/* Settles the accounts of a direct record that went with its context. */
-void gc_direct_vanished(const struct gc_direct *direct);
-
-/* ---- reuse.c: how freed memory becomes free memory ---- */
-
-/* Frees a live block of the context's pool, whose lock is held and is released here. `stream`, of
- * `worker` (NULL: of the context): in its order, without a wait; GC_STREAM_OTHER: of one that is
- * not named; GC_STREAM_NONE: a plain free. */
-enum gc_status gc_reuse_free_unlock(struct gc_context *context, struct gc_block *block,
-                                    struct gc_context *worker, uint64_t stream,
-                                    int *driver_code) GC_CHECKED;
-/* An allocation of `wanted_bytes` misses: makes pending memory free as far as that costs no wait;
- * beyond the share of the device that may be pending it waits rather than let the pool grow. True
- * if memory became free.
- */
-bool gc_reuse_resolve(struct gc_context *context, uint64_t wanted_bytes);
-/* What is pending can be asked about from now on, also beside captures. */
-void gc_reuse_mark(struct gc_context *context);
-/* What is pending and is done by now becomes free; waits for nothing. */
-void gc_reuse_look(struct gc_context *context);
-/* Waits for all that is pending, if there is any and no capture forbids it, for about limit_ns.
- * True if memory became free. */
-bool gc_reuse_drain(struct gc_context *context, uint64_t limit_ns);
-/* The same for the oldest pending memory only, where fences can tell it from the rest, and for
- * about limit_ns. *is_under_way: set if there is more to wait for. */
-bool gc_reuse_wait_oldest(struct gc_context *context, uint64_t limit_ns, bool *is_under_way);
-/* The context is about to end, and its memory with it: what was freed is waited for as the plain
- * driver's free would have, where work of other contexts may use it. */
-void gc_reuse_await_others(struct gc_context *context);
-/* `retired` may have risen: what is pending and idle now goes into the bins. True if anything did.
- */
-bool gc_reuse_collect(struct gc_context *context);
-/* The program itself waited for the work of `waited`: what was freed before `epoch` is idle, unless
- * others' work may use it. */
-void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited, uint64_t epoch);
-/* How long a request that is short waits while nothing becomes free. Work may wait for the very
- * thread that asks, which a plain driver would have refused. */
-#define GC_SHORT_NS UINT64_C(30000000000)
-/* And how long one fence is waited for before something else is looked at. */
-#define GC_TURN_NS UINT64_C(10000000)
+/* ---- submit.c ---- */
 
 /* Makes sure that what is in the bins of the context is truly idle, not only in the order of the
  * one stream: waits if it must, for work before the frees (work.h). False if a capture forbids that
@@ -144,57 +119,5 @@ void gc_reuse_retire(struct gc_context *context, const struct gc_context *waited
  * release all locks, then ask this, and put it back on false; what is binned after this was asked
  * is not covered. Only while there is one stream does it ever wait: otherwise it is one load. */
 bool gc_reuse_quiesce(struct gc_context *context, int *driver_code);
-
-/* Blocks of the context went from a magazine to its pool: what their number calls for is done. May
- * call the driver. */
-void gc_reuse_note_handed(struct gc_context *context);
-
-/* ---- shortage.c: what is done before a request fails ---- */
-
-/* `share`, here and below: only what is its own is asked and waited for; NULL: all of the device.
- */
-
-/* Gives idle segments back, the longest idle of each pool first, until at most `keep_bytes` are
- * idle or `enough_bytes` went back. Returns bytes given back. */
-uint64_t gc_shortage_give_back(struct gc_device *device, struct gc_share *share,
-                               uint64_t keep_bytes, uint64_t enough_bytes);
-
-/* Gives back what is wanted of what is idle, or is so by now; waits for nothing. True if anything
- * went back. */
-bool gc_shortage_give_idle(struct gc_device *device, struct gc_share *share, uint64_t wanted_bytes);
-
-/* Gives everything idle of one record back. */
-void gc_shortage_empty_pool(struct gc_context *context);
-
-/* What is freed becomes free: the threads' magazines are emptied, and what is pending is waited for
- * where no capture forbids it. True if anything became free. */
-bool gc_shortage_resolve(struct gc_device *device, struct gc_share *share, uint64_t limit_ns);
-
-/* Gives back what a limit that was lowered, of the share or of the device, does not allow; after a
- * free. Cheap where there is nothing. */
-void gc_shortage_trim(struct gc_context *context);
-/* gc_device_settle, and gc_share_settle where the context has a share. */
-bool gc_shortage_settle(struct gc_context *context);
-
-/* State of one request that is short. */
-struct gc_shortage {
-    struct gc_device *device;
-    struct gc_share *share; /* that pays first; may be NULL, as the next */
-    struct gc_pool *pool;   /* where the request would be served */
-    unsigned attempts;
-    uint64_t end_ns; /* until when is waited, in all attempts together */
-    uint64_t device_generation;
-    uint64_t share_generation;
-    uint64_t pool_generation;
-    struct gc_decline seen; /* the request's own rollbacks: no room that it did not have before */
-};
-void gc_shortage_begin(struct gc_shortage *shortage, struct gc_device *device,
-                       struct gc_share *share, struct gc_pool *pool);
-/* After an attempt found no room for `wanted_bytes`: true if something changed, so that another
- * attempt is worth while. `decline` is how the last one ended: where the share alone is short only
- * what is its own is given back and waited for. False for good once nothing idle is left and
- * nothing is under way. */
-bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
-                         const struct gc_decline *decline);
 
 #endif

@@ -6,7 +6,6 @@
 #include "core/config/parse.h"
 #include "core/device/registry.h"
 #include "core/device/tenant_record.h"
-#include "core/group/group.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -20,12 +19,6 @@ static struct gc_tenant *follow(const _Atomic(struct gc_tenant *) *link)
 {
     /* Acquire: pairs with the release in gc_core_add_tenant. */
     return atomic_load_explicit(link, memory_order_acquire);
-}
-
-/* NULL: the tenant never used the device. Acquire: pairs with gc_tenant_share. */
-static struct gc_share *share_at(const struct gc_tenant *tenant, int ordinal)
-{
-    return atomic_load_explicit(&tenant->shares[ordinal], memory_order_acquire);
 }
 
 static bool is_removed(const struct gc_tenant *tenant)
@@ -129,7 +122,7 @@ enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *devic
 {
     struct gc_core *core = tenant->core;
     const int ordinal = gc_device_get_info(device)->ordinal;
-    *share = share_at(tenant, ordinal);
+    *share = gc_tenant_share_at(tenant, ordinal);
     if (*share != NULL)
         return GC_OK;
     struct gc_share *created = gc_slab_take(&core->share_records);
@@ -139,7 +132,7 @@ enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *devic
     gc_share_init(created, device, gc_tenant_limit_bytes(tenant));
     created->capacity_bytes = gc_tenant_capacity_bytes(tenant, device);
     gc_lock_acquire(&core->registry);
-    *share = share_at(tenant, ordinal);
+    *share = gc_tenant_share_at(tenant, ordinal);
     if (*share == NULL) {
         /* The limit changes under this lock only. */
         gc_budget_set_limit(&created->budget, gc_tenant_limit_bytes(tenant));
@@ -152,42 +145,9 @@ enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *devic
     return GC_OK;
 }
 
-enum gc_status gc_tenant_context(struct gc_tenant *tenant, struct gc_context *head,
-                                 struct gc_context **own)
-{
-    if (tenant == NULL) {
-        *own = head;
-        return GC_OK;
-    }
-    *own = gc_context_find_record(head, tenant);
-    /* Acquire: pairs with the release in gc_context_copy_peers. */
-    if (*own != NULL && atomic_load_explicit(&(*own)->has_peers, memory_order_acquire))
-        return gc_tenant_is_open(tenant) ? GC_OK : GC_INVALID_ARGUMENT;
-    struct gc_share *share;
-    const enum gc_status status = gc_tenant_share(tenant, head->device, &share);
-    return status == GC_OK ? gc_context_add_record(head, tenant, share, own) : status;
-}
-
 bool gc_tenant_is_open(const struct gc_tenant *tenant)
 {
     return atomic_load_explicit(&tenant->state, memory_order_acquire) == GC_TENANT_OPEN;
-}
-
-void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes)
-{
-    gc_lock_acquire(&tenant->core->registry);
-    atomic_store_explicit(&tenant->limit_bytes, limit_bytes, memory_order_relaxed);
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_share *share = share_at(tenant, i);
-        if (share != NULL)
-            gc_budget_set_limit(&share->budget, limit_bytes);
-    }
-    gc_lock_release(&tenant->core->registry);
-    for (int i = 0; i < GC_DEVICE_MAX; i++) {
-        struct gc_share *share = share_at(tenant, i);
-        if (share != NULL)
-            gc_share_apply_limit(share);
-    }
 }
 
 uint64_t gc_tenant_limit_bytes(const struct gc_tenant *tenant)
@@ -214,13 +174,6 @@ enum gc_status gc_tenant_begin_pause(struct gc_tenant *tenant)
     return status;
 }
 
-void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused)
-{
-    /* Sequentially consistent, as the gate's word, which changes after it. */
-    atomic_store_explicit(&tenant->is_paused, is_paused, memory_order_seq_cst);
-    gc_member_write_tenant(tenant);
-}
-
 bool gc_tenant_is_paused(const struct gc_tenant *tenant)
 {
     return atomic_load_explicit(&tenant->is_paused, memory_order_seq_cst);
@@ -228,7 +181,7 @@ bool gc_tenant_is_paused(const struct gc_tenant *tenant)
 
 uint64_t gc_tenant_capacity_bytes(const struct gc_tenant *tenant, const struct gc_device *device)
 {
-    const struct gc_share *share = share_at(tenant, gc_device_get_info(device)->ordinal);
+    const struct gc_share *share = gc_tenant_share_at(tenant, gc_device_get_info(device)->ordinal);
     if (share != NULL)
         return share->capacity_bytes;
     if (tenant->capacity_bytes != 0)
@@ -244,7 +197,7 @@ static void add_pool(struct gc_context *record, struct gc_tenant_figures *figure
 {
     struct gc_pool *pool = &record->pool;
     gc_pool_acquire_plain(pool);
-    figures->pending_bytes += pool->pending_bytes;
+    figures->pending_bytes += pool->content.pending_bytes;
     if (figures->base_address == 0 || !record->is_device)
         figures->base_address = pool->pages.range_address;
     gc_pool_release(pool);
@@ -262,7 +215,7 @@ static void add_gauge(const struct gc_gauge_cell *cell, struct gc_gauge *sum)
 static bool add_device(struct gc_tenant *tenant, struct gc_device *device,
                        struct gc_tenant_figures *figures)
 {
-    const struct gc_share *share = share_at(tenant, gc_device_get_info(device)->ordinal);
+    const struct gc_share *share = gc_tenant_share_at(tenant, gc_device_get_info(device)->ordinal);
     if (share == NULL)
         return false;
     add_gauge(&share->requested, &figures->requested);

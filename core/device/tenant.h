@@ -51,9 +51,6 @@ enum gc_status gc_tenant_share(struct gc_tenant *tenant, struct gc_device *devic
 /* The tenant whose requests the record serves; NULL: none's. */
 struct gc_tenant *gc_context_tenant(const struct gc_context *context);
 
-/* On each device. Idle memory beyond it goes back, what is live stays, and new requests fail until
- * less is held. May call the driver; no lock may be held. */
-void gc_tenant_set_limit(struct gc_tenant *tenant, uint64_t limit_bytes);
 /* One load each. */
 uint64_t gc_tenant_limit_bytes(const struct gc_tenant *tenant);
 const char *gc_tenant_name(const struct gc_tenant *tenant);
@@ -90,8 +87,6 @@ bool gc_tenant_read(struct gc_tenant *tenant, struct gc_device *device,
 /* It counts as paused from now on, and is not removed meanwhile. GC_BUSY: it is paused already;
  * GC_INVALID_ARGUMENT: it is removed, or about to be. */
 enum gc_status gc_tenant_begin_pause(struct gc_tenant *tenant) GC_CHECKED;
-/* What came of it. */
-void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused);
 bool gc_tenant_is_paused(const struct gc_tenant *tenant);
 
 #endif

@@ -19,6 +19,12 @@ struct gc_tenant {
     _Atomic(struct gc_share *) shares[GC_DEVICE_MAX];
 };
 
+/* NULL: the tenant never used the device. Acquire: pairs with the release in gc_tenant_share. */
+static inline struct gc_share *gc_tenant_share_at(const struct gc_tenant *tenant, int ordinal)
+{
+    return atomic_load_explicit(&tenant->shares[ordinal], memory_order_acquire);
+}
+
 void gc_tenants_init(struct gc_core *core);
 /* At the end of the core. */
 void gc_tenants_fini(struct gc_core *core);

@@ -3,9 +3,11 @@
  * until it goes. */
 #include "core/direct/direct.h"
 #include "core/base/bits.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/group/group.h"
 #include "core/io/text.h"
+#include "core/reclaim/reclaim.h"
 
 #include <stddef.h>
 

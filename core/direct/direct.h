@@ -1,4 +1,4 @@
-/* What the kinds of direct.def mean for the figures. */
+/* Records of direct memory: what the kinds of direct.def mean for the figures, and their end. */
 #ifndef GC_DIRECT_H
 #define GC_DIRECT_H
 
@@ -8,5 +8,8 @@
  * allocated bytes, and as a leak if it stays. The others show under their entry point and in
  * direct_bytes only. */
 bool gc_direct_is_allocation(enum gc_direct_kind kind);
+
+/* Settles the accounts of a direct record that went with its context. */
+void gc_direct_vanished(const struct gc_direct *direct);
 
 #endif

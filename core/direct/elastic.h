@@ -72,10 +72,8 @@ enum gc_status gc_elastic_find_device(struct gc_core *core, uint64_t handle,
 
 /* ---- for core ---- */
 
-/* Gives stocks of the device's pools, or only those of a share, back until at most `keep_bytes` of
- * it are idle or `enough_bytes` went. Returns bytes given back. */
-uint64_t gc_elastic_give_back(struct gc_device *device, const struct gc_share *share,
-                              uint64_t keep_bytes, uint64_t enough_bytes);
+/* With the core. What the pools keep in stock is given back where memory is short. */
+void gc_elastic_init(struct gc_core *core);
 /* With the core: host memory only. */
 void gc_elastic_fini(struct gc_core *core);
 

@@ -47,6 +47,14 @@ struct gc_elastic {
 
 /* ---- the table: elastic_table.c ---- */
 
+/* A pool of the device without memory of the device; NULL: no host memory. */
+struct gc_elastic *gc_elastic_create_record(struct gc_device *device, uint64_t page_count,
+                                            uint64_t page_bytes);
+/* Frees the record, no memory of the device. */
+void gc_elastic_destroy_record(struct gc_elastic *pool);
+/* With the core: the lock of the table. */
+void gc_elastic_init_table(struct gc_core *core);
+
 /* Sees to it that there is one. GC_NO_HOST_MEMORY. */
 enum gc_status gc_elastic_make_table(struct gc_core *core) GC_CHECKED;
 /* The pool can be found by the handle from now on. GC_NO_HOST_MEMORY: every slot is in use. */
@@ -60,17 +68,12 @@ void gc_elastic_end_close(struct gc_core *core, uint64_t handle, bool is_gone);
 /* Takes a reference: NULL if there is no such pool. Release it. */
 struct gc_elastic *gc_elastic_acquire(struct gc_core *core, uint64_t handle);
 void gc_elastic_release(struct gc_core *core, struct gc_elastic *pool);
+/* The same for the next pool of the device, or only of a share of it, from slot *index on, which
+ * moves past it: NULL at the end. */
+struct gc_elastic *gc_elastic_acquire_next(struct gc_core *core, const struct gc_device *device,
+                                           const struct gc_share *share, uint32_t *index);
 
-/* ---- one pool: elastic_pool.c ---- */
-
-/* Frees the record, no memory of the device. */
-void gc_elastic_destroy_record(struct gc_elastic *pool);
-/* Gives back of its stock what is idle beyond keep_bytes, until enough_bytes went; returns the
- * bytes that went. */
-uint64_t gc_elastic_give_back_of(struct gc_elastic *pool, const struct gc_share *share,
-                                 uint64_t keep_bytes, uint64_t enough_bytes);
-
-/* ---- the stock: elastic_stock.c ---- */
+/* ---- the stock: elastic_pool.c ---- */
 
 /* An idle page, or one whose physical page is to be kept, joins the stock as it is: warm if bound,
  * else its handle becomes loose. It is busy or mapped before. */

@@ -1,6 +1,6 @@
-/* Which elastic pools there are: handles and references. A handle is a slot's number and how often
- * the slot was used; an operation holds a reference while it runs, so a pool that is being
- * destroyed waits for it. */
+/* Which elastic pools there are: records, handles and references. A handle is a slot's number and
+ * how often the slot was used; an operation holds a reference while it runs, so a pool that is
+ * being destroyed waits for it. */
 #include "core/device/registry.h"
 #include "core/direct/elastic_pool.h"
 
@@ -20,6 +20,60 @@ struct slot {
 struct gc_elastic_table {
     struct slot slots[GC_ELASTIC_MAX];
 };
+
+/* ---- records ---- */
+
+static uint64_t pages_bytes(const struct gc_elastic *pool)
+{
+    return pool->page_count * sizeof(*pool->pages);
+}
+
+static uint64_t loose_bytes(const struct gc_elastic *pool)
+{
+    return pool->page_count * sizeof(*pool->loose);
+}
+
+void gc_elastic_destroy_record(struct gc_elastic *pool)
+{
+    struct gc_host *host = &pool->device->host;
+    if (pool->share != NULL)
+        atomic_fetch_sub_explicit(&pool->share->elastic_count, 1, memory_order_relaxed);
+    pthread_cond_destroy(&pool->changed);
+    gc_lock_fini(&pool->lock);
+    gc_host_unmap(host, pool->loose, loose_bytes(pool));
+    gc_host_unmap(host, pool->pages, pages_bytes(pool));
+    gc_host_unmap(host, pool, sizeof(*pool));
+}
+
+struct gc_elastic *gc_elastic_create_record(struct gc_device *device, uint64_t page_count,
+                                            uint64_t page_bytes)
+{
+    struct gc_elastic *pool = gc_host_map(&device->host, sizeof(*pool));
+    if (pool == NULL)
+        return NULL;
+    pool->device = device;
+    pool->page_bytes = page_bytes;
+    pool->page_count = (uint32_t)page_count;
+    pool->warm_first = GC_ELASTIC_PAGE_NONE;
+    pool->warm_last = GC_ELASTIC_PAGE_NONE;
+    pool->pages = gc_host_map(&device->host, pages_bytes(pool));
+    if (pool->pages == NULL)
+        goto fail_pages;
+    pool->loose = gc_host_map(&device->host, loose_bytes(pool));
+    if (pool->loose == NULL)
+        goto fail_loose;
+    gc_lock_init(&pool->lock, GC_RANK_ELASTIC);
+    pthread_cond_init(&pool->changed, NULL);
+    return pool;
+
+fail_loose:
+    gc_host_unmap(&device->host, pool->pages, pages_bytes(pool));
+fail_pages:
+    gc_host_unmap(&device->host, pool, sizeof(*pool));
+    return NULL;
+}
+
+/* ---- the table ---- */
 
 static uint64_t handle_of(uint32_t index, const struct slot *slot)
 {
@@ -56,6 +110,35 @@ void gc_elastic_release(struct gc_core *core, struct gc_elastic *pool)
     if (--slot->reference_count == 0 && slot->is_closing)
         pthread_cond_broadcast(&core->elastic_changed);
     gc_lock_release(&core->elastic_lock);
+}
+
+static bool is_asked(const struct slot *slot, const struct gc_device *device,
+                     const struct gc_share *share)
+{
+    return slot->pool != NULL && !slot->is_closing && slot->pool->device == device &&
+           (share == NULL || slot->pool->share == share);
+}
+
+struct gc_elastic *gc_elastic_acquire_next(struct gc_core *core, const struct gc_device *device,
+                                           const struct gc_share *share, uint32_t *index)
+{
+    struct gc_elastic *pool = NULL;
+    gc_lock_acquire(&core->elastic_lock);
+    for (; core->elastics != NULL && pool == NULL && *index < GC_ELASTIC_MAX; ++*index) {
+        struct slot *slot = &core->elastics->slots[*index];
+        if (is_asked(slot, device, share)) {
+            slot->reference_count++;
+            pool = slot->pool;
+        }
+    }
+    gc_lock_release(&core->elastic_lock);
+    return pool;
+}
+
+void gc_elastic_init_table(struct gc_core *core)
+{
+    gc_lock_init(&core->elastic_lock, GC_RANK_ELASTIC_LIST);
+    pthread_cond_init(&core->elastic_changed, NULL);
 }
 
 enum gc_status gc_elastic_make_table(struct gc_core *core)
@@ -145,33 +228,4 @@ enum gc_status gc_elastic_find_device(struct gc_core *core, uint64_t handle,
     *device = pool->device;
     gc_elastic_release(core, pool);
     return GC_OK;
-}
-
-static bool is_asked(const struct gc_elastic *pool, const struct gc_device *device,
-                     const struct gc_share *share)
-{
-    return pool != NULL && pool->device == device && (share == NULL || pool->share == share);
-}
-
-uint64_t gc_elastic_give_back(struct gc_device *device, const struct gc_share *share,
-                              uint64_t keep_bytes, uint64_t enough_bytes)
-{
-    struct gc_core *core = device->core;
-    uint64_t given = 0;
-    for (uint32_t i = 0; i < GC_ELASTIC_MAX && given < enough_bytes; i++) {
-        gc_lock_acquire(&core->elastic_lock);
-        const struct slot *slot = core->elastics == NULL ? NULL : &core->elastics->slots[i];
-        const uint64_t handle =
-            slot != NULL && is_asked(slot->pool, device, share) ? handle_of(i, slot) : 0;
-        const bool is_end = core->elastics == NULL;
-        gc_lock_release(&core->elastic_lock);
-        struct gc_elastic *pool = handle == 0 ? NULL : gc_elastic_acquire(core, handle);
-        if (pool != NULL) {
-            given += gc_elastic_give_back_of(pool, share, keep_bytes, enough_bytes - given);
-            gc_elastic_release(core, pool);
-        }
-        if (is_end)
-            break;
-    }
-    return given;
 }

@@ -23,9 +23,14 @@
 #ifndef GC_FOLLOW_H
 #define GC_FOLLOW_H
 
+#include "core/follow/follow_figures.h"
 #include "core/observe/stats.h"
 #include "core/plan/match.h"
 #include "core/pool/segment.h"
+
+struct gc_context;
+struct gc_core;
+struct gc_device;
 
 enum gc_follow_reason {
 #define GC_FOLLOW_REASON(name, key, text) GC_FOLLOW_##name,
@@ -58,9 +63,6 @@ struct gc_follow {
 /* Where core->plan is to be followed: sets core->follow. GC_NO_HOST_MEMORY. */
 enum gc_status gc_follow_init(struct gc_core *core) GC_CHECKED;
 void gc_follow_fini(struct gc_core *core);
-bool gc_follow_is_owner(const struct gc_context *context);
-/* What the plan says will be needed, in whole pages; 0: the run does not keep to it so far. */
-uint64_t gc_follow_expected_bytes(const struct gc_context *context);
 
 /* The claim's planned place, or, which is counted, memory that lies between the places. `is_hit`:
  * without a driver call. GC_OUT_OF_MEMORY: the pool serves it better. No lock may be held. */

@@ -19,7 +19,8 @@ struct choice {
 
 /* ---- what a place costs ---- */
 
-uint64_t gc_stray_page_cost(const struct gc_place *place, uint64_t bytes, uint64_t page)
+/* Pages that come into use with a block of `bytes` at the place, whose neighbours are not free. */
+static uint64_t page_cost(const struct gc_place *place, uint64_t bytes, uint64_t page)
 {
     const uint64_t start = place->hole->address;
     const uint64_t end = start + place->hole->bytes;
@@ -31,6 +32,16 @@ uint64_t gc_stray_page_cost(const struct gc_place *place, uint64_t bytes, uint64
     return count - gc_min_u64(count, (uint64_t)is_first_used + (uint64_t)is_last_used);
 }
 
+/* The end of the places; behind it in the arena is room for long-lived blocks. */
+static uint64_t end_of_places(const struct gc_pool *pool, const struct gc_run_plan *plan)
+{
+    const struct gc_segment *planned = pool->content.planned;
+    const uint64_t page = pool->pages.page_bytes;
+    if (planned->arena == NULL)
+        return planned->address + planned->bytes;
+    return planned->address + (plan->peak_bytes + page - 1) / page * page;
+}
+
 /* `room`: of the hole, as far as it may be filled. */
 static struct option option_at(const struct gc_pool *pool, const struct gc_place *place,
                                uint64_t room, uint64_t bytes)
@@ -38,7 +49,7 @@ static struct option option_at(const struct gc_pool *pool, const struct gc_place
     const struct gc_segment *segment =
         atomic_load_explicit(&place->hole->segment, memory_order_relaxed);
     const uint64_t cost =
-        segment->arena == NULL ? 0 : gc_stray_page_cost(place, bytes, pool->pages.page_bytes);
+        segment->arena == NULL ? 0 : page_cost(place, bytes, pool->pages.page_bytes);
     return (struct option){.place = *place, .cost = cost, .rest = room - bytes};
 }
 
@@ -99,8 +110,8 @@ static uint32_t count_pending(const struct gc_run_match *match, uint64_t offset,
 static bool choose_planned(const struct gc_pool *pool, const struct gc_run_match *match,
                            uint64_t bytes, struct option *best)
 {
-    const struct gc_bins *bins = &pool->bins[GC_CLASS_PLANNED];
-    const uint64_t places_end = gc_stray_places_end(pool, match->plan);
+    const struct gc_bins *bins = &pool->content.bins[GC_CLASS_PLANNED];
+    const uint64_t places_end = end_of_places(pool, match->plan);
     struct choice choice = {.count = 0};
     struct gc_block *hole = gc_bins_best_fit(bins, bytes);
     for (unsigned n = 0; hole != NULL && n < GC_STRAY_HOLES; n++) {
@@ -110,7 +121,7 @@ static bool choose_planned(const struct gc_pool *pool, const struct gc_run_match
     for (uint32_t i = 0; i < choice.count; i++) {
         struct option *option = &choice.best[i];
         option->pending =
-            count_pending(match, option->place.address - pool->planned->address, bytes);
+            count_pending(match, option->place.address - pool->content.planned->address, bytes);
         if (i == 0 || is_better(option, best))
             *best = *option;
     }
@@ -131,7 +142,7 @@ static bool is_pool_better(const struct gc_pool *pool, uint64_t bytes, const str
 {
     const bool is_small = bytes <= GC_SMALL_MAX;
     struct gc_place place;
-    if (pool->planned->arena == NULL ||
+    if (pool->content.planned->arena == NULL ||
         !gc_pool_find_place_locked(pool, is_small ? GC_CLASS_SMALL : GC_CLASS_LARGE, bytes, false,
                                    &place))
         return false;
@@ -150,4 +161,73 @@ bool gc_stray_find_locked(const struct gc_pool *pool, const struct gc_run_match 
         return false;
     *place = best.place;
     return true;
+}
+
+/* ---- by lifetime ---- */
+
+/* Among which addresses; a hole that goes on beyond the end is filled from its start. */
+struct span {
+    uint64_t start;
+    uint64_t end;
+};
+
+struct life_choice {
+    struct gc_place place; /* hole NULL: none yet */
+    uint64_t cost;
+    uint64_t rest; /* of the hole, in bytes */
+};
+
+static void offer_by_life(struct life_choice *choice, const struct gc_place *place, uint64_t cost,
+                          uint64_t rest)
+{
+    if (choice->place.hole != NULL &&
+        (cost > choice->cost || (cost == choice->cost && rest >= choice->rest)))
+        return;
+    *choice = (struct life_choice){.place = *place, .cost = cost, .rest = rest};
+}
+
+/* At its start, and at its end. */
+static void offer_hole_by_life(struct life_choice *choice, const struct gc_pool *pool,
+                               struct gc_block *hole, const struct span *span, uint64_t bytes)
+{
+    const uint64_t page = pool->pages.page_bytes;
+    const uint64_t start = gc_max_u64(hole->address, span->start);
+    const uint64_t end = gc_min_u64(hole->address + hole->bytes, span->end);
+    if (end <= start || end - start < bytes)
+        return;
+    const uint64_t rest = end - start - bytes;
+    const struct gc_place low = {hole, start};
+    const struct gc_place high = {hole, end - bytes};
+    offer_by_life(choice, &low, page_cost(&low, bytes, page), rest);
+    if (end < span->end && rest > 0)
+        offer_by_life(choice, &high, page_cost(&high, bytes, page), rest);
+}
+
+/* The hole that holds `address`, or the next one. */
+static struct gc_block *first_hole(const struct gc_bins *bins, uint64_t address)
+{
+    const struct gc_block key = {.address = address};
+    struct gc_block *hole = gc_bins_at(bins, address);
+    return hole != NULL && hole->address + hole->bytes > address ? hole : gc_bins_next(bins, &key);
+}
+
+/* The hole at the end is looked at however many there are before it. */
+bool gc_stray_find_by_life_locked(const struct gc_pool *pool, const struct gc_run_plan *plan,
+                                  uint64_t bytes, bool lasts, struct gc_place *place)
+{
+    const struct gc_bins *bins = &pool->content.bins[GC_CLASS_PLANNED];
+    const uint64_t border = end_of_places(pool, plan);
+    const struct span span =
+        lasts ? (struct span){border, pool->content.planned->address + pool->content.planned->bytes}
+              : (struct span){pool->content.planned->address, border};
+    struct life_choice choice = {.place = {NULL, 0}};
+    struct gc_block *hole = first_hole(bins, span.start);
+    for (unsigned n = 0; hole != NULL && hole->address < span.end && n < GC_STRAY_HOLES; n++) {
+        offer_hole_by_life(&choice, pool, hole, &span, bytes);
+        hole = gc_bins_next(bins, hole);
+    }
+    if (hole != NULL && hole->address < span.end)
+        offer_hole_by_life(&choice, pool, gc_bins_at(bins, span.end - 1), &span, bytes);
+    *place = choice.place;
+    return choice.place.hole != NULL;
 }

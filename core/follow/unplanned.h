@@ -4,12 +4,12 @@
  * within a page its neighbour uses, that page costs nothing. With plain memory all of the segment
  * is there and costs nothing. It is a hole like any: free, idle. HOLES of them are looked at.
  *
- * Between the places (stray.c): of the holes that cost least one that the plan does not come to for
+ * Between the places: of the holes that cost least one that the plan does not come to for
  * longest, and of those the one that is filled best. The pool's own best fit serves where it costs
  * less; with blocks of a page and more, less only: what is at hand between the places is better
  * filled.
  *
- * By lifetime (stray_life.c), in mapped memory: what lasts beyond the plan's fullest moment goes
+ * By lifetime, in mapped memory: what lasts beyond the plan's fullest moment goes
  * behind the places, where it is packed without gaps, and what is brief among them. */
 #ifndef GC_STRAY_H
 #define GC_STRAY_H
@@ -26,10 +26,5 @@ bool gc_stray_find_locked(const struct gc_pool *pool, const struct gc_run_match 
 /* The same by lifetime; the planned segment is an arena. False: no hole. */
 bool gc_stray_find_by_life_locked(const struct gc_pool *pool, const struct gc_run_plan *plan,
                                   uint64_t bytes, bool lasts, struct gc_place *place);
-/* Pages that come into use with a block of `bytes` at the place, whose hole's neighbours are not
- * free. */
-uint64_t gc_stray_page_cost(const struct gc_place *place, uint64_t bytes, uint64_t page);
-/* The addresses of the places; what is behind them in the arena is for what lasts. */
-uint64_t gc_stray_places_end(const struct gc_pool *pool, const struct gc_run_plan *plan);
 
 #endif

@@ -2,9 +2,9 @@
 #include "core/group/group.h"
 
 #include "core/base/bits.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/ledger/process.h"
-#include "core/pause/pause.h"
 
 #include <stddef.h>
 #include <time.h>
@@ -54,7 +54,7 @@ static bool take_slot(struct gc_member *member)
     return true;
 }
 
-void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *watch)
+void gc_member_join(struct gc_core *core, const char *program, struct gc_watch *watch)
 {
     struct gc_member *member = gc_host_map(&core->host, sizeof(*member));
     if (member == NULL)
@@ -73,7 +73,8 @@ void gc_core_join(struct gc_core *core, const char *program, struct gc_watch *wa
     atomic_store_explicit(&watch->seen, atomic_load_explicit(&slot->served, memory_order_relaxed),
                           memory_order_relaxed);
     core->member = member;
-    gc_pause_join(core);
+    core->ledger = &member->ledger;
+    atomic_store_explicit(&core->serves_in_threads, true, memory_order_relaxed);
 }
 
 void gc_core_leave_child(struct gc_core *core)
@@ -93,6 +94,8 @@ void gc_member_fini(struct gc_core *core)
     if (member == NULL)
         return;
     core->member = NULL;
+    core->ledger = NULL;
+    atomic_store_explicit(&core->serves_in_threads, false, memory_order_relaxed);
     member->watch->control = &nothing_asked;
     atomic_store_explicit(&member->watch->seen, 0, memory_order_relaxed);
     gc_ledger_close(&member->ledger);
@@ -281,76 +284,4 @@ void gc_device_note_context_bytes(struct gc_device *device, uint64_t bytes)
         is_believed(bytes, device->info.total_bytes))
         atomic_store_explicit(&member->ledger.file->devices[device->ledger_row].context_bytes,
                               bytes, memory_order_relaxed);
-}
-
-/* ---- what others see ---- */
-
-static uint64_t current_of(const struct gc_gauge_cell *gauge)
-{
-    const uint64_t value = atomic_load_explicit(&gauge->current, memory_order_relaxed);
-    return gc_gauge_is_negative(value) ? 0 : value;
-}
-
-static void put(struct gc_ledger_figure_row *row, enum gc_ledger_figure figure, uint64_t value)
-{
-    atomic_store_explicit(&row->words[figure], value, memory_order_relaxed);
-}
-
-void gc_member_write(struct gc_device *device, uint64_t now_ns)
-{
-    struct gc_member *member = device->core->member;
-    const struct gc_stats *stats = &device->stats;
-    if (member == NULL || device->ledger_row == GC_LEDGER_NONE)
-        return;
-    struct gc_ledger_slot *slot = gc_ledger_slot(&member->ledger, member->ledger.own);
-    struct gc_ledger_figure_row *row = &slot->figures[device->ledger_row];
-    put(row, GC_LEDGER_FIGURE_requested, current_of(&stats->requested));
-    put(row, GC_LEDGER_FIGURE_allocated, current_of(&stats->allocated));
-    put(row, GC_LEDGER_FIGURE_reserved, current_of(&stats->reserved));
-    put(row, GC_LEDGER_FIGURE_idle, gc_device_idle_bytes(device));
-    put(row, GC_LEDGER_FIGURE_pending, current_of(&stats->pending));
-    put(row, GC_LEDGER_FIGURE_limit, gc_budget_limit(&device->budget));
-    put(row, GC_LEDGER_FIGURE_peak,
-        gc_max_u64(atomic_load_explicit(&stats->reserved.peak, memory_order_relaxed), 0));
-    put(row, GC_LEDGER_FIGURE_alloc_count, gc_counter_read(&stats->alloc_count));
-    put(row, GC_LEDGER_FIGURE_hit_count, gc_counter_read(&stats->hit_count));
-    put(row, GC_LEDGER_FIGURE_miss_count, gc_counter_read(&stats->miss_count));
-    put(row, GC_LEDGER_FIGURE_oom_count, gc_counter_read(&stats->oom_count));
-    put(row, GC_LEDGER_FIGURE_trim_count, gc_counter_read(&stats->trim_count));
-    atomic_store_explicit(&slot->figures_ns, now_ns, memory_order_relaxed);
-}
-
-void gc_core_show_paused(struct gc_core *core, bool is_paused)
-{
-    if (core->member != NULL)
-        atomic_store_explicit(
-            &gc_ledger_slot(&core->member->ledger, core->member->ledger.own)->is_paused,
-            is_paused ? 1U : 0U, memory_order_relaxed);
-}
-
-void gc_core_show_tenant(struct gc_core *core, uint32_t index,
-                         const struct gc_ledger_tenant *tenant)
-{
-    struct gc_member *member = core->member;
-    if (member == NULL || index >= GC_LEDGER_TENANTS)
-        return;
-    struct gc_ledger_tenant_row *row =
-        &gc_ledger_slot(&member->ledger, member->ledger.own)->tenants[index];
-    if (tenant == NULL) {
-        atomic_store_explicit(&row->in_use, 0, memory_order_relaxed);
-        return;
-    }
-    if (!gc_ledger_is_text(row->name, sizeof(row->name), tenant->name)) /* most often it is */
-        gc_ledger_put_text(row->name, sizeof(row->name), tenant->name);
-    atomic_store_explicit(&row->device,
-                          tenant->device < GC_LEDGER_DEVICES ? tenant->device : GC_LEDGER_DEVICES,
-                          memory_order_relaxed);
-    atomic_store_explicit(&row->is_paused, tenant->is_paused ? 1U : 0U, memory_order_relaxed);
-#define GC_LEDGER_FIGURE(field)                                                                    \
-    atomic_store_explicit(&row->words[GC_LEDGER_FIGURE_##field], tenant->figures.field,            \
-                          memory_order_relaxed);
-#include "core/ledger/figures.def"
-#undef GC_LEDGER_FIGURE
-    /* Release: pairs with the acquire in gc_ledger_read_tenant. */
-    atomic_store_explicit(&row->in_use, 1, memory_order_release);
 }

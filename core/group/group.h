@@ -11,12 +11,16 @@
 #include "core/ledger/account.h"
 #include "core/ledger/ledger.h"
 
+/* Answers one kind of request. `tenant`: "" means the process; `drop`: what a pause takes away need
+ * not survive; `text`: what was done, or why not, GC_LEDGER_ANSWER_BYTES long. */
+typedef enum gc_ledger_result gc_ask_function(void *argument, enum gc_ledger_ask ask,
+                                              const char *tenant, bool drop, char *text);
+
 struct gc_member {
     struct gc_core *core;
     struct gc_ledger ledger; /* file NULL: none */
     struct gc_watch *watch;
     bool has_group;
-    atomic_bool has_helper;
     atomic_bool is_serving;
     atomic_bool is_leaving;
     atomic_uint checks; /* counted, for every so many of them look */
@@ -25,29 +29,23 @@ struct gc_member {
     /* Limits asked for devices that are not added yet; bit i of the mask: row i. */
     _Atomic uint64_t late_mask;
     _Atomic uint64_t late_limits[GC_LEDGER_DEVICES];
-    atomic_uint tenant_mask; /* rows of tenants that are taken */
     struct gc_ask_handler {
         gc_ask_function *_Atomic function;
         void *argument;
     } handlers[GC_ASK_COUNT];
 };
 
+/* As gc_core_join. */
+void gc_member_join(struct gc_core *core, const char *program, struct gc_watch *watch);
 /* A device comes: its row, its account in the group, the group's limit. Before anything is reserved
  * on it. */
 void gc_member_attach(struct gc_core *core, struct gc_device *device);
-/* Writes the device's figures into the own slot. A few dozen stores. */
-void gc_member_write(struct gc_device *device, uint64_t now_ns);
-/* The same for what a tenant has of the device: a row for each such pair, while there are rows.
- * Does nothing for records of no tenant. Takes the pools' locks. (member_tenant.c) */
-void gc_member_write_record(struct gc_context *record);
-void gc_member_write_tenant(struct gc_tenant *tenant);
-/* The tenant is gone: so are its rows. */
-void gc_member_forget_tenant(struct gc_tenant *tenant);
 /* Serves what was asked, if anything was, and waits for nothing. True: it did. No lock may be held.
  */
 bool gc_member_serve(struct gc_core *core);
-/* Whether nobody but the program's own threads hears what is asked. */
-bool gc_member_needs_threads(const struct gc_core *core);
+/* Registers the function that answers the request. Nothing where there is no ledger. */
+void gc_core_set_ask_function(struct gc_core *core, enum gc_ledger_ask ask,
+                              gc_ask_function *function, void *argument);
 /* Forgets everything, the slot too. */
 void gc_member_fini(struct gc_core *core);
 

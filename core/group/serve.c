@@ -2,11 +2,15 @@
 #define _GNU_SOURCE
 #include "core/base/assert.h"
 #include "core/base/bits.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
+#include "core/device/wait.h"
 #include "core/group/group.h"
 #include "core/io/text.h"
-#include "core/pause/pause.h"
+#include "core/reclaim/limit.h"
+#include "core/reclaim/reclaim.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stdio.h>
@@ -230,18 +234,12 @@ static void check_descriptor(struct gc_member *member)
     atomic_store_explicit(&member->is_serving, false, memory_order_release);
 }
 
-bool gc_member_needs_threads(const struct gc_core *core)
-{
-    const struct gc_member *member = core->member;
-    return member != NULL && !atomic_load_explicit(&member->has_helper, memory_order_relaxed);
-}
-
 bool gc_member_serve(struct gc_core *core)
 {
     struct gc_member *member = core->member;
     if (member == NULL || !gc_watch_is_asked(member->watch))
         return false;
-    return serve(member, gc_member_needs_threads(core) ? UINT32_MAX : ~HELPER_ASKS);
+    return serve(member, gc_core_serves_in_threads(core) ? UINT32_MAX : ~HELPER_ASKS);
 }
 
 void gc_core_serve(struct gc_core *core)
@@ -253,7 +251,7 @@ void gc_core_serve(struct gc_core *core)
         check_descriptor(core->member);
         check_name(core->member);
     }
-    if (gc_member_serve(core) && gc_member_needs_threads(core))
+    if (gc_member_serve(core) && gc_core_serves_in_threads(core))
         gc_core_await_resume(core);
 }
 
@@ -284,7 +282,7 @@ void gc_core_help(struct gc_core *core)
     struct gc_member *member = core->member;
     struct gc_ledger_slot *slot = own_slot(member);
     uint32_t served = atomic_load_explicit(&slot->served, memory_order_relaxed);
-    atomic_store_explicit(&member->has_helper, true, memory_order_relaxed);
+    atomic_store_explicit(&core->serves_in_threads, false, memory_order_relaxed);
     atomic_fetch_or_explicit(&slot->flags, GC_LEDGER_HAS_HELPER, memory_order_relaxed);
     while (!atomic_load_explicit(&member->is_leaving, memory_order_acquire)) {
         const uint32_t control = atomic_load_explicit(&slot->control, memory_order_acquire);

@@ -68,8 +68,8 @@ uint32_t gc_ledger_slot_high(const struct gc_ledger *ledger)
     return high < GC_LEDGER_SLOTS ? high : GC_LEDGER_SLOTS;
 }
 
-static bool lock_byte(const struct gc_ledger *ledger, uint32_t slot, int command,
-                      struct flock *lock)
+bool gc_ledger_lock_byte(const struct gc_ledger *ledger, uint32_t slot, int command,
+                         struct flock *lock)
 {
     *lock = (struct flock){.l_type = F_WRLCK,
                            .l_whence = SEEK_SET,
@@ -91,23 +91,15 @@ bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot)
         return false;
     if (slot == ledger->own)
         return true;
-    const bool is_held = !lock_byte(ledger, slot, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
+    const bool is_held =
+        !gc_ledger_lock_byte(ledger, slot, F_OFD_GETLK, &lock) || lock.l_type != F_UNLCK;
     errno = kept_errno;
     return is_held;
 }
 
-static void raise_high(struct gc_ledger_file *file, uint32_t high)
-{
-    uint32_t now = gc_ledger_load_half(&file->slot_high);
-    while (now < high &&
-           !atomic_compare_exchange_weak_explicit(&file->slot_high, &now, high,
-                                                  memory_order_seq_cst, memory_order_relaxed))
-        ;
-}
-
 /* Of a file that took the descriptor's number meanwhile nothing is asked, and if it did so this
  * moment its size stays. */
-static bool has_memory(const struct gc_ledger *ledger, const void *part, size_t bytes)
+bool gc_ledger_has_memory(const struct gc_ledger *ledger, const void *part, size_t bytes)
 {
     const off_t offset = (const char *)part - (const char *)ledger->file;
     const int kept_errno = errno;
@@ -120,86 +112,6 @@ static bool has_memory(const struct gc_ledger *ledger, const void *part, size_t 
     const bool is_there = code == 0 || errno == EOPNOTSUPP || errno == ENOSYS;
     errno = kept_errno;
     return is_there;
-}
-
-/* The words of a slot's accounts on a device get its new owner's generation. A device without a key
- * has none, and its pages may not be backed. */
-static void reset_accounts(struct gc_ledger_file *file, uint32_t device, uint32_t slot,
-                           uint32_t generation)
-{
-    const uint64_t word = (uint64_t)generation << GC_LEDGER_BYTES_BITS;
-    if (atomic_load_explicit(&file->devices[device].key, memory_order_seq_cst) == 0)
-        return;
-    atomic_store_explicit(&file->tentative[device][slot], word, memory_order_seq_cst);
-    atomic_store_explicit(&file->accounts[device][slot], word, memory_order_seq_cst);
-}
-
-/* Whether the former owner of a slot without a lock may still have device memory. */
-static bool is_dying(const struct gc_ledger *ledger, uint32_t slot)
-{
-    const struct gc_ledger_file *file = ledger->file;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
-        if (atomic_load_explicit(&file->devices[i].key, memory_order_relaxed) != 0)
-            bytes |= atomic_load_explicit(&file->accounts[i][slot], memory_order_seq_cst);
-    return (bytes & GC_LEDGER_BYTES_MASK) != 0 &&
-           gc_ledger_process_is_dying(&ledger->file->slots[slot]);
-}
-
-/* All of it but the generation, which was raised before: what a former owner left means nothing
- * from then on. */
-static void clear_slot(struct gc_ledger *ledger, uint32_t number, uint32_t generation)
-{
-    struct gc_ledger_slot *slot = gc_ledger_slot(ledger, number);
-    for (uint32_t i = 0; i < GC_LEDGER_DEVICES; i++)
-        reset_accounts(ledger->file, i, number, generation);
-    const uint32_t control = gc_ledger_load_half(&slot->control);
-    memset(&slot->asked, 0, sizeof(slot->asked));
-    memset(&slot->pid, 0, sizeof(*slot) - offsetof(struct gc_ledger_slot, pid));
-    atomic_store_explicit(&slot->served, control, memory_order_relaxed);
-}
-
-static void unlock_slot(const struct gc_ledger *ledger, uint32_t slot)
-{
-    struct flock lock = {.l_type = F_UNLCK,
-                         .l_whence = SEEK_SET,
-                         .l_start = GC_LEDGER_LOCK_BASE + (off_t)slot,
-                         .l_len = 1};
-    (void)fcntl(ledger->fd, F_OFD_SETLK, &lock);
-}
-
-/* Its lock is ours. False: what was there counts on for a while, or there is no memory for it. */
-static bool take_slot(struct gc_ledger *ledger, uint32_t number)
-{
-    struct gc_ledger_slot *slot = &ledger->file->slots[number];
-    if (!has_memory(ledger, slot, sizeof(*slot)) || is_dying(ledger, number))
-        return false;
-    const uint32_t generation =
-        (atomic_fetch_add_explicit(&slot->generation, 1, memory_order_seq_cst) + 1) &
-        GC_LEDGER_GENERATIONS;
-    atomic_store_explicit(&ledger->file->group_keys[number], 0, memory_order_seq_cst);
-    clear_slot(ledger, number, generation);
-    raise_high(ledger->file, number + 1);
-    ledger->own = number;
-    return true;
-}
-
-bool gc_ledger_claim_slot(struct gc_ledger *ledger)
-{
-    const int kept_errno = errno;
-    bool is_taken = false;
-    for (uint32_t i = 0; i < GC_LEDGER_SLOTS && !is_taken; i++) {
-        struct flock lock;
-        if (lock_byte(ledger, i, F_OFD_SETLK, &lock)) {
-            is_taken = take_slot(ledger, i);
-            if (!is_taken)
-                unlock_slot(ledger, i);
-        } else if (errno != EAGAIN && errno != EACCES) {
-            break; /* no locks to be had at all */
-        }
-    }
-    errno = kept_errno;
-    return is_taken;
 }
 
 /* ---- rows ---- */
@@ -268,8 +180,8 @@ uint32_t gc_ledger_claim_device(struct gc_ledger *ledger, const struct gc_ledger
         }
     }
     if (found == GC_LEDGER_NONE ||
-        !has_memory(ledger, file->accounts[found], sizeof(file->accounts[found])) ||
-        !has_memory(ledger, file->tentative[found], sizeof(file->tentative[found])))
+        !gc_ledger_has_memory(ledger, file->accounts[found], sizeof(file->accounts[found])) ||
+        !gc_ledger_has_memory(ledger, file->tentative[found], sizeof(file->tentative[found])))
         return GC_LEDGER_NONE;
     write_device(&file->devices[found], device);
     return found;

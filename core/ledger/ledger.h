@@ -127,8 +127,6 @@ uint64_t gc_ledger_context_bytes(const struct gc_ledger *ledger, const char *uui
 uint32_t gc_ledger_claim_device(struct gc_ledger *ledger, const struct gc_ledger_device *device);
 /* The same for a group. */
 uint32_t gc_ledger_claim_group(struct gc_ledger *ledger, const char *name);
-/* Takes a free slot, which is empty then; false: all are held, or there is no memory for one. */
-bool gc_ledger_claim_slot(struct gc_ledger *ledger);
 struct gc_ledger_slot *gc_ledger_slot(const struct gc_ledger *ledger, uint32_t slot);
 /* Whether another process holds the slot. */
 bool gc_ledger_is_held(const struct gc_ledger *ledger, uint32_t slot);
@@ -188,5 +186,17 @@ uint32_t gc_ledger_find_group(const struct gc_ledger *ledger, const char *name);
  * more together. False if there is no such group. */
 bool gc_ledger_limit_group(const struct gc_ledger *ledger, const char *name, uint32_t device,
                            uint64_t bytes);
+
+/* ---- slot.c ---- */
+
+/* Takes a free slot, which is empty then; false: all are held, or there is no memory for one. */
+bool gc_ledger_claim_slot(struct gc_ledger *ledger);
+
+struct flock;
+/* fcntl's `command` for the byte that the owner of the slot holds locked. False with errno. */
+bool gc_ledger_lock_byte(const struct gc_ledger *ledger, uint32_t slot, int command,
+                         struct flock *lock);
+/* The file has memory for that part of it, which may be its first use. */
+bool gc_ledger_has_memory(const struct gc_ledger *ledger, const void *part, size_t bytes);
 
 #endif

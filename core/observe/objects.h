@@ -48,4 +48,13 @@ uint64_t gc_stack_objects_meant(const struct gc_stack_objects *objects, const ui
 const struct gc_stack_past *gc_stack_objects_find(const struct gc_stack_objects *objects,
                                                   uintptr_t address, uint32_t look);
 
+struct gc_stack_object {
+    uintptr_t start;
+    uintptr_t end;
+};
+
+/* The object that an address lies in, and how many objects have been loaded so far. */
+bool gc_stack_find_object(uintptr_t address, struct gc_stack_object *object,
+                          unsigned long long *loads);
+
 #endif

@@ -9,7 +9,6 @@
 
 #include "core/base/host_mem.h"
 #include "core/base/status.h"
-#include "core/config/options.h"
 
 #include <stdbool.h>
 #include <stddef.h>

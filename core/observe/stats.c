@@ -43,15 +43,6 @@ void gc_gauge_read(const struct gc_gauge_cell *cell, struct gc_gauge *gauge)
         gc_max_u64(atomic_load_explicit(&cell->peak, memory_order_relaxed), gauge->current);
 }
 
-void gc_stats_read(const struct gc_stats *stats, struct gc_device_snapshot *snapshot)
-{
-#define GC_GAUGE(field, text) gc_gauge_read(&stats->field, &snapshot->field);
-#define GC_COUNTER(field, text) snapshot->field = gc_counter_read(&stats->field);
-#include "core/observe/stats.def"
-#undef GC_GAUGE
-#undef GC_COUNTER
-}
-
 void gc_api_cell_read(const struct gc_api_cell *cell, struct gc_api_figures *figures)
 {
     struct gc_gauge live;

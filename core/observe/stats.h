@@ -3,11 +3,22 @@
 #ifndef GC_STATS_H
 #define GC_STATS_H
 
-#include "core/device/snapshot.h"
-
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+struct gc_gauge {
+    uint64_t current;
+    uint64_t peak;
+};
+
+struct gc_api_figures {
+    uint64_t count; /* successful allocations */
+    uint64_t bytes; /* sum of requested bytes */
+    uint64_t current_bytes;
+    uint64_t peak_bytes;
+    uint64_t driver_calls; /* calls of this entry point that reached the driver */
+};
 
 typedef atomic_uint_fast64_t gc_counter;
 
@@ -15,6 +26,9 @@ struct gc_gauge_cell {
     atomic_uint_fast64_t current;
     atomic_uint_fast64_t peak;
 };
+
+/* The two peaks of stream-ordered memory that a program may read and reset. */
+enum gc_ordered_mark { GC_ORDERED_USED, GC_ORDERED_RESERVED, GC_ORDERED_MARK_COUNT };
 
 struct gc_stats {
 #define GC_GAUGE(field, text) struct gc_gauge_cell field;
@@ -86,8 +100,6 @@ void gc_gauge_sub_saturating(struct gc_gauge_cell *gauge, uint64_t bytes);
 void gc_gauge_reset_peak(struct gc_gauge_cell *gauge);
 void gc_gauge_read(const struct gc_gauge_cell *cell, struct gc_gauge *gauge);
 
-/* Copies the cells into the snapshot's fields of the same names. */
-void gc_stats_read(const struct gc_stats *stats, struct gc_device_snapshot *snapshot);
 void gc_api_cell_read(const struct gc_api_cell *cell, struct gc_api_figures *figures);
 
 #endif

@@ -17,46 +17,6 @@
 
 #define WALK_MAX 64
 
-struct search {
-    uintptr_t address;
-    struct gc_stack_object object;
-    bool found;
-    unsigned long long loads;
-};
-
-static int look_at(struct dl_phdr_info *info, size_t size, void *argument)
-{
-    struct search *search = argument;
-    struct gc_stack_object object = {UINTPTR_MAX, 0};
-    (void)size;
-    search->loads = info->dlpi_adds;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-        const uintptr_t start = info->dlpi_addr + header->p_vaddr;
-        if (header->p_type != PT_LOAD)
-            continue;
-        object.start = gc_min_u64(object.start, start);
-        object.end = gc_max_u64(object.end, start + header->p_memsz);
-    }
-    if (search->address < object.start || search->address >= object.end)
-        return search->address == 0; /* the count alone was asked for */
-    search->object = object;
-    search->found = true;
-    return 1;
-}
-
-bool gc_stack_find_object(uintptr_t address, struct gc_stack_object *object,
-                          unsigned long long *loads)
-{
-    struct search search = {.address = address};
-    dl_iterate_phdr(look_at, &search);
-    if (loads != NULL)
-        *loads = search.loads;
-    if (search.found && object != NULL)
-        *object = search.object;
-    return search.found;
-}
-
 static bool is_inside(const struct gc_stack_object *object, uintptr_t address)
 {
     return address >= object->start && address < object->end;

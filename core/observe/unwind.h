@@ -17,11 +17,6 @@
 /* Numbers texts, "function" NUL "file" NUL. 0: there is no room. */
 typedef uint32_t gc_stack_intern(void *argument, const char *function, const char *file);
 
-struct gc_stack_object {
-    uintptr_t start;
-    uintptr_t end;
-};
-
 struct gc_python;
 
 /* What is known of the process's objects. Zero bytes know nothing yet. */
@@ -43,10 +38,6 @@ uint32_t gc_stack_frames(struct gc_stack_scope *scope, struct gc_host *host, uin
  * NULL: not known. */
 void gc_stack_describe(uint64_t address, uintptr_t start, const char *name, char *text,
                        size_t size);
-
-/* The object that an address lies in, and how many objects have been loaded so far. */
-bool gc_stack_find_object(uintptr_t address, struct gc_stack_object *object,
-                          unsigned long long *loads);
 
 /* ---- stack_python.c ---- */
 

@@ -1,6 +1,8 @@
 #include "core/pause/pause.h"
 
 #include "core/base/assert.h"
+#include "core/device/lookup.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/group/group.h"
@@ -11,8 +13,6 @@
 
 #define POLL_NS 200000
 #define DRAIN_SLICE_MS 10 /* between two looks at the deadline */
-/* How often a thread that waits looks whether something is asked, where no helper does. */
-#define LISTEN_MS 20
 
 /* ---- all contexts ---- */
 
@@ -95,38 +95,11 @@ static bool await_idle(struct gc_context *context, const struct deadline *deadli
     return false;
 }
 
-/* ---- who waits ---- */
+/* ---- what is paused ---- */
 
 bool gc_core_is_paused(const struct gc_core *core)
 {
     return atomic_load_explicit(&core->is_paused, memory_order_relaxed);
-}
-
-static void await_change(struct gc_core *core, uint32_t word)
-{
-    const bool hears = gc_member_needs_threads(core);
-    gc_gate_wait(&core->work.gate, word, hears ? LISTEN_MS : GC_GATE_FOREVER);
-    if (hears)
-        (void)gc_member_serve(core);
-}
-
-void gc_core_await_resume(struct gc_core *core)
-{
-    uint32_t word;
-    GC_ASSERT(gc_lock_held_count() == 0);
-    while (gc_gate_mode_of(word = gc_gate_read(&core->work.gate)) == GC_GATE_CLOSED)
-        await_change(core, word);
-}
-
-void gc_core_await_tenant(struct gc_core *core, const struct gc_tenant *tenant)
-{
-    GC_ASSERT(gc_lock_held_count() == 0);
-    for (;;) {
-        const uint32_t word = gc_gate_read(&core->work.gate);
-        if (!gc_tenant_is_paused(tenant))
-            return;
-        await_change(core, word);
-    }
 }
 
 struct gc_tenant *gc_core_find_paused(struct gc_core *core, uint64_t address)

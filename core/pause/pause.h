@@ -35,12 +35,6 @@ bool gc_core_is_paused(const struct gc_core *core);
 /* Answers requests to pause and resume that come through the ledger (pause_ask.c). */
 void gc_pause_join(struct gc_core *core);
 
-/* Each waits until what is paused there is not. Where no helper hears the requests of others the
- * thread answers them meanwhile, so that it can be resumed at all. No lock may be held, and nobody
- * who is inside the gate may wait here. */
-void gc_core_await_resume(struct gc_core *core);
-void gc_core_await_tenant(struct gc_core *core, const struct gc_tenant *tenant);
-
 /* The paused tenant whose live block contains the address; NULL: none. */
 struct gc_tenant *gc_core_find_paused(struct gc_core *core, uint64_t address);
 

@@ -4,6 +4,7 @@
 #include "core/io/text.h"
 #include "core/ledger/ledger.h"
 #include "core/pause/pause.h"
+#include "core/pause/swap.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -1,11 +1,14 @@
 /* In: reserve, create, map, copy back, an arena at a time. Every step may fail; what has come so
  * far is then told from the slots. */
 #include "core/backing/map.h"
-#include "core/backing/swapped.h"
+#include "core/backing/peers.h"
+#include "core/backing/segment.h"
 #include "core/backing/unmap.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/group/group.h"
+#include "core/pause/swap.h"
+#include "core/reclaim/reclaim.h"
 
 #include <stddef.h>
 #include <string.h>

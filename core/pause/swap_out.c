@@ -1,10 +1,12 @@
 /* What may go, and out: choose what is used, wait for the context's work, copy, unmap, release.
  * Every step may fail; what has gone so far is then told from the slots. The way back: swap_in.c.
  */
-#include "core/backing/swapped.h"
 #include "core/backing/unmap.h"
 #include "core/base/assert.h"
 #include "core/device/registry.h"
+#include "core/pause/swap.h"
+#include "core/reclaim/reclaim.h"
+#include "core/reclaim/release.h"
 
 #include <stddef.h>
 
@@ -37,23 +39,6 @@ bool gc_context_is_swapped(struct gc_context *context)
     return is_swapped;
 }
 
-bool gc_swap_is_coming_locked(const struct gc_swap *swap)
-{
-    return swap->is_coming;
-}
-
-struct gc_swap *gc_swap_take_locked(struct gc_pool *pool)
-{
-    struct gc_pages *pages = &pool->pages;
-    struct gc_swap *swap = pages->swap;
-    if (swap != NULL) {
-        pages->swap = NULL;
-        pages->is_changing = false;
-        pthread_cond_broadcast(&pages->changed);
-    }
-    return swap;
-}
-
 /* ---- may it go? ---- */
 
 static bool has_peers_locked(const struct gc_context *context)
@@ -75,7 +60,7 @@ static enum gc_swap_refusal check_locked(const struct gc_context *context)
         return GC_SWAP_PEERS;
     bool has_once = false;
     bool has_plain = false;
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {
         has_once |= segment->class == GC_CLASS_ONCE && !segment->is_idle && !segment->is_plain;
         has_plain |= segment->arena == NULL;
@@ -104,15 +89,6 @@ static struct gc_swap *create_swap(struct gc_context *context, uint64_t room)
     if (swap != NULL)
         swap->host_bytes = bytes;
     return swap;
-}
-
-void gc_swap_forget(struct gc_context *context, struct gc_swap *swap)
-{
-    if (swap == NULL)
-        return;
-    if (swap->copy != NULL)
-        gc_host_unmap(&context->core->host, swap->copy, swap->copy_bytes);
-    gc_host_unmap(&context->core->host, swap, swap->host_bytes);
 }
 
 /* All slots in use and their pages are on their way out. */

@@ -1,6 +1,7 @@
 /* What can be said about mapped memory by walking it: sums for the figures, and the invariants of
  * page.h. */
-#include "core/device/context.h"
+
+#include "core/pool/pool.h"
 
 #include "core/base/bits.h"
 
@@ -76,13 +77,13 @@ struct gc_hole_sums gc_pool_measure_locked(const struct gc_pool *pool)
     struct gc_hole_sums sums = {0, 0};
     if (pool->pages.arenas == NULL) {
         for (unsigned class = 0; class < GC_CLASS_COUNT; class ++) {
-            sums.free_bytes += pool->bins[class].bytes;
+            sums.free_bytes += pool->content.bins[class].bytes;
             sums.largest_bytes =
-                gc_max_u64(sums.largest_bytes, gc_bins_largest_bytes(&pool->bins[class]));
+                gc_max_u64(sums.largest_bytes, gc_bins_largest_bytes(&pool->content.bins[class]));
         }
         return sums;
     }
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next)
         measure_segment(pool, segment, &sums);
     sums.free_bytes += pool->pages.idle_count * pool->pages.page_bytes;

@@ -1,8 +1,9 @@
 #include "core/pool/pages.h"
 
 #include "core/base/assert.h"
-#include "core/device/context.h"
-#include "core/device/device.h"
+#include "core/base/bits.h"
+#include "core/base/host_mem.h"
+#include "core/pool/pool.h"
 
 #include <stddef.h>
 
@@ -148,7 +149,7 @@ uint64_t gc_pages_use_locked(struct gc_pool *pool, struct gc_arena *arena, uint6
         needed++;
     }
     if (arena->touched_count < end) {
-        gc_host_count(&pool->context->device->host,
+        gc_host_count(pool->shared.host,
                       gc_arena_host_bytes(end) - gc_arena_host_bytes(arena->touched_count));
         arena->touched_count = end;
     }

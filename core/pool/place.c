@@ -3,7 +3,6 @@
 #include "core/pool/pool.h"
 
 #include "core/base/assert.h"
-#include "core/device/context.h"
 
 #include <stddef.h>
 
@@ -28,7 +27,7 @@ static bool fit(const struct gc_pool *pool, struct gc_block *hole, uint64_t byte
 bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_class class, uint64_t bytes,
                                bool is_tight, struct gc_place *place)
 {
-    const struct gc_bins *bins = &pool->bins[class];
+    const struct gc_bins *bins = &pool->content.bins[class];
     struct gc_block *hole = gc_bins_best_fit(bins, bytes);
     for (unsigned i = 0; hole != NULL && i < FIT_TRIES; i++) {
         if (fit(pool, hole, bytes, is_tight, place))
@@ -42,8 +41,8 @@ bool gc_pool_find_place_locked(const struct gc_pool *pool, enum gc_class class, 
 bool gc_pool_find_at_locked(const struct gc_pool *pool, uint64_t address, uint64_t bytes,
                             struct gc_place *place)
 {
-    struct gc_block *block = gc_bins_at(&pool->bins[GC_CLASS_PLANNED], address);
-    if (block == NULL || gc_block_segment(block) != pool->planned)
+    struct gc_block *block = gc_bins_at(&pool->content.bins[GC_CLASS_PLANNED], address);
+    if (block == NULL || gc_block_segment(block) != pool->content.planned)
         return false;
     *place = (struct gc_place){block, address};
     return bytes <= block->bytes && address - block->address <= block->bytes - bytes;
@@ -95,7 +94,7 @@ struct gc_block *gc_pool_take_any_locked(struct gc_pool *pool, enum gc_class cla
     struct gc_block *block = NULL;
     for (unsigned i = class == GC_CLASS_WHOLE ? GC_CLASS_WHOLE : 0;
          block == NULL && i <= GC_CLASS_WHOLE; i++) {
-        const struct gc_bins *bins = &pool->bins[i];
+        const struct gc_bins *bins = &pool->content.bins[i];
         struct gc_block *hole = gc_bins_best_fit(bins, claim->bytes);
         while (hole != NULL &&
                (hole->bytes < claim->bytes || (block = take_in_hole(pool, hole, claim)) == NULL))

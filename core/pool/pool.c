@@ -2,8 +2,6 @@
 #include "core/pool/pool_block.h"
 
 #include "core/base/assert.h"
-#include "core/device/context.h"
-#include "core/reclaim/tcache.h"
 
 #include <stddef.h>
 
@@ -12,13 +10,20 @@
 #define SPARES_NEEDED 3
 /* Taken from and put back to the device's store in this number. */
 #define SPARES_BATCH 32
+/* What a block that a thread keeps may be longer than it was asked for: gc_block.slack. */
+#define SLACK_MAX ((uint64_t)UINT8_MAX << GC_GRANULE_BITS)
+
+void gc_pool_content_init(struct gc_pool_content *content)
+{
+    *content = (struct gc_pool_content){.bins[GC_CLASS_PLANNED] = {.by_address = true}};
+}
 
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
                   const struct gc_pool_shared *shared)
 {
     *pool = (struct gc_pool){.shared = *shared, .context = context};
     pool->pages.page_bytes = shared->page_bytes;
-    pool->bins[GC_CLASS_PLANNED].by_address = true;
+    gc_pool_content_init(&pool->content);
     pthread_cond_init(&pool->pages.changed, NULL);
     gc_lock_init(&pool->lock, GC_RANK_POOL);
 }
@@ -110,31 +115,17 @@ void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block)
 
 /* ---- blocks ---- */
 
-void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes)
-{
-    gc_supply_add(shared->supply, bytes);
-    if (shared->share_supply != NULL)
-        gc_supply_add(shared->share_supply, bytes);
-}
-
-void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes)
-{
-    gc_supply_sub(shared->supply, bytes);
-    if (shared->share_supply != NULL)
-        gc_supply_sub(shared->share_supply, bytes);
-}
-
 void gc_pool_set_idle_locked(struct gc_pool *pool, struct gc_segment *segment)
 {
     GC_ASSERT(!segment->is_idle);
     segment->is_idle = true;
     segment->idle_next = NULL;
-    segment->idle_previous = pool->idle_newest;
-    if (pool->idle_newest != NULL)
-        pool->idle_newest->idle_next = segment;
+    segment->idle_previous = pool->content.idle_newest;
+    if (pool->content.idle_newest != NULL)
+        pool->content.idle_newest->idle_next = segment;
     else
-        pool->idle_oldest = segment;
-    pool->idle_newest = segment;
+        pool->content.idle_oldest = segment;
+    pool->content.idle_newest = segment;
     gc_pool_add_idle(&pool->shared, segment->bytes);
 }
 
@@ -145,11 +136,11 @@ static void clear_idle(struct gc_pool *pool, struct gc_segment *segment)
     if (segment->idle_previous != NULL)
         segment->idle_previous->idle_next = segment->idle_next;
     else
-        pool->idle_oldest = segment->idle_next;
+        pool->content.idle_oldest = segment->idle_next;
     if (segment->idle_next != NULL)
         segment->idle_next->idle_previous = segment->idle_previous;
     else
-        pool->idle_newest = segment->idle_previous;
+        pool->content.idle_newest = segment->idle_previous;
     gc_pool_sub_idle(&pool->shared, segment->bytes);
 }
 
@@ -157,7 +148,7 @@ void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
 {
     struct gc_segment *segment = gc_block_segment(block);
     gc_block_set_state(block, GC_BLOCK_FREE);
-    gc_bins_insert(&pool->bins[segment->class], block);
+    gc_bins_insert(&pool->content.bins[segment->class], block);
     if (gc_block_spans_segment(block) && segment->arena == NULL)
         gc_pool_set_idle_locked(pool, segment);
 }
@@ -165,7 +156,7 @@ void gc_pool_bin_locked(struct gc_pool *pool, struct gc_block *block)
 void gc_pool_unbin_locked(struct gc_pool *pool, struct gc_block *block)
 {
     struct gc_segment *segment = gc_block_segment(block);
-    gc_bins_remove(&pool->bins[segment->class], block);
+    gc_bins_remove(&pool->content.bins[segment->class], block);
     if (segment->is_idle)
         clear_idle(pool, segment);
 }
@@ -263,6 +254,19 @@ void gc_pool_unmark_locked(struct gc_pool *pool, struct gc_block *block)
     block->is_pinned = false;
 }
 
+/* The number of the context whose thread caches may take the block once it is freed; 0: none may.
+ * A thread keeps blocks of one kind of a context. */
+static uint16_t magazine_of(const struct gc_pool *pool, const struct gc_block *block)
+{
+    const struct gc_segment *segment = gc_block_segment(block);
+    const bool is_whole = segment->class == GC_CLASS_WHOLE;
+    const bool may_enter =
+        block->bytes <= atomic_load_explicit(&pool->magazine_block_bytes, memory_order_relaxed) &&
+        segment->class != GC_CLASS_ONCE && is_whole == pool->shared.is_whole &&
+        (!is_whole || block->bytes - block->live.requested_bytes <= SLACK_MAX);
+    return may_enter ? pool->number : 0;
+}
+
 void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
                               const struct gc_claim *claim)
 {
@@ -275,7 +279,7 @@ void gc_pool_make_live_locked(struct gc_pool *pool, struct gc_block *block,
     block->is_ordered = claim->is_ordered;
     if (claim->is_ordered)
         count_ordered(&pool->shared, claim->requested_bytes);
-    atomic_store_explicit(&block->magazine, claim->is_ordered ? 0 : gc_magazine_number(pool, block),
+    atomic_store_explicit(&block->magazine, claim->is_ordered ? 0 : magazine_of(pool, block),
                           memory_order_relaxed);
     gc_block_set_state(block, GC_BLOCK_LIVE);
 }

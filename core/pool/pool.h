@@ -36,8 +36,8 @@
 #include "core/pool/bins.h"
 #include "core/pool/pagemap.h"
 #include "core/pool/pages.h"
+#include "core/pool/pending.h"
 #include "core/pool/segment.h"
-#include "core/pool/stream_list.h"
 
 #define GC_SMALL_MAX GC_MIB(1)
 #define GC_SMALL_SEGMENT GC_MIB(2)
@@ -55,6 +55,7 @@ struct gc_context;
 
 /* What the pools of one device, or all, have in common. */
 struct gc_pool_shared {
+    struct gc_host *host; /* of the device */
     struct gc_pagemap *pagemap;
     struct gc_slab *blocks;
     struct gc_slab *segments;
@@ -66,12 +67,12 @@ struct gc_pool_shared {
     struct gc_gauge_cell *ordered_marks; /* GC_ORDERED_MARK_COUNT */
     atomic_uint *synchronous_count;      /* of the process: see gc_core_set_synchronous */
     uint64_t page_bytes;                 /* of mapped memory; 0: there is none */
+    bool is_whole; /* of the device: every block is a driver allocation of its own */
 };
 
-struct gc_pool {
-    struct gc_lock lock; /* guards all below and the segments and blocks of this pool */
-    struct gc_pool_shared shared;
-    struct gc_context *context;
+/* The segments of a pool and the lists of their blocks: detached from it while its context may be
+ * about to end. */
+struct gc_pool_content {
     struct gc_bins bins[GC_CLASS_COUNT];
     struct gc_segment *segments;
     struct gc_segment *planned; /* the one of class planned, if there is one */
@@ -79,7 +80,20 @@ struct gc_pool {
     struct gc_segment *idle_newest;
     struct gc_block *pending_first; /* lowest stamp first */
     struct gc_block *pending_last;
-    uint64_t pending_bytes;  /* of the streams' lists too */
+    uint64_t pending_bytes; /* of the streams' lists too */
+};
+
+/* Detached content. The lists of the streams are copied: threads hold pointers to the pool's. */
+struct gc_pool_hidden {
+    struct gc_pool_content content;
+    struct gc_stream_list streams[GC_STREAM_LISTS];
+};
+
+struct gc_pool {
+    struct gc_lock lock; /* guards all below and the segments and blocks of this pool */
+    struct gc_pool_shared shared;
+    struct gc_context *context;
+    struct gc_pool_content content;
     uint64_t unfenced_bytes; /* became pending since the last fence was recorded */
     uint64_t unfenced_count;
     struct gc_stream_list *streams; /* GC_STREAM_LISTS, of the fences of its context */
@@ -87,17 +101,22 @@ struct gc_pool {
     struct gc_block *spares;        /* block records at hand, linked by `next` */
     uint32_t spare_count;
     bool is_dropped; /* the context is gone, or about to be, and with it every segment */
-    struct gc_pool_hidden *hidden; /* what it had, while that is about to be (context_end.c) */
-    bool is_closed;                /* hands nothing out: its tenant is about to be removed */
-    uint64_t generation;           /* rises whenever memory becomes free or the pool grows */
-    uint64_t pinned_count;         /* live blocks that others reach: see gc_core_pin */
+    struct gc_pool_hidden
+        *hidden;           /* what it had, while that is about to be (core/alloc/teardown.c) */
+    bool is_closed;        /* hands nothing out: its tenant is about to be removed */
+    uint64_t generation;   /* rises whenever memory becomes free or the pool grows */
+    uint64_t pinned_count; /* live blocks that others reach: see gc_core_pin */
     struct gc_pages pages;
     struct gc_block_ids ids;
+    uint16_t number; /* of the context, from 1; 0: one too many for threads to keep its blocks */
+    atomic_uint_fast64_t magazine_block_bytes; /* the largest that a thread may keep; 0: none */
 };
 
 void gc_pool_init(struct gc_pool *pool, struct gc_context *context,
                   const struct gc_pool_shared *shared);
 void gc_pool_fini(struct gc_pool *pool);
+/* No segments, empty lists. */
+void gc_pool_content_init(struct gc_pool_content *content);
 
 /* Rounds a request and chooses its class and the segment it would like. False if 64 bits overflow.
  */
@@ -159,7 +178,7 @@ void gc_pool_add_free_locked(struct gc_pool *pool, struct gc_segment *segment);
 /* Takes out a segment that consists of one block, which is returned, no longer anywhere. */
 struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *segment);
 /* Whether the block is a driver allocation of its own. */
-bool gc_pool_is_whole_locked(const struct gc_pool *pool, const struct gc_block *block);
+bool gc_pool_is_whole_locked(const struct gc_block *block);
 /* Such a live block is given to other processes. */
 void gc_pool_export_locked(struct gc_block *block);
 /* Puts back what gc_pool_remove_locked took. */
@@ -168,8 +187,19 @@ void gc_pool_restore_locked(struct gc_pool *pool, struct gc_segment *segment,
 void gc_pool_put_record_locked(struct gc_pool *pool, struct gc_block *block);
 
 /* Memory of the pool has become idle, or is no more. */
-void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes);
-void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes);
+static inline void gc_pool_add_idle(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_supply_add(shared->supply, bytes);
+    if (shared->share_supply != NULL)
+        gc_supply_add(shared->share_supply, bytes);
+}
+
+static inline void gc_pool_sub_idle(const struct gc_pool_shared *shared, uint64_t bytes)
+{
+    gc_supply_sub(shared->supply, bytes);
+    if (shared->share_supply != NULL)
+        gc_supply_sub(shared->share_supply, bytes);
+}
 
 /* A stream-ordered block is live no more. */
 void gc_pool_uncount_ordered(const struct gc_pool_shared *shared, uint64_t bytes);

@@ -5,9 +5,6 @@
 #include "core/pool/pool_block.h"
 
 #include "core/base/assert.h"
-#include "core/debug/debug.h"
-#include "core/device/context.h"
-#include "core/device/registry.h"
 
 #include <stddef.h>
 
@@ -15,16 +12,16 @@ static void link_segment(struct gc_pool *pool, struct gc_segment *segment, struc
 {
     segment->first = block;
     segment->previous = NULL;
-    segment->next = pool->segments;
-    if (pool->segments != NULL)
-        pool->segments->previous = segment;
-    pool->segments = segment;
+    segment->next = pool->content.segments;
+    if (pool->content.segments != NULL)
+        pool->content.segments->previous = segment;
+    pool->content.segments = segment;
     block->previous = NULL;
     block->next = NULL;
     block->address = segment->address;
     block->bytes = segment->bytes;
     if (segment->class == GC_CLASS_PLANNED)
-        pool->planned = segment;
+        pool->content.planned = segment;
     atomic_store_explicit(&segment->pool, pool, memory_order_release);
     atomic_store_explicit(&block->segment, segment, memory_order_release);
     pool->generation++;
@@ -49,6 +46,7 @@ static void add_free(struct gc_pool *pool, struct gc_segment *segment, struct gc
     segment->arena = arena;
     segment->is_idle = false;
     segment->is_plain = false;
+    segment->is_own_mapping = false;
     link_segment(pool, segment, block);
     gc_pool_bin_locked(pool, block);
     gc_pagemap_set(pool->shared.pagemap, block->address, block);
@@ -76,30 +74,30 @@ struct gc_block *gc_pool_remove_locked(struct gc_pool *pool, struct gc_segment *
     if (segment->previous != NULL)
         segment->previous->next = segment->next;
     else
-        pool->segments = segment->next;
+        pool->content.segments = segment->next;
     if (segment->next != NULL)
         segment->next->previous = segment->previous;
-    if (pool->planned == segment)
-        pool->planned = NULL;
+    if (pool->content.planned == segment)
+        pool->content.planned = NULL;
     segment->first = NULL;
     atomic_store_explicit(&segment->pool, NULL, memory_order_release);
     atomic_store_explicit(&block->segment, NULL, memory_order_release);
     return block;
 }
 
-bool gc_pool_is_whole_locked(const struct gc_pool *pool, const struct gc_block *block)
+bool gc_pool_is_whole_locked(const struct gc_block *block)
 {
-    struct gc_core *core = pool->context->core;
-    return gc_block_segment(block)->arena == NULL && gc_block_spans_segment(block) &&
-           !block->is_ordered && (core->debug == NULL || !gc_debug_maps_has(core, block->address));
+    const struct gc_segment *segment = gc_block_segment(block);
+    return segment->arena == NULL && !segment->is_own_mapping && gc_block_spans_segment(block) &&
+           !block->is_ordered;
 }
 
 void gc_pool_export_locked(struct gc_block *block)
 {
     struct gc_segment *segment = gc_block_segment(block);
     struct gc_pool *pool = atomic_load_explicit(&segment->pool, memory_order_relaxed);
-    if (pool->planned == segment)
-        pool->planned = NULL;
+    if (pool->content.planned == segment)
+        pool->content.planned = NULL;
     segment->class = GC_CLASS_ONCE;
     segment->is_plain = false;
     atomic_store_explicit(&block->magazine, 0, memory_order_relaxed);

@@ -1,6 +1,5 @@
-/* A segment: one allocation of the driver, or a range of addresses (page.h), tiled by blocks. This
- * file says what it is and how it comes from and goes back to the driver, budget included; what
- * happens inside it is the pool's business.
+/* A segment: one allocation of the driver, or a range of addresses (page.h), tiled by blocks.
+ * core/backing/segment.h obtains it from the driver and returns it.
  *
  * A segment is in its pool's list from the moment it is added until it is removed, both under the
  * pool's lock. Who removed it settles its account; a pool whose context is dropped removes all at
@@ -9,7 +8,6 @@
 #define GC_SEGMENT_H
 
 #include "core/base/status.h"
-#include "core/device/quota.h"
 #include "core/pool/block.h"
 
 #include <stdatomic.h>
@@ -18,8 +16,6 @@
 #include <stdint.h>
 
 struct gc_arena;
-struct gc_context;
-struct gc_entry;
 struct gc_pool;
 
 enum gc_class {
@@ -50,7 +46,8 @@ struct gc_segment {
     uint8_t class; /* enum gc_class: which bins its free blocks are in */
     bool is_idle;  /* wholly free: in the idle list */
     bool is_plain; /* of class once: the driver's own free judges and waits, as without a cache */
-    uint8_t unused[53];
+    bool is_own_mapping; /* its memory is pages that the debug aids mapped for its one block */
+    uint8_t unused[52];
 };
 _Static_assert(sizeof(struct gc_segment) == 128, "two cache lines");
 
@@ -76,10 +73,11 @@ struct gc_segment_plan {
     uint64_t driver_bytes;
     uint64_t bytes; /* driver_bytes in whole granules */
     enum gc_class class;
-    bool is_own_mapping; /* debug_map.c */
-    bool is_plain;       /* as a segment's */
-    bool is_tight;       /* of mapped memory, no page more than must be */
-    uint64_t at;         /* an address of class planned, there or not at all; 0: anywhere */
+    bool is_own_mapping;     /* debug_map.c */
+    bool is_plain;           /* as a segment's */
+    bool is_tight;           /* of mapped memory, no page more than must be */
+    uint64_t at;             /* an address of class planned, there or not at all; 0: anywhere */
+    uint64_t expected_bytes; /* mapped memory that the run's plan needs; 0: no plan is kept to */
 };
 
 /* What a live block remembers of its request. */
@@ -90,31 +88,5 @@ struct gc_claim {
     uint16_t api;
     bool is_ordered;
 };
-
-/* What an attempt that failed leaves to say. */
-struct gc_segment_refusal {
-    int driver_code;
-    struct gc_decline decline;
-};
-
-/* Reserves, asks the driver, adds the segment to the context's pool and carves a live block from it
- * at once. GC_OUT_OF_MEMORY: budget or driver; GC_DRIVER with refusal->driver_code;
- * GC_INVALID_ARGUMENT: the context was dropped meanwhile; GC_NO_HOST_MEMORY. Nothing is held after
- * a failure. No lock may be held. */
-enum gc_status gc_segment_create(struct gc_context *context, const struct gc_segment_plan *plan,
-                                 const struct gc_claim *claim, uint64_t *address,
-                                 struct gc_segment_refusal *refusal) GC_CHECKED;
-
-/* The same without a block: all of it is free. For class planned. */
-enum gc_status gc_segment_create_free(struct gc_context *context,
-                                      const struct gc_segment_plan *plan,
-                                      struct gc_segment_refusal *refusal) GC_CHECKED;
-
-/* Gives a segment that was removed from its pool, and whose memory is idle, back to the driver.
- * Returns the driver's code, or -1 where the memory turned out not to be idle; on refusal the
- * segment is in the pool again, its one block live as it was if `noted` says what was, else free.
- * No lock may be held; the caller has begun a give-back of the device. */
-int gc_segment_give_back(struct gc_context *context, struct gc_segment *segment,
-                         struct gc_block *block, const struct gc_entry *noted);
 
 #endif

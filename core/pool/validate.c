@@ -71,31 +71,31 @@ static bool validate_locked(const struct gc_pool *pool)
 {
     struct sums sums = {0};
     const struct gc_segment *previous = NULL;
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {
         REQUIRE(segment->previous == previous);
         REQUIRE(check_segment(pool, segment, &sums));
         previous = segment;
     }
     for (unsigned class = 0; class < GC_CLASS_COUNT; class ++) {
-        REQUIRE(gc_bins_validate(&pool->bins[class]));
-        REQUIRE(pool->bins[class].count == sums.free_count[class]);
-        REQUIRE(pool->bins[class].bytes == sums.free_bytes[class]);
+        REQUIRE(gc_bins_validate(&pool->content.bins[class]));
+        REQUIRE(pool->content.bins[class].count == sums.free_count[class]);
+        REQUIRE(pool->content.bins[class].bytes == sums.free_bytes[class]);
     }
-    for (const struct gc_segment *segment = pool->idle_oldest; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.idle_oldest; segment != NULL;
          segment = segment->idle_next) {
         REQUIRE(segment->is_idle && sums.idle_count > 0);
         sums.idle_count--;
     }
     REQUIRE(sums.idle_count == 0);
     REQUIRE(gc_pages_validate_locked(pool));
-    REQUIRE(check_pending(pool->pending_first, pool->pending_last, &sums));
+    REQUIRE(check_pending(pool->content.pending_first, pool->content.pending_last, &sums));
     for (unsigned i = 0; i < pool->stream_count; i++) {
         const struct gc_stream_list *list = &pool->streams[i];
         REQUIRE((list->stream == 0) == (list->first == NULL));
         REQUIRE(check_pending(list->first, list->last, &sums));
     }
-    REQUIRE(sums.pending_count == 0 && sums.pending_bytes == pool->pending_bytes);
+    REQUIRE(sums.pending_count == 0 && sums.pending_bytes == pool->content.pending_bytes);
     return true;
 }
 

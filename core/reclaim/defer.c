@@ -12,9 +12,13 @@
  *
  * Without a cache, and of what is taken while something captures (alloc.c), each block is an
  * allocation of the driver's, whose own free does what it does without us. */
+#include "core/reclaim/defer.h"
+#include "core/backing/segment.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
+#include "core/device/wait.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
@@ -37,7 +41,7 @@ static struct gc_segment *take_once(struct gc_context *context, struct gc_block 
 {
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
-    struct gc_segment *segment = pool->idle_oldest;
+    struct gc_segment *segment = pool->content.idle_oldest;
     while (segment != NULL && segment->class != GC_CLASS_ONCE)
         segment = segment->idle_next;
     if (segment != NULL)
@@ -95,7 +99,7 @@ static struct backlog look(struct gc_context *context)
     struct gc_pool *pool = &context->pool;
     gc_pool_acquire_plain(pool);
     const struct backlog backlog = {
-        .bytes = pool->pending_bytes,
+        .bytes = pool->content.pending_bytes,
         .unfenced_bytes = pool->unfenced_bytes,
         .unfenced_count = pool->unfenced_count,
         .open_fences = pool->is_dropped ? 0 : context->fences->count,
@@ -113,14 +117,6 @@ static uint64_t part_of(const struct gc_context *context, uint64_t parts)
 static bool is_synchronous(const struct gc_context *context)
 {
     return context->core->options->reuse == GC_REUSE_SYNC;
-}
-
-void gc_reuse_mark(struct gc_context *context)
-{
-    if (look(context).unfenced_count == 0)
-        return;
-    (void)gc_fence_poll(context); /* the ring may be full */
-    gc_fence_record(context);
 }
 
 void gc_reuse_look(struct gc_context *context)

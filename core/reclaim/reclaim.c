@@ -5,11 +5,14 @@
  * have under way. The caller tries again after each step that changed something.
  *
  * A tenant whose own limit is what is short asks and waits for nobody but itself. */
+#include "core/reclaim/reclaim.h"
 #include "core/backing/change.h"
+#include "core/backing/segment.h"
 #include "core/base/assert.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
-#include "core/direct/elastic.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/release.h"
 #include "core/reclaim/tcache.h"
 
 #include <stddef.h>
@@ -28,57 +31,6 @@ static bool is_asked(const struct gc_context *context, const struct gc_share *sh
     return share == NULL || context->share == share;
 }
 
-/* Gives back the longest idle segment of a pool, or up to `enough_bytes` of idle pages: its bytes,
- * or 0 if there is none or the driver refused. */
-static uint64_t give_back_oldest(struct gc_context *context, uint64_t enough_bytes)
-{
-    struct gc_device *device = context->device;
-    struct gc_pool *pool = &context->pool;
-    struct gc_block *block = NULL;
-    uint64_t bytes = 0;
-    gc_device_give_back_begin(device, context->share);
-    gc_core_look_begin(device->core);
-    gc_pool_acquire_plain(pool);
-    struct gc_segment *segment = pool->idle_oldest;
-    if (segment != NULL) {
-        bytes = segment->bytes;
-        block = gc_pool_remove_locked(pool, segment);
-    }
-    gc_pool_release(pool);
-    if (segment != NULL && gc_segment_give_back(context, segment, block, NULL) != 0)
-        bytes = 0;
-    if (segment == NULL)
-        bytes = gc_arena_give_back(context, enough_bytes);
-    gc_core_look_end(device->core);
-    if (bytes != 0)
-        gc_counter_add(&device->stats.trim_count, 1);
-    gc_device_give_back_end(device, context->share);
-    return bytes;
-}
-
-uint64_t gc_shortage_give_back(struct gc_device *device, struct gc_share *share,
-                               uint64_t keep_bytes, uint64_t enough_bytes)
-{
-    uint64_t given = 0;
-    for (struct gc_context *context = gc_context_first(device); context != NULL;
-         context = gc_context_next(context)) {
-        if (!is_asked(context, share))
-            continue;
-        while (given < enough_bytes && gc_share_idle_bytes(device, share) > keep_bytes) {
-            const uint64_t excess =
-                gc_sub_or_zero_u64(gc_share_idle_bytes(device, share), keep_bytes);
-            const uint64_t bytes =
-                give_back_oldest(context, gc_min_u64(enough_bytes - given, excess));
-            if (bytes == 0)
-                break;
-            given += bytes;
-        }
-    }
-    if (given < enough_bytes)
-        given += gc_elastic_give_back(device, share, keep_bytes, enough_bytes - given);
-    return given;
-}
-
 bool gc_shortage_give_idle(struct gc_device *device, struct gc_share *share, uint64_t wanted_bytes)
 {
     if (gc_shortage_give_back(device, share, 0, wanted_bytes) > 0)
@@ -89,12 +41,6 @@ bool gc_shortage_give_idle(struct gc_device *device, struct gc_share *share, uin
         if (is_asked(context, share))
             gc_reuse_look(context);
     return gc_shortage_give_back(device, share, 0, wanted_bytes) > 0;
-}
-
-void gc_shortage_empty_pool(struct gc_context *context)
-{
-    while (give_back_oldest(context, UINT64_MAX) > 0)
-        ;
 }
 
 static uint64_t left_ns(const struct gc_device *device, uint64_t end_ns)
@@ -249,88 +195,4 @@ bool gc_shortage_relieve(struct gc_shortage *shortage, uint64_t wanted_bytes,
     changed |= note_generations(shortage, scope);
     shortage->attempts++;
     return changed;
-}
-
-uint64_t gc_core_empty(struct gc_core *core, struct gc_device *device)
-{
-    gc_shortage_resolve(device, NULL, GC_SHORT_NS);
-    return gc_core_trim(core, device, 0);
-}
-
-/* ---- more is held than a limit allows ---- */
-
-static uint64_t excess_of(const struct gc_device *device, const struct gc_share *share)
-{
-    return share == NULL ? gc_device_excess_bytes(device) : gc_share_excess_bytes(share);
-}
-
-static uint64_t keep_of(const struct gc_device *device, const struct gc_share *share)
-{
-    if (share == NULL)
-        return gc_device_keep_bytes(device);
-    const uint64_t excess = gc_share_excess_bytes(share);
-    return excess == 0 ? UINT64_MAX
-                       : gc_sub_or_zero_u64(gc_share_idle_bytes(device, share), excess);
-}
-
-static void trim(struct gc_device *device, struct gc_share *share)
-{
-    const uint64_t keep_bytes = keep_of(device, share);
-    if (gc_share_idle_bytes(device, share) > keep_bytes && gc_work_is_settled(device->core))
-        gc_shortage_give_back(device, share, keep_bytes, UINT64_MAX);
-}
-
-void gc_shortage_trim(struct gc_context *context)
-{
-    trim(context->device, NULL);
-    if (context->share != NULL)
-        trim(context->device, context->share);
-}
-
-/* While too much is held, what threads free goes to the pool, and from there back to the driver. */
-static void note_over_limit(struct gc_device *device, atomic_bool *is_known, bool is_over)
-{
-    if (atomic_load_explicit(is_known, memory_order_relaxed) == is_over)
-        return;
-    atomic_store_explicit(is_known, is_over, memory_order_relaxed);
-    gc_magazine_size_all(device);
-}
-
-static void trim_all(struct gc_device *device, struct gc_share *share)
-{
-    gc_magazine_flush_device(device, share);
-    trim(device, share);
-}
-
-/* False if more is still held. */
-static bool settle(struct gc_device *device, struct gc_share *share, atomic_bool *is_known)
-{
-    note_over_limit(device, is_known, excess_of(device, share) > 0);
-    if (!atomic_load_explicit(is_known, memory_order_relaxed))
-        return true;
-    trim_all(device, share);
-    if (excess_of(device, share) > 0 && gc_shortage_resolve(device, share, GC_TURN_NS))
-        trim_all(device, share);
-    note_over_limit(device, is_known, excess_of(device, share) > 0);
-    return excess_of(device, share) == 0;
-}
-
-bool gc_device_settle(struct gc_device *device)
-{
-    if (!settle(device, NULL, &device->is_over_limit))
-        return false;
-    if (atomic_load_explicit(&device->is_group_over, memory_order_relaxed))
-        atomic_store_explicit(&device->is_group_over, false, memory_order_relaxed);
-    return true;
-}
-
-bool gc_share_settle(struct gc_share *share)
-{
-    return settle(share->device, share, &share->is_over_limit);
-}
-
-bool gc_shortage_settle(struct gc_context *context)
-{
-    return gc_device_settle(context->device) &&
-           (context->share == NULL || gc_share_settle(context->share));
 }

@@ -1,14 +1,14 @@
-/* The hot path: see magazine.h; its other side is magazine_pool.c. Everything between enter and
+/* The hot path: see magazine.h; its other side is tcache_flush.c. Everything between enter and
  * leave belongs to the owner alone.
  *
  * gc_core_take and gc_core_try_free serve what is plain: the magazine and the entry point of the
  * time before, the size at hand, a block that is idle. They call nothing, so that they save no
  * registers, and ask everything before they change anything; what is not plain goes to a function
  * that does the same without hurry, as does what is traced and what is timed. */
+#include "core/device/publish.h"
 #include "core/device/registry.h"
-#include "core/group/group.h"
-#include "core/reclaim/tcache_count.h"
-#include "core/reclaim/tcache_pool.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/tcache_flush.h"
 
 #include <stddef.h>
 
@@ -104,7 +104,7 @@ static void sample_end(const struct gc_cache *cache, struct gc_hist *hist, uint6
 /* For other processes to read. */
 static void show_figures(struct gc_cache *cache, struct gc_context *context, uint64_t now_ns)
 {
-    if (cache->core->member == NULL)
+    if (cache->core->ledger == NULL)
         return;
     gc_core_cache_settle(cache);
     gc_member_write(context->device, now_ns);
@@ -258,7 +258,7 @@ static __attribute__((noinline)) uint64_t take_inside(struct gc_cache *cache,
                                                       uint16_t api)
 {
     const uint64_t size = (bytes + GC_GRANULE - 1) & ~(GC_GRANULE - 1);
-    struct gc_magazine *magazine = &cache->magazines[context->number % GC_CACHE_MAGAZINES];
+    struct gc_magazine *magazine = &cache->magazines[context->pool.number % GC_CACHE_MAGAZINES];
     struct gc_block *block = NULL;
     if (magazine->context == context && !is_closed(context))
         block = take(magazine, size);

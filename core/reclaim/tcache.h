@@ -16,6 +16,7 @@
 #define GC_MAGAZINE_H
 
 #include "core/core.h"
+#include "core/device/context.h"
 #include "core/pool/block.h"
 
 #include <pthread.h>
@@ -27,9 +28,6 @@
 #define GC_MAGAZINE_BINS (GC_MAGAZINE_LARGE + 1)
 #define GC_MAGAZINE_APIS 8
 #define GC_CACHE_MAGAZINES 4
-#define GC_MAGAZINE_UNUSED UINT16_MAX /* the number of no context */
-
-struct gc_pool;
 
 /* What a gauge gained since it was last merged, and the most it had gained meanwhile. */
 struct gc_tally {
@@ -103,10 +101,6 @@ struct gc_cache {
 
 void gc_caches_init(struct gc_core *core);
 void gc_caches_fini(struct gc_core *core);
-/* How much of a new context a thread may keep: a share of what its device may hold. */
-void gc_magazine_size(struct gc_context *context);
-/* The same for all contexts of a device, whose limit has changed or is passed. */
-void gc_magazine_size_all(struct gc_device *device);
 
 /* ---- others' magazines; no lock of rank POOL or above may be held ---- */
 
@@ -127,8 +121,5 @@ void gc_magazine_empty_context(struct gc_context *context);
 void gc_magazine_merge(struct gc_magazine *magazine);
 /* Hands everything over and forgets the context. True if there was anything. */
 bool gc_magazine_empty(struct gc_magazine *magazine);
-
-/* What `magazine` of a block that becomes live is. */
-uint16_t gc_magazine_number(const struct gc_pool *pool, const struct gc_block *block);
 
 #endif

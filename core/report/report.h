@@ -14,6 +14,7 @@
 #include "core/io/process.h"
 #include "core/observe/stacks.h"
 #include "core/report/estimate_record.h"
+#include "core/report/snapshot.h"
 
 #include <stdbool.h>
 #include <stdint.h>

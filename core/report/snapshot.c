@@ -1,7 +1,7 @@
 /* The figures of all devices in one piece of memory, and the largest live allocations. Takes one
  * lock at a time, none while it visits, and never enters libc's allocator: a report is written in
  * processes that end in any state. */
-#include "core/device/snapshot.h"
+#include "core/report/snapshot.h"
 
 #include "core/base/bits.h"
 #include "core/device/registry.h"
@@ -29,7 +29,7 @@ typedef void see_leak(void *argument, const struct gc_leak *leak);
 static void see_blocks(struct gc_pool *pool, see_leak *see, void *argument)
 {
     gc_pool_acquire_plain(pool);
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {
         for (const struct gc_block *block = segment->first; block != NULL; block = block->next) {
             if (block->state != GC_BLOCK_LIVE)
@@ -103,6 +103,15 @@ void gc_core_read_holes(struct gc_core *core, struct gc_device *device,
     }
 }
 
+static void read_stats(const struct gc_stats *stats, struct gc_device_snapshot *to)
+{
+#define GC_GAUGE(field, text) gc_gauge_read(&stats->field, &to->field);
+#define GC_COUNTER(field, text) to->field = gc_counter_read(&stats->field);
+#include "core/observe/stats.def"
+#undef GC_GAUGE
+#undef GC_COUNTER
+}
+
 void gc_core_read_device(struct gc_core *core, struct gc_device *device,
                          struct gc_device_snapshot *to)
 {
@@ -116,7 +125,7 @@ void gc_core_read_device(struct gc_core *core, struct gc_device *device,
         gc_ledger_get_text(to->group, sizeof(to->group), device->budget.account->group);
         to->group_limit_bytes = gc_account_limit(device->budget.account);
     }
-    gc_stats_read(&device->stats, to);
+    read_stats(&device->stats, to);
     to->host_metadata_bytes = gc_host_bytes(&device->host);
     to->idle_bytes = gc_device_idle_bytes(device);
     (void)gc_follow_read(device, &to->plan);
@@ -320,34 +329,6 @@ void gc_core_reset_peaks(struct gc_core *core, struct gc_device *device)
     for (uint16_t api = 0; api < core->api_count; api++)
         gc_gauge_reset_peak(&device->apis[api].live);
     gc_caches_resume(core);
-}
-
-/* ---- counts that others report ---- */
-
-void gc_core_count_driver_call(struct gc_core *core, struct gc_device *device, uint16_t api)
-{
-    if (api >= core->api_count)
-        return;
-    gc_counter_add(
-        device != NULL ? &device->apis[api].driver_calls : &core->process_driver_calls[api], 1);
-}
-
-void gc_core_count_oom(struct gc_core *core, struct gc_device *device, struct gc_share *share)
-{
-    gc_counter_add(&device->stats.oom_count, 1);
-    if (share != NULL)
-        gc_counter_add(&share->oom_count, 1);
-    gc_core_note_use(core); /* what a program could not have is worth a report too */
-}
-
-void gc_core_note_use(struct gc_core *core)
-{
-    atomic_store_explicit(&core->was_used, true, memory_order_relaxed);
-}
-
-bool gc_core_was_used(const struct gc_core *core)
-{
-    return atomic_load_explicit(&core->was_used, memory_order_relaxed);
 }
 
 const char *gc_core_plan_trouble(const struct gc_core *core)

@@ -4,7 +4,7 @@
 #ifndef GC_REPORT_TABLES_H
 #define GC_REPORT_TABLES_H
 
-#include "core/device/snapshot.h"
+#include "core/report/snapshot.h"
 #include "core/io/emitter.h"
 #include "core/report/report.h"
 

@@ -1,4 +1,5 @@
 /* core/gpucache.h: what the library is, figures, limits. Nothing here starts CUDA. */
+#include "core/report/snapshot.h"
 #include "shim/account/mempool.h"
 #include "shim/account/tenant.h"
 #include "shim/public/public.h"

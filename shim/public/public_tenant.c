@@ -1,4 +1,5 @@
 /* core/gpucache.h: tenants, over core/device/tenant.h and the handles of tenant.c. */
+#include "core/reclaim/limit.h"
 #include "shim/account/tenant.h"
 #include "shim/public/public.h"
 

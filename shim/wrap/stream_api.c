@@ -1,7 +1,7 @@
 /* Stream-ordered allocation: cuMemAllocAsync and its kin.
  *
  * The device's default pool is served from the cache: a block that is freed in a stream's order may
- * serve that stream at once, all others when a fence says so (core/pool/stream_list.h). Other
+ * serve that stream at once, all others when a fence says so (core/pool/pending.h). Other
  * pools, and the default one where more was asked of it, are the driver's: an allocation is
  * recorded (ASYNC, not charged), its pool is charged for what the driver reserves, see mempool.c.
  * An allocation in a capturing stream is a graph node: graph_api.c looks after its memory. */

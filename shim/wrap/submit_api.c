@@ -14,6 +14,7 @@
 #include "shim/wrap/reach.h"
 #include "shim/wrap/submit.h"
 
+#include "core/device/wait.h"
 #include "core/pause/pause.h"
 
 CUresult gc_submit_begin_slowly(uint64_t key)

@@ -73,7 +73,7 @@ static void add_pool(const struct gc_pool *pool, struct pool_sums *sums)
 {
     sums->segments += pool->pages.count * pool->pages.page_bytes;
     sums->idle += pool->pages.idle_count * pool->pages.page_bytes;
-    for (const struct gc_segment *segment = pool->segments; segment != NULL;
+    for (const struct gc_segment *segment = pool->content.segments; segment != NULL;
          segment = segment->next) {
         sums->segments += segment->arena == NULL ? segment->bytes : 0;
         sums->idle += segment->is_idle ? segment->bytes : 0;

@@ -5,6 +5,7 @@
 
 #include "core/config/options.h"
 #include "core/core.h"
+#include "core/report/snapshot.h"
 #include "tests/unit/sim_driver.h"
 
 #define WORKBENCH_CONTEXTS 3

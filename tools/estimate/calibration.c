@@ -2,6 +2,7 @@
 #include "core/base/bits.h"
 #include "core/config/parse.h"
 #include "core/io/text.h"
+#include "core/report/snapshot.h"
 #include "tools/report/report_load.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 #include "tools/replay/replay_run.h"
+#include "core/report/snapshot.h"
 
 #include "core/base/clock.h"
 #include "core/core.h"

@@ -9,7 +9,7 @@
 
 #include "core/base/status.h"
 #include "core/config/options.h"
-#include "core/device/snapshot.h"
+#include "core/report/snapshot.h"
 #include "tools/replay/replay_device.h"
 #include "tools/replay/replay_trace.h"
 

@@ -3,8 +3,8 @@
 #ifndef GC_REPORT_KEYS_H
 #define GC_REPORT_KEYS_H
 
-#include "core/device/snapshot.h"
 #include "core/io/emitter.h"
+#include "core/report/snapshot.h"
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -3,6 +3,7 @@
 #define GC_REPORT_LOAD_H
 
 #include "core/report/report.h"
+#include "core/report/snapshot.h"
 #include "tools/report/report_stacks.h"
 
 struct report_loaded {

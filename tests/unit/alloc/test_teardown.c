@@ -47,7 +47,7 @@ static void run_an_end_that_is_declined(bool has_mapping)
     for (unsigned i = 0; i < 3; i++) {
         struct gc_context *ending = gc_core_end_begin(bench.core, 1);
         assert_ptr_equal(ending, bench.contexts[0]);
-        assert_null(ending->pool.segments);
+        assert_null(ending->pool.content.segments);
         gc_core_end_cancel(ending);
     }
     workbench_check(&bench);

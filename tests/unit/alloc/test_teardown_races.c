@@ -1,9 +1,11 @@
 /* What other threads are in the middle of while a context ends, or does not after all. */
+#include "core/alloc/teardown.h"
 #include "core/backing/change.h"
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/follow/follow.h"
+#include "core/reclaim/defer.h"
 #include "core/reclaim/tcache.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"

@@ -1,8 +1,12 @@
 /* The end of a tenant: refused while it has memory in use, else everything is as if it had never
  * been, whatever the driver does. */
 #include "core/base/bits.h"
+#include "core/debug/debug.h"
+#include "core/device/publish.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/limit.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 

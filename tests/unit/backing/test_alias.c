@@ -10,6 +10,7 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
+#include "core/reclaim/defer.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 

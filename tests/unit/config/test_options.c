@@ -142,7 +142,8 @@ static void every_option_has_samples(void **state)
 /* A budget, or a gate that closes, without a model: told in one line. */
 static bool guards_nothing(enum gc_option option)
 {
-    const bool is_closing = options->gate == GC_ADMISSION_DENY || options->gate == GC_ADMISSION_EXIT;
+    const bool is_closing =
+        options->gate == GC_ADMISSION_DENY || options->gate == GC_ADMISSION_EXIT;
     if (option != GC_OPTION_BUDGET && !(option == GC_OPTION_GATE && is_closing))
         return false;
     assert_non_null(strstr(lines, " is set and no GPUCACHE_MODEL is named: nothing is estimated"));

@@ -2,6 +2,7 @@
  * Every allocation of the workbench checks that no queued work uses what it got. */
 #include "core/base/bits.h"
 #include "core/device/registry.h"
+#include "core/reclaim/defer.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 

@@ -3,6 +3,7 @@
 #include "core/base/bits.h"
 #include "core/device/registry.h"
 #include "core/pause/swap.h"
+#include "core/reclaim/defer.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 

@@ -6,6 +6,7 @@
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/pause/swap.h"
+#include "core/reclaim/limit.h"
 #include "core/reclaim/tcache.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"

@@ -7,6 +7,7 @@
 #include "core/device/tenant.h"
 #include "core/direct/elastic.h"
 #include "core/pause/swap.h"
+#include "core/reclaim/limit.h"
 #include "core/reclaim/tcache.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"

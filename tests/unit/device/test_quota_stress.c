@@ -7,6 +7,7 @@
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
 #include "core/direct/elastic.h"
+#include "core/reclaim/limit.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 

@@ -1,6 +1,8 @@
 /* Tenants: who they are, and that the memory of one serves no other. */
 #include "core/device/registry.h"
 #include "core/device/tenant.h"
+#include "core/reclaim/defer.h"
+#include "core/reclaim/limit.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 
@@ -419,7 +421,7 @@ static void nobody_lies_between_a_tenants_blocks(void **state)
     }
     for (const struct gc_context *record = bench.core->all_contexts; record != NULL;
          record = record->next_of_all) {
-        for (const struct gc_segment *segment = record->pool.segments; segment != NULL;
+        for (const struct gc_segment *segment = record->pool.content.segments; segment != NULL;
              segment = segment->next) {
             for (unsigned i = 0; i < 2; i++) {
                 const uint64_t end = figures[i].base_address + 256 * MIB;

@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include "core/config/options.h"
 #include "core/core.h"
-#include "core/device/snapshot.h"
 #include "core/ledger/account.h"
+#include "core/report/snapshot.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/scratch.h"
 #include "tests/unit/sim_driver.h"

@@ -1,6 +1,7 @@
 /* Pause and resume of a whole core: who submits is held up, all pools go or none, and nothing waits
  * without an end. */
 #include "core/device/registry.h"
+#include "core/device/wait.h"
 #include "core/pause/pause.h"
 #include "core/pause/swap.h"
 #include "tests/unit/cmocka_all.h"

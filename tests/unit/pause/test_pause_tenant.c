@@ -4,6 +4,7 @@
 #include "core/device/tenant.h"
 #include "core/pause/pause.h"
 #include "core/pause/swap.h"
+#include "core/reclaim/limit.h"
 #include "tests/unit/cmocka_all.h"
 #include "tests/unit/workbench.h"
 

@@ -1,11 +1,40 @@
-/* Figures of a magazine's owner: kept without atomics at each allocation and free, and merged into
- * the device's when the magazine is. What was not merged yet is at most what a magazine may hold.
- */
-#ifndef GC_MAGAZINE_TALLY_H
-#define GC_MAGAZINE_TALLY_H
+/* What leaves a magazine. Its figures are kept without atomics at each allocation and free, and
+ * merged into the device's when the magazine is: at most what a magazine may hold is not merged.
+ * The owner is inside, or the caches are stopped. */
+#ifndef GC_TCACHE_FLUSH_H
+#define GC_TCACHE_FLUSH_H
 
 #include "core/base/bits.h"
-#include "core/reclaim/tcache_pool.h"
+#include "core/device/device.h"
+#include "core/pool/block.h"
+#include "core/reclaim/tcache.h"
+
+/* Takes some blocks off a bin and gives them to the pool. */
+void gc_magazine_give_batch(struct gc_magazine *magazine, struct gc_block **bin);
+/* Gives all pending blocks to the pool's list. */
+void gc_magazine_hand_over_pending(struct gc_magazine *magazine);
+
+static inline void gc_magazine_set_cached_bytes(struct gc_magazine *magazine, uint64_t bytes)
+{
+    atomic_store_explicit(&magazine->cached_bytes, bytes, memory_order_relaxed);
+}
+
+static inline uint64_t gc_magazine_cached_bytes(const struct gc_magazine *magazine)
+{
+    return atomic_load_explicit(&magazine->cached_bytes, memory_order_relaxed);
+}
+
+/* The one with the lowest stamp; there is one. */
+static inline struct gc_block *gc_magazine_pop_pending(struct gc_magazine *magazine)
+{
+    struct gc_block *block = magazine->pending_first;
+    magazine->pending_first = block->pending.next;
+    if (magazine->pending_first == NULL)
+        magazine->pending_last = NULL;
+    magazine->pending_count--;
+    magazine->pending_bytes -= block->bytes;
+    return block;
+}
 
 /* The run is of that entry point from now on. */
 void gc_tally_turn(struct gc_magazine *magazine, uint16_t api);

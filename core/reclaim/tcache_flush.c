@@ -1,10 +1,16 @@
-/* Figures of a magazine's owner on their way to the device and to the tenant's share of it. */
-#include "core/reclaim/tcache_count.h"
+/* What leaves a thread's magazine: its figures for the device and the tenant's share of it, its
+ * blocks for the pool. */
+#include "core/reclaim/tcache_flush.h"
 
+#include "core/base/bits.h"
 #include "core/device/context.h"
 #include "core/device/registry.h"
 
-/* ---- within the thread ---- */
+#include <stddef.h>
+
+#define BATCH_MAX 64 /* blocks handed over under one lock */
+
+/* ---- figures, within the thread ---- */
 
 static void shift(struct gc_tally *tally, int64_t delta, int64_t peak)
 {
@@ -74,7 +80,7 @@ void gc_tally_turn(struct gc_magazine *magazine, uint16_t api)
     magazine->run.api = api;
 }
 
-/* ---- into the device's ---- */
+/* ---- figures, into the device's ---- */
 
 /* Before the device's, which empties the tallies. */
 static void merge_share(const struct gc_magazine *magazine, const struct gc_tally *allocated,
@@ -131,4 +137,57 @@ void gc_magazine_merge(struct gc_magazine *magazine)
     merge_pending(magazine, &stats->pending);
     for (; magazine->api_mask != 0; magazine->api_mask &= magazine->api_mask - 1)
         merge_api(device, &magazine->apis[__builtin_ctz(magazine->api_mask)]);
+}
+
+/* ---- blocks, to the pool ---- */
+
+void gc_magazine_give_batch(struct gc_magazine *magazine, struct gc_block **bin)
+{
+    struct gc_pool *pool = &magazine->context->pool;
+    uint64_t bytes = 0;
+    gc_pool_acquire_plain(pool);
+    for (unsigned i = 0; i < BATCH_MAX && *bin != NULL; i++) {
+        struct gc_block *block = *bin;
+        *bin = block->ready.next;
+        bytes += block->bytes;
+        if (!pool->is_dropped)
+            gc_pool_give_locked(pool, block);
+    }
+    gc_pool_release(pool);
+    gc_tally_note_handed(magazine, bytes);
+}
+
+void gc_magazine_hand_over_pending(struct gc_magazine *magazine)
+{
+    struct gc_pool *pool = &magazine->context->pool;
+    uint64_t bytes = 0;
+    if (magazine->pending_first == NULL)
+        return;
+    if (magazine->merged_pending_bytes > 0)
+        gc_gauge_sub(&magazine->context->device->stats.pending, magazine->merged_pending_bytes);
+    magazine->merged_pending_bytes = 0;
+    gc_pool_acquire_plain(pool);
+    while (magazine->pending_first != NULL) {
+        struct gc_block *block = gc_magazine_pop_pending(magazine);
+        bytes += block->bytes;
+        if (!pool->is_dropped)
+            gc_pool_push_pending_locked(pool, block, block->pending.stamp);
+    }
+    gc_pool_release(pool);
+    gc_tally_note_handed(magazine, bytes);
+}
+
+bool gc_magazine_empty(struct gc_magazine *magazine)
+{
+    const bool any = magazine->context != NULL && gc_magazine_cached_bytes(magazine) != 0;
+    if (magazine->context == NULL)
+        return false;
+    gc_magazine_merge(magazine);
+    gc_magazine_hand_over_pending(magazine);
+    for (unsigned i = 0; i < GC_MAGAZINE_BINS; i++)
+        while (magazine->bins[i] != NULL)
+            gc_magazine_give_batch(magazine, &magazine->bins[i]);
+    magazine->context = NULL;
+    magazine->number = GC_MAGAZINE_UNUSED;
+    return any;
 }

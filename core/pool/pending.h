@@ -8,8 +8,8 @@
  *
  * The key of a stream is its handle. A list must be closed before its stream is destroyed, since
  * the driver uses handles again. */
-#ifndef GC_STREAM_H
-#define GC_STREAM_H
+#ifndef GC_PENDING_H
+#define GC_PENDING_H
 
 #include <stdbool.h>
 #include <stdint.h>

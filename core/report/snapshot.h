@@ -1,39 +1,14 @@
 /* A consistent-enough copy of all figures, for the report and the public API. Each number is exact;
- * two numbers may be a moment apart. Included by core.h. */
+ * two numbers may be a moment apart. */
 #ifndef GC_SNAPSHOT_H
 #define GC_SNAPSHOT_H
 
 #include "core/base/histogram.h"
 #include "core/core.h"
+#include "core/follow/follow_figures.h"
+#include "core/observe/stats.h"
 
 struct gc_tenant_figures; /* tenant.h */
-
-struct gc_gauge {
-    uint64_t current;
-    uint64_t peak;
-};
-
-struct gc_api_figures {
-    uint64_t count; /* successful allocations */
-    uint64_t bytes; /* sum of requested bytes */
-    uint64_t current_bytes;
-    uint64_t peak_bytes;
-    uint64_t driver_calls; /* calls of this entry point that reached the driver */
-};
-
-/* How a plan of the run is followed: follow.h. All zero: there is none. */
-struct gc_follow_figures {
-    uint64_t entry_count;
-    uint64_t peak_bytes; /* of the plan */
-    uint64_t used_bytes; /* the end of the highest place that was taken */
-    uint64_t followed_count;
-    uint64_t followed_bytes;
-#define GC_FOLLOW_REASON(name, key, text) uint64_t key##_count, key##_bytes;
-#include "core/observe/unplanned.def"
-#undef GC_FOLLOW_REASON
-    uint64_t rounds; /* times that the plan was gone through to its end */
-    uint64_t jumps;  /* times that the place in it was found again after a departure */
-};
 
 struct gc_device_snapshot {
     struct gc_device_info info;

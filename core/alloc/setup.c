@@ -1,0 +1,87 @@
+/* Devices and the records of tenants come: each is made known to all rooms that keep something of
+ * it, the debug aids, the group, the peers. */
+#include "core/backing/peers.h"
+#include "core/debug/debug.h"
+#include "core/device/registry.h"
+#include "core/device/tenant.h"
+#include "core/group/group.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+/* ---- devices ---- */
+
+/* What the report shall say where the debug aids decide, not the device. */
+static void describe_debug(struct gc_device *device)
+{
+    char *reason = device->info.backend_reason;
+    gc_debug_note_device(device->core, device);
+    if (!device->info.has_mapping)
+        return;
+    device->is_mapped = gc_debug_maps_blocks(device->core);
+    snprintf(reason, sizeof(device->info.backend_reason), "%s",
+             device->is_mapped ? "GPUCACHE_DEBUG gives each block pages of its own"
+                               : "GPUCACHE_DEBUG looks at freed memory by its address");
+}
+
+static struct gc_device *create_device(struct gc_core *core, const struct gc_device_info *info)
+{
+    struct gc_device *device = gc_device_create(core, info);
+    if (device == NULL)
+        return NULL;
+    if (core->debug != NULL)
+        describe_debug(device);
+    gc_member_attach(core, device);
+    return device;
+}
+
+enum gc_status gc_core_add_device(struct gc_core *core, const struct gc_device_info *info,
+                                  struct gc_device **device)
+{
+    if (info->ordinal < 0 || info->ordinal >= GC_DEVICE_MAX)
+        return GC_INVALID_ARGUMENT;
+    *device = gc_core_find_device(core, info->ordinal);
+    if (*device != NULL)
+        return GC_OK;
+    struct gc_device *created = create_device(core, info);
+    if (created == NULL)
+        return GC_NO_HOST_MEMORY;
+    struct gc_device *present = NULL;
+    /* Release: pairs with gc_core_find_device. */
+    if (atomic_compare_exchange_strong_explicit(&core->devices[info->ordinal], &present, created,
+                                                memory_order_acq_rel, memory_order_acquire)) {
+        *device = created;
+        gc_device_add_ordered(created);
+    } else {
+        gc_device_fini(created);
+        *device = present;
+    }
+    return GC_OK;
+}
+
+/* ---- tenants ---- */
+
+static enum gc_status add_record(struct gc_context *head, struct gc_tenant *tenant,
+                                 struct gc_share *share, struct gc_context **record)
+{
+    const enum gc_status status = gc_context_add_record(head, tenant, share, record);
+    if (status == GC_OK)
+        gc_context_copy_peers(*record);
+    return status;
+}
+
+enum gc_status gc_tenant_context(struct gc_tenant *tenant, struct gc_context *head,
+                                 struct gc_context **own)
+{
+    if (tenant == NULL) {
+        *own = head;
+        return GC_OK;
+    }
+    *own = gc_context_find_record(head, tenant);
+    /* Acquire: pairs with the release in gc_context_copy_peers. */
+    if (*own != NULL && atomic_load_explicit(&(*own)->has_peers, memory_order_acquire))
+        return gc_tenant_is_open(tenant) ? GC_OK : GC_INVALID_ARGUMENT;
+    struct gc_share *share;
+    const enum gc_status status = gc_tenant_share(tenant, head->device, &share);
+    return status == GC_OK ? add_record(head, tenant, share, own) : status;
+}

@@ -1,0 +1,161 @@
+/* Peers: devices that get access to the memory of a context, mapped now or later. */
+#include "core/backing/peers.h"
+
+#include "core/debug/debug.h"
+#include "core/device/registry.h"
+#include "core/device/wait.h"
+
+#include <stddef.h>
+
+/* ---- what is mapped already ---- */
+
+/* The run of mapped slots that starts at `i` or after; false if there is none. The change under
+ * way is the caller's, so the slots stand still. */
+static bool next_run(const struct gc_arena *arena, uint64_t *i, uint64_t *end)
+{
+    while (*i < arena->touched_count && arena->slots[*i].page == NULL)
+        (*i)++;
+    *end = *i;
+    while (*end < arena->touched_count && arena->slots[*end].page != NULL)
+        (*end)++;
+    return *i < *end;
+}
+
+/* The driver's code of the last refusal, or 0. */
+static int share_arena(struct gc_change *change, const struct gc_arena *arena)
+{
+    const struct gc_context *context = change->context;
+    const struct gc_driver *driver = &context->core->driver;
+    const uint64_t page_bytes = context->pool.pages.page_bytes;
+    int refused = 0;
+    uint64_t end;
+    for (uint64_t i = 0; next_run(arena, &i, &end); i = end) {
+        const int code =
+            GC_IN_CONTEXT(context, driver->page_set_access(driver->self, context->handle,
+                                                           arena->segment->address + i * page_bytes,
+                                                           (end - i) * page_bytes, change->peers,
+                                                           change->peer_count));
+        refused = code != 0 ? code : refused;
+    }
+    return refused;
+}
+
+/* The same for all arenas. */
+static int share_all(struct gc_change *change)
+{
+    struct gc_pages *pages = &change->context->pool.pages;
+    int refused = 0;
+    for (const struct gc_arena *arena = pages->arenas; arena != NULL; arena = arena->next) {
+        const int code = share_arena(change, arena);
+        refused = code != 0 ? code : refused;
+    }
+    pages->is_share_due = refused != 0;
+    return refused;
+}
+
+/* What is away comes back open to all peers there are then. What has come back already, where the
+ * rest could not, is shared with it. */
+static void share_later(struct gc_context *context)
+{
+    gc_pool_acquire_plain(&context->pool);
+    context->pool.pages.is_share_due = true;
+    gc_pool_release(&context->pool);
+}
+
+/* A device more gets access to all that is mapped, also in a capture. GC_DRIVER with the driver's
+ * code; what comes after the refusal is shared all the same, and it is tried again when something
+ * is mapped. */
+static enum gc_status share_mapped(struct gc_context *context, int *driver_code)
+{
+    struct gc_change change;
+    if (context->pool.pages.page_bytes == 0)
+        return GC_OK;
+    enum gc_status status;
+    unsigned shown_count;
+    do {
+        shown_count = gc_core_shown_count(context->core);
+        status = gc_arena_share_begin(context, &change);
+    } while (status == GC_INVALID_ARGUMENT && gc_context_await_end(context, shown_count));
+    if (status == GC_DRIVER)
+        share_later(context);
+    if (status != GC_OK)
+        return status == GC_DRIVER ? GC_OK : status;
+    *driver_code = share_all(&change);
+    gc_arena_change_end(&change);
+    return *driver_code == 0 ? GC_OK : GC_DRIVER;
+}
+
+void gc_arena_share_rest(struct gc_change *change)
+{
+    if (change->context->pool.pages.is_share_due)
+        (void)share_all(change);
+}
+
+/* What is mapped from now on is shared anyhow. */
+static void share_mappings(struct gc_context *context)
+{
+    int code = 0;
+    if (share_mapped(context, &code) != GC_OK)
+        gc_log_write(context->core->log, GC_LOG_WARN,
+                     "memory of device %d that is mapped already is not open to a peer (driver "
+                     "code %d)",
+                     context->device->info.ordinal, code);
+}
+
+/* ---- who becomes a peer ---- */
+
+/* For one record; `peer` is a head. */
+static void add_peer(struct gc_context *context, struct gc_context *peer)
+{
+    if (!gc_context_begin_opening(context, peer))
+        return;
+    share_mappings(context);
+    if (context->core->debug != NULL)
+        gc_debug_share(context);
+    gc_context_end_opening(context);
+}
+
+/* The head first: who makes a record meanwhile copies it from there. */
+static void add_peer_to_all(struct gc_context *head, struct gc_context *peer)
+{
+    for (struct gc_context *record = head; record != NULL; record = gc_context_next_record(record))
+        add_peer(record, peer);
+}
+
+void gc_context_add_peer(struct gc_context *context, struct gc_context *peer)
+{
+    int ignored;
+    if (peer->head == context->head)
+        return;
+    (void)gc_work_leave_single(context->core, &ignored);
+    add_peer_to_all(context->head, peer->head);
+    /* Stream-ordered memory is asked for by its contexts, which hand it on as they do their own. */
+    struct gc_context *ordered = gc_device_ordered(context->device);
+    if (ordered != NULL && ordered != context->head)
+        add_peer_to_all(ordered, peer->head);
+}
+
+void gc_context_copy_peers(struct gc_context *record)
+{
+    struct gc_context *peers[GC_PEER_MAX];
+    gc_pool_acquire_plain(&record->head->pool);
+    const uint32_t count = record->head->peer_count;
+    const bool is_crowded = record->head->is_crowded;
+    for (uint32_t i = 0; i < count; i++)
+        peers[i] = record->head->peers[i];
+    gc_pool_release(&record->head->pool);
+    gc_pool_acquire_plain(&record->pool);
+    record->is_crowded |= is_crowded;
+    gc_pool_release(&record->pool);
+    for (uint32_t i = 0; i < count; i++)
+        if (!gc_context_is_dropped(peers[i]))
+            add_peer(record, peers[i]);
+    atomic_store_explicit(&record->has_peers, true, memory_order_release);
+}
+
+void gc_device_open_ordered(struct gc_device *device, int ordinal)
+{
+    struct gc_context *ordered = gc_device_admit(device, ordinal);
+    for (; ordered != NULL; ordered = gc_context_next_record(ordered))
+        share_mappings(ordered);
+}

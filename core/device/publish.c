@@ -1,0 +1,192 @@
+/* Figures of the process, its devices and its tenants, written into its slot of the ledger for
+ * other processes to read: relaxed stores by one process, a few dozen a call. Without a ledger
+ * every function here does nothing. */
+#include "core/device/publish.h"
+
+#include "core/base/bits.h"
+#include "core/device/registry.h"
+#include "core/device/tenant_record.h"
+
+#include <stddef.h>
+#include <string.h>
+
+_Static_assert(sizeof(((struct gc_ledger_tenant *)0)->name) == GC_OPTION_NAME_BYTES, "one size");
+_Static_assert(GC_LEDGER_TENANTS <= 32, "a mask has a bit for each row");
+
+static struct gc_ledger_slot *own_slot(const struct gc_core *core)
+{
+    return gc_ledger_slot(core->ledger, core->ledger->own);
+}
+
+/* ---- the process ---- */
+
+static uint64_t current_of(const struct gc_gauge_cell *gauge)
+{
+    const uint64_t value = atomic_load_explicit(&gauge->current, memory_order_relaxed);
+    return gc_gauge_is_negative(value) ? 0 : value;
+}
+
+static void put(struct gc_ledger_figure_row *row, enum gc_ledger_figure figure, uint64_t value)
+{
+    atomic_store_explicit(&row->words[figure], value, memory_order_relaxed);
+}
+
+void gc_member_write(struct gc_device *device, uint64_t now_ns)
+{
+    const struct gc_core *core = device->core;
+    const struct gc_stats *stats = &device->stats;
+    if (core->ledger == NULL || device->ledger_row == GC_LEDGER_NONE)
+        return;
+    struct gc_ledger_slot *slot = own_slot(core);
+    struct gc_ledger_figure_row *row = &slot->figures[device->ledger_row];
+    put(row, GC_LEDGER_FIGURE_requested, current_of(&stats->requested));
+    put(row, GC_LEDGER_FIGURE_allocated, current_of(&stats->allocated));
+    put(row, GC_LEDGER_FIGURE_reserved, current_of(&stats->reserved));
+    put(row, GC_LEDGER_FIGURE_idle, gc_device_idle_bytes(device));
+    put(row, GC_LEDGER_FIGURE_pending, current_of(&stats->pending));
+    put(row, GC_LEDGER_FIGURE_limit, gc_budget_limit(&device->budget));
+    put(row, GC_LEDGER_FIGURE_peak,
+        gc_max_u64(atomic_load_explicit(&stats->reserved.peak, memory_order_relaxed), 0));
+    put(row, GC_LEDGER_FIGURE_alloc_count, gc_counter_read(&stats->alloc_count));
+    put(row, GC_LEDGER_FIGURE_hit_count, gc_counter_read(&stats->hit_count));
+    put(row, GC_LEDGER_FIGURE_miss_count, gc_counter_read(&stats->miss_count));
+    put(row, GC_LEDGER_FIGURE_oom_count, gc_counter_read(&stats->oom_count));
+    put(row, GC_LEDGER_FIGURE_trim_count, gc_counter_read(&stats->trim_count));
+    atomic_store_explicit(&slot->figures_ns, now_ns, memory_order_relaxed);
+}
+
+void gc_core_show_paused(struct gc_core *core, bool is_paused)
+{
+    if (core->ledger != NULL)
+        atomic_store_explicit(&own_slot(core)->is_paused, is_paused ? 1U : 0U,
+                              memory_order_relaxed);
+}
+
+void gc_core_show_tenant(struct gc_core *core, uint32_t index,
+                         const struct gc_ledger_tenant *tenant)
+{
+    if (core->ledger == NULL || index >= GC_LEDGER_TENANTS)
+        return;
+    struct gc_ledger_tenant_row *row = &own_slot(core)->tenants[index];
+    if (tenant == NULL) {
+        atomic_store_explicit(&row->in_use, 0, memory_order_relaxed);
+        return;
+    }
+    if (!gc_ledger_is_text(row->name, sizeof(row->name), tenant->name)) /* most often it is */
+        gc_ledger_put_text(row->name, sizeof(row->name), tenant->name);
+    atomic_store_explicit(&row->device,
+                          tenant->device < GC_LEDGER_DEVICES ? tenant->device : GC_LEDGER_DEVICES,
+                          memory_order_relaxed);
+    atomic_store_explicit(&row->is_paused, tenant->is_paused ? 1U : 0U, memory_order_relaxed);
+#define GC_LEDGER_FIGURE(field)                                                                    \
+    atomic_store_explicit(&row->words[GC_LEDGER_FIGURE_##field], tenant->figures.field,            \
+                          memory_order_relaxed);
+#include "core/ledger/figures.def"
+#undef GC_LEDGER_FIGURE
+    /* Release: pairs with the acquire in gc_ledger_read_tenant. */
+    atomic_store_explicit(&row->in_use, 1, memory_order_release);
+}
+
+/* ---- tenants: a row for what each has of each device, while there are rows ---- */
+
+static bool take_row(struct gc_core *core, uint32_t *row)
+{
+    for (*row = 0; *row < GC_LEDGER_TENANTS; ++*row) {
+        const unsigned bit = 1U << *row;
+        if ((atomic_fetch_or_explicit(&core->ledger_rows, bit, memory_order_relaxed) & bit) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void give_row(struct gc_core *core, uint32_t row)
+{
+    gc_core_show_tenant(core, row, NULL);
+    atomic_fetch_and_explicit(&core->ledger_rows, ~(1U << row), memory_order_relaxed);
+}
+
+/* The row of the share; false: there are no more. */
+static bool find_row(struct gc_core *core, struct gc_share *share, uint32_t *row)
+{
+    unsigned index = atomic_load_explicit(&share->ledger_index, memory_order_relaxed);
+    if (index != 0) {
+        *row = index - 1;
+        return true;
+    }
+    if (!take_row(core, row))
+        return false;
+    if (atomic_compare_exchange_strong_explicit(&share->ledger_index, &index, *row + 1,
+                                                memory_order_relaxed, memory_order_relaxed))
+        return true;
+    give_row(core, *row);
+    *row = index - 1;
+    return true;
+}
+
+static void write_share(struct gc_tenant *tenant, struct gc_share *share)
+{
+    struct gc_core *core = tenant->core;
+    struct gc_tenant_figures figures;
+    uint32_t row;
+    if (core->ledger == NULL || share->device->ledger_row == GC_LEDGER_NONE ||
+        !gc_tenant_is_open(tenant) || !gc_tenant_read(tenant, share->device, &figures) ||
+        !find_row(core, share, &row))
+        return;
+    struct gc_ledger_tenant shown = {
+        .device = share->device->ledger_row,
+        .is_paused = figures.is_paused,
+        .figures =
+            {
+                .requested = figures.requested.current,
+                .allocated = figures.allocated.current,
+                .reserved = figures.reserved.current,
+                .idle = figures.idle_bytes,
+                .pending = figures.pending_bytes,
+                .limit = figures.limit_bytes,
+                .peak = figures.reserved.peak,
+                .alloc_count = figures.alloc_count,
+                .hit_count = figures.hit_count,
+                .miss_count = figures.miss_count,
+                .oom_count = figures.oom_count,
+            },
+    };
+    memcpy(shown.name, figures.name, sizeof(shown.name));
+    gc_core_show_tenant(core, row, &shown);
+    if (!gc_tenant_is_open(tenant)) /* it went meanwhile; if it comes back, so does its row */
+        gc_member_forget_tenant(tenant);
+}
+
+void gc_member_write_record(struct gc_context *record)
+{
+    if (record->tenant != NULL && record->share != NULL)
+        write_share(record->tenant, record->share);
+}
+
+void gc_member_write_tenant(struct gc_tenant *tenant)
+{
+    for (int i = 0; i < GC_DEVICE_MAX; i++) {
+        struct gc_share *share = gc_tenant_share_at(tenant, i);
+        if (share != NULL)
+            write_share(tenant, share);
+    }
+}
+
+void gc_member_forget_tenant(struct gc_tenant *tenant)
+{
+    struct gc_core *core = tenant->core;
+    for (int i = 0; core->ledger != NULL && i < GC_DEVICE_MAX; i++) {
+        struct gc_share *share = gc_tenant_share_at(tenant, i);
+        const unsigned index =
+            share == NULL ? 0
+                          : atomic_exchange_explicit(&share->ledger_index, 0, memory_order_relaxed);
+        if (index != 0)
+            give_row(core, index - 1);
+    }
+}
+
+void gc_tenant_show_paused(struct gc_tenant *tenant, bool is_paused)
+{
+    /* Sequentially consistent, as the gate's word, which changes after it. */
+    atomic_store_explicit(&tenant->is_paused, is_paused, memory_order_seq_cst);
+    gc_member_write_tenant(tenant);
+}

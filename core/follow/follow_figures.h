@@ -1,0 +1,21 @@
+/* How the plan of a run is followed, for the report. */
+#ifndef GC_FOLLOW_FIGURES_H
+#define GC_FOLLOW_FIGURES_H
+
+#include <stdint.h>
+
+/* All zero: no plan is followed. */
+struct gc_follow_figures {
+    uint64_t entry_count;
+    uint64_t peak_bytes; /* of the plan */
+    uint64_t used_bytes; /* the end of the highest place that was taken */
+    uint64_t followed_count;
+    uint64_t followed_bytes;
+#define GC_FOLLOW_REASON(name, key, text) uint64_t key##_count, key##_bytes;
+#include "core/observe/unplanned.def"
+#undef GC_FOLLOW_REASON
+    uint64_t rounds; /* times that the plan was gone through to its end */
+    uint64_t jumps;  /* times that the place in it was found again after a departure */
+};
+
+#endif
