@@ -34,7 +34,7 @@ endif
 
 ##@ Build
 .PHONY: all
-all: has-headers $(if $(CORE_SRC),$(LIB)) $(if $(TOOL_SRC),$(TOOL)) sim examples demo-programs ## the library, the tool, the simulated device, the examples
+all: has-headers $(if $(CORE_SRC),$(LIB) $(MODULE)) $(if $(TOOL_SRC),$(TOOL)) sim examples demo-programs ## the library, its module, the tool, the simulated device, the examples
 .PHONY: has-headers
 has-headers:
 	@[ -e $(CUDA_HOME)/include/cuda.h ] || \
@@ -45,7 +45,8 @@ has-headers:
 SHARE := $(PREFIX)/share
 MAN := $(wildcard tools/man/*.[157])
 COMPLETION := $(wildcard tools/man/gpucache.bash)
-INSTALLED := $(LIBDIR)/libgpucache.so $(LIBDIR)/$(SONAME) $(LIBDIR)/libgpucache.so.$(VERSION) $(PREFIX)/bin/gpucache \
+INSTALLED := $(LIBDIR)/libgpucache.so $(LIBDIR)/$(SONAME) $(LIBDIR)/libgpucache.so.$(VERSION) \
+	$(LIBDIR)/gpucache/$(notdir $(MODULE)) $(PREFIX)/bin/gpucache \
 	$(PREFIX)/include/gpucache.h $(LIBDIR)/pkgconfig/gpucache.pc \
 	$(foreach m,$(MAN),$(SHARE)/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) \
 	$(if $(COMPLETION),$(SHARE)/bash-completion/completions/gpucache)
@@ -62,11 +63,12 @@ check-places:
 	@:$(foreach p,$(PLACES),$(call check_place,$(p)))
 
 .PHONY: install
-install: check-places $(LIB) $(TOOL) ## into PREFIX (/usr/local), its libraries into LIBDIR (PREFIX/lib), under DESTDIR
+install: check-places $(LIB) $(MODULE) $(TOOL) ## into PREFIX (/usr/local), its libraries into LIBDIR (PREFIX/lib), under DESTDIR
 	install -d $(sort $(addprefix $(DESTDIR),$(dir $(INSTALLED))))
 	install -m 644 $(LIB) $(DESTDIR)$(LIBDIR)/libgpucache.so.$(VERSION)
 	ln -sf libgpucache.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
 	ln -sf libgpucache.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libgpucache.so
+	install -m 644 $(MODULE) $(DESTDIR)$(LIBDIR)/gpucache/$(notdir $(MODULE))
 	install -m 755 $(TOOL) $(DESTDIR)$(PREFIX)/bin/gpucache
 	install -m 644 core/gpucache.h $(DESTDIR)$(PREFIX)/include/gpucache.h
 	sed 's,@PREFIX@,$(PREFIX),; s,@LIBDIR@,$(LIBDIR),; s,@VERSION@,$(VERSION),' tools/man/gpucache.pc.in > \
@@ -79,6 +81,7 @@ install: check-places $(LIB) $(TOOL) ## into PREFIX (/usr/local), its libraries 
 .PHONY: uninstall
 uninstall: check-places ## remove what install put there
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+	rmdir --ignore-fail-on-non-empty $(DESTDIR)$(LIBDIR)/gpucache 2> /dev/null || true
 
 .PHONY: deb
 deb: ## Debian packages, in build/deb, read by lintian

@@ -30,7 +30,7 @@ fi
 echo "building for aarch64"
 # The archive's headers stand in usr/include, where the cross compiler does not look.
 make -j"$(nproc)" --no-print-directory OUT=$out CC="$compiler" CI=1 CFLAGS="-O2 -g -isystem $root/usr/include" \
-    LDFLAGS="-L$root/usr/lib/aarch64-linux-gnu" $out/libgpucache.so core-test-programs > "$out/log" 2>&1 || {
+    LDFLAGS="-L$root/usr/lib/aarch64-linux-gnu" $out/libgpucache.so $out/libgpucache-model.so core-test-programs > "$out/log" 2>&1 || {
     grep -A5 -E 'error|Error' "$out/log" | head -n 30
     echo "it does not build; all of it: $out/log"
     exit 1

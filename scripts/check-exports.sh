@@ -1,6 +1,6 @@
 #!/bin/bash
 # What the built library shows to a process: only names of the table, dlopen, dlsym, dlvsym and those of gpucache.h; no CUDA
-# library needed; nothing undefined but libc. No symbol of a glibc newer than 2.31.
+# library needed; nothing undefined but libc. No symbol of a glibc newer than 2.31. The module beside it shows its entry point alone.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 BUILD_DIR=${BUILD_DIR:-$PWD/build}
@@ -9,6 +9,30 @@ status=0
 complain() {
     echo "$lib: $*"
     status=1
+}
+# What holds for both.
+check_object() {
+    local name needed foreign locking newer
+    needed=$(readelf -d "$lib" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+    for name in $needed; do
+        case $name in
+        libc.so.6 | libdl.so.2 | libpthread.so.0 | ld-linux*) ;;
+        *) complain "needs $name" ;;
+        esac
+    done
+    foreign=$(nm -D --undefined-only "$lib" | awk '{print $NF}' | grep -E '^(cu|cuda|nvml)[A-Z]')
+    [ -z "$foreign" ] || complain "leaves undefined: ${foreign//$'\n'/ }"
+    # What takes the dynamic linker's lock is asked for where scripts/check-layers.sh says, by pointers of core/io/elf.c.
+    locking=$(nm -D --undefined-only "$lib" | awk '{print $NF}' |
+        grep -E '^(dl(v?sym|m?open|close|addr1?|info)|__cxa_thread_atexit_impl|__tls_get_addr|pthread_exit)(@|$)')
+    [ -z "$locking" ] || complain "imports what takes the dynamic linker's lock: ${locking//$'\n'/ }"
+    readelf -d "$lib" | grep -q 'BIND_NOW\|NOW' || complain "is not bound at load"
+    readelf -lW "$lib" | grep -q 'GNU_STACK.*RWE' && complain "has an executable stack"
+    readelf -d "$lib" | grep -q TEXTREL && complain "has text relocations"
+    newer=$(nm -D --undefined-only "$lib" | grep -oE '[A-Za-z0-9_]+@GLIBC_[0-9.]+' | sort -u |
+        awk -F'@GLIBC_' '{split($2, v, "."); if (v[1] > 2 || v[2] > 31) print $1 "@" $2}')
+    [ -z "$newer" ] || complain "asks for a newer glibc than 2.31: ${newer//$'\n'/ }"
+    readelf -d "$lib" | grep -q NODELETE || complain "can be unloaded while pointers into it are held"
 }
 [ -f "$lib" ] || { echo "$lib is not built"; exit 1; }
 
@@ -24,26 +48,17 @@ extra=$(comm -23 <(printf '%s\n' "$exported") <(printf '%s\n' "$allowed"))
 lacking=$(comm -13 <(printf '%s\n' "$exported") <(printf '%s\n' "$allowed"))
 [ -z "$lacking" ] || complain "does not export: ${lacking//$'\n'/ }"
 
-needed=$(readelf -d "$lib" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
-for name in $needed; do
-    case $name in
-    libc.so.6 | libdl.so.2 | libpthread.so.0 | ld-linux*) ;;
-    *) complain "needs $name" ;;
-    esac
-done
-foreign=$(nm -D --undefined-only "$lib" | awk '{print $NF}' | grep -E '^(cu|cuda|nvml)[A-Z]')
-[ -z "$foreign" ] || complain "leaves undefined: ${foreign//$'\n'/ }"
-# What takes the dynamic linker's lock is asked for where scripts/check-layers.sh says, by pointers of core/io/elf.c.
-locking=$(nm -D --undefined-only "$lib" | awk '{print $NF}' |
-    grep -E '^(dl(v?sym|m?open|close|addr1?|info)|__cxa_thread_atexit_impl|__tls_get_addr|pthread_exit)(@|$)')
-[ -z "$locking" ] || complain "imports what takes the dynamic linker's lock: ${locking//$'\n'/ }"
-readelf -d "$lib" | grep -q 'BIND_NOW\|NOW' || complain "is not bound at load"
+check_object
 readelf -d "$lib" | grep -q '(SONAME).*\[libgpucache.so\.[0-9]*\]' || complain "has no soname libgpucache.so.N"
-readelf -lW "$lib" | grep -q 'GNU_STACK.*RWE' && complain "has an executable stack"
-readelf -d "$lib" | grep -q TEXTREL && complain "has text relocations"
 
-newer=$(nm -D --undefined-only "$lib" | grep -oE '[A-Za-z0-9_]+@GLIBC_[0-9.]+' | sort -u |
-    awk -F'@GLIBC_' '{split($2, v, "."); if (v[1] > 2 || v[2] > 31) print $1 "@" $2}')
-[ -z "$newer" ] || complain "asks for a newer glibc than 2.31: ${newer//$'\n'/ }"
-readelf -d "$lib" | grep -q NODELETE || complain "can be unloaded while programs hold pointers into it"
+lib=${lib%/*}/libgpucache-model.so
+if [ -f "$lib" ]; then
+    check_object
+    exported=$(nm -D --defined-only "$lib" | awk '{print $NF}')
+    [ "$exported" = gpucache_model_module ] || complain "exports: ${exported//$'\n'/ }"
+    # It is loaded late, where room for more may have run out.
+    readelf -lW "$lib" | grep -q TLS && complain "has thread-local variables"
+else
+    complain "is not built"
+fi
 exit $status

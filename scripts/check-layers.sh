@@ -23,6 +23,7 @@ forbid core '#[[:space:]]*include[[:space:]]*[<"](cuda|nvml|cu[A-Z])' 'core incl
 forbid core '(^|[^A-Za-z0-9_".])(cu|cuda|nvml)[A-Z][A-Za-z0-9]*(_v[0-9]+)?[[:space:]]*\(' 'core calls no CUDA function:'
 forbid core '#[[:space:]]*include[[:space:]]*"(shim|tools|tests)/' 'core includes only core:'
 forbid shim '#[[:space:]]*include[[:space:]]*"(tools|tests)/' 'the shim includes only core and shim:'
+forbid shim '#[[:space:]]*include[[:space:]]*"core/(model|formats|graph|planner|estimator)/' 'what reads models is not preloaded:'
 forbid tools '#[[:space:]]*include[[:space:]]*"(shim|tests)/' 'tools include only core and tools:'
 forbid tools '#[[:space:]]*include[[:space:]]*[<"](cuda|nvml)' 'tools include no CUDA header:'
 forbid tests/simcuda '#[[:space:]]*include[[:space:]]*"(core|shim|tools)/' 'the simulated device shares nothing with the library:'
@@ -34,6 +35,7 @@ done
 # What takes the dynamic linker's lock, which a thread may hold that waits for the one we serve (a constructor). Only there:
 # shim/real/resolve.c      the driver, when the library starts; what the program looks up by dlsym itself
 # shim/real/nvml.c         NVML, when the library starts, or when its first context does
+# shim/life/module.c       the module that reads models, when the library starts: each thread by itself, none waits
 # shim/intercept/route.c  what the program looks up by dlsym itself
 # shim/real/runtime.c      what stands behind us, when the library starts; once for each runtime
 # core/observe/unwind.c backtrace, which opens the unwinder when the library starts
@@ -43,7 +45,7 @@ takes_lock='(^|[^A-Za-z0-9_"])((libc->|gc_elf_libc\(\)->)?(dl(v?sym|m?open|close
 takes_lock+='|pthread_(exit|cancel)|thrd_exit|iconv_open|getaddrinfo|get(pw|gr)[a-z_]+)[[:space:]]*\(|libc->dl'
 for folder in core shim; do
     forbid $folder "$takes_lock" "$folder takes the dynamic linker's lock only where it is known to be free:" \
-        shim/real/resolve.c shim/real/nvml.c shim/real/runtime.c shim/intercept/route.c core/observe/unwind.c core/io/elf.c core/gpucache.h
+        shim/real/resolve.c shim/real/nvml.c shim/real/runtime.c shim/life/module.c shim/intercept/route.c core/observe/unwind.c core/io/elf.c core/gpucache.h
 done
 forbid core '(^|[^A-Za-z0-9_"])gc_elf_libc[[:space:]]*\(' 'core asks core/io/elf.h, not libc, for symbols:' core/io/elf.c core/io/elf.h
 exit $status

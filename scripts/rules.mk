@@ -40,6 +40,9 @@ Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(CURDIR)/%,%,$@)')
 
 CORE_SRC := $(wildcard core/*.c core/*/*.c)
+# Rooms that read models: they make the module and belong to the tool, and nothing of them is preloaded.
+MODEL_ROOMS := model formats graph planner estimator
+PRELOADED_SRC := $(filter-out $(foreach r,$(MODEL_ROOMS),core/$(r)/%),$(CORE_SRC))
 SHIM_SRC := $(wildcard shim/*.c shim/*.S shim/*/*.c shim/*/*.S)
 TOOL_SRC := $(wildcard tools/*.c tools/*/*.c)
 SIM_SRC := $(filter-out %/test_%,$(wildcard tests/simcuda/driver/*.c tests/simcuda/driver/*/*.c))
@@ -123,11 +126,18 @@ LIB_LDFLAGS := -Wl,-Bsymbolic-functions -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro
 LIB := $(OUT)/libgpucache.so
 # Raised when gpucache.h breaks with programs that were built before (scripts/check-abi.sh).
 SONAME := libgpucache.so.0
-$(LIB): $(call obj,$(CORE_SRC) $(SHIM_SRC)) $(EXPORTS)
+# The rooms that may be preloaded, as an archive: the library takes from it what the shim uses.
+PRELOADED_ARCHIVE := $(OUT)/obj/preloaded.a
+$(PRELOADED_ARCHIVE): $(call obj,$(PRELOADED_SRC))
+	$(call say,AR)
+	$(Q)mkdir -p $(@D)
+	$(Q)rm -f $@ && ar rcsD $@ $^
+
+$(LIB): $(call obj,$(SHIM_SRC)) $(PRELOADED_ARCHIVE) $(EXPORTS)
 	$(call say,LD)
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) $(LDFLAGS) -Wl,-soname,$(SONAME) -Wl,--version-script,$(EXPORTS) \
 		$(if $(filter asan tsan,$(BUILD)),,-Wl$(,)-z$(,)defs) $(LIB_LDFLAGS) -Wl,--as-needed \
-		-o $@ $(filter %.o,$^) -ldl
+		-o $@ $(filter %.o,$^) $(PRELOADED_ARCHIVE) -ldl
 	$(Q)ln -sf $(@F) $(OUT)/$(SONAME)
 
 # Core as an archive: the tool and the tests take from it what they use.
@@ -136,6 +146,16 @@ $(CORE_ARCHIVE): $(call obj,$(CORE_SRC))
 	$(call say,AR)
 	$(Q)mkdir -p $(@D)
 	$(Q)rm -f $@ && ar rcsD $@ $^
+
+# The module that the library opens where a model is named: what its one entry point needs of core's archive, with copies
+# of its own of the lower rooms' code. It exports the entry point alone, so that no variable of the library's is shared.
+MODULE := $(OUT)/libgpucache-model.so
+MODULE_ENTRY := gpucache_model_module
+$(MODULE): $(CORE_ARCHIVE) scripts/rules.mk
+	$(call say,LD)
+	$(Q)echo '{ global: $(MODULE_ENTRY); local: *; };' > $(OUT)/gen/module.map
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) $(LDFLAGS) -Wl,-u,$(MODULE_ENTRY) -Wl,--version-script,$(OUT)/gen/module.map \
+		$(if $(filter asan tsan,$(BUILD)),,-Wl$(,)-z$(,)defs) $(LIB_LDFLAGS) -Wl,--as-needed -o $@ $(CORE_ARCHIVE)
 
 TOOL := $(OUT)/gpucache
 $(TOOL): $(call obj,$(TOOL_SRC)) $(CORE_ARCHIVE)

@@ -95,7 +95,7 @@ struct gc_shim {
     volatile char *wiped_on_fork; /* 1 here, 0 in a forked child; NULL: process ids are compared */
     struct gc_watch watch;        /* whether other processes ask something */
     bool is_refused;              /* a setting is so wrong that cuInit must fail */
-    struct gc_gatekeeper *gatekeeper; /* NULL: no model is named */
+    bool has_gate;                /* a model is named: its estimate is held against a budget */
     atomic_bool ipc_seen;      /* the program asks for IPC handles: whole allocations from now on */
     atomic_int driver_version; /* once a device was seen: the report asks the driver nothing */
 };
@@ -150,9 +150,20 @@ enum gc_life gc_shim_life(void);
 /* The start is over, whatever came of it. */
 bool gc_shim_is_started(void);
 
-/* Begins the start: true for one thread only, which ends it. */
-bool gc_shim_start_begin(void);
-void gc_shim_start_end(void);
+/* The start's states, in their order. One thread takes it out of NEW and out of READ; between READ
+ * and CREATING each thread opens the module that reads models. */
+enum gc_start {
+    GC_START_NEW,
+    GC_START_READING, /* the options */
+    GC_START_READ,
+    GC_START_CREATING, /* core */
+    GC_START_OVER,
+};
+/* True for one thread only, of the process that began the start; it goes on to the next state. */
+bool gc_shim_start_claim(enum gc_start from, enum gc_start to);
+void gc_shim_start_reach(enum gc_start state);
+/* Waits until the start has come so far; false in a child that was forked meanwhile. */
+bool gc_shim_start_await(enum gc_start state);
 /* Whether the process that began the start is this one, or none has. */
 bool gc_shim_is_starter(void);
 /* Whether this process is another one than the one that began the start. A system call. */

@@ -7,6 +7,7 @@
 #include "shim/shim.h"
 
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char closed;
@@ -24,10 +25,8 @@ const char *const gc_api_names[GC_API_COUNT] = {
 #include "shim/own.def"
 };
 
-enum start_state { START_NEW, START_BEGUN, START_OVER };
-
 static struct {
-    atomic_int state;   /* enum start_state */
+    atomic_int state;   /* enum gc_start */
     atomic_int starter; /* pid of the process that is starting or has started */
     /* Driver calls made before core was there to count them. */
     atomic_uint early_calls[GC_API_COUNT];
@@ -52,24 +51,37 @@ static void mark_process(void)
     munmap(page, bytes);
 }
 
-bool gc_shim_start_begin(void)
+bool gc_shim_start_claim(enum gc_start from, enum gc_start to)
 {
-    int expected = START_NEW;
+    int expected = (int)from;
 
-    if (!atomic_compare_exchange_strong_explicit(&life.state, &expected, START_BEGUN,
+    if (!gc_shim_is_starter() ||
+        !atomic_compare_exchange_strong_explicit(&life.state, &expected, (int)to,
                                                  memory_order_relaxed, memory_order_relaxed))
         return false;
-    gc_thread.is_starting = true;
-    atomic_store_explicit(&life.starter, getpid(), memory_order_relaxed);
-    mark_process();
+    if (from == GC_START_NEW) {
+        atomic_store_explicit(&life.starter, getpid(), memory_order_relaxed);
+        mark_process();
+    }
     return true;
 }
 
-void gc_shim_start_end(void)
+void gc_shim_start_reach(enum gc_start state)
 {
-    gc_thread.is_starting = false;
-    /* release: pairs with the acquire in gc_shim_is_started */
-    atomic_store_explicit(&life.state, START_OVER, memory_order_release);
+    /* release: pairs with the acquires in gc_shim_start_await and gc_shim_is_started */
+    atomic_store_explicit(&life.state, (int)state, memory_order_release);
+}
+
+bool gc_shim_start_await(enum gc_start state)
+{
+    const struct timespec pause = {0, 50000};
+
+    while (atomic_load_explicit(&life.state, memory_order_acquire) < (int)state) {
+        if (!gc_shim_is_starter())
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
 }
 
 void gc_shim_close_hot(void)
@@ -86,7 +98,7 @@ bool gc_shim_is_starter(void)
 
 bool gc_shim_is_started(void)
 {
-    return atomic_load_explicit(&life.state, memory_order_acquire) == START_OVER;
+    return atomic_load_explicit(&life.state, memory_order_acquire) == GC_START_OVER;
 }
 
 bool gc_shim_is_forked(void)

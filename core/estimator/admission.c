@@ -1,6 +1,7 @@
 #include "core/estimator/admission.h"
 #include "core/base/bits.h"
 #include "core/base/host_mem.h"
+#include "core/estimator/estimate.h"
 #include "core/estimator/fit.h"
 #include "core/io/text.h"
 
@@ -20,7 +21,7 @@ struct gc_gatekeeper {
     struct gc_estimate estimate;
     struct gc_fit fit;
     struct gc_offers offers;
-    struct gc_budget budget;
+    struct gc_estimate_budget budget;
     uint32_t seen_devices; /* of those it is split over */
     char why[GC_MODEL_ERROR_BYTES];
 };
@@ -220,7 +221,7 @@ static void say(struct gc_gatekeeper *keeper, const struct gc_log *log)
 static void take_devices(struct gc_gatekeeper *keeper, const struct gc_gate_devices *devices)
 {
     uint64_t context = 0;
-    gc_budget_set_all(&keeper->budget, 0);
+    gc_estimate_budget_set_all(&keeper->budget, 0);
     keeper->seen_devices = devices->count;
     for (uint32_t i = 0; i < devices->count && i < GC_ESTIMATE_DEVICE_MAX; i++) {
         keeper->budget.device_bytes[i] = devices->items[i].budget_bytes;

@@ -3,29 +3,8 @@
 #ifndef GC_ADMISSION_H
 #define GC_ADMISSION_H
 
-#include "core/config/options.h"
-#include "core/estimator/estimate.h"
-#include "core/io/log.h"
-#include "core/report/report.h"
-
-struct gc_gatekeeper;
-
-enum gc_gate_verdict {
-    GC_GATE_FITS,
-    GC_GATE_EXCEEDS,
-    GC_GATE_UNREADABLE, /* there is no estimate: the model could not be read */
-};
-
-/* What the gate's caller knows of a device that the program sees. */
-struct gc_gate_device {
-    uint64_t budget_bytes;  /* UINT64_MAX: without limit */
-    uint64_t context_bytes; /* what a context takes there: told or measured; 0: not known */
-};
-
-struct gc_gate_devices {
-    uint32_t count; /* may be less than the model is split over: that does not fit */
-    struct gc_gate_device items[GC_ESTIMATE_DEVICE_MAX];
-};
+#include "core/base/status.h"
+#include "core/report/model_module.h"
 
 /* Reads the model that the options name and estimates it; *keeper is NULL if they name none. What
  * is wrong with the model is said by gc_gatekeeper_judge. GC_NO_HOST_MEMORY. */

@@ -392,7 +392,7 @@ static void note_dtype(const struct gc_arch *arch, struct gc_notes *notes)
     char shown[GC_ARCH_WORD_BYTES * 2];
     const size_t length = strlen(arch->dtype);
     const enum gc_dtype dtype = gc_dtype_from_word(arch->dtype, length);
-    const struct gc_dtype_info *info = gc_dtype_info(dtype);
+    const struct gc_dtype_info *info = gc_dtype_get_info(dtype);
     if (length > 0 &&
         (dtype == GC_DTYPE_NONE || info->kind != GC_DTYPE_CLASS_FLOAT || info->block_elements != 1))
         gc_notes_add(notes, "torch_dtype ", gc_text_show(arch->dtype, length, shown, sizeof(shown)),
@@ -402,7 +402,7 @@ static void note_dtype(const struct gc_arch *arch, struct gc_notes *notes)
 
 static void read_vocabulary(const struct gc_model *model, struct gc_arch *arch)
 {
-    const struct gc_meta_value *words = gc_model_meta(model, "tokenizer.ggml.tokens");
+    const struct gc_meta_value *words = gc_model_find_meta(model, "tokenizer.ggml.tokens");
     if (gc_arch_known(arch, GC_ARCH_VOCAB) || words == NULL || words->kind != GC_META_ARRAY ||
         words->count == 0)
         return;
@@ -422,7 +422,7 @@ static bool has_section(const struct gc_model *model, const char *prefix)
 
 static bool has_packed_weights(const struct gc_model *model)
 {
-    if (gc_model_meta(model, "quantization_config.quant_method") == NULL)
+    if (gc_model_find_meta(model, "quantization_config.quant_method") == NULL)
         return false;
     for (uint32_t i = 0; i < model->tensor_count; i++) {
         const struct gc_model_tensor *tensor = &model->tensors[i];

@@ -15,7 +15,7 @@ static bool can_be_activations(enum gc_dtype asked)
 {
     if (asked == GC_DTYPE_NONE)
         return false;
-    const struct gc_dtype_info *info = gc_dtype_info(asked);
+    const struct gc_dtype_info *info = gc_dtype_get_info(asked);
     return info->kind == GC_DTYPE_CLASS_FLOAT && info->block_elements == 1;
 }
 

@@ -8,26 +8,6 @@
 
 #include <string.h>
 
-const char *gc_estimate_part_key(enum gc_estimate_part part)
-{
-    static const char *const keys[] = {
-#define GC_ESTIMATE_PART(name, label) #name "_bytes",
-#include "core/estimator/estimate_parts.def"
-#undef GC_ESTIMATE_PART
-    };
-    return keys[part];
-}
-
-const char *gc_estimate_part_label(enum gc_estimate_part part)
-{
-    static const char *const labels[] = {
-#define GC_ESTIMATE_PART(name, label) label,
-#include "core/estimator/estimate_parts.def"
-#undef GC_ESTIMATE_PART
-    };
-    return labels[part];
-}
-
 void gc_estimate_request_init(struct gc_estimate_request *request)
 {
     *request = (struct gc_estimate_request){
@@ -213,10 +193,10 @@ static void set_tokens(const struct gc_estimator *estimator,
 }
 
 static void set_work(const struct gc_estimate_request *request, const struct gc_estimate *estimate,
-                     struct gc_work *work)
+                     struct gc_estimate_load *work)
 {
     const uint64_t chunk = request->chunk_tokens;
-    *work = (struct gc_work){
+    *work = (struct gc_estimate_load){
         .batch = request->batch,
         .context_tokens = estimate->seq_len,
         .step_tokens = chunk > 0 ? gc_min_u64(chunk, estimate->seq_len) : estimate->seq_len,
@@ -288,7 +268,7 @@ static enum gc_status run_devices(const struct gc_estimator *estimator,
                                   const struct gc_estimate_request *request,
                                   struct gc_estimate *estimate)
 {
-    struct gc_work work;
+    struct gc_estimate_load work;
     set_work(request, estimate, &work);
     for (uint32_t device = 0; device < request->device_count; device++) {
         struct gc_estimate_sizes *sizes = &estimate->devices[device];

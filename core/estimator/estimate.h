@@ -14,8 +14,8 @@
 #include "core/estimator/arch.h"
 #include "core/estimator/notes.h"
 #include "core/model/model.h"
+#include "core/report/estimate_record.h"
 
-#define GC_ESTIMATE_DEVICE_MAX 64
 #define GC_ESTIMATE_COUNT_MAX UINT64_C(1000000000) /* sequences, tokens */
 #define GC_ESTIMATE_ALL_EXPERTS UINT64_MAX
 
@@ -23,16 +23,6 @@
 #define GC_ESTIMATE_CONTEXT_BYTES (UINT64_C(300) << 20)
 /* 1.1, as millionths above 1. */
 #define GC_ESTIMATE_OVERHEAD_MILLIONTHS 100000
-
-enum gc_estimate_part {
-#define GC_ESTIMATE_PART(name, label) GC_ESTIMATE_##name,
-#include "core/estimator/estimate_parts.def"
-#undef GC_ESTIMATE_PART
-    GC_ESTIMATE_PART_COUNT
-};
-
-const char *gc_estimate_part_key(enum gc_estimate_part part);   /* "weight_bytes" */
-const char *gc_estimate_part_label(enum gc_estimate_part part); /* "weights" */
 
 enum gc_split {
     GC_SPLIT_LAYERS, /* each device has as many layers as the others, or one less */
@@ -56,11 +46,6 @@ struct gc_estimate_request {
 
 /* One sequence of the model's largest context, one device, the stated overhead. */
 void gc_estimate_request_init(struct gc_estimate_request *request);
-
-struct gc_estimate_sizes {
-    uint64_t parts[GC_ESTIMATE_PART_COUNT];
-    uint64_t peak_bytes; /* their sum */
-};
 
 struct gc_estimate {
     struct gc_estimate_sizes total; /* of all devices */

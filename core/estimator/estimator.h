@@ -30,7 +30,7 @@ void gc_estimate_dtypes(const struct gc_estimator *estimator,
 /* All parts but overhead of one device. GC_OVERFLOW with estimate->overflowed. */
 enum gc_status gc_estimate_device(const struct gc_estimator *estimator,
                                   const struct gc_estimate_request *request,
-                                  const struct gc_work *work, uint32_t device,
+                                  const struct gc_estimate_load *work, uint32_t device,
                                   struct gc_estimate *estimate) GC_CHECKED;
 
 /* Inputs, activations and weights that are made of an ONNX graph into the first device's sizes, the

@@ -7,7 +7,7 @@
 #include "core/base/bits.h"
 #include "core/estimator/estimator.h"
 
-void gc_budget_set_all(struct gc_budget *budget, uint64_t bytes)
+void gc_estimate_budget_set_all(struct gc_estimate_budget *budget, uint64_t bytes)
 {
     for (unsigned i = 0; i < GC_ESTIMATE_DEVICE_MAX; i++)
         budget->device_bytes[i] = bytes;
@@ -29,7 +29,8 @@ static enum gc_estimate_part largest_part(const struct gc_estimate_sizes *sizes)
     return (enum gc_estimate_part)largest;
 }
 
-void gc_fits(const struct gc_estimate *estimate, const struct gc_budget *budget, struct gc_fit *fit)
+void gc_fits(const struct gc_estimate *estimate, const struct gc_estimate_budget *budget,
+             struct gc_fit *fit)
 {
     *fit = (struct gc_fit){.fits = true, .lower_bound = estimate->unknown_parts != 0};
     for (uint32_t i = 0; i < estimate->device_count; i++) {
@@ -50,7 +51,7 @@ void gc_fits(const struct gc_estimate *estimate, const struct gc_budget *budget,
 
 struct search {
     const struct gc_estimator *estimator;
-    const struct gc_budget *budget;
+    const struct gc_estimate_budget *budget;
     struct gc_estimate_request request;
     uint64_t *field; /* of request */
 };
@@ -141,7 +142,7 @@ static struct gc_offer largest(struct search *search, uint64_t low, uint64_t hig
 
 static struct search search_for(const struct gc_estimator *estimator,
                                 const struct gc_estimate_request *request,
-                                const struct gc_budget *budget)
+                                const struct gc_estimate_budget *budget)
 {
     return (struct search){.estimator = estimator, .budget = budget, .request = *request};
 }
@@ -149,7 +150,7 @@ static struct search search_for(const struct gc_estimator *estimator,
 /* What does not change the peak is no offer: bounds that fit alike say nothing. */
 static struct gc_offer offer_batch(const struct gc_estimator *estimator,
                                    const struct gc_estimate_request *request,
-                                   const struct gc_budget *budget)
+                                   const struct gc_estimate_budget *budget)
 {
     struct search search = search_for(estimator, request, budget);
     search.field = &search.request.batch;
@@ -161,7 +162,7 @@ static struct gc_offer offer_batch(const struct gc_estimator *estimator,
 
 static struct gc_offer offer_seq_len(const struct gc_estimator *estimator,
                                      const struct gc_estimate_request *request,
-                                     const struct gc_budget *budget)
+                                     const struct gc_estimate_budget *budget)
 {
     struct search search = search_for(estimator, request, budget);
     const uint64_t positions = estimator->layers.positions;
@@ -176,7 +177,7 @@ static struct gc_offer offer_seq_len(const struct gc_estimator *estimator,
 
 static struct gc_offer offer_experts(const struct gc_estimator *estimator,
                                      const struct gc_estimate_request *request,
-                                     const struct gc_budget *budget)
+                                     const struct gc_estimate_budget *budget)
 {
     struct search search = search_for(estimator, request, budget);
     search.field = &search.request.resident_experts;
@@ -193,8 +194,8 @@ static const enum gc_dtype kv_types[] = {
 
 static bool is_smaller(enum gc_dtype a, enum gc_dtype b)
 {
-    const struct gc_dtype_info *one = gc_dtype_info(a);
-    const struct gc_dtype_info *other = gc_dtype_info(b);
+    const struct gc_dtype_info *one = gc_dtype_get_info(a);
+    const struct gc_dtype_info *other = gc_dtype_get_info(b);
     return (uint64_t)one->block_bytes * other->block_elements <
            (uint64_t)other->block_bytes * one->block_elements;
 }
@@ -209,7 +210,7 @@ struct asked {
 
 static __attribute__((noinline)) struct asked look_at_request(
     const struct gc_estimator *estimator, const struct gc_estimate_request *request,
-    const struct gc_budget *budget)
+    const struct gc_estimate_budget *budget)
 {
     struct gc_estimate estimate;
     struct gc_fit fit;
@@ -225,7 +226,8 @@ static __attribute__((noinline)) struct asked look_at_request(
 
 static struct gc_offer offer_kv_dtype(const struct gc_estimator *estimator,
                                       const struct gc_estimate_request *request,
-                                      const struct gc_budget *budget, const struct asked *asked)
+                                      const struct gc_estimate_budget *budget,
+                                      const struct asked *asked)
 {
     struct search search = search_for(estimator, request, budget);
     struct gc_offer offer = {.state = GC_OFFER_NONE};
@@ -247,7 +249,7 @@ static struct gc_offer offer_kv_dtype(const struct gc_estimator *estimator,
 
 enum gc_status gc_offers_find(const struct gc_estimator *estimator,
                               const struct gc_estimate_request *request,
-                              const struct gc_budget *budget, struct gc_offers *offers)
+                              const struct gc_estimate_budget *budget, struct gc_offers *offers)
 {
     const struct asked asked = look_at_request(estimator, request, budget);
     if (asked.status != GC_OK && asked.status != GC_OVERFLOW)

@@ -4,18 +4,18 @@
 
 #include "core/estimator/estimate.h"
 
-#define GC_BUDGET_NONE UINT64_MAX
+#define GC_ESTIMATE_NO_BUDGET UINT64_MAX
 
-struct gc_budget {
-    uint64_t device_bytes[GC_ESTIMATE_DEVICE_MAX]; /* GC_BUDGET_NONE: without limit */
+struct gc_estimate_budget {
+    uint64_t device_bytes[GC_ESTIMATE_DEVICE_MAX]; /* GC_ESTIMATE_NO_BUDGET: without limit */
 };
 
-void gc_budget_set_all(struct gc_budget *budget, uint64_t bytes);
+void gc_estimate_budget_set_all(struct gc_estimate_budget *budget, uint64_t bytes);
 
 struct gc_fit {
     bool fits;
     bool lower_bound;       /* parts are not known: it may need more */
-    uint64_t budget_bytes;  /* of all devices; GC_BUDGET_NONE if one has no limit */
+    uint64_t budget_bytes;  /* of all devices; GC_ESTIMATE_NO_BUDGET if one has no limit */
     uint64_t deficit_bytes; /* what is short, of all devices */
     uint32_t device;        /* the one that is short of most */
     uint64_t device_deficit_bytes;
@@ -23,7 +23,7 @@ struct gc_fit {
 };
 
 /* Pure. Sums are saturated. */
-void gc_fits(const struct gc_estimate *estimate, const struct gc_budget *budget,
+void gc_fits(const struct gc_estimate *estimate, const struct gc_estimate_budget *budget,
              struct gc_fit *fit);
 
 /* What would fit, each with all else as asked for. */
@@ -50,6 +50,7 @@ struct gc_offers {
  * An estimate that overflows does not fit. GC_INVALID_ARGUMENT as gc_estimator_run. */
 enum gc_status gc_offers_find(const struct gc_estimator *estimator,
                               const struct gc_estimate_request *request,
-                              const struct gc_budget *budget, struct gc_offers *offers) GC_CHECKED;
+                              const struct gc_estimate_budget *budget,
+                              struct gc_offers *offers) GC_CHECKED;
 
 #endif

@@ -26,7 +26,7 @@ enum gc_status gc_kv_token_bytes(const struct gc_layers *layers, const struct gc
 }
 
 enum gc_status gc_kv_layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                 const struct gc_work *work, uint64_t *bytes)
+                                 const struct gc_estimate_load *work, uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     uint64_t tokens = work->context_tokens;
@@ -44,7 +44,7 @@ enum gc_status gc_kv_layer_bytes(const struct gc_layers *layers, const struct gc
 }
 
 enum gc_status gc_state_layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                    const struct gc_work *work, uint64_t *bytes)
+                                    const struct gc_estimate_load *work, uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     const struct gc_state_size *size = &layers->states[layer->state];
@@ -63,13 +63,13 @@ enum gc_status gc_state_layer_bytes(const struct gc_layers *layers, const struct
 
 #define INPUTS_PER_TOKEN 3
 
-static uint64_t step_tokens(struct gc_sum *sum, const struct gc_work *work)
+static uint64_t step_tokens(struct gc_sum *sum, const struct gc_estimate_load *work)
 {
     return gc_sum_mul(sum, work->batch, work->step_tokens);
 }
 
-enum gc_status gc_attention_scores_bytes(const struct gc_layer *layer, const struct gc_work *work,
-                                         uint64_t *bytes)
+enum gc_status gc_attention_scores_bytes(const struct gc_layer *layer,
+                                         const struct gc_estimate_load *work, uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     uint64_t context = work->context_tokens;
@@ -124,8 +124,8 @@ static uint64_t state_elements(const struct gc_layers *layers, const struct gc_l
 }
 
 enum gc_status gc_activation_layer_bytes(const struct gc_layers *layers,
-                                         const struct gc_layer *layer, const struct gc_work *work,
-                                         uint64_t *bytes)
+                                         const struct gc_layer *layer,
+                                         const struct gc_estimate_load *work, uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     uint64_t elements = attention_elements(layers, layer, work->shards);
@@ -136,7 +136,7 @@ enum gc_status gc_activation_layer_bytes(const struct gc_layers *layers,
     return gc_sum_status(&sum);
 }
 
-enum gc_status gc_logits_bytes(const struct gc_layers *layers, const struct gc_work *work,
+enum gc_status gc_logits_bytes(const struct gc_layers *layers, const struct gc_estimate_load *work,
                                uint64_t *bytes)
 {
     struct gc_sum sum = {false};
@@ -146,7 +146,7 @@ enum gc_status gc_logits_bytes(const struct gc_layers *layers, const struct gc_w
     return gc_sum_status(&sum);
 }
 
-enum gc_status gc_input_bytes(const struct gc_work *work, uint64_t *bytes)
+enum gc_status gc_input_bytes(const struct gc_estimate_load *work, uint64_t *bytes)
 {
     struct gc_sum sum = {false};
     *bytes = gc_sum_mul(&sum, step_tokens(&sum, work), INPUTS_PER_TOKEN * sizeof(uint64_t));

@@ -7,7 +7,7 @@
 #include "core/model/dtype.h"
 
 /* The work of one step and how it is done. */
-struct gc_work {
+struct gc_estimate_load {
     uint64_t batch;          /* sequences at once */
     uint64_t context_tokens; /* of each sequence, those to come included */
     uint64_t
@@ -19,16 +19,17 @@ struct gc_work {
 };
 
 /* Tokens of each sequence that an encoder sees. */
-static inline uint64_t gc_source_tokens(const struct gc_layers *layers, const struct gc_work *work)
+static inline uint64_t gc_source_tokens(const struct gc_layers *layers,
+                                        const struct gc_estimate_load *work)
 {
     return layers->source_tokens > 0 ? layers->source_tokens : work->context_tokens;
 }
 
 /* The encoder's step: its whole input at once. */
-static inline struct gc_work gc_encoder_work(const struct gc_layers *layers,
-                                             const struct gc_work *work)
+static inline struct gc_estimate_load gc_encoder_work(const struct gc_layers *layers,
+                                                      const struct gc_estimate_load *work)
 {
-    struct gc_work encoder = *work;
+    struct gc_estimate_load encoder = *work;
     encoder.context_tokens = encoder.step_tokens = gc_source_tokens(layers, work);
     return encoder;
 }
@@ -44,17 +45,19 @@ enum gc_status gc_kv_token_bytes(const struct gc_layers *layers, const struct gc
  * bytes of a token; and, with an encoder, as much for each token that it sees: cross attention has
  * keys and values of its own (Vaswani et al., 2017, section 3.2.3). */
 enum gc_status gc_kv_layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                 const struct gc_work *work, uint64_t *bytes) GC_CHECKED;
+                                 const struct gc_estimate_load *work, uint64_t *bytes) GC_CHECKED;
 
 /* What a layer keeps of a sequence however long it is: convolutions in the type of activations,
  * states in 32 bits; see layers.h for their sizes. */
 enum gc_status gc_state_layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                    const struct gc_work *work, uint64_t *bytes) GC_CHECKED;
+                                    const struct gc_estimate_load *work,
+                                    uint64_t *bytes) GC_CHECKED;
 
 /* Scores of one layer: batch · heads · step · context elements where they are written out, as plain
  * softmax(QKᵀ)V does; else two 32-bit figures for each row, as FlashAttention 2 keeps (Dao, 2023,
  * section 3.1 keeps one, its forward pass two). Windows cap the context of single tokens. */
-enum gc_status gc_attention_scores_bytes(const struct gc_layer *layer, const struct gc_work *work,
+enum gc_status gc_attention_scores_bytes(const struct gc_layer *layer,
+                                         const struct gc_estimate_load *work,
                                          uint64_t *bytes) GC_CHECKED;
 
 /* The working set of one layer, T = batch · step tokens, H hidden, in the type of activations:
@@ -66,14 +69,15 @@ enum gc_status gc_attention_scores_bytes(const struct gc_layer *layer, const str
  *   a state's input, gate, and result        3·T·channels
  * Heads, widths and channels are divided over shards. One layer's is reused by the next. */
 enum gc_status gc_activation_layer_bytes(const struct gc_layers *layers,
-                                         const struct gc_layer *layer, const struct gc_work *work,
+                                         const struct gc_layer *layer,
+                                         const struct gc_estimate_load *work,
                                          uint64_t *bytes) GC_CHECKED;
 
 /* Scores over the vocabulary for the last token of each sequence, in 32 bits. */
-enum gc_status gc_logits_bytes(const struct gc_layers *layers, const struct gc_work *work,
+enum gc_status gc_logits_bytes(const struct gc_layers *layers, const struct gc_estimate_load *work,
                                uint64_t *bytes) GC_CHECKED;
 
 /* Token numbers, positions and mask of a step: three times 64 bits each. */
-enum gc_status gc_input_bytes(const struct gc_work *work, uint64_t *bytes) GC_CHECKED;
+enum gc_status gc_input_bytes(const struct gc_estimate_load *work, uint64_t *bytes) GC_CHECKED;
 
 #endif

@@ -74,7 +74,7 @@ static bool port_bytes(struct gc_sum *sum, const struct gc_estimate_request *req
                        const struct gc_model_port *port, uint64_t *bytes)
 {
     uint64_t elements = 1;
-    if (!port->has_shape || gc_dtype_info(port->dtype)->block_bytes == 0)
+    if (!port->has_shape || gc_dtype_get_info(port->dtype)->block_bytes == 0)
         return false;
     for (uint32_t i = 0; i < port->dim_count; i++) {
         uint64_t value;

@@ -3,16 +3,9 @@
 #ifndef GC_NOTES_H
 #define GC_NOTES_H
 
+#include "core/report/estimate_record.h"
+
 #include <stdint.h>
-
-#define GC_NOTES_MAX 24
-#define GC_NOTE_BYTES 192
-
-struct gc_notes {
-    uint32_t count; /* of texts */
-    uint32_t lost;  /* remarks that had no room */
-    char texts[GC_NOTES_MAX][GC_NOTE_BYTES];
-};
 
 /* The parts one after another, up to a NULL; cut to fit. What is there already is not added again.
  */

@@ -19,7 +19,8 @@ static void put_sizes(struct gc_json *json, const struct gc_estimate_sizes *size
 static void put_fit(struct gc_json *json, const struct gc_answer *answer)
 {
     const struct gc_fit *fit = answer->fit;
-    gc_json_put_maybe(json, "budget_bytes", fit != NULL && fit->budget_bytes != GC_BUDGET_NONE,
+    gc_json_put_maybe(json, "budget_bytes",
+                      fit != NULL && fit->budget_bytes != GC_ESTIMATE_NO_BUDGET,
                       fit != NULL ? fit->budget_bytes : 0);
     gc_json_key(json, "fits");
     if (fit != NULL)
@@ -77,10 +78,10 @@ static void put_devices(struct gc_json *json, const struct gc_answer *answer)
     gc_json_open_array(json, "devices", GC_JSON_LINES);
     for (uint32_t i = 0; i < estimate->device_count; i++) {
         const uint64_t budget =
-            answer->budget != NULL ? answer->budget->device_bytes[i] : GC_BUDGET_NONE;
+            answer->budget != NULL ? answer->budget->device_bytes[i] : GC_ESTIMATE_NO_BUDGET;
         gc_json_begin_object(json, GC_JSON_LINE);
         put_sizes(json, &estimate->devices[i]);
-        gc_json_put_maybe(json, "budget_bytes", budget != GC_BUDGET_NONE, budget);
+        gc_json_put_maybe(json, "budget_bytes", budget != GC_ESTIMATE_NO_BUDGET, budget);
         gc_json_end_object(json);
     }
     gc_json_end_array(json);

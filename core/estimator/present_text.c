@@ -76,7 +76,7 @@ static void write_devices(struct gc_out *out, const struct gc_answer *answer)
         const uint64_t peak = estimate->devices[i].peak_bytes;
         gc_out_print(out, "  device %u%*s%*s", i, SIZE_COLUMN, GC_TEXT_SIZE(peak), BYTES_COLUMN,
                      NUMBER(peak));
-        if (answer->budget != NULL && answer->budget->device_bytes[i] != GC_BUDGET_NONE)
+        if (answer->budget != NULL && answer->budget->device_bytes[i] != GC_ESTIMATE_NO_BUDGET)
             gc_out_print(out, "  of%*s", BYTES_COLUMN + 15,
                          GC_TEXT_SIZE(answer->budget->device_bytes[i]));
         gc_out_char(out, '\n');
@@ -123,7 +123,7 @@ static void write_fit(struct gc_out *out, const struct gc_answer *answer)
         gc_out_text(out, "\nNo budget is named: --budget SIZE says whether it fits.\n");
         return;
     }
-    if (fit->budget_bytes != GC_BUDGET_NONE)
+    if (fit->budget_bytes != GC_ESTIMATE_NO_BUDGET)
         write_row(out, "budget", fit->budget_bytes, false);
     if (fit->fits) {
         gc_out_text(out, fit->lower_bound ? "\nWhat is known of it fits.\n" : "\nIt fits.\n");

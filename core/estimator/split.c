@@ -13,7 +13,7 @@ static uint32_t device_of_layer(uint32_t layer, uint32_t layer_count, uint32_t d
 struct device_view {
     const struct gc_estimator *estimator;
     const struct gc_estimate_request *request;
-    const struct gc_work *work;
+    const struct gc_estimate_load *work;
     uint32_t device;
     uint32_t layer_count;
     struct gc_sum sum;
@@ -78,10 +78,10 @@ static uint64_t weight_bytes(struct device_view *view)
 /* ---- layers ---- */
 
 typedef enum gc_status layer_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                   const struct gc_work *work, uint64_t *bytes);
+                                   const struct gc_estimate_load *work, uint64_t *bytes);
 
 static enum gc_status scores_bytes(const struct gc_layers *layers, const struct gc_layer *layer,
-                                   const struct gc_work *work, uint64_t *bytes)
+                                   const struct gc_estimate_load *work, uint64_t *bytes)
 {
     (void)layers;
     return gc_attention_scores_bytes(layer, work, bytes);
@@ -91,7 +91,7 @@ static enum gc_status scores_bytes(const struct gc_layers *layers, const struct 
 static uint64_t encoder_bytes(struct device_view *view, layer_bytes *part)
 {
     const struct gc_layers *layers = &view->estimator->layers;
-    const struct gc_work work = gc_encoder_work(layers, view->work);
+    const struct gc_estimate_load work = gc_encoder_work(layers, view->work);
     uint64_t bytes = 0;
     if (layers->has_cross_attention && part(layers, &layers->encoder, &work, &bytes) != GC_OK)
         view->sum.overflowed = true;
@@ -112,7 +112,7 @@ static uint64_t encoded_bytes(struct device_view *view)
 static uint64_t input_bytes(struct device_view *view)
 {
     const struct gc_layers *layers = &view->estimator->layers;
-    const struct gc_work encoder = gc_encoder_work(layers, view->work);
+    const struct gc_estimate_load encoder = gc_encoder_work(layers, view->work);
     uint64_t bytes = 0;
     uint64_t source = 0;
     if (gc_input_bytes(view->work, &bytes) != GC_OK ||
@@ -172,7 +172,7 @@ static uint64_t part_bytes(struct device_view *view, enum gc_estimate_part part)
 
 enum gc_status gc_estimate_device(const struct gc_estimator *estimator,
                                   const struct gc_estimate_request *request,
-                                  const struct gc_work *work, uint32_t device,
+                                  const struct gc_estimate_load *work, uint32_t device,
                                   struct gc_estimate *estimate)
 {
     const uint32_t named = estimator->weights.layer_count;

@@ -76,7 +76,7 @@ static bool is_expert(const struct word *before, const struct word *word, bool i
 }
 
 /* Called for each of many tensors: nothing here is slow. */
-struct gc_weight_place gc_weight_place(const char *name)
+struct gc_weight_place gc_weight_find_place(const char *name)
 {
     struct gc_weight_place place = {.layer = GC_WEIGHT_NO_LAYER};
     struct word before = {"", 0};
@@ -101,14 +101,14 @@ struct gc_weight_place gc_weight_place(const char *name)
 
 static enum gc_status dtype_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes)
 {
-    if (gc_dtype_info(dtype)->block_bytes == 0)
+    if (gc_dtype_get_info(dtype)->block_bytes == 0)
         return GC_NOT_SUPPORTED;
     return gc_dtype_bytes(dtype, elements, bytes) ? GC_OK : GC_OVERFLOW;
 }
 
 static bool is_float(enum gc_dtype dtype)
 {
-    return gc_dtype_info(dtype)->kind == GC_DTYPE_CLASS_FLOAT;
+    return gc_dtype_get_info(dtype)->kind == GC_DTYPE_CLASS_FLOAT;
 }
 
 static enum gc_status tensor_bytes(const struct gc_model_tensor *tensor, enum gc_dtype dtype,
@@ -134,7 +134,7 @@ static struct gc_weight_share *share_of(struct gc_weights *weights,
 static enum gc_status add(struct gc_weights *weights, const struct gc_model_tensor *tensor,
                           uint64_t bytes)
 {
-    const struct gc_weight_place place = gc_weight_place(tensor->name);
+    const struct gc_weight_place place = gc_weight_find_place(tensor->name);
     struct gc_weight_share *share = share_of(weights, &place);
     if (!gc_add_u64(weights->bytes, bytes, &weights->bytes))
         return GC_OVERFLOW;

@@ -15,7 +15,7 @@ struct gc_weight_place {
 };
 
 /* By its name alone. Pure. */
-struct gc_weight_place gc_weight_place(const char *name);
+struct gc_weight_place gc_weight_find_place(const char *name);
 
 /* Bytes of one layer, or of what belongs to none. */
 struct gc_weight_share {

@@ -82,7 +82,7 @@ static enum gc_status read_member(struct gc_json_reader *json, struct entry *ent
         if (status != GC_OK)
             return status;
         tensor->dtype = gc_dtype_from_word(token.text, token.length);
-        if (tensor->dtype != GC_DTYPE_NONE && gc_dtype_info(tensor->dtype)->block_bytes > 0)
+        if (tensor->dtype != GC_DTYPE_NONE && gc_dtype_get_info(tensor->dtype)->block_bytes > 0)
             return GC_OK;
         return fail(json, entry, &token,
                     "its dtype is not known; f32, bf16, int8, q4_k and the like are accepted");

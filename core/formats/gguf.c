@@ -442,7 +442,7 @@ static enum gc_status read_type(struct gc_gguf *gguf, struct gc_model_tensor *te
     if (tensor->dtype == GC_DTYPE_NONE)
         return gc_source_fail(gguf->source, offset, "tensor \"%s\": type %u is not known", shown,
                               type);
-    const uint64_t block = gc_dtype_info(tensor->dtype)->block_elements;
+    const uint64_t block = gc_dtype_get_info(tensor->dtype)->block_elements;
     const uint64_t row = tensor->dim_count > 0 ? tensor->dims[tensor->dim_count - 1] : 1;
     if (row % block != 0)
         return gc_source_fail(gguf->source, offset,

@@ -197,7 +197,7 @@ void gc_model_close(struct gc_model *model)
 
 /* ---- looking things up ---- */
 
-const struct gc_meta_value *gc_model_meta(const struct gc_model *model, const char *key)
+const struct gc_meta_value *gc_model_find_meta(const struct gc_model *model, const char *key)
 {
     if (model->lookup != NULL) {
         const struct gc_name *name = gc_names_find(&model->lookup->metas, key, strlen(key));
@@ -210,7 +210,7 @@ const struct gc_meta_value *gc_model_meta(const struct gc_model *model, const ch
     return NULL;
 }
 
-const struct gc_model_tensor *gc_model_tensor(const struct gc_model *model, const char *name)
+const struct gc_model_tensor *gc_model_find_tensor(const struct gc_model *model, const char *name)
 {
     if (model->lookup != NULL) {
         const struct gc_name *found = gc_names_find(&model->lookup->tensors, name, strlen(name));
@@ -221,17 +221,4 @@ const struct gc_model_tensor *gc_model_tensor(const struct gc_model *model, cons
             return &model->tensors[i];
     }
     return NULL;
-}
-
-bool gc_meta_uint(const struct gc_meta_value *value, uint64_t *number)
-{
-    const double exact_below = 9007199254740992.0; /* 2^53 */
-    if (value->kind == GC_META_INTEGER && (!value->negative || value->unsigned_value == 0)) {
-        *number = value->unsigned_value;
-        return true;
-    }
-    if (value->kind != GC_META_REAL || !(value->real >= 0 && value->real < exact_below))
-        return false;
-    *number = (uint64_t)value->real;
-    return (double)*number == value->real;
 }

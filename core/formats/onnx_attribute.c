@@ -86,7 +86,7 @@ static struct gc_dim item_at(const unsigned char *view, uint32_t bytes, enum gc_
 static enum gc_status take_raw(struct gc_source *source, const struct gc_model_tensor *tensor,
                                struct gc_dim *items)
 {
-    const uint32_t bytes = gc_dtype_info(tensor->dtype)->block_bytes;
+    const uint32_t bytes = gc_dtype_get_info(tensor->dtype)->block_bytes;
     const unsigned char *view;
     const enum gc_status status =
         gc_source_view(source, tensor->offset, (size_t)tensor->bytes, "a tensor", &view);

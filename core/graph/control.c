@@ -35,7 +35,7 @@ static uint32_t graph_of(const struct gc_graph_node *node, uint32_t n)
 
 static uint32_t control_graph(const struct gc_graph_node *node, const char *name)
 {
-    const struct gc_graph_attribute *attribute = gc_graph_attribute(node, name);
+    const struct gc_graph_attribute *attribute = gc_graph_find_attribute(node, name);
     return attribute != NULL && attribute->kind == GC_ATTRIBUTE_GRAPH ? attribute->scope
                                                                       : GC_GRAPH_NONE;
 }
@@ -236,7 +236,7 @@ static struct carried carried_of(const struct gc_infer *infer, const struct gc_g
     if (control_of(node) == CONTROL_LOOP) {
         carried.count = node->input_count > 2 ? node->input_count - 2 : 0;
     } else {
-        const struct gc_graph_attribute *scans = gc_graph_attribute(node, "num_scan_inputs");
+        const struct gc_graph_attribute *scans = gc_graph_find_attribute(node, "num_scan_inputs");
         const bool is_old = node->opset < 9; /* lengths first, batches throughout */
         const uint32_t inputs = node->input_count - (is_old && node->input_count > 0);
         carried = (struct carried){.first_input = is_old};
@@ -478,7 +478,7 @@ static enum gc_status loop_end(struct gc_infer *infer, struct gc_infer_frame *fr
 
 static int64_t axis_of(const struct gc_graph_node *node, const char *name, uint32_t index)
 {
-    const struct gc_graph_attribute *axes = gc_graph_attribute(node, name);
+    const struct gc_graph_attribute *axes = gc_graph_find_attribute(node, name);
     if (axes == NULL || axes->kind != GC_ATTRIBUTE_INTS || axes->count > GC_GRAPH_DATA_MAX ||
         index >= axes->count)
         return 0;

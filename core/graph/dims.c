@@ -80,23 +80,6 @@ struct gc_dim gc_dim_product(const struct gc_dim *dims, uint32_t from, uint32_t 
     return product;
 }
 
-bool gc_shape_elements(const struct gc_shape *shape, uint64_t *elements)
-{
-    uint64_t product = 1;
-    bool is_empty = false;
-    bool fits = true;
-    if (!shape->is_known)
-        return false;
-    for (uint32_t i = 0; i < shape->rank; i++) {
-        if (shape->dims[i].kind != GC_DIM_NUMBER || shape->dims[i].number < 0)
-            return false;
-        is_empty = is_empty || shape->dims[i].number == 0;
-        fits = fits && !__builtin_mul_overflow(product, (uint64_t)shape->dims[i].number, &product);
-    }
-    *elements = is_empty ? 0 : product;
-    return is_empty || fits;
-}
-
 enum gc_status gc_infer_merge_dim(struct gc_infer *infer, const char *what, struct gc_dim a,
                                   struct gc_dim b, struct gc_dim *merged)
 {

@@ -4,7 +4,7 @@
 
 struct gc_dim gc_fold_narrow(enum gc_dtype dtype, struct gc_dim item)
 {
-    const struct gc_dtype_info *info = gc_dtype_info(dtype);
+    const struct gc_dtype_info *info = gc_dtype_get_info(dtype);
     if (item.kind == GC_DIM_REAL && dtype == GC_DTYPE_F32)
         return gc_dim_real((double)(float)item.real);
     if (item.kind != GC_DIM_NUMBER || info->kind != GC_DTYPE_CLASS_INTEGER)

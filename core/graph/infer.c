@@ -86,6 +86,25 @@ enum gc_status gc_infer_fail(struct gc_infer *infer, const char *format, ...)
     return GC_FORMAT;
 }
 
+/* ---- shapes ---- */
+
+bool gc_shape_elements(const struct gc_shape *shape, uint64_t *elements)
+{
+    uint64_t product = 1;
+    bool is_empty = false;
+    bool fits = true;
+    if (!shape->is_known)
+        return false;
+    for (uint32_t i = 0; i < shape->rank; i++) {
+        if (shape->dims[i].kind != GC_DIM_NUMBER || shape->dims[i].number < 0)
+            return false;
+        is_empty = is_empty || shape->dims[i].number == 0;
+        fits = fits && !__builtin_mul_overflow(product, (uint64_t)shape->dims[i].number, &product);
+    }
+    *elements = is_empty ? 0 : product;
+    return is_empty || fits;
+}
+
 /* ---- the node ---- */
 
 const struct gc_graph_node *gc_infer_node(const struct gc_infer *infer)
@@ -325,8 +344,8 @@ struct gc_dim *gc_infer_scratch(struct gc_infer *infer, uint32_t count)
 
 /* Attributes, as rules ask for them. */
 
-const struct gc_graph_attribute *gc_graph_attribute(const struct gc_graph_node *node,
-                                                    const char *name)
+const struct gc_graph_attribute *gc_graph_find_attribute(const struct gc_graph_node *node,
+                                                         const char *name)
 {
     for (uint32_t i = 0; i < node->attribute_count; i++) {
         if (strcmp(node->attributes[i].name, name) == 0)
@@ -338,13 +357,13 @@ const struct gc_graph_attribute *gc_graph_attribute(const struct gc_graph_node *
 static const struct gc_graph_attribute *find(const struct gc_infer *infer, const char *name,
                                              enum gc_attribute_kind kind)
 {
-    const struct gc_graph_attribute *attribute = gc_graph_attribute(infer->node, name);
+    const struct gc_graph_attribute *attribute = gc_graph_find_attribute(infer->node, name);
     return attribute != NULL && attribute->kind == kind ? attribute : NULL;
 }
 
 bool gc_infer_has(const struct gc_infer *infer, const char *name)
 {
-    return gc_graph_attribute(infer->node, name) != NULL;
+    return gc_graph_find_attribute(infer->node, name) != NULL;
 }
 
 int64_t gc_infer_int(const struct gc_infer *infer, const char *name, int64_t fallback)

@@ -541,7 +541,8 @@ enum gc_status gc_rule_resize(struct gc_infer *infer)
 enum gc_status gc_rule_upsample(struct gc_infer *infer)
 {
     const struct gc_shape *x = gc_infer_shape(infer, 0);
-    const struct gc_graph_attribute *scales = gc_graph_attribute(gc_infer_node(infer), "scales");
+    const struct gc_graph_attribute *scales =
+        gc_graph_find_attribute(gc_infer_node(infer), "scales");
     const bool by_attribute = gc_infer_opset(infer) < 9;
     const struct gc_data *list = by_attribute ? NULL : gc_infer_data(infer, 1);
     struct gc_dim dims[GC_GRAPH_RANK_MAX];

@@ -362,7 +362,7 @@ enum gc_status gc_rule_where(struct gc_infer *infer)
 static struct gc_dim cast_to(enum gc_dtype dtype, struct gc_dim item)
 {
     const double beyond = 9223372036854775808.0; /* 2^63 */
-    const enum gc_dtype_class class = gc_dtype_info(dtype)->kind;
+    const enum gc_dtype_class class = gc_dtype_get_info(dtype)->kind;
     if (class == GC_DTYPE_CLASS_FLOAT) {
         if (dtype != GC_DTYPE_F32 && dtype != GC_DTYPE_F64)
             return gc_dim_unknown();

@@ -150,7 +150,7 @@ enum gc_status gc_rule_split_to_sequence(struct gc_infer *infer)
 
 enum gc_status gc_rule_optional(struct gc_infer *infer)
 {
-    const struct gc_graph_attribute *told = gc_graph_attribute(gc_infer_node(infer), "type");
+    const struct gc_graph_attribute *told = gc_graph_find_attribute(gc_infer_node(infer), "type");
     struct gc_type type = {.dtype = GC_DTYPE_NONE};
     if (gc_infer_has_input(infer, 0))
         type = *gc_infer_type(infer, 0);

@@ -87,7 +87,7 @@ static enum gc_status give_axis(struct gc_infer *infer, struct gc_graph_value *v
 static enum gc_status give_content(struct gc_infer *infer, struct gc_graph_value *value,
                                    int64_t number)
 {
-    const enum gc_dtype_class class = gc_dtype_info(value->type.dtype)->kind;
+    const enum gc_dtype_class class = gc_dtype_get_info(value->type.dtype)->kind;
     uint64_t elements;
     if (!gc_shape_elements(&value->type.shape, &elements) || elements != 1 ||
         (class != GC_DTYPE_CLASS_INTEGER && class != GC_DTYPE_CLASS_BOOLEAN))

@@ -18,7 +18,7 @@ static const struct gc_dtype_info infos[] = {
 #include "core/model/dtype.def"
 #undef GC_DTYPE
 
-const struct gc_dtype_info *gc_dtype_info(enum gc_dtype dtype)
+const struct gc_dtype_info *gc_dtype_get_info(enum gc_dtype dtype)
 {
     static const struct gc_dtype_info none = {"?", "", "", 1, 0, -1, -1, GC_DTYPE_CLASS_TEXT};
     return (unsigned)dtype < GC_DTYPE_COUNT ? &infos[dtype] : &none;
@@ -26,12 +26,12 @@ const struct gc_dtype_info *gc_dtype_info(enum gc_dtype dtype)
 
 const char *gc_dtype_name(enum gc_dtype dtype)
 {
-    return gc_dtype_info(dtype)->name;
+    return gc_dtype_get_info(dtype)->name;
 }
 
 bool gc_dtype_bytes(enum gc_dtype dtype, uint64_t elements, uint64_t *bytes)
 {
-    const struct gc_dtype_info *info = gc_dtype_info(dtype);
+    const struct gc_dtype_info *info = gc_dtype_get_info(dtype);
     if (info->block_bytes == 0)
         return false;
     const uint64_t rest = elements % info->block_elements;

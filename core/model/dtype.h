@@ -35,7 +35,7 @@ struct gc_dtype_info {
 };
 
 /* Never NULL: GC_DTYPE_NONE and worse have the name "?" and no size. */
-const struct gc_dtype_info *gc_dtype_info(enum gc_dtype dtype);
+const struct gc_dtype_info *gc_dtype_get_info(enum gc_dtype dtype);
 const char *gc_dtype_name(enum gc_dtype dtype);
 
 /* Bytes that `elements` take, packed: rounded up to whole bytes, of QUANTISED types to whole

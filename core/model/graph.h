@@ -207,8 +207,8 @@ enum gc_status gc_graph_infer(struct gc_graph *graph, const char *dims,
 /* Bytes of the value; false if they are not known (or pass 64 bits). Of a sequence: one element. */
 bool gc_graph_value_bytes(const struct gc_graph *graph, uint32_t value, uint64_t *bytes);
 /* NULL if there is none. */
-const struct gc_graph_attribute *gc_graph_attribute(const struct gc_graph_node *node,
-                                                    const char *name);
+const struct gc_graph_attribute *gc_graph_find_attribute(const struct gc_graph_node *node,
+                                                         const char *name);
 
 /* What an operator's outputs are in memory. */
 enum gc_op_memory {

@@ -141,8 +141,8 @@ enum gc_status gc_model_open(const char *path, const struct gc_model_limits *lim
 void gc_model_close(struct gc_model *model); /* NULL: nothing */
 
 /* NULL if there is none; of several tensors of one name the first. */
-const struct gc_meta_value *gc_model_meta(const struct gc_model *model, const char *key);
-const struct gc_model_tensor *gc_model_tensor(const struct gc_model *model, const char *name);
+const struct gc_meta_value *gc_model_find_meta(const struct gc_model *model, const char *key);
+const struct gc_model_tensor *gc_model_find_tensor(const struct gc_model *model, const char *name);
 
 /* The value as an unsigned number: an INTEGER that is not negative, or a REAL without a fraction
  * below 2^53. */

@@ -171,8 +171,8 @@ static bool is_same_size(const struct gc_life *life, uint32_t a, uint32_t b)
 
 static bool is_same_width(const struct gc_life *life, uint32_t a, uint32_t b)
 {
-    const struct gc_dtype_info *one = gc_dtype_info(life->graph->values[a].type.dtype);
-    const struct gc_dtype_info *other = gc_dtype_info(life->graph->values[b].type.dtype);
+    const struct gc_dtype_info *one = gc_dtype_get_info(life->graph->values[a].type.dtype);
+    const struct gc_dtype_info *other = gc_dtype_get_info(life->graph->values[b].type.dtype);
     return one->block_bytes == other->block_bytes && one->block_elements == other->block_elements;
 }
 

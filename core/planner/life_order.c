@@ -42,7 +42,8 @@ static uint64_t least_bytes(const struct gc_type *type)
 
 static bool is_text(const struct gc_type *type)
 {
-    return type->dtype != GC_DTYPE_NONE && gc_dtype_info(type->dtype)->kind == GC_DTYPE_CLASS_TEXT;
+    return type->dtype != GC_DTYPE_NONE &&
+           gc_dtype_get_info(type->dtype)->kind == GC_DTYPE_CLASS_TEXT;
 }
 
 static enum gc_life_role role_of(const struct gc_graph_value *value)
@@ -184,7 +185,7 @@ struct gc_life_carry gc_life_carried(const struct gc_life *life, uint32_t node, 
         carry = (struct gc_life_carry){.body_input = 2, .body_output = 1, .node_input = 2};
         carry.count = body->input_count > 2 ? body->input_count - 2 : 0;
     } else if (is_own(of, "Scan")) {
-        const struct gc_graph_attribute *scanned = gc_graph_attribute(of, "num_scan_inputs");
+        const struct gc_graph_attribute *scanned = gc_graph_find_attribute(of, "num_scan_inputs");
         carry.node_input = of->opset < 9;
         if (scanned != NULL && scanned->kind == GC_ATTRIBUTE_INT && scanned->integer >= 0 &&
             scanned->integer <= body->input_count)

@@ -3,6 +3,7 @@
 #include "core/report/estimate_record.h"
 #include "core/base/bits.h"
 #include "core/io/text.h"
+#include "core/report/report.h"
 
 #include <string.h>
 

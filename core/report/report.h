@@ -9,11 +9,11 @@
 
 #include "core/base/status.h"
 #include "core/core.h"
-#include "core/estimator/estimate.h"
 #include "core/io/json.h"
 #include "core/io/log.h"
 #include "core/io/process.h"
 #include "core/observe/stacks.h"
+#include "core/report/estimate_record.h"
 #include "core/report/snapshot.h"
 
 #include <stdbool.h>
@@ -22,27 +22,6 @@
 #define GC_REPORT_SCHEMA "gpucache-report/1"
 #define GC_REPORT_LEAK_MAX                                                                         \
     1000 /* leaks listed for one device; leak_count says how many there are */
-
-/* One device's part of an estimate; the index is its ordinal. */
-struct gc_report_estimate_device {
-    uint64_t peak_bytes;
-    uint64_t budget_bytes; /* UINT64_MAX: none */
-};
-
-/* What the model of GPUCACHE_MODEL was estimated to need. */
-struct gc_report_estimate {
-    const char *model;
-    uint64_t batch;
-    uint64_t seq_len; /* 0: not told */
-    struct gc_estimate_sizes sizes;
-    uint64_t context_bytes; /* part of the overhead: what contexts take, of all devices */
-    uint32_t coverage_thousandths;
-    uint64_t budget_bytes; /* of all devices; UINT64_MAX: none */
-    bool fits;
-    uint32_t device_count;
-    struct gc_report_estimate_device devices[GC_ESTIMATE_DEVICE_MAX];
-    const struct gc_notes *notes; /* what is to know of the model */
-};
 
 /* A variable that was set, by the environment or the configuration file. */
 struct gc_report_setting {

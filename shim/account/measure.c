@@ -86,7 +86,7 @@ static void find_process(void *argument)
  * it. */
 static bool may_load(const struct gc_device *device)
 {
-    return gc_shim.gatekeeper != NULL || gc_device_limit_bytes(device) != UINT64_MAX;
+    return gc_shim.has_gate || gc_device_limit_bytes(device) != UINT64_MAX;
 }
 
 static bool read_process(const struct gc_device *device, uint64_t *bytes)
@@ -191,7 +191,7 @@ static bool read_driver(struct gc_device *device, uint64_t *free_bytes)
 static void begin_shared(struct gc_measure *measure)
 {
     /* What stands beside an estimate, and in the next one, has nobody else's memory in it. */
-    measure->is_shared = gc_shim.gatekeeper != NULL || gc_device_is_shared(measure->device);
+    measure->is_shared = gc_shim.has_gate || gc_device_is_shared(measure->device);
     if (measure->is_shared && !read_process(measure->device, &measure->process_bytes))
         measure->process_bytes = 0; /* it has no context there, or else is not found at the end */
 }

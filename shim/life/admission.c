@@ -1,16 +1,35 @@
 /* The gate: a program that asks for CUDA with a model named gets it where the model's estimate
  * fits. The estimate was made at the start (init.c); what it must fit in is known once the driver
  * is up: the budget, else the limit, else the device; and a group's limit whatever else is said. */
-#include "core/estimator/admission.h"
 #include "core/base/bits.h"
 #include "shim/account/device.h"
 #include "shim/deep.h"
 #include "shim/life/life.h"
+#include "shim/life/module.h"
 #include "shim/real/resolve.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #define EXIT_DOES_NOT_FIT 3
+
+/* Written by the start, constant afterwards. */
+static struct {
+    const struct gc_model_module *calls; /* NULL: no model is named, or see reason */
+    struct gc_gatekeeper *keeper;
+    atomic_flag was_said; /* the reason */
+    char reason[GC_MODULE_REASON_BYTES];
+} gate = {.was_said = ATOMIC_FLAG_INIT};
+
+bool gc_gate_open(const struct gc_module *module)
+{
+    gc_shim.has_gate = gc_shim.options->model[0] != '\0';
+    if (!gc_shim.has_gate)
+        return true;
+    memcpy(gate.reason, module->reason, sizeof(gate.reason));
+    gate.calls = module->calls;
+    return gate.calls == NULL || gate.calls->open(gc_shim.options, &gate.keeper) == GC_OK;
+}
 
 /* A group's limit may have been set by another process: core knows it once it knows the device. */
 static uint64_t group_limit(const struct gc_options *options, CUdevice ordinal)
@@ -57,13 +76,13 @@ static void describe_all(const struct gc_options *options, uint32_t wanted,
         devices->count++;
 }
 
-static CUresult close_gate(enum gc_admission gate, enum gc_gate_verdict verdict)
+static CUresult close_gate(enum gc_admission word, enum gc_gate_verdict verdict)
 {
-    if (gate == GC_ADMISSION_OFF || gate == GC_ADMISSION_WARN)
+    if (word == GC_ADMISSION_OFF || word == GC_ADMISSION_WARN)
         return CUDA_SUCCESS;
     if (verdict == GC_GATE_UNREADABLE)
         return CUDA_ERROR_INVALID_VALUE;
-    if (gate == GC_ADMISSION_EXIT)
+    if (word == GC_ADMISSION_EXIT)
         _exit(
             EXIT_DOES_NOT_FIT); /* asked for; the program's own handlers expect a CUDA that works */
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -78,19 +97,34 @@ static void judge(void *argument)
 {
     struct judgement *it = argument;
 
-    it->verdict = gc_gatekeeper_judge(gc_shim.gatekeeper, &it->devices, &gc_shim.log);
+    it->verdict = gate.calls->judge(gate.keeper, &it->devices, &gc_shim.log);
+}
+
+/* As with a model that cannot be read: there is no estimate. */
+static CUresult refuse_without_module(enum gc_admission word)
+{
+    gc_log_once(&gc_shim.log, &gate.was_said, word == GC_ADMISSION_OFF ? GC_LOG_INFO : GC_LOG_ERROR,
+                "GPUCACHE_MODEL: %s", gate.reason);
+    return close_gate(word, GC_GATE_UNREADABLE);
 }
 
 CUresult gc_gate_pass(void)
 {
     struct judgement it;
 
-    if (gc_shim.gatekeeper == NULL)
+    if (!gc_shim.has_gate)
         return CUDA_SUCCESS;
+    if (gate.calls == NULL)
+        return refuse_without_module(gc_shim.options->gate);
     gc_shim_enter(GC_API_cuInit);
-    describe_all(gc_shim.options, gc_gatekeeper_device_count(gc_shim.gatekeeper), &it.devices);
+    describe_all(gc_shim.options, gate.calls->device_count(gate.keeper), &it.devices);
     gc_shim_leave();
     gc_deep_run(judge, &it);
     return it.verdict == GC_GATE_FITS ? CUDA_SUCCESS
                                       : close_gate(gc_shim.options->gate, it.verdict);
+}
+
+bool gc_gate_tell(struct gc_report_estimate *estimate)
+{
+    return gate.calls != NULL && gate.calls->tell(gate.keeper, estimate);
 }

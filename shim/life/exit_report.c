@@ -2,9 +2,8 @@
 #include "shim/life/exit_report.h"
 
 #include "core/base/clock.h"
-#include "core/estimator/admission.h"
 #include "core/report/report.h"
-#include "shim/shim.h"
+#include "shim/life/life.h"
 
 #define ORDINALS 256 /* more than any driver has */
 
@@ -72,7 +71,7 @@ void gc_exit_report_write(void *argument)
         .warning_count = list_warnings(report, warnings),
     };
 
-    if (gc_shim.gatekeeper != NULL && gc_gatekeeper_tell(gc_shim.gatekeeper, &estimate))
+    if (gc_gate_tell(&estimate))
         facts.estimate = &estimate;
     facts.duration_ns = gc_clock_ns() - report->start_ns;
     if (gc_report_emit(gc_shim.core, &facts, gc_api_names, gc_shim.options->report, &gc_shim.log) !=

@@ -1,16 +1,16 @@
 /* The library's life: a lazy start at the first CUDA call, nothing before; the report at exit.
  *
- * Start has two halves. Finding the driver needs the dynamic linker's lock, so every thread does
- * that by itself and nobody waits (resolve.c). Then one thread loads the options and creates core;
- * that half takes no lock of anyone else's, so the others wait for it, for a moment. A call that
- * comes back to us from inside the start passes through.
+ * The start has steps of two kinds. Finding the driver (resolve.c), and opening the module that
+ * reads models (module.c), need the dynamic linker's lock: every thread does these by itself and no
+ * thread waits for another. Reading the options, before the module, and creating core, after it,
+ * take no lock of anyone else's: one thread does each, and the others wait for it, for a moment. A
+ * call that comes back to us from inside the start passes through.
  *
  * At exit the process ids are compared as well (state.c has the rest of forks), since a child that
  * shares its parent's memory runs the parent's destructors. The real pointers stay usable in every
  * state; core stays whole after the report, for static destructors that run later. */
 #define _GNU_SOURCE
 #include "core/base/lock.h"
-#include "core/estimator/admission.h"
 #include "core/plan/plan.h"
 #include "shim/account/direct.h"
 #include "shim/account/hot.h"
@@ -20,6 +20,7 @@
 #include "shim/driver/driver.h"
 #include "shim/life/exit_report.h"
 #include "shim/life/life.h"
+#include "shim/life/module.h"
 #include "shim/real/resolve.h"
 #include "shim/real/unknown.h"
 
@@ -122,7 +123,19 @@ static void begin_service(void)
         __atomic_store_n(&gc_shim.hot, gc_shim.wiped_on_fork, __ATOMIC_RELEASE);
 }
 
-static void create_core(void *unused)
+static void read_options(void)
+{
+    if (gc_options_load(environ, &gc_shim.log, &gc_shim.options) == GC_OK)
+        gc_shim.is_refused = gc_shim.options->refused;
+}
+
+/* False: pass through. */
+static bool has_work(void)
+{
+    return gc_shim.options != NULL && !gc_shim.is_refused && gc_shim.options->mode != GC_MODE_OFF;
+}
+
+static void create_core(const struct gc_module *module)
 {
     struct gc_driver platform;
     struct gc_core_config config = {.driver = &platform,
@@ -130,13 +143,11 @@ static void create_core(void *unused)
                                     .api_names = gc_api_names,
                                     .api_count = GC_API_COUNT};
 
-    (void)unused;
-    if (gc_options_load(environ, &gc_shim.log, &gc_shim.options) != GC_OK)
+    if (gc_shim.options == NULL)
         goto fail;
-    gc_shim.is_refused = gc_shim.options->refused;
-    if (gc_shim.is_refused || gc_shim.options->mode == GC_MODE_OFF)
+    if (!has_work())
         return;
-    if (gc_gatekeeper_open(gc_shim.options, &gc_shim.gatekeeper) != GC_OK)
+    if (!gc_gate_open(module))
         goto fail;
     gc_driver_cuda_init(&platform);
     gc_direct_driver_init(&platform);
@@ -160,24 +171,39 @@ fail:
                  "no host memory to start with: memory is not cached or limited");
 }
 
+/* `argument`: bool, whether it was this thread that created core. */
+static void run_start(void *argument)
+{
+    bool *is_creator = argument;
+    struct gc_module module = {0};
+
+    if (gc_shim_start_claim(GC_START_NEW, GC_START_READING)) {
+        read_options();
+        gc_shim_start_reach(GC_START_READ);
+    }
+    if (!gc_shim_start_await(GC_START_READ))
+        return;
+    if (has_work() && gc_shim.options->model[0] != '\0')
+        gc_module_open(&module);
+    *is_creator = gc_shim_start_claim(GC_START_READ, GC_START_CREATING);
+    if (*is_creator)
+        create_core(&module);
+}
+
 /* True once the start is done, by this thread or another one. */
 static bool start(void)
 {
-    struct timespec pause = {0, 50000};
+    bool is_creator = false;
 
-    if (gc_shim_start_begin()) {
-        gc_deep_run(create_core, NULL);
-        gc_shim_start_end();
+    gc_thread.is_starting = true;
+    gc_deep_run(run_start, &is_creator);
+    gc_thread.is_starting = false;
+    if (is_creator) {
+        gc_shim_start_reach(GC_START_OVER);
         atomic_thread_fence(memory_order_seq_cst); /* the partner is in gc_unknown_see */
         gc_unknown_apply();
-        return true;
     }
-    while (!gc_shim_is_started()) {
-        if (!gc_shim_is_starter())
-            return false; /* forked while another thread was starting */
-        nanosleep(&pause, NULL);
-    }
-    return true;
+    return gc_shim_start_await(GC_START_OVER);
 }
 
 bool gc_shim_ready(void)

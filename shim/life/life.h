@@ -15,5 +15,12 @@ struct gc_work *gc_shim_work(void);
 /* Whether a program whose CUDA has just been initialised may go on: CUDA_SUCCESS, or what cuInit
  * returns instead. Does not come back where the gate ends the process. */
 CUresult gc_gate_pass(void);
+/* Opens the model that the options name, by `module`; where that is missing, its reason is kept for
+ * gc_gate_pass. False without host memory. Called once, by the start. */
+struct gc_module;
+bool gc_gate_open(const struct gc_module *module);
+/* The estimate, for the report; false if there is none. */
+struct gc_report_estimate;
+bool gc_gate_tell(struct gc_report_estimate *estimate);
 
 #endif

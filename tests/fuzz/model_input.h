@@ -77,7 +77,7 @@ static void look_at_tensors(const struct gc_model *model)
         must(elements == tensor->elements);
         must(gc_dtype_bytes(tensor->dtype, elements, &bytes) || tensor->dtype == GC_DTYPE_TEXT);
         must(bytes == tensor->bytes);
-        must(gc_model_tensor(model, tensor->name) != NULL);
+        must(gc_model_find_tensor(model, tensor->name) != NULL);
         must(tensor->file < model->file_count);
         must(tensor->offset == GC_MODEL_NO_OFFSET || tensor->stored_bytes == 0 ||
              tensor->offset + tensor->stored_bytes <= model->files[tensor->file].bytes);
@@ -137,7 +137,7 @@ static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
     static struct gc_estimate estimate;
     struct gc_estimator *estimator;
     struct gc_estimate_request request;
-    struct gc_budget budget;
+    struct gc_estimate_budget budget;
     struct gc_offers offers;
     struct gc_fit fit;
     uint64_t sum = 0;
@@ -153,7 +153,7 @@ static void estimate_model(const struct gc_model *model, enum gc_dtype dtype)
     for (unsigned part = 0; status == GC_OK && part < GC_ESTIMATE_PART_COUNT; part++)
         sum += estimate.total.parts[part];
     must(status != GC_OK || sum == estimate.total.peak_bytes);
-    gc_budget_set_all(&budget, UINT64_C(1) << 33);
+    gc_estimate_budget_set_all(&budget, UINT64_C(1) << 33);
     gc_fits(&estimate, &budget, &fit);
     must(gc_offers_find(estimator, &request, &budget, &offers) == GC_OK);
     if (status == GC_OK)
@@ -188,7 +188,7 @@ static void open_model(const char *name)
     estimate_model(model, GC_DTYPE_Q4_0);
     for (uint32_t i = 0; i < model->meta_count; i++) {
         seen += look_at_value(&model->metas[i].value);
-        must(gc_model_meta(model, model->metas[i].key) == &model->metas[i].value);
+        must(gc_model_find_meta(model, model->metas[i].key) == &model->metas[i].value);
     }
     for (uint32_t i = 0; i < model->port_count; i++) {
         for (uint32_t k = 0; k < model->ports[i].dim_count; k++)

@@ -10,6 +10,7 @@ ok "make install" make_quietly install
 version=$(cat "$ROOT/VERSION")
 is "what is there" "$(cd "$TMP/root/opt/x" && find . ! -type d | sort | grep -v '/man/')" "./bin/gpucache
 ./include/gpucache.h
+./lib/gpucache/libgpucache-model.so
 ./lib/libgpucache.so
 ./lib/libgpucache.so.0
 ./lib/libgpucache.so.$version

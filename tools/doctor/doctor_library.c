@@ -1,8 +1,11 @@
-/* The library itself: where it is, whether it can be preloaded here, and what it is told. */
+/* The library itself: where it is, whether it can be preloaded here, whether the module that reads
+ * models is there, and what settings it gets. */
 #include "core/config/options.h"
+#include "core/report/model_module.h"
 #include "tools/base/library.h"
 #include "tools/doctor/doctor.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +38,43 @@ static void examine_preload(struct doctor *doctor, const char *library)
                output[0] != '\0' ? output : "a program under it ended without a word");
     doctor_advise(doctor, "check that it is of this machine's architecture, that its folder can be "
                           "read and is not mounted noexec, and that glibc is 2.31 or newer");
+}
+
+static const struct gc_model_module *load_module(const char *path)
+{
+    gc_model_module_entry *entry = NULL;
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle != NULL)
+        *(void **)&entry = dlsym(handle, GC_MODEL_MODULE_ENTRY);
+    return entry != NULL ? entry() : NULL;
+}
+
+/* The file that the library would open where GPUCACHE_MODEL is set. It stays loaded. */
+static void examine_module(struct doctor *doctor, const char *library)
+{
+    char path[PATH_MAX];
+    if (!gc_model_module_find(library, path)) {
+        doctor_say(doctor, DOCTOR_WARNING, TOPIC,
+                   GC_MODEL_MODULE_FILE " is neither beside %s nor in the folder gpucache there",
+                   library);
+        doctor_advise(doctor, "install it there: with GPUCACHE_MODEL no model can be read without "
+                              "it, and GPUCACHE_GATE=deny and exit refuse CUDA");
+        return;
+    }
+    const struct gc_model_module *module = load_module(path);
+    if (module == NULL) {
+        doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s cannot be loaded: %s", path, dlerror());
+        doctor_advise(doctor, "install it anew, from the library's build");
+    } else if (!gc_model_module_matches(module)) {
+        doctor_say(doctor, DOCTOR_WARNING, TOPIC,
+                   "%s is of another build (version %.31s) than this tool (version " GC_VERSION ")",
+                   path, module->key.version);
+        doctor_advise(doctor, "install library, module and tool from one build: the library "
+                              "refuses a module of another");
+    } else {
+        doctor_say(doctor, DOCTOR_OK, TOPIC, "%s, version %.31s, reads models", path,
+                   module->key.version);
+    }
 }
 
 /* Every line the library would write about its settings. */
@@ -70,6 +110,7 @@ void doctor_library(struct doctor *doctor)
     char reason[PATH_MAX + 128];
     if (library_find(library, reason)) {
         examine_preload(doctor, library);
+        examine_module(doctor, library);
     } else {
         doctor_say(doctor, DOCTOR_FAILURE, TOPIC, "%s", reason);
         doctor_advise(doctor, "build it (make) or install it (make install) beside this tool");

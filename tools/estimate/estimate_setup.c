@@ -76,7 +76,7 @@ static int parse_dtype(const struct tool_command *command, const char *option, c
     if (text == NULL)
         return TOOL_DONE;
     *dtype = gc_dtype_from_word(text, strlen(text));
-    if (*dtype == GC_DTYPE_NONE || gc_dtype_info(*dtype)->block_bytes == 0)
+    if (*dtype == GC_DTYPE_NONE || gc_dtype_get_info(*dtype)->block_bytes == 0)
         return tool_refuse(command, option, text,
                            "an element type: f32, f16, bf16, f8, i8, q8_0, q4_0, ...");
     return TOOL_DONE;
@@ -174,7 +174,8 @@ static int parse_budget(const struct tool_command *command, const struct texts *
     if (texts->memory != NULL && gc_parse_size(texts->memory, &memory) != GC_OK)
         return tool_refuse(command, "--memory", texts->memory, "a size");
     setup->has_budget = texts->budget != NULL || texts->memory != NULL;
-    gc_budget_set_all(&setup->budget, texts->memory != NULL ? memory : GC_BUDGET_NONE);
+    gc_estimate_budget_set_all(&setup->budget,
+                               texts->memory != NULL ? memory : GC_ESTIMATE_NO_BUDGET);
     if (texts->budget == NULL)
         return TOOL_DONE;
     if (gc_parse_size_spec(texts->budget, true, &spec) != GC_OK)

@@ -11,7 +11,7 @@ struct estimate_setup {
     struct gc_estimate_request request;
     enum gc_dtype weight_dtype; /* what floating-point weights are taken to be; GC_DTYPE_NONE */
     bool has_budget;
-    struct gc_budget budget;
+    struct gc_estimate_budget budget;
     bool json;
     const char *report; /* --calibrate; NULL */
     const char *output; /* --output; NULL */

@@ -3,6 +3,7 @@
  * to write later may be missing, and are named in a warning. */
 #include "tools/report/report_load.h"
 
+#include "core/estimator/notes.h"
 #include "tools/report/report_keys.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
 #include "tests/unit/cmocka_all.h"
 
 #include "core/estimator/admission.h"
+#include "core/estimator/estimate.h"
 #include "tests/unit/scratch.h"
 
 #include <pthread.h>

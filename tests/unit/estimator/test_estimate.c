@@ -83,7 +83,7 @@ static void names_tell_layers_and_experts(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const struct gc_weight_place place = gc_weight_place(cases[i].name);
+        const struct gc_weight_place place = gc_weight_find_place(cases[i].name);
         if (place.layer != cases[i].layer || place.expert != cases[i].expert ||
             place.last != cases[i].last)
             fail_msg("%s: layer %u expert %d last %d", cases[i].name, place.layer, place.expert,
@@ -100,7 +100,7 @@ static void weights_of_every_type(void **state)
     clear_model();
     gc_estimate_request_init(&request);
     for (int dtype = 0; dtype < GC_DTYPE_COUNT; dtype++) {
-        const struct gc_dtype_info *info = gc_dtype_info((enum gc_dtype)dtype);
+        const struct gc_dtype_info *info = gc_dtype_get_info((enum gc_dtype)dtype);
         if (info->block_bytes == 0)
             continue;
         add_tensor("x", (enum gc_dtype)dtype, UINT64_C(1000) * info->block_elements, 2);
@@ -386,17 +386,17 @@ static void resident_experts_by_the_formula(void **state)
     request.resident_experts = GC_ESTIMATE_ALL_EXPERTS;
     for (uint64_t beyond = 0; beyond < 60000; beyond += 1777) {
         const uint64_t want = beyond / (LAYERS * EXPERT_ELEMENTS * 2);
-        struct gc_budget budget;
+        struct gc_estimate_budget budget;
         struct gc_offers offers;
-        gc_budget_set_all(&budget, none.total.peak_bytes + beyond);
+        gc_estimate_budget_set_all(&budget, none.total.peak_bytes + beyond);
         assert_int_equal(gc_offers_find(estimator, &request, &budget, &offers), GC_OK);
         assert_int_equal(offers.resident_experts.value, gc_min_u64(want, EXPERTS));
         assert_int_equal(offers.resident_experts.state,
                          want >= EXPERTS ? GC_OFFER_ALL : GC_OFFER_SOME);
     }
-    struct gc_budget budget;
+    struct gc_estimate_budget budget;
     struct gc_offers offers;
-    gc_budget_set_all(&budget, none.total.peak_bytes - 1);
+    gc_estimate_budget_set_all(&budget, none.total.peak_bytes - 1);
     assert_int_equal(gc_offers_find(estimator, &request, &budget, &offers), GC_OK);
     assert_int_equal(offers.resident_experts.state, GC_OFFER_NOT_ANY);
     gc_estimator_close(estimator);

@@ -20,20 +20,20 @@ static void make(enum gc_arch_names names, const char *text)
     gc_layers_make(&arch, &layers, &notes);
 }
 
-static struct gc_work work_of(uint64_t batch, uint64_t tokens, enum gc_dtype dtype)
+static struct gc_estimate_load work_of(uint64_t batch, uint64_t tokens, enum gc_dtype dtype)
 {
-    return (struct gc_work){.batch = batch,
-                            .context_tokens = tokens,
-                            .step_tokens = tokens,
-                            .dtype = dtype,
-                            .kv_dtype = dtype,
-                            .shards = 1};
+    return (struct gc_estimate_load){.batch = batch,
+                                     .context_tokens = tokens,
+                                     .step_tokens = tokens,
+                                     .dtype = dtype,
+                                     .kv_dtype = dtype,
+                                     .shards = 1};
 }
 
 typedef enum gc_status layer_bytes(const struct gc_layers *all, const struct gc_layer *layer,
-                                   const struct gc_work *work, uint64_t *bytes);
+                                   const struct gc_estimate_load *work, uint64_t *bytes);
 
-static uint64_t sum_layers(layer_bytes *count, const struct gc_work *work)
+static uint64_t sum_layers(layer_bytes *count, const struct gc_estimate_load *work)
 {
     uint64_t total = 0;
     for (uint32_t i = 0; i < layers.count; i++) {
@@ -44,12 +44,12 @@ static uint64_t sum_layers(layer_bytes *count, const struct gc_work *work)
     return total;
 }
 
-static uint64_t kv_bytes(const struct gc_work *work)
+static uint64_t kv_bytes(const struct gc_estimate_load *work)
 {
     return sum_layers(gc_kv_layer_bytes, work);
 }
 
-static uint64_t state_bytes(const struct gc_work *work)
+static uint64_t state_bytes(const struct gc_estimate_load *work)
 {
     return sum_layers(gc_state_layer_bytes, work);
 }
@@ -78,7 +78,7 @@ static const char llama2[] = "model_type=llama num_hidden_layers=32 hidden_size=
 /* Llama 2 7B: 2 GiB for 4096 tokens of 16 bits; Llama 3 8B, with 8 heads: 1 GiB for 8192. */
 static void heads_of_their_own_or_in_groups(void **state)
 {
-    struct gc_work work = work_of(1, 4096, GC_DTYPE_F16);
+    struct gc_estimate_load work = work_of(1, 4096, GC_DTYPE_F16);
     (void)state;
     make(GC_ARCH_NAMES_HF, llama2);
     assert_int_equal(layers.unknown, 0);
@@ -97,7 +97,7 @@ static void heads_of_their_own_or_in_groups(void **state)
 /* One head for all, whatever n_head_kv says; not so in the second architecture. */
 static void falcon(void **state)
 {
-    const struct gc_work work = work_of(1, 1, GC_DTYPE_BF16);
+    const struct gc_estimate_load work = work_of(1, 1, GC_DTYPE_BF16);
     (void)state;
     make(GC_ARCH_NAMES_HF, "model_type=falcon num_hidden_layers=32 hidden_size=4544 "
                            "num_attention_heads=71 num_kv_heads=71 multi_query=true "
@@ -113,7 +113,7 @@ static void falcon(void **state)
 /* DeepSeek-V3: 61 layers of 512 + 64 elements: 70,272 bytes a token in 16 bits. */
 static void latent_attention(void **state)
 {
-    const struct gc_work work = work_of(1, 1000, GC_DTYPE_BF16);
+    const struct gc_estimate_load work = work_of(1, 1000, GC_DTYPE_BF16);
     (void)state;
     make(GC_ARCH_NAMES_HF,
          "model_type=deepseek_v3 num_hidden_layers=61 hidden_size=7168 num_attention_heads=128 "
@@ -140,7 +140,7 @@ static void latent_attention(void **state)
 
 static void windows_by_pattern(void **state)
 {
-    const struct gc_work work = work_of(1, 32768, GC_DTYPE_BF16);
+    const struct gc_estimate_load work = work_of(1, 32768, GC_DTYPE_BF16);
     (void)state;
     /* Gemma 3 4B: five layers of 1024 tokens, then one of all; its file leaves heads out. */
     make(GC_ARCH_NAMES_HF, "model_type=gemma3 text_config.model_type=gemma3_text "
@@ -198,7 +198,7 @@ static void windows_by_word_and_chunk(void **state)
 /* Gemma 3n E4B: the last 15 of 35 layers keep nothing of their own. */
 static void layers_that_share(void **state)
 {
-    const struct gc_work work = work_of(1, 100, GC_DTYPE_BF16);
+    const struct gc_estimate_load work = work_of(1, 100, GC_DTYPE_BF16);
     (void)state;
     make(GC_ARCH_NAMES_HF, "text_config.model_type=gemma3n_text text_config.num_hidden_layers=35 "
                            "text_config.hidden_size=2048 text_config.num_attention_heads=8 "
@@ -210,7 +210,7 @@ static void layers_that_share(void **state)
 /* Jamba: attention at 4, 12, 20, 28 of 32; experts in every second layer from 1. */
 static void jamba(void **state)
 {
-    const struct gc_work work = work_of(2, 1000, GC_DTYPE_BF16);
+    const struct gc_estimate_load work = work_of(2, 1000, GC_DTYPE_BF16);
     (void)state;
     make(GC_ARCH_NAMES_HF,
          "model_type=jamba num_hidden_layers=32 hidden_size=4096 num_attention_heads=32 "
@@ -229,7 +229,7 @@ static void jamba(void **state)
 
 static void state_space_models(void **state)
 {
-    const struct gc_work work = work_of(1, 100, GC_DTYPE_BF16);
+    const struct gc_estimate_load work = work_of(1, 100, GC_DTYPE_BF16);
     (void)state;
     make(GC_ARCH_NAMES_HF, "model_type=mamba num_hidden_layers=64 hidden_size=2560 "
                            "intermediate_size=5120 state_size=16 conv_kernel=4 vocab_size=50280");
@@ -262,7 +262,7 @@ static void state_space_models(void **state)
 
 static void hybrids_of_other_kinds(void **state)
 {
-    const struct gc_work work = work_of(1, 5000, GC_DTYPE_BF16);
+    const struct gc_estimate_load work = work_of(1, 5000, GC_DTYPE_BF16);
     (void)state;
     make(GC_ARCH_NAMES_HF,
          "model_type=recurrent_gemma num_hidden_layers=26 hidden_size=2560 num_attention_heads=10 "
@@ -289,7 +289,7 @@ static void hybrids_of_other_kinds(void **state)
 /* Blocks are whole for each token: 8 heads of 80 in q8_0 take 20 blocks, 8 of 72 take 18. */
 static void quantised_keys_and_values(void **state)
 {
-    struct gc_work work = work_of(1, 7, GC_DTYPE_F16);
+    struct gc_estimate_load work = work_of(1, 7, GC_DTYPE_F16);
     uint64_t bytes;
     (void)state;
     make(GC_ARCH_NAMES_HF, llama2);
@@ -324,7 +324,7 @@ static void what_is_missing_is_unknown(void **state)
  * Whisper tiny: 4 layers of 384, an encoder of 1500 tokens whatever the context. */
 static void cross_attention_has_keys_and_values_of_its_own(void **state)
 {
-    struct gc_work work = work_of(2, 100, GC_DTYPE_F16);
+    struct gc_estimate_load work = work_of(2, 100, GC_DTYPE_F16);
     (void)state;
     make(GC_ARCH_NAMES_HF, "model_type=t5 is_encoder_decoder=true num_layers=6 num_heads=8 d_kv=64 "
                            "d_model=512 d_ff=2048 vocab_size=32128");
@@ -341,7 +341,7 @@ static void cross_attention_has_keys_and_values_of_its_own(void **state)
     assert_int_equal(layers.positions, 448);
     assert_int_equal(sum_layers(gc_kv_layer_bytes, &work),
                      UINT64_C(2) * 4 * 768 * (100 + 1500) * 2);
-    const struct gc_work encoder = gc_encoder_work(&layers, &work);
+    const struct gc_estimate_load encoder = gc_encoder_work(&layers, &work);
     assert_int_equal(encoder.step_tokens, 1500);
 }
 
@@ -373,7 +373,7 @@ static void what_is_unclear_is_told(void **state)
 /* Words of MiniMax, Kimi, Ring and LongCat for the layers with attention. */
 static void layers_by_names_of_few(void **state)
 {
-    const struct gc_work work = work_of(1, 10, GC_DTYPE_BF16);
+    const struct gc_estimate_load work = work_of(1, 10, GC_DTYPE_BF16);
     (void)state;
     make(GC_ARCH_NAMES_HF, "num_hidden_layers=4 hidden_size=64 num_attention_heads=4 "
                            "attn_type_list=0,1,0,1");
@@ -400,7 +400,7 @@ static void layers_by_names_of_few(void **state)
 
 static void attention_with_and_without_scores(void **state)
 {
-    struct gc_work work = work_of(2, 4096, GC_DTYPE_F16);
+    struct gc_estimate_load work = work_of(2, 4096, GC_DTYPE_F16);
     uint64_t bytes;
     (void)state;
     make(GC_ARCH_NAMES_HF, llama2);
@@ -413,7 +413,7 @@ static void attention_with_and_without_scores(void **state)
 
 static void working_set_of_a_layer(void **state)
 {
-    struct gc_work work = work_of(1, 100, GC_DTYPE_F16);
+    struct gc_estimate_load work = work_of(1, 100, GC_DTYPE_F16);
     uint64_t bytes;
     (void)state;
     make(GC_ARCH_NAMES_HF, llama2);

@@ -26,13 +26,13 @@ static struct gc_estimator *open_arch(const char *text)
 static void deficits(void **state)
 {
     struct gc_estimate estimate = {.device_count = 3};
-    struct gc_budget budget;
+    struct gc_estimate_budget budget;
     struct gc_fit fit;
     (void)state;
     for (unsigned i = 0; i < 3; i++)
         estimate.devices[i].peak_bytes = MIB(100) * (i + 1);
     estimate.devices[2].parts[GC_ESTIMATE_kv_cache] = 5;
-    gc_budget_set_all(&budget, MIB(300));
+    gc_estimate_budget_set_all(&budget, MIB(300));
     gc_fits(&estimate, &budget, &fit);
     assert_true(fit.fits);
     assert_int_equal(fit.budget_bytes, MIB(900));
@@ -47,10 +47,10 @@ static void deficits(void **state)
     gc_fits(&estimate, &budget, &fit);
     assert_int_equal(fit.device, 2);
     assert_int_equal(fit.largest, GC_ESTIMATE_kv_cache);
-    gc_budget_set_all(&budget, GC_BUDGET_NONE);
+    gc_estimate_budget_set_all(&budget, GC_ESTIMATE_NO_BUDGET);
     gc_fits(&estimate, &budget, &fit);
     assert_true(fit.fits);
-    assert_int_equal(fit.budget_bytes, GC_BUDGET_NONE);
+    assert_int_equal(fit.budget_bytes, GC_ESTIMATE_NO_BUDGET);
 }
 
 static uint64_t seed;
@@ -95,7 +95,7 @@ static void random_arch(char *text, size_t bytes)
 }
 
 static bool fits(const struct gc_estimator *estimator, const struct gc_estimate_request *request,
-                 const struct gc_budget *budget)
+                 const struct gc_estimate_budget *budget)
 {
     struct gc_estimate estimate;
     struct gc_fit fit;
@@ -108,7 +108,7 @@ static bool fits(const struct gc_estimator *estimator, const struct gc_estimate_
 /* The offer fits and one more does not; "not any" means that 1 does not, "all" that the most does.
  */
 static void check_offer(const struct gc_estimator *estimator, struct gc_estimate_request *request,
-                        const struct gc_budget *budget, const struct gc_offer *offer,
+                        const struct gc_estimate_budget *budget, const struct gc_offer *offer,
                         uint64_t *field)
 {
     *field = offer->state == GC_OFFER_NOT_ANY ? 1 : offer->value;
@@ -133,7 +133,7 @@ static void check_offer(const struct gc_estimator *estimator, struct gc_estimate
 
 static void check_kv_offer(const struct gc_estimator *estimator,
                            const struct gc_estimate_request *request,
-                           const struct gc_budget *budget, const struct gc_offer *offer)
+                           const struct gc_estimate_budget *budget, const struct gc_offer *offer)
 {
     struct gc_estimate_request smaller = *request;
     smaller.kv_dtype = (enum gc_dtype)offer->value;
@@ -149,7 +149,7 @@ static void check_random(unsigned *seen)
 {
     char text[512];
     struct gc_estimate_request request;
-    struct gc_budget budget;
+    struct gc_estimate_budget budget;
     struct gc_offers offers;
     random_arch(text, sizeof(text));
     struct gc_estimator *estimator = open_arch(text);
@@ -160,7 +160,7 @@ static void check_random(unsigned *seen)
     request.scores_materialised = random_below(4) == 0;
     request.device_count = (uint32_t)(random_below(2) == 0 ? 1 : 1 + random_below(8));
     request.split = random_below(2) == 0 ? GC_SPLIT_LAYERS : GC_SPLIT_TENSOR;
-    gc_budget_set_all(&budget, random_power(28, 40) + random_below(1U << 28));
+    gc_estimate_budget_set_all(&budget, random_power(28, 40) + random_below(1U << 28));
     assert_int_equal(gc_offers_find(estimator, &request, &budget, &offers), GC_OK);
     struct gc_estimate_request changed = request;
     check_offer(estimator, &changed, &budget, &offers.batch, &changed.batch);

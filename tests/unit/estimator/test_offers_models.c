@@ -172,7 +172,7 @@ static void make_model(enum kind kind)
 
 /* ---- what is asked ---- */
 
-static void make_request(struct gc_estimate_request *request, struct gc_budget *budget)
+static void make_request(struct gc_estimate_request *request, struct gc_estimate_budget *budget)
 {
     static const enum gc_dtype types[] = {GC_DTYPE_NONE, GC_DTYPE_F32,     GC_DTYPE_BF16,
                                           GC_DTYPE_Q8_0, GC_DTYPE_F8_E4M3, GC_DTYPE_Q4_0};
@@ -187,14 +187,14 @@ static void make_request(struct gc_estimate_request *request, struct gc_budget *
     request->split = one_in(2) ? GC_SPLIT_LAYERS : GC_SPLIT_TENSOR;
     request->overhead_millionths = random_below(3) * random_below(400000);
     request->context_bytes = random_below(2) * random_below(UINT64_C(1) << 29);
-    gc_budget_set_all(budget, random_power(26, 38) + random_below(1U << 28));
+    gc_estimate_budget_set_all(budget, random_power(26, 38) + random_below(1U << 28));
     for (uint32_t i = 0; one_in(2) && i < request->device_count; i++)
-        budget->device_bytes[i] = one_in(5) ? GC_BUDGET_NONE : random_power(28, 38);
+        budget->device_bytes[i] = one_in(5) ? GC_ESTIMATE_NO_BUDGET : random_power(28, 38);
 }
 
 /* Near what is needed, where offers are neither all nor nothing. */
 static void tighten(const struct gc_estimator *estimator, struct gc_estimate_request *request,
-                    struct gc_budget *budget)
+                    struct gc_estimate_budget *budget)
 {
     struct gc_estimate estimate;
     if (one_in(4))
@@ -211,7 +211,7 @@ static void tighten(const struct gc_estimator *estimator, struct gc_estimate_req
 
 /* Device by device, not by gc_fits. */
 static bool fits(const struct gc_estimator *estimator, const struct gc_estimate_request *request,
-                 const struct gc_budget *budget)
+                 const struct gc_estimate_budget *budget)
 {
     struct gc_estimate estimate;
     bool all = gc_estimator_run(estimator, request, &estimate) == GC_OK;
@@ -221,7 +221,7 @@ static bool fits(const struct gc_estimator *estimator, const struct gc_estimate_
 }
 
 static bool fits_with(const struct gc_estimator *estimator, struct gc_estimate_request request,
-                      const struct gc_budget *budget, size_t field, uint64_t value)
+                      const struct gc_estimate_budget *budget, size_t field, uint64_t value)
 {
     memcpy((char *)&request + field, &value, sizeof(value));
     return fits(estimator, &request, budget);
@@ -229,9 +229,9 @@ static bool fits_with(const struct gc_estimator *estimator, struct gc_estimate_r
 
 /* `smallest`: the first number that is tried; `most`: the largest there is. */
 static void check_offer(const struct gc_estimator *estimator,
-                        const struct gc_estimate_request *request, const struct gc_budget *budget,
-                        const struct gc_offer *offer, size_t field, uint64_t smallest,
-                        uint64_t most)
+                        const struct gc_estimate_request *request,
+                        const struct gc_estimate_budget *budget, const struct gc_offer *offer,
+                        size_t field, uint64_t smallest, uint64_t most)
 {
     uint64_t first = offer->value + 1;
     if (offer->state == GC_OFFER_NONE)
@@ -253,8 +253,8 @@ static void check_offer(const struct gc_estimator *estimator,
 
 /* The type offered fits and no wider one of those that are offered does. */
 static void check_type(const struct gc_estimator *estimator,
-                       const struct gc_estimate_request *request, const struct gc_budget *budget,
-                       const struct gc_offer *offer)
+                       const struct gc_estimate_request *request,
+                       const struct gc_estimate_budget *budget, const struct gc_offer *offer)
 {
     static const enum gc_dtype widest_first[] = {GC_DTYPE_F16,  GC_DTYPE_Q8_0, GC_DTYPE_F8_E4M3,
                                                  GC_DTYPE_Q5_1, GC_DTYPE_Q5_0, GC_DTYPE_Q4_1,
@@ -288,7 +288,7 @@ static void check_model(enum kind kind, unsigned seen[4][4])
     struct gc_estimator *estimator;
     struct gc_estimate_request request;
     struct gc_estimate estimate;
-    struct gc_budget budget;
+    struct gc_estimate_budget budget;
     struct gc_offers offers;
     make_model(kind);
     make_request(&request, &budget);

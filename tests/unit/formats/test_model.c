@@ -72,17 +72,17 @@ static void a_description_is_taken(void **state)
     assert_string_equal(model->path, path);
     assert_int_equal(model->totals.weight_bytes, 64 + 68);
     assert_int_equal(model->totals.parameters, 32 + 64);
-    assert_int_equal(gc_model_tensor(model, "w")->dims[1], 8);
-    assert_null(gc_model_tensor(model, "v"));
+    assert_int_equal(gc_model_find_tensor(model, "w")->dims[1], 8);
+    assert_null(gc_model_find_tensor(model, "v"));
     assert_true(model->has_config);
-    assert_true(gc_meta_uint(gc_model_meta(model, "layers"), &number) && number == 3);
-    assert_true(gc_meta_uint(gc_model_meta(model, "factor"), &number) && number == 2);
-    assert_false(gc_meta_uint(gc_model_meta(model, "half"), &number));
-    assert_false(gc_meta_uint(gc_model_meta(model, "negative"), &number));
-    assert_false(gc_meta_uint(gc_model_meta(model, "name"), &number));
-    assert_int_equal(gc_model_meta(model, "list")->items[1].unsigned_value, 2);
-    assert_int_equal(gc_model_meta(model, "in.deep")->kind, GC_META_BOOL);
-    assert_null(gc_model_meta(model, "in"));
+    assert_true(gc_meta_uint(gc_model_find_meta(model, "layers"), &number) && number == 3);
+    assert_true(gc_meta_uint(gc_model_find_meta(model, "factor"), &number) && number == 2);
+    assert_false(gc_meta_uint(gc_model_find_meta(model, "half"), &number));
+    assert_false(gc_meta_uint(gc_model_find_meta(model, "negative"), &number));
+    assert_false(gc_meta_uint(gc_model_find_meta(model, "name"), &number));
+    assert_int_equal(gc_model_find_meta(model, "list")->items[1].unsigned_value, 2);
+    assert_int_equal(gc_model_find_meta(model, "in.deep")->kind, GC_META_BOOL);
+    assert_null(gc_model_find_meta(model, "in"));
     gc_model_close(model);
     gc_model_close(NULL);
 }
@@ -95,10 +95,10 @@ static void names_are_found_without_a_table(void **state)
     const struct gc_meta meta = {.key = "k"};
     const struct gc_model model = {
         .tensors = &tensor, .tensor_count = 1, .metas = &meta, .meta_count = 1};
-    assert_ptr_equal(gc_model_tensor(&model, "w"), &tensor);
-    assert_ptr_equal(gc_model_meta(&model, "k"), &meta.value);
-    assert_null(gc_model_tensor(&model, "k"));
-    assert_null(gc_model_meta(&model, "w"));
+    assert_ptr_equal(gc_model_find_tensor(&model, "w"), &tensor);
+    assert_ptr_equal(gc_model_find_meta(&model, "k"), &meta.value);
+    assert_null(gc_model_find_tensor(&model, "k"));
+    assert_null(gc_model_find_meta(&model, "w"));
 }
 
 static void errors_leave_nothing_behind(void **state)

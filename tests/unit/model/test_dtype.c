@@ -59,7 +59,7 @@ static void names_are_unique(void **state)
     (void)state;
     for (unsigned i = 0; i < GC_DTYPE_COUNT; i++) {
         const enum gc_dtype dtype = (enum gc_dtype)i;
-        const struct gc_dtype_info *info = gc_dtype_info(dtype);
+        const struct gc_dtype_info *info = gc_dtype_get_info(dtype);
         assert_int_equal(gc_dtype_from_word(info->name, strlen(info->name)), dtype);
         if (info->safetensors[0] != '\0')
             assert_int_equal(
@@ -98,7 +98,7 @@ static void no_type_has_no_size(void **state)
     (void)state;
     assert_string_equal(gc_dtype_name(GC_DTYPE_NONE), "?");
     assert_string_equal(gc_dtype_name((enum gc_dtype)1000), "?");
-    assert_int_equal(gc_dtype_info(GC_DTYPE_NONE)->block_bytes, 0);
+    assert_int_equal(gc_dtype_get_info(GC_DTYPE_NONE)->block_bytes, 0);
 }
 
 int main(void)

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "core/estimator/notes.h"
 #include "tests/unit/report_sample.h"
 #include "tests/unit/scratch.h"
 #include "tools/report/report_load.h"
@@ -245,7 +246,7 @@ static void every_key_is_needed_in_its_type(void **state)
                                                NULL};
     static const char *const later_estimate[] = {
 #define GC_ESTIMATE_PART(name, label) #name "_bytes",
-#include "core/estimator/estimate_parts.def"
+#include "core/report/estimate_parts.def"
 #undef GC_ESTIMATE_PART
         "context_bytes", NULL};
     static const char *const later_tenant[] = {"pending_bytes", "idle_bytes", "alloc_count",

@@ -1,0 +1,73 @@
+/* The module that reads models, libgpucache-model.so, as the preloaded library and the tool see it:
+ * where it lies, how its build is compared, which calls it answers.
+ *
+ * The module has copies of its own of the lower rooms' code and shares no variable with the
+ * library. Everything that crosses is an argument: the options, the devices, a log, the record for
+ * the report. */
+#ifndef GC_MODEL_MODULE_H
+#define GC_MODEL_MODULE_H
+
+#include "core/config/options.h"
+#include "core/io/log.h"
+#include "core/report/estimate_record.h"
+
+#include <limits.h>
+
+#define GC_MODEL_MODULE_FILE "libgpucache-model.so"
+/* The one symbol that the module exports: a gc_model_module_entry. */
+#define GC_MODEL_MODULE_ENTRY "gpucache_model_module"
+
+struct gc_gatekeeper;
+
+enum gc_gate_verdict {
+    GC_GATE_FITS,
+    GC_GATE_EXCEEDS,
+    GC_GATE_UNREADABLE, /* there is no estimate: the model could not be read */
+};
+
+/* One device that the program sees. */
+struct gc_gate_device {
+    uint64_t budget_bytes;  /* UINT64_MAX: without limit */
+    uint64_t context_bytes; /* of one context there, stated or measured; 0: unknown */
+};
+
+struct gc_gate_devices {
+    uint32_t count; /* may be less than the model is split over: that does not fit */
+    struct gc_gate_device items[GC_ESTIMATE_DEVICE_MAX];
+};
+
+/* Tells two builds apart. Its layout never changes: it is compared before anything else is read. */
+struct gc_model_module_key {
+    char version[32];
+    uint32_t options_bytes; /* sizes of the structs that cross */
+    uint32_t devices_bytes;
+    uint32_t estimate_bytes;
+    uint32_t module_bytes;
+};
+
+/* The calls are those of core/estimator/admission.h. */
+struct gc_model_module {
+    struct gc_model_module_key key;
+    enum gc_status (*open)(const struct gc_options *options, struct gc_gatekeeper **keeper);
+    uint32_t (*device_count)(const struct gc_gatekeeper *keeper);
+    enum gc_gate_verdict (*judge)(struct gc_gatekeeper *keeper,
+                                  const struct gc_gate_devices *devices, const struct gc_log *log);
+    bool (*tell)(const struct gc_gatekeeper *keeper, struct gc_report_estimate *estimate);
+};
+
+typedef const struct gc_model_module *gc_model_module_entry(void);
+
+#define GC_MODEL_MODULE_KEY                                                                        \
+    {                                                                                              \
+        GC_VERSION, sizeof(struct gc_options), sizeof(struct gc_gate_devices),                     \
+            sizeof(struct gc_report_estimate), sizeof(struct gc_model_module)                      \
+    }
+
+/* Whether the module was made by a build that agrees with the caller's. */
+bool gc_model_module_matches(const struct gc_model_module *module);
+
+/* Finds the module of the library whose absolute path is `library`: beside it, else in the folder
+ * gpucache there. The first file that exists is the module. False if neither does. */
+bool gc_model_module_find(const char *library, char path[PATH_MAX]);
+
+#endif
